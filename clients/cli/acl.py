@@ -16,7 +16,7 @@ from ...protocol.acls import (
     AclResourceType,
 )
 from .client_settings import DEFAULT_BOOTSTRAP, admin_of
-from .session import Bootstrap, Json, Row, print_rows, run
+from .session import Bootstrap, Json, Row, Yes, ask_first, print_rows, run
 
 app = typer.Typer(help="List, add and remove rules of access.", no_args_is_help=True, add_completion=False)
 
@@ -108,6 +108,7 @@ def remove_rules(
     principal: Principal = None,
     host: Host = None,
     operation: Operations = None,
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
@@ -120,6 +121,8 @@ def remove_rules(
         for kind, name in named
         for one in (_operations(operation) if operation else [AclOperation.ANY])
     ]
+    whose = f"rules of {principal}" if principal else "rules"
+    ask_first(f"remove {whose} about {', '.join(name for _, name in named)}?", yes=yes)
 
     async def work() -> list[AclBinding]:
         async with admin_of(bootstrap) as admin:

@@ -12,10 +12,12 @@ import typer
 
 from ..admin import NewTopic, raise_first
 from ..client import Client
+from ..connection import ConnectionOptions
 from ..host import new_random
 from ..offsets import by_leader_of
+from ..security import PLAINTEXT
 from . import load
-from .client_settings import DEFAULT_BOOTSTRAP, admin_of
+from .client_settings import DEFAULT_BOOTSTRAP, admin_of, bootstrap_servers, security
 from .load import Progress, Workload
 from .session import Bootstrap, Json, Row, fail, print_rows, progress_bar, run_fast
 
@@ -90,9 +92,12 @@ async def _bench(
     bootstrap: str, workload: Workload, tests: list[Test], *, rate: int, driver: Driver, keep: bool
 ) -> list[Row]:
     rows: list[Row] = []
+    servers, options = bootstrap_servers(bootstrap), ConnectionOptions(security=security())
+    if driver is Driver.CONFLUENT and options.security != PLAINTEXT:
+        raise ValueError("--driver confluent goes without passwords and TLS: take --driver raw")
     async with admin_of(bootstrap) as admin:
         raise_first(await admin.create_topics([NewTopic(workload.topic, workload.partitions, 1)]))
-        client = Client(bootstrap, rng=new_random())
+        client = Client(servers, rng=new_random(), options=options)
         try:
             client.watch_topics([workload.topic])
             await client.start()
@@ -101,7 +106,7 @@ async def _bench(
             for test in [test for test in Test if test in tests]:
                 with progress_bar(f"{test:9}") as progress:
                     row = await _measure(
-                        client, workload, test, bootstrap=bootstrap, rate=rate, driver=driver, progress=progress
+                        client, workload, test, bootstrap=servers, rate=rate, driver=driver, progress=progress
                     )
                     rows.append(row)
         finally:

@@ -13,7 +13,7 @@ from . import completion
 from .client_settings import DEFAULT_BOOTSTRAP, admin_of
 from .group_options import As, OutputFormat, StateFilter, Topics, TypeFilter, named_partitions, wants_json
 from .group_reset import reset_offsets
-from .session import Bootstrap, Json, Row, print_json, print_rows, run, watch_rows
+from .session import Bootstrap, Json, Row, Yes, ask_first, print_json, print_rows, run, watch_rows
 
 app = typer.Typer(
     help="List, describe and delete consumer groups; see and set how far they have come.",
@@ -122,9 +122,15 @@ app.command()(reset_offsets)
 
 @app.command()
 def delete(
-    groups: Groups, *, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: As = OutputFormat.TABLE, json: Json = False
+    groups: Groups,
+    *,
+    yes: Yes = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: As = OutputFormat.TABLE,
+    json: Json = False,
 ) -> None:
     """Delete groups that have no members, with all they have committed."""
+    ask_first(f"delete {', '.join(groups)} with all that was committed?", yes=yes)
 
     async def work() -> dict[str, Outcome]:
         async with admin_of(bootstrap) as admin:

@@ -85,14 +85,15 @@ def produce(
     seq 1000 | barnabas produce numbers
     """
     headers = [(name, value.encode()) for name, value in parse_settings(header or ()).items()]
-    separator = None if key_separator is None else _unescape(key_separator)
+    separator = None if key_separator is None else _unescape("--key-separator", key_separator)
+    end = _unescape("--delimiter", delimiter)
     line_format = LineFormat(separator, None if key is None else key.encode(), headers, empty_is_null, as_json)
     defaults: dict[str, Any] = {"compression": codec, "acks": acks, "batch_size": _BATCH_SIZE}
 
     async def work() -> int:
         async with Producer(bootstrap_servers(bootstrap), **defaults | client_arguments(Producer)) as producer:
             with sys.stdin.buffer if file is None else file.open("rb") as stream:
-                return await _send_all(producer, topic, partition, line_format, _lines(stream, _unescape(delimiter)))
+                return await _send_all(producer, topic, partition, line_format, _lines(stream, end))
 
     count = run_fast(work())
     if sys.stderr.isatty():
@@ -180,5 +181,12 @@ def _bytes(value: str | dict[str, str] | None) -> bytes | None:
     return base64.b64decode(value["base64"]) if isinstance(value, dict) else value.encode()
 
 
-def _unescape(text: str) -> bytes:
-    return text.encode().decode("unicode_escape").encode("latin-1")
+def _unescape(option: str, text: str) -> bytes:
+    """Text with escapes as `\\t`. Raises typer.BadParameter."""
+    try:
+        found = text.encode().decode("unicode_escape").encode("latin-1")
+    except UnicodeError:
+        found = b""
+    if not found:
+        raise typer.BadParameter(f"{option} {text}: text is expected, with escapes such as \\t; a backslash is \\\\")
+    return found

@@ -31,6 +31,7 @@ Bootstrap = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; nobody is asked in a pipe.")]
 NOTHING = "nothing to show"
 Row = Mapping[str, object]
 
@@ -73,6 +74,12 @@ def fail(message: str, *, status: int = 1) -> NoReturn:
     """Say what went wrong and end."""
     print(f"barnabas: {message}", file=sys.stderr)
     raise typer.Exit(status)
+
+
+def ask_first(question: str, *, yes: bool) -> None:
+    """What cannot be undone is done after whoever sits at a terminal has said so."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(question, abort=True, err=True)
 
 
 def print_json(value: object) -> None:
@@ -155,10 +162,16 @@ def parse_time_ms(text: str) -> int:
 
 
 def readable_time(timestamp_ms: int) -> str:
-    """A time of the log as a date of this machine's zone, to the millisecond; `-` for none."""
+    """A time of the log as a date of this machine's zone, to the millisecond; `-` for none.
+
+    A number that is no date, as of a producer that counts microseconds, stays one.
+    """
     if timestamp_ms < 0:
         return "-"
-    return datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="milliseconds")
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
 
 
 def readable_size(size: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
@@ -17,7 +16,7 @@ from ..cluster import TopicInfo
 from ..errors import UnsupportedVersionError
 from . import completion
 from .client_settings import DEFAULT_BOOTSTRAP, admin_of, parse_settings
-from .session import Bootstrap, Json, Row, print_json, print_rows, readable_size, run
+from .session import Bootstrap, Json, Row, Yes, ask_first, print_json, print_rows, readable_size, run
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True, add_completion=False)
 
@@ -162,13 +161,12 @@ def delete(
     names: Names,
     *,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Missing topics are fine.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; nobody is asked in a pipe.")] = False,
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
     """Delete topics with all their records."""
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"delete {', '.join(names)} with all records?", abort=True, err=True)
+    ask_first(f"delete {', '.join(names)} with all records?", yes=yes)
 
     async def work() -> dict[str, Outcome]:
         async with admin_of(bootstrap) as admin:
@@ -183,10 +181,13 @@ def delete_records(
     *,
     before: Annotated[int, typer.Option(help="The first offset to keep; -1: none.")] = HIGH_WATERMARK,
     partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="Only this one.")] = None,
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Drop the oldest records."""
+    """Drop the oldest records, or without --before all of them."""
+    which = "all records" if before == HIGH_WATERMARK else f"the records before offset {before}"
+    ask_first(f"delete {which} of {name}?", yes=yes)
 
     async def work() -> list[Row]:
         async with admin_of(bootstrap) as admin:

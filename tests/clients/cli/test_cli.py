@@ -127,6 +127,24 @@ def test_deleting_asks_who_sits_at_a_terminal(run: Run, topic: str, monkeypatch:
     assert topic not in broker_topics
 
 
+@pytest.mark.parametrize(
+    "words", [("topic", "delete-records", "some"), ("group", "delete", "some"), ("acl", "remove", "-t", "some")]
+)
+def test_so_does_what_else_cannot_be_undone(run: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    terminal = io.StringIO("n\n")
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    status, _, err = run(*words)
+    assert status == 1 and "some" in err and "[y/N]" in err
+    assert "[y/N]" not in run(*words, "--yes")[2]
+
+
+@pytest.mark.parametrize("option", [("-K", "\\"), ("-K", ""), ("-D", "\\x"), ("-D", "\\u20ac")])
+def test_a_separator_that_is_none_is_told_in_a_line(run: Run, topic: str, option: tuple[str, str]) -> None:
+    status, _, err = run("produce", topic, *option)
+    assert status == 2 and "text is expected" in err
+
+
 async def test_where_there_is_nothing_to_watch_a_terminal_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -262,6 +280,7 @@ def test_a_format_prints_each_token() -> None:
     record = ConsumerRecord("t", 1, 2, 3, TimestampType.CREATE_TIME, None, b"\xff\n", [("a", None)], 0)
     assert formatter("%d")(record._replace(timestamp=-1)) == b"-"
     assert datetime.fromisoformat(formatter("%d")(record).decode()).timestamp() == 0.003
+    assert formatter("%d")(record._replace(timestamp=10**18)) == b"1000000000000000000", "microseconds, perhaps"
     assert formatter("%t/%p/%o/%T/%k/%s/%h/%%\\t")(record) == b"t/1/2/3//\xff\n/a=/%\t"
 
 

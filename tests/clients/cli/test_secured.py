@@ -43,6 +43,10 @@ def test_settings_of_one_command_line_reach_its_client() -> None:
         for command in (["produce", "t"], ["consume", "t", "-e"], ["transactions", "list"], ["offsets", "t"]):
             done = runner.invoke(app, [*command, *given], input="hello\n")
             assert done.exit_code == 0, (command, done.output)
+        measured = runner.invoke(app, ["bench", "requests", "--seconds", "0.2", "--json", *given])
+        assert measured.exit_code == 0, measured.output
+        told = runner.invoke(app, ["bench", "produce", "--driver", "confluent", *given])
+        assert told.exit_code == 2 and "--driver raw" in told.output
         refused = runner.invoke(app, ["topic", "list", *given, "-X", "request.timeuot.ms=1"])
         assert (refused.exit_code, "request.timeout.ms?" in refused.output) == (2, True)
 
