@@ -58,6 +58,8 @@ class ClusterBroker:
         self.store: EndableSession | None = None
         self.is_missed = False
         """Whether its session was ended, and it counts as dead."""
+        self.is_cut = False
+        """Whether it is cut off from the tree; it may hang besides."""
 
 
 class Cluster(Embedded):
@@ -300,7 +302,7 @@ class Cluster(Embedded):
     def _forget(self, broker_id: int) -> None:
         """It runs no more. Cuts stay: they are the network's."""
         member = self._known(broker_id)
-        member.server, member.is_missed = None, False
+        member.server, member.is_missed, member.is_cut = None, False, False
         member.faults.detach()
         self._links.resume(broker_id)
 
@@ -324,6 +326,7 @@ class Cluster(Embedded):
         those who still ask it as it did before.
         """
         if other is None:
+            self._running(broker_id).is_cut = True
             self._miss(broker_id)
         else:
             self._links.cut(*self._pair(broker_id, other))
@@ -332,7 +335,8 @@ class Cluster(Embedded):
         """Undo `acut`."""
         if other is not None:
             self._links.heal(*self._pair(broker_id, other))
-        elif not self._links.is_paused(broker_id):
+        else:
+            self._running(broker_id).is_cut = False
             self._welcome(broker_id)
 
     def _pair(self, one: int, other: int) -> tuple[int, int]:
@@ -346,8 +350,10 @@ class Cluster(Embedded):
             self._session(broker_id).expire()
 
     def _welcome(self, broker_id: int) -> None:
-        if self._running(broker_id).is_missed:
-            self._running(broker_id).is_missed = False
+        """It is one of them again, if nothing else is in its way."""
+        member = self._running(broker_id)
+        if member.is_missed and not member.is_cut and not self._links.is_paused(broker_id):
+            member.is_missed = False
             self._session(broker_id).renew()
 
     def _running(self, broker_id: int) -> ClusterBroker:

@@ -25,6 +25,9 @@ class Embedded(ABC):
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        """Its own, if it has one."""
+        self._home: threading.Thread | None = None
+        """That of its loop."""
 
     @abstractmethod
     async def _start(self) -> None:
@@ -44,12 +47,12 @@ class Embedded(ABC):
     async def __aenter__(self) -> Self:
         self._check_idle()
         await self._start()
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._home = asyncio.get_running_loop(), threading.current_thread()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self._stop()
-        self._loop = None
+        self._loop = self._home = None
 
     def _check_idle(self) -> None:
         if self._loop is not None:
@@ -59,7 +62,8 @@ class Embedded(ABC):
         __tracebackhide__ = True
         self._check_idle()
         self._loop = event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=f"barnabas-{self.what}", daemon=True)
+        name = f"barnabas-{self.what}"
+        self._thread = self._home = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
         try:
             self._call(self._start())
@@ -77,7 +81,7 @@ class Embedded(ABC):
 
     def _end_thread(self) -> None:
         loop, thread = self._loop, self._thread
-        self._loop = self._thread = None
+        self._loop = self._thread = self._home = None
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
@@ -94,14 +98,14 @@ class Embedded(ABC):
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _on_loop(self, job: Callable[[], Any]) -> Any:
-        """Do something on its thread, or here where that is this one, or where it does not run yet."""
-        if self._thread is None or self._thread is threading.current_thread():
+        """Do something on the thread of its loop, or here where that is this one, or where it does not run yet."""
+        if self._loop is None or self._home is threading.current_thread():
             return job()
 
         async def do() -> Any:
             return job()
 
-        return self._call(do())
+        return asyncio.run_coroutine_threadsafe(do(), self._loop).result()
 
 
 def blocking(

@@ -250,6 +250,20 @@ def test_a_leader_that_nobody_believes_in_acknowledges_nothing(cluster: Cluster)
     assert sorted(read_all(cluster.bootstrap, "orders", len(load.acknowledged))) == sorted(load.acknowledged)
 
 
+async def test_a_broker_that_is_cut_off_and_hangs_is_missed_for_as_long_as_either_lasts() -> None:
+    async with Cluster(brokers=1) as cluster:
+        await cluster.acut(1)
+        await cluster.apause(1)
+        await cluster.aresume(1)
+        assert cluster._alive() == [], "it is cut off still"
+        await cluster.apause(1)
+        await cluster.aheal(1)
+        assert cluster._alive() == [], "it hangs still"
+        await cluster.aresume(1)
+        assert cluster._alive() == [1]
+        await cluster.acreate_topic("t")
+
+
 async def test_a_broker_whose_session_expired_comes_back() -> None:
     async with Cluster(brokers=3, topics=["orders"]) as cluster:
         for victim in (cluster.leader("orders"), cluster.controller):

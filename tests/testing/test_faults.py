@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -226,6 +227,15 @@ def test_members_whose_session_is_over_join_again(broker: Broker) -> None:
         poll_until(consumer, lambda: watch.requests)
     poll_until(consumer, consumer.assignment)
     consumer.close()
+
+
+async def test_another_thread_makes_faults_on_the_callers_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Broker() as broker:
+        made_by: list[int] = []
+        groups = broker.server.state.groups
+        monkeypatch.setattr(groups, "expire_sessions", lambda group: made_by.append(threading.get_ident()))
+        await asyncio.to_thread(broker.faults.sessions_expire, "g")
+        assert made_by == [threading.get_ident()]
 
 
 def test_a_fetch_session_that_is_lost_is_made_anew(broker: Broker) -> None:
