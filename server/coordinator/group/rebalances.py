@@ -108,16 +108,16 @@ class Rebalances:
         if group.state is not GroupState.PREPARING_REBALANCE:
             return
         for member in list(group.members.values()):
-            if member.is_awaiting_join:
-                continue
-            if member.is_static:
-                self._sessions.restart(group, member.member_id, member.session_timeout_ms)
-                continue
-            self._sessions.end(group, member.member_id)
-            group.remove(member.member_id)
+            if not (member.is_awaiting_join or member.is_static):
+                self._sessions.end(group, member.member_id)
+                group.remove(member.member_id)
         if group.members and not group.elect_joined_leader():
+            # Sessions go on meanwhile: they end the wait for those who are not coming any more.
             self._joins.watch(DelayedJoin(self, group), (group,), group.rebalance_timeout_ms)
             return
+        for member in group.members.values():
+            if not member.is_awaiting_join:
+                self._sessions.restart(group, member.member_id, member.session_timeout_ms)
         group.begin_generation(self._now_ms())
         if not group.members:
             leavers, group.leavers = group.leavers, []

@@ -291,6 +291,26 @@ def test_a_static_member_is_removed_by_its_instance_id() -> None:
     play(talk)
 
 
+def test_static_members_that_are_gone_one_after_the_other_leave_an_empty_group() -> None:
+    """A rebalance is over before a session is: nobody joins it, and nobody's session begins anew with it."""
+
+    async def talk(cluster: Cluster) -> None:
+        first, last = [
+            await cluster.member(instance_id=name, session_ms=10_000, rebalance_ms=6_000) for name in ("one", "two")
+        ]
+        await enter_together(first, last)
+        first.vanish()
+        for _ in range(9):
+            await asyncio.sleep(1)
+            assert await last.heartbeat() is ErrorCode.NONE
+        last.vanish()
+        group = cluster.group()
+        assert group is not None
+        await cluster.until(lambda: group.state is GroupState.EMPTY, seconds=11)
+
+    play(talk)
+
+
 def test_what_is_refused() -> None:
     async def talk(cluster: Cluster) -> None:
         one = await cluster.member(session_ms=5_999)
