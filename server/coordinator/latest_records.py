@@ -15,6 +15,8 @@ class LatestRecords:
         self._latest: dict[bytes, bytes] = {}
         self._pending: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
         """Of transactions that are still open, by producer id, with the records' own offsets."""
+        self._writers: dict[bytes, set[int]] = {}
+        """Whose of these have a key in them: there may be thousands of transactions."""
 
     async def take(self, batch: Batch) -> None:
         """Add a batch in log order. What is in a transaction counts from its commit, unless later ones are there.
@@ -27,9 +29,11 @@ class LatestRecords:
                 return
             if batch.is_transactional:
                 pending = self._pending.setdefault(batch.producer_id, {})
-                pending.update(
-                    (bytes(one.key), (one.offset, one.value)) for one in batch.records() if one.key is not None
-                )
+                for one in batch.records():
+                    if one.key is not None:
+                        key = bytes(one.key)
+                        pending[key] = (one.offset, one.value)
+                        self._writers.setdefault(key, set()).add(batch.producer_id)
                 return
         pace = Pace(RECORDS)
         for record in batch.records():
@@ -52,16 +56,26 @@ class LatestRecords:
     def _end_transaction(self, batch: RecordBatch) -> None:
         for record in batch.records():
             pending = self._pending.pop(batch.producer_id, {})
+            for key in pending:
+                self._no_longer(key, batch.producer_id)
             if parse_control_key(record.key) == ControlType.COMMIT:
                 for key, (offset, value) in pending.items():
                     self._put(key, offset, value)
 
     def _put(self, key: bytes, offset: int, value: bytes | None) -> None:
         """This counts from now on; what was written before it does not, even if its transaction is committed later."""
-        for pending in self._pending.values():
-            if key in pending and pending[key][0] < offset:
+        for producer_id in list(self._writers.get(key, ())):
+            pending = self._pending[producer_id]
+            if pending[key][0] < offset:
                 del pending[key]
+                self._no_longer(key, producer_id)
         if value is None:
             self._latest.pop(key, None)
         else:
             self._latest[key] = value
+
+    def _no_longer(self, key: bytes, producer_id: int) -> None:
+        writers = self._writers[key]
+        writers.remove(producer_id)
+        if not writers:
+            del self._writers[key]

@@ -57,6 +57,8 @@ class GroupOffsets:
     """Places whose offset is being written, and how many times."""
     pending: dict[int, dict[Place, PendingOffset]] = field(default_factory=dict)
     """Of open transactions, by producer id."""
+    _producers: dict[Place, set[int]] = field(default_factory=dict)
+    """Whose transactions are in `pending`, by place: there may be thousands of them."""
     _unsettled: Counter[Place] = field(default_factory=Counter)
     """Places whose offset is being written in a transaction."""
     _order: int = 0
@@ -82,11 +84,19 @@ class GroupOffsets:
                 self._drop_pending(place, self._order)
 
     def _drop_pending(self, place: Place, up_to: int) -> None:
-        for producer_id, pending in list(self.pending.items()):
-            if place in pending and pending[place].order <= up_to:
+        for producer_id in list(self._producers.get(place, ())):
+            pending = self.pending[producer_id]
+            if pending[place].order <= up_to:
                 del pending[place]
+                self._no_longer(place, producer_id)
                 if not pending:
                     del self.pending[producer_id]
+
+    def _no_longer(self, place: Place, producer_id: int) -> None:
+        producers = self._producers[place]
+        producers.remove(producer_id)
+        if not producers:
+            del self._producers[place]
 
     def begin_pending(self, places: Iterable[Place]) -> None:
         """Offsets of these places are being written in a transaction."""
@@ -104,11 +114,14 @@ class GroupOffsets:
         """These are written, and count once the producer's transaction is committed."""
         self._order += 1
         pending = self.pending.setdefault(producer_id, {})
-        pending.update((place, PendingOffset(self._order, offset)) for place, offset in offsets.items())
+        for place, offset in offsets.items():
+            pending[place] = PendingOffset(self._order, offset)
+            self._producers.setdefault(place, set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """The producer's transaction is over."""
         for place, (order, offset) in self.pending.pop(producer_id, {}).items():
+            self._no_longer(place, producer_id)
             if is_commit:
                 self.committed[place] = offset
                 self._drop_pending(place, order)
@@ -116,7 +129,7 @@ class GroupOffsets:
     def has_pending(self, topic: str, partition: int) -> bool:
         """Whether a transaction is open that may change the offset of a partition (KIP-447)."""
         place = topic, partition
-        return place in self._unsettled or any(place in pending for pending in self.pending.values())
+        return place in self._unsettled or place in self._producers
 
     def begin(self, places: Iterable[Place]) -> None:
         """Offsets of these places are being written."""
@@ -132,7 +145,7 @@ class GroupOffsets:
     @property
     def places(self) -> set[Place]:
         """Every place that a record says something about."""
-        return self.committed.keys() | self.in_flight.keys() | {place for one in self.pending.values() for place in one}
+        return self.committed.keys() | self.in_flight.keys() | self._producers.keys()
 
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
         return self.committed.get((topic, partition))

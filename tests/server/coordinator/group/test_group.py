@@ -18,6 +18,7 @@ from barnabas.protocol.coordinator_records import (
 )
 from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.record_batch import ControlType, RecordBatch, RecordBatchBuilder, control_batch
+from barnabas.server.coordinator import latest_records
 from barnabas.server.coordinator.coordinator_topic import partition_for
 from barnabas.server.coordinator.group.answers import Answers, Later
 from barnabas.server.coordinator.group.consumer.group import ConsumerGroup
@@ -304,6 +305,32 @@ def test_expiry() -> None:
     assert list(offsets.expired(110, 10, OffsetExpiry(keep=frozenset({"u"})))) == [("t", 0)]
 
 
+class Name(str):
+    """Counts how often it is looked up, in whatever it is a part of."""
+
+    __slots__ = ()
+    lookups = 0
+
+    def __hash__(self) -> int:
+        Name.lookups += 1
+        return super().__hash__()
+
+
+def test_what_is_asked_of_one_partition_does_not_cost_a_look_at_every_transaction() -> None:
+    offsets, transactions = GroupOffsets(), 1000
+    for producer_id in range(transactions):
+        offsets.add_pending(producer_id, {("t", producer_id): CommittedOffset(1, -1, "", 100)})
+    Name.lookups = 0
+    assert offsets.has_pending(Name("t"), 7) and not offsets.has_pending(Name("u"), 7)
+    offsets.commit({(Name("t"), 7): CommittedOffset(2, -1, "", 100)})
+    assert not offsets.has_pending(Name("t"), 7) and 7 not in offsets.pending
+    offsets.add_pending(7, {(Name("t"), 8): CommittedOffset(3, -1, "", 100)})
+    offsets.end_transaction(7, is_commit=True)
+    assert offsets.get("t", 8) == CommittedOffset(3, -1, "", 100) and 8 not in offsets.pending
+    assert len(offsets.pending) == transactions - 2
+    assert Name.lookups < 50
+
+
 def batch(base: int, *entries: tuple[bytes, bytes | None], producer_id: int = -1) -> RecordBatch:
     builder = RecordBatchBuilder(
         base_offset=base, producer_id=producer_id, producer_epoch=0, is_transactional=producer_id >= 0
@@ -340,6 +367,30 @@ async def test_the_last_record_of_a_key_counts_and_transactions_count_from_their
     found = {place[1]: offset.offset for place, offset in groups["g"].offsets.committed.items()}
     assert found == {0: 3, 2: 5}
     assert list(groups) == ["g"]
+
+
+class Key(bytes):
+    """As `Name`."""
+
+    lookups = 0
+
+    def __hash__(self) -> int:
+        Key.lookups += 1
+        return super().__hash__()
+
+
+async def test_a_record_that_is_loaded_does_not_cost_a_look_at_every_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded = LatestRecords()
+    for producer_id in range(1000):
+        key = offset_key("g", ("t", producer_id))
+        await loaded.take(batch(producer_id, (key, offset_value(1)), producer_id=producer_id))
+    monkeypatch.setattr(latest_records, "bytes", Key, raising=False)
+    await loaded.take(batch(1000, (offset_key("g", ("t", 7)), offset_value(2))))
+    await loaded.take(batch(1001, (offset_key("other", ("t", 7)), offset_value(3))))
+    assert Key.lookups < 20
+    assert 7 not in {producer_id for producer_id, *_ in loaded.pending()}
 
 
 async def test_a_group_with_a_null_value_is_gone() -> None:
