@@ -350,6 +350,8 @@ class RecordAccumulator:
         """While positive, or while somebody waits for memory, batches do not linger."""
         self._used = 0
         self._wake = wake
+        self._released: asyncio.Future[None] | None = None
+        """Done with the next batch; there is one if somebody waits."""
 
     def append(
         self, partition: TopicPartition, record: PendingRecord, future: asyncio.Future[RecordMetadata], now: float
@@ -415,7 +417,17 @@ class RecordAccumulator:
         """The batch is done: its memory goes to those who wait."""
         self._used -= batch.reserved
         self.incomplete.pop(batch, None)
+        if self._released is not None:
+            self._released.set_result(None)
+            self._released = None
         self.pass_on()
+
+    async def drained(self, now: float) -> None:
+        """Wait until all batches are done that have been begun by now, whoever waits for their records."""
+        while any(batch.created <= now for batch in self.incomplete):
+            if self._released is None:
+                self._released = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._released)
 
     def pass_on(self) -> None:
         """Let the next of those who wait for memory try."""

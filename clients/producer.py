@@ -320,11 +320,7 @@ class Producer:
         self._accumulator.flushing += 1
         try:
             self._wake()
-            waiting = [
-                future for batch in self._accumulator.incomplete for future in (batch.futures[0], batch.futures[-1])
-            ]
-            if waiting:
-                await asyncio.wait(waiting)
+            await self._accumulator.drained(asyncio.get_running_loop().time())
         finally:
             self._accumulator.flushing -= 1
 
@@ -349,7 +345,8 @@ class Producer:
             raise BufferFullError(
                 f"{accumulator.buffer_memory} bytes of records wait for acknowledgement since {self._max_block_ms} ms"
             ) from None
-        accumulator.pass_on()
+        finally:
+            accumulator.pass_on()  # who was called and is cancelled before it comes leaves its turn to the next
         return appended
 
     def _wake(self) -> None:

@@ -85,6 +85,8 @@ class TransactionManager:
         """Whether a transaction of the first version had the present epoch. None of the second may have it, too: what
         it appends before all markers of that one are written would be taken for a part of it.
         """
+        self.is_end_in_doubt = False
+        """Whether the last transaction may be open at its coordinator: that it was told of the end is not certain."""
         self._added: set[TopicPartition] = set()
         self._adding = asyncio.Lock()
         self._has_offsets = False
@@ -119,7 +121,7 @@ class TransactionManager:
 
     def _become(self, response: InitProducerIdResponse | EndTxnResponse) -> None:
         self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
-        self._is_epoch_of_v1 = False
+        self._is_epoch_of_v1 = self.is_end_in_doubt = False
         self._use(self._identity)
 
     async def begin(self) -> None:
@@ -127,12 +129,30 @@ class TransactionManager:
         self._check_fatal()
         if self.is_open:
             raise RuntimeError("a transaction is open already")
+        if self.is_end_in_doubt:
+            await self._settle()
         if self._brokers_know_v2 and self._is_epoch_of_v1:
             await self.bump_epoch()
         self.is_open, self._has_offsets, self._failure = True, False, None
         self._added.clear()
         self.is_v2 = self._brokers_know_v2 and not self._is_epoch_of_v1
         self._is_epoch_of_v1 = not self.is_v2
+
+    async def _settle(self) -> None:
+        """Abort the last transaction, unless it is over: what follows must not become a part of it."""
+        try:
+            await self.end(is_commit=False)
+        except KafkaError as error:
+            if error.code is not ErrorCode.INVALID_TXN_STATE:
+                raise
+            await self.bump_epoch()
+        else:
+            if self.has_failed and not self.is_v2:
+                await self.bump_epoch()
+
+    def leave(self) -> None:
+        """The block was left before the transaction could be ended."""
+        self.is_open, self.is_end_in_doubt = False, True
 
     @property
     def _brokers_know_v2(self) -> bool:
@@ -221,7 +241,9 @@ class TransactionManager:
         self.is_open = False
         self._check_fatal()
         if not self._added and not self._has_offsets:
+            self.is_end_in_doubt = False
             return
+        self.is_end_in_doubt = True
         request = EndTxnRequest(
             transactional_id=self._id,
             producer_id=self._identity.producer_id,
@@ -232,6 +254,7 @@ class TransactionManager:
             self._become(await self._ask(request, _END_V2, "the transaction is not ended", lowest=_END_V2))
         else:
             await self._ask(request, _LAST_END_V1, "the transaction is not ended")
+            self.is_end_in_doubt = False
 
     def check_failure(self) -> None:
         """Raises the KafkaError for which the transaction can only be aborted."""
@@ -302,13 +325,19 @@ class ProducerTransaction:
         self._flush = flush
 
     async def __aenter__(self) -> Self:
+        if self._manager.is_end_in_doubt:
+            await self._flush()
         await self._manager.begin()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._flush()
+        try:
+            await self._flush()
+        except BaseException:
+            self._manager.leave()
+            raise
         if kind is not None or self._manager.has_failed:
             await self._abort(kind is not None)
             self._manager.check_failure()
@@ -324,7 +353,7 @@ class ProducerTransaction:
         except KafkaError as error:
             if not is_by_error:
                 raise
-            logger.warning("a transaction could not be aborted; its time will run out: %s", error)
+            logger.warning("a transaction could not be aborted yet: %s", error)
 
     async def send_offsets(self, offsets: Offsets, group: GroupMetadata | str) -> None:
         """Move a group's offsets with the transaction. `Consumer.group_metadata` tells of a member, a name is enough

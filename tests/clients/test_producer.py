@@ -109,6 +109,41 @@ def test_flush_does_not_wait_for_linger() -> None:
     play(story)
 
 
+def test_flush_waits_for_records_for_which_nobody_waits() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        async with producer(cluster, linger_ms=60_000) as p:
+            (await p.send("t", b"x")).cancel()
+            await p.flush()
+            assert values(cluster) == [b"x"]
+
+    play(story)
+
+
+def test_flush_waits_for_every_part_of_a_batch_that_was_split() -> None:
+    """What was in the middle comes last: it has to be sent again."""
+
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.max_message_bytes = 250
+
+        def before(node: int, key: ApiKey, request: Any) -> Any:
+            if key is ApiKey.PRODUCE and refusals:
+                (batch,) = iter_batches(request.topic_data[0].partition_data[0].records)
+                if [record.value for record in batch.records()] == [bytes([1]) * 100]:
+                    refusals.pop()
+                    return refusal(request, ErrorCode.NOT_ENOUGH_REPLICAS)
+            return None
+
+        refusals = [None]
+        cluster.before = before
+        async with producer(cluster, linger_ms=60_000, acks=1, retry_backoff_ms=1000) as p:
+            sent = [await p.send("t", bytes([number]) * 100) for number in range(4)]
+            await p.flush()
+            assert not refusals
+            assert all(future.done() for future in sent)
+
+    play(story)
+
+
 def test_acks_0_needs_no_response() -> None:
     async def story(cluster: ScriptedCluster) -> None:
         async with producer(cluster, acks=0) as p:
@@ -390,6 +425,18 @@ def test_memory_is_bounded_and_senders_wait_for_it() -> None:
             accepted.append(await p.send("t", b"x" * 500))
             await asyncio.gather(*accepted)
         assert len(values(cluster)) == len(accepted)
+
+    play(story)
+
+
+def test_memory_goes_on_to_the_next_when_who_was_given_it_is_gone() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        async with producer(cluster, buffer_memory=1000, max_block_ms=5000) as p:
+            first = await p.send("t", bytes(900))
+            gone, patient = [asyncio.create_task(p.send("t", bytes(900))) for _ in range(2)]
+            first.add_done_callback(lambda _: gone.cancel())
+            await (await patient)
+            assert gone.cancelled()
 
     play(story)
 

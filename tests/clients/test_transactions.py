@@ -10,8 +10,12 @@ from tests.server.coordinator.transaction.producers import committed_offset, com
 from tests.server.data_plane import DataPlane, play
 
 from barnabas.clients import Consumer, Producer, TopicPartition
+from barnabas.clients.accumulator import ProducerBatch
+from barnabas.clients.group.coordinator_link import CoordinatorLink
+from barnabas.clients.sender import Sender
 from barnabas.clients.transactions import V2, TransactionManager
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.server.coordinator.transaction.markers import MarkerWriter
 from barnabas.server.metadata.cluster_features import TRANSACTION_VERSION, FeatureUpdate, UpgradeType
 from barnabas.simulation.machines import HOST, PORT
@@ -169,6 +173,90 @@ def test_the_first_transaction_of_the_second_version_has_an_epoch_of_its_own(mon
                 await mine.send("t", b"third", partition=0)
         await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)  # type: ignore[union-attr]
         assert await committed_values(plane) == [b"first", b"third"]
+
+    play(talk)
+
+
+@pytest.mark.parametrize("level", [1, V2])
+def test_a_record_for_which_nobody_waits_is_aborted_with_its_transaction(
+    level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has to be sent again, which takes longer than the end of the transaction would."""
+
+    def lost(self: Sender, connection: Any, batches: list[ProducerBatch]) -> None:
+        monkeypatch.undo()
+        for batch in batches:
+            self._on_error(batch, KafkaError(ErrorCode.NETWORK_EXCEPTION, "lost"))
+
+    async def talk(plane: DataPlane) -> None:
+        await set_level(plane, level)
+        async with producer(plane) as mine:
+            monkeypatch.setattr(Sender, "_send", lost)
+            with pytest.raises(StopHereError):
+                async with mine.transaction():
+                    (await mine.send("t", b"given up", partition=0)).cancel()
+                    raise StopHereError
+            async with mine.transaction():
+                await mine.send("t", b"next", partition=0)
+        await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)  # type: ignore[union-attr]
+        assert await committed_values(plane) == [b"next"]
+
+    play(talk)
+
+
+@pytest.mark.parametrize("level", [1, V2])
+@pytest.mark.parametrize("is_told", [False, True])
+@pytest.mark.parametrize("is_commit", [False, True])
+def test_nobody_goes_on_in_a_transaction_whose_end_was_not_answered(
+    level: int, is_told: bool, is_commit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator is told of it or not, and cannot be reached any more. What it was not told is no commit."""
+    send = CoordinatorLink.send
+
+    async def unanswered(self: CoordinatorLink, request: Any, **how: Any) -> Any:
+        if not isinstance(request, EndTxnRequest):
+            return await send(self, request, **how)
+        if is_told:
+            await send(self, request, **how)
+        raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "no answer")
+
+    async def talk(plane: DataPlane) -> None:
+        await set_level(plane, level)
+        async with producer(plane, max_block_ms=1_000) as mine:
+            with pytest.raises(KafkaError if is_commit else StopHereError):
+                async with mine.transaction():
+                    await mine.send("t", b"first", partition=0)
+                    monkeypatch.setattr(CoordinatorLink, "send", unanswered)
+                    if not is_commit:
+                        raise StopHereError
+            with pytest.raises(KafkaError):
+                async with mine.transaction():
+                    pass
+            monkeypatch.undo()
+            async with mine.transaction():
+                await mine.send("t", b"next", partition=0)
+        await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)  # type: ignore[union-attr]
+        assert await committed_values(plane) == [b"first"] * (is_told and is_commit) + [b"next"]
+
+    play(talk)
+
+
+def test_who_is_interrupted_at_the_end_of_a_transaction_may_begin_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(self: Producer) -> None:
+        await asyncio.Event().wait()
+
+    async def talk(plane: DataPlane) -> None:
+        async with producer(plane) as mine:
+            with monkeypatch.context() as patch:
+                patch.setattr(Producer, "flush", never)
+                transaction = mine.transaction()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1), transaction:
+                    await mine.send("t", b"first", partition=0)
+            async with mine.transaction():
+                await mine.send("t", b"next", partition=0)
+        await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)  # type: ignore[union-attr]
+        assert await committed_values(plane) == [b"next"]
 
     play(talk)
 
