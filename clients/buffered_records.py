@@ -25,7 +25,7 @@ class BufferedRecords:
                 if taken:
                     self._fetcher.data_ready.set()
                     break
-                raise_error_of(state)
+                raise_error_of(state, self._fetcher)
             if state.buffered is None or state.is_paused:
                 continue
             records = self._take_from(state, max_records)
@@ -56,10 +56,11 @@ class BufferedRecords:
         return records
 
 
-def raise_error_of(state: TopicPartitionState) -> None:
-    """Tell the application once; what is retried by a later read need not be sought again."""
+def raise_error_of(state: TopicPartitionState, fetcher: Fetcher) -> None:
+    """Tell the application once, and try again: only a position that the log does not have has to be sought anew."""
     error = state.error
     if error is not None:
-        if state.position is not None and error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
             state.error = None
+            fetcher.wake()
         raise error

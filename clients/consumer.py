@@ -251,7 +251,7 @@ class Consumer:
                 self._fetcher.data_ready.clear()
                 if state.position is not None:
                     return state.position
-                raise_error_of(state)
+                raise_error_of(state, self._fetcher)
                 await self._changed()
 
     def pause(self, *partitions: TopicPartition) -> None:

@@ -54,9 +54,9 @@ class FetchedRecords:
         self._batch_epoch = -1
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
-        """Up to so many records; fewer only when that was the last of them.
+        """Up to so many records; fewer only when that was the last of them, or bytes follow that are no valid batch.
 
-        Raises KafkaError(CORRUPT_MESSAGE) for bytes that are no valid batch.
+        Raises KafkaError(CORRUPT_MESSAGE) for those, if they are the first: who goes on from `next_offset` meets them.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < max_records:
@@ -66,7 +66,12 @@ class FetchedRecords:
                     break
             else:
                 self._pass(self._batch_end, self._batch_epoch)
-                if not self._next_batch():
+                try:
+                    if not self._next_batch():
+                        break
+                except KafkaError:
+                    if not taken:
+                        raise
                     break
         if taken and taken[-1].offset >= self.next_offset:
             self._pass(taken[-1].offset + 1, taken[-1].leader_epoch)

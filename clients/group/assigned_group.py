@@ -77,6 +77,8 @@ class AssignedGroup(ConsumerCoordinator):
         """Give up what is not in the target, take what is new in it, and tell the coordinator."""
         listener, owned = self.subscription.listener, set(self._assignment.states)
         given = await self._client.retrying(lambda: self._named_target(target), timeout_ms=self._timeout_ms)
+        if given is None:
+            return
         revoked, new = sorted(owned - given), sorted(given - owned)
         if revoked:
             await self._commit_positions(self._settings.session_timeout_ms)
@@ -94,8 +96,12 @@ class AssignedGroup(ConsumerCoordinator):
             return
         await tell(listener.on_partitions_assigned(new))
 
-    async def _named_target(self, target: Target) -> set[TopicPartition]:
-        """The partitions by name. Raises KafkaError while metadata does not know a topic's id."""
+    async def _named_target(self, target: Target) -> set[TopicPartition] | None:
+        """The partitions by name; None if the target is out of date. Raises KafkaError while metadata does not know a
+        topic's id.
+        """
+        if self.heartbeats.target is not target:
+            return None
         cluster = self._client.cluster
         named = {(cluster.topic_name(topic_id), index) for topic_id, index in target}
         if any(name is None for name, _ in named):

@@ -273,6 +273,44 @@ def test_damaged_records_are_told_and_not_skipped() -> None:
     play(story)
 
 
+def test_what_is_whole_before_damaged_records_is_read_first() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        fill(cluster, 20)
+        stored = cluster.partitions["t", 0]
+        base, last, data = stored.batches[1]
+        stored.batches[1] = (base, last, data[:-1] + bytes([data[-1] ^ 1]))
+        async with consumer(cluster) as c:
+            c.assign([T0])
+            assert offsets((await c.getmany(timeout_ms=1000))[T0]) == list(range(10))
+            with pytest.raises(KafkaError, match="from offset 10"):
+                await c.getmany(timeout_ms=1000)
+            assert await c.position(T0) == 10
+
+    play(story)
+
+
+@pytest.mark.parametrize("refused", [ApiKey.FETCH, ApiKey.LIST_OFFSETS])
+def test_the_read_after_one_that_was_told_an_error_tries_again(refused: ApiKey) -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        def after(node: int, key: ApiKey, request: Any, response: Any) -> Any:
+            if key is refused and refusals:
+                topic = response.responses[0] if key is ApiKey.FETCH else response.topics[0]
+                topic.partitions[0].error_code = refusals.pop()
+            return response
+
+        refusals = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        cluster.after = after
+        fill(cluster, 10)
+        async with consumer(cluster) as c:
+            c.assign([T0])
+            await asyncio.sleep(1)  # nothing is under way any more
+            with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
+                await c.getmany(timeout_ms=1000)
+            assert offsets(await read(c, 10)) == list(range(10))
+
+    play(story)
+
+
 def test_sessions_send_only_what_changed() -> None:
     async def story(cluster: ScriptedCluster) -> None:
         def after(node: int, key: ApiKey, request: Any, response: Any) -> Any:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.clients.group import test_group_histories
 from tests.clients.group.group_world import GROUP, PARTITIONS, QUICK, TOPIC, Diary, GroupWorld, play
 
 from barnabas.clients.admin import GroupDescription
+from barnabas.clients.cluster import ClusterView
 from barnabas.clients.errors import CommitFailedError, FencedInstanceIdError
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
@@ -177,6 +179,29 @@ def test_the_subscription_may_change_and_a_pattern_follows_the_topics() -> None:
             await until(lambda: len(consumer.assignment) == 3)
             await consumer.unsubscribe()
             assert (consumer.assignment, diary.owned) == (set(), set())
+
+    play(story, settings=QUICKER)
+
+
+def test_a_topic_that_is_gone_before_its_name_is_known_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    name_of = ClusterView.topic_name
+
+    async def story(world: GroupWorld) -> None:
+        await world.create_topic("gone", 1)
+        server = world.world.broker.server
+        assert server is not None
+        gone = server.state.metadata.topic_id("gone")
+
+        def known(self: ClusterView, topic_id: UUID) -> str | None:
+            return None if topic_id == gone else name_of(self, topic_id)
+
+        monkeypatch.setattr(ClusterView, "topic_name", known)
+        reader = world.reader(topics=[TOPIC, "gone"], **NEWER)
+        await world.until(lambda: reader.consumer.group_metadata().generation > 0, "it is a member")
+        await until_given(world, [PARTITIONS + 1])
+        await world.delete_topic("gone")
+        await world.until(lambda: len(reader.assigned) >= PARTITIONS, "it reads the other topic", seconds=5)
+        await reader.stop()
 
     play(story, settings=QUICKER)
 
