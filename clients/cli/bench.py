@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ...protocol.compression import CODEC_BY_CONFIG_NAME
 from ..admin import NewTopic, raise_first
 from ..client import Client
 from ..connection import ConnectionOptions
@@ -47,15 +48,17 @@ class Driver(StrEnum):
 def bench(
     tests: Annotated[list[Test] | None, typer.Argument(help="What to measure; all if none is named.")] = None,
     *,
-    record_size: Annotated[int, typer.Option("--record-size", "-s", help="Bytes of a record's value.")] = 1024,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="Of the topic that is made for it.")] = 1,
+    record_size: Annotated[int, typer.Option("--record-size", "-s", min=1, help="Bytes of a record's value.")] = 1024,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="Of the topic that is made for it.")] = 1,
     codec: Annotated[str, typer.Option("--codec", "-z", help="none, gzip, snappy, lz4 or zstd.")] = "none",
     acks: Annotated[str, typer.Option("--acks", "-a", help="all or 1.")] = "1",
-    seconds: Annotated[float, typer.Option("--seconds", help="How long each test takes.")] = 3,
-    batch_size: Annotated[int, typer.Option("--batch-size", help="Bytes of a batch before compression.")] = 65_536,
-    window: Annotated[int, typer.Option("--in-flight", help="Produce requests in flight on a connection.")] = 5,
-    connections: Annotated[int, typer.Option("--connections", help="Connections to each broker.")] = 1,
-    rate: Annotated[int, typer.Option("--rate", help="Requests a second of the latency test.")] = 1000,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.01, help="How long each test takes.")] = 3,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", min=1, help="Bytes of a batch before compression.")
+    ] = 65_536,
+    window: Annotated[int, typer.Option("--in-flight", min=1, help="Produce requests in flight on a connection.")] = 5,
+    connections: Annotated[int, typer.Option("--connections", min=1, help="Connections to each broker.")] = 1,
+    rate: Annotated[int, typer.Option("--rate", min=1, help="Requests a second of the latency test.")] = 1000,
     driver: Annotated[Driver, typer.Option(help="Who makes the load of produce and fetch.")] = Driver.RAW,
     keep: Annotated[bool, typer.Option("--keep", help="Do not delete the topic afterwards.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -68,6 +71,8 @@ def bench(
     """
     if acks not in _ACKS or _ACKS[acks] == 0:
         raise typer.BadParameter("--acks is all or 1: what is not answered cannot be measured")
+    if codec not in CODEC_BY_CONFIG_NAME:
+        raise typer.BadParameter(f"--codec {codec}: none of {', '.join(CODEC_BY_CONFIG_NAME)}")
     workload = Workload(
         topic=f"barnabas-bench-{new_random().getrandbits(32):08x}",
         partitions=partitions,

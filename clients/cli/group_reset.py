@@ -102,7 +102,10 @@ def _duration_ms(text: str) -> int:
     if match is None or not any(match.groups()):
         raise typer.BadParameter(f"{text!r} is no duration like P1D or PT2H30M")
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
-    return round(timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds).total_seconds() * 1000)
+    try:
+        return round(timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds).total_seconds() * 1000)
+    except OverflowError:
+        raise typer.BadParameter(f"{text!r} is longer ago than anything") from None
 
 
 def _reset_row(group_id: str, step: Reset) -> Row:

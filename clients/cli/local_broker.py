@@ -6,8 +6,9 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPException
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
@@ -24,6 +25,8 @@ class LocalBroker:
     """`url` is where its port is, `http://127.0.0.1:8080`. What goes wrong ends the command."""
 
     def __init__(self, url: str) -> None:
+        if urlsplit(url).scheme != "http":
+            fail(f"{url}: http://HOST:PORT is expected", status=2)
         self._url = url.rstrip("/")
 
     @staticmethod
@@ -57,7 +60,10 @@ class LocalBroker:
             with opener.open(request, timeout=_ANSWER_SECONDS) as answer:
                 return json.loads(answer.read())
         except urllib.error.HTTPError as error:
-            facts = json.loads(error.read() or b"{}")
-            fail(facts.get("message") or facts.get("error") or str(error))
+            said = error.read()
+            facts = json.loads(said) if said.startswith(b"{") else {}
+            fail(facts.get("message") or facts.get("error") or f"{self._url} answers {error}")
+        except (HTTPException, ValueError) as error:
+            fail(f"{self._url} is no broker's local port: {error}")
         except OSError as error:
             fail(f"{self._url} does not answer: {reason(error).lower()}; the broker has to run on this machine")

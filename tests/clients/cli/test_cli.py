@@ -145,6 +145,23 @@ def test_a_separator_that_is_none_is_told_in_a_line(run: Run, topic: str, option
     assert status == 2 and "text is expected" in err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("bench", "latency", "--rate", "0"),
+        ("bench", "produce", "--record-size", "0"),
+        ("bench", "produce", "--in-flight", "0"),
+        ("bench", "produce", "-z", "none-such"),
+        ("group", "reset-offsets", "g", "-t", "t", "--by-duration", "P99999999999D"),
+        ("compact", "--status", "--url", "here"),
+        ("compact", "--status", "--url", "http://127.0.0.1:port"),
+    ],
+)
+def test_what_makes_no_sense_is_told_in_words(run: Run, words: tuple[str, ...]) -> None:
+    status, _, err = run(*words)
+    assert status in (1, 2) and err
+
+
 async def test_where_there_is_nothing_to_watch_a_terminal_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
