@@ -241,8 +241,7 @@ class ReplicaManager:
             topic, index, records = entry
             if origin == "client" and (results or held):
                 now = stopwatch()
-                enough = enough or now + LONG_WORK_SECONDS
-                if now >= enough or (topic, index) in held:
+                if now >= (enough := enough or now + LONG_WORK_SECONDS) or (topic, index) in held:
                     begun = self._interrupted(begun, entry, entries, None)
                     break
             try:
