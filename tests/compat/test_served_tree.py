@@ -77,6 +77,7 @@ def shell(address: str, *commands: str) -> str:
 
 
 @pytest.mark.verify
+@pytest.mark.timeout(600)  # a minute of it is waiting for sessions to end
 def test_kazoos_own_tests(tmp_path: Path) -> None:
     tests = Path(kazoo.__file__).parent / "tests"
     names = [
