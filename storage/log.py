@@ -501,9 +501,9 @@ class Log:
         """Apply retention by time, size and log start: the offset below which segments may go; None if none may.
 
         Nothing above the high watermark goes. The log start is raised to that offset, and has to be on disk before
-        `finish_retention`. Raises `LogDirFailedError`, and KAFKA_STORAGE_ERROR from a roll.
+        `finish_retention`. Raises KAFKA_STORAGE_ERROR, after which nothing has changed, and `LogDirFailedError`.
         """
-        with failing_dir(self.directory):
+        with failing_write(self.directory):  # an index that is missing is made anew
             deletable = deletable_segments(self, self._now_ms())
             if not deletable:
                 return None
@@ -577,9 +577,9 @@ class Log:
         unsynced = self._unsynced
         if not unsynced.is_in_use:
             unsynced.close_snapshots()
-            for segment in (*unsynced.rolled, self.active_segment):
+            for segment in self.segments:  # retention, the cleaner and searches by time look into old ones as well
                 segment.close_handles()
-            self._reader.give_files_back()
+            self._reader.forget_opened()
 
     def rename_dir(self, path: str) -> None:
         """Give the partition's directory another name; open handles stay good. Raises OSError.

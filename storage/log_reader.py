@@ -31,11 +31,9 @@ class LogReader:
         self._bound = (-1, -1, -1)
         self._opened = []
 
-    def give_files_back(self) -> None:
-        """Close the files of segments that were read last; nobody may be counting on them."""
-        opened, self._opened = self._opened, []
-        for segment in opened:
-            segment.close_handles()
+    def forget_opened(self) -> None:
+        """Somebody has closed the files of all segments."""
+        self._opened = []
 
     def read(
         self,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.storage.crash_world import NOW_MS, SMALL
-from tests.storage.lanes import shut_down
+from tests.storage.lanes import retain, shut_down
+from tests.storage.logs import Clock, append, open_log
 from tests.storage.test_log_manager import batch, started, values
 
+from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.simulation.disk import SimDisk
+from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.unsynced_files import run_together
 
@@ -21,8 +26,8 @@ def disk() -> SimDisk:
     return SimDisk(now_ms=lambda: NOW_MS)
 
 
-def limited(disk: SimDisk) -> LogManager:
-    manager = started(disk, config=SMALL)
+def limited(disk: SimDisk, config: LogConfig = SMALL) -> LogManager:
+    manager = started(disk, config=config)
     manager.limit_open_files(LIMIT)
     # What one operation has open at a time is not counted on.
     disk.max_open_files = LIMIT + 4
@@ -78,6 +83,47 @@ def test_a_truncation_among_few_files(disk: SimDisk) -> None:
     manager.truncate_to(dict.fromkeys(PARTITIONS, 5))
     assert {log.log_end_offset for log in logs} == {5}
     assert manager.held.online_dirs
+
+
+def test_looks_into_old_segments_need_few_files(disk: SimDisk) -> None:
+    manager = limited(disk)
+    for partition in PARTITIONS:
+        log = manager.creation.get_or_create_log(partition, is_new=True)
+        for _ in range(16):
+            log.append_as_leader(batch(b"x" * 100), leader_epoch=0)
+        assert len(log.segments) > 3
+    shut_down(manager)
+    again = limited(disk, replace(SMALL, retention_ms=NOW_MS))
+    logs = list(again.logs.values())
+    for log in logs:
+        log.update_high_watermark(log.log_end_offset)
+    retain(again)
+    assert again.held.online_dirs
+    assert disk.open_files <= LIMIT
+    for log in logs:
+        assert log.fetch_offset_by_timestamp(NOW_MS) is not None
+        assert log.max_timestamp_and_offset() is not None
+    assert disk.open_files <= LIMIT
+
+
+def test_retention_without_a_file_left_waits(disk: SimDisk) -> None:
+    clock = Clock(NOW_MS)
+    disk.mkdir("/t-0")
+    log = open_log("/t-0", fs=disk, segment_bytes=300)
+    for _ in range(8):
+        append(log, size=100)
+    log.close()
+    log = open_log("/t-0", fs=disk, clock=clock, segment_bytes=300, retention_ms=1000)
+    log.update_high_watermark(8)
+    log.give_files_back()
+    clock.advance(2000)
+    disk.max_open_files = 0
+    with pytest.raises(KafkaError) as raised:
+        log.begin_retention()
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.log_start_offset == 0
+    disk.max_open_files = None
+    assert log.begin_retention() == 8
 
 
 @pytest.mark.parametrize("how", ["clean", "kill"])
