@@ -88,7 +88,12 @@ class IndexFile(ABC):
         """Write what still waits, so that the file holds exactly the entries; it exists afterwards, even if empty."""
         file = self._open()
         if self._pending:
-            write_all(file, self._pending, self._written * self.ENTRY_SIZE)
+            end = self._written * self.ENTRY_SIZE
+            try:
+                write_all(file, self._pending, end)
+            except OSError:
+                file.truncate(end)  # entries that are cut before the next attempt must not be found there
+                raise
             self._has_content = True
             self._written = self.entries
             self._pending = bytearray()

@@ -351,12 +351,13 @@ class LogSegment:
         Without the indexes, which can be rebuilt, that is the data, and the transaction index if it has news: what is
         missing there nobody would notice.
         """
+        data = self.records.file  # before the transaction index has no news any more: this may fail
         indexes: list[File] = []
         if with_indexes:
             indexes = self.indexes.unsynced_files()
         elif self.has_new_transactions and (file := self.indexes.transactions.unsynced_file()) is not None:
             indexes = [file]
-        return [self.records.file, *indexes]
+        return [data, *indexes]
 
     @property
     def has_new_transactions(self) -> bool:

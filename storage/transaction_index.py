@@ -27,7 +27,7 @@ class TransactionIndex:
     after an unclean stop the file is rebuilt from the markers.
     """
 
-    __slots__ = ("_entries", "_file", "_fs", "_may_be_longer", "_written", "base_offset", "path")
+    __slots__ = ("_entries", "_file", "_fs", "_is_unsynced", "_may_be_longer", "_written", "base_offset", "path")
 
     def __init__(self, path: str, base_offset: int, fs: FileSystem) -> None:
         self.path = path
@@ -37,6 +37,7 @@ class TransactionIndex:
         self._entries: list[AbortedTxn] | None = None
         self._written = 0
         self._may_be_longer = False
+        self._is_unsynced = False
 
     @property
     def entries(self) -> list[AbortedTxn]:
@@ -67,6 +68,7 @@ class TransactionIndex:
         kept = [aborted for aborted in self.entries if aborted.last_offset < offset]
         if len(kept) < len(self.entries):
             if len(kept) < self._written:
+                self._is_unsynced = True
                 self._open().truncate(len(kept) * _ENTRY.size)
                 self._written = len(kept)
             self._entries = kept
@@ -88,26 +90,34 @@ class TransactionIndex:
 
     @property
     def has_news(self) -> bool:
-        """Whether there are entries that the file lacks."""
-        return self._entries is not None and (len(self._entries) > self._written or self._may_be_longer)
+        """Whether there are entries that the file lacks, or that nobody has been asked to sync."""
+        return self._is_unsynced or self._may_be_longer or len(self._entries or ()) > self._written
 
     def write(self) -> None:
         """Bring the file up to the entries, if there are any. Raises OSError; nothing is lost then."""
         entries = self._entries
         if entries is not None and len(entries) > self._written:
             waiting = b"".join(_ENTRY.pack(TRANSACTION_INDEX_VERSION, *aborted) for aborted in entries[self._written :])
-            write_all(self._open(), waiting, self._written * _ENTRY.size)
+            self._is_unsynced = True
+            try:
+                write_all(self._open(), waiting, self._written * _ENTRY.size)
+            except OSError:
+                self._may_be_longer = True  # by entries that may be cut before the next attempt
+                raise
             self._written = len(entries)
         if self._may_be_longer and (self._file is not None or self._fs.exists(self.path)):
             file = self._open()
             if file.size() > self._written * _ENTRY.size:
+                self._is_unsynced = True
                 file.truncate(self._written * _ENTRY.size)
         self._may_be_longer = False
 
     def unsynced_file(self) -> File | None:
         """The open file, with every entry written, for somebody to sync; None if there is none."""
         self.write()
-        return self._open() if self._file is not None or self._fs.exists(self.path) else None
+        file = self._open() if self._file is not None or self._fs.exists(self.path) else None
+        self._is_unsynced = False
+        return file
 
     def close_handle(self) -> None:
         """Give the descriptor back; the next use opens the file again."""

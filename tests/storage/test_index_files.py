@@ -164,3 +164,38 @@ def test_transaction_index_collects_what_overlaps() -> None:
     assert TransactionIndex("/d/x.txnindex", 0, fs).entries == [first]
     with pytest.raises(CorruptIndexError):
         reopened.append(AbortedTxn(4, 1, 10, 11))
+
+
+def test_entries_that_a_full_disk_took_half_and_that_were_then_cut_do_not_come_back() -> None:
+    fs = disk()
+    index = offset_index(fs)
+    index.append(BASE + 1, 100)
+    index.trim_to_valid_size()
+    for number in range(2, 6):
+        index.append(BASE + number, 100 * number)
+    fs.capacity = fs.used + 3 * 8
+    with pytest.raises(OSError, match="No space"):
+        index.trim_to_valid_size()
+    index.truncate_to(BASE + 2)
+    index.append(BASE + 40, 140)
+    fs.capacity = None
+    index.trim_to_valid_size()
+    reopened = offset_index(fs)
+    assert (reopened.entries, reopened.last_offset, reopened.last_position) == (2, BASE + 40, 140)
+
+
+def test_aborted_transactions_that_a_full_disk_took_half_and_that_were_then_cut_do_not_come_back() -> None:
+    fs = disk()
+    index = TransactionIndex("/d/x.txnindex", 0, fs)
+    kept = AbortedTxn(1, 0, 10, 11)
+    index.append(kept)
+    index.write()
+    for number in range(2, 6):
+        index.append(AbortedTxn(number, 0, 10 * number, 11))
+    fs.capacity = fs.used + 3 * 34
+    with pytest.raises(OSError, match="No space"):
+        index.write()
+    index.truncate_to(11)
+    fs.capacity = None
+    index.write()
+    assert TransactionIndex("/d/x.txnindex", 0, fs).entries == [kept]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import pytest
 from tests.storage.crash_world import NOW_MS, SMALL
 from tests.storage.lanes import retain, shut_down
-from tests.storage.logs import Clock, append, open_log
+from tests.storage.logs import Clock, append, marker, open_log
 from tests.storage.test_log_manager import batch, started, values
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.simulation.disk import SimDisk
+from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.unsynced_files import run_together
@@ -139,3 +141,42 @@ def test_a_stop_and_a_start_need_few_files(disk: SimDisk, how: str) -> None:
     again = started(disk)
     assert disk.open_files == 0
     assert {log.log_end_offset for log in again.logs.values()} == {8}
+
+
+def abort_unflushed(disk: SimDisk) -> Log:
+    """A log of which the end of an aborted transaction is not on disk."""
+    disk.mkdir("/t-0")
+    disk.make_everything_durable()
+    log = open_log("/t-0", fs=disk)
+    log.flush()
+    disk.fsync_dir("/t-0")
+    append(log, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    log.append_as_leader(marker(1, commit=False), leader_epoch=0, origin="coordinator")
+    return log
+
+
+def check_abort_is_known(disk: SimDisk) -> None:
+    for seed in range(20):
+        again = open_log("/t-0", fs=disk.survivor(seed, "B"), clean=False, recovery_point=2)
+        again.update_high_watermark(2)
+        aborted = again.read(0, 1000, read_committed=True).aborted_transactions or ()
+        assert [one.producer_id for one in aborted] == [1]
+
+
+def test_an_aborted_transaction_lasts_though_a_file_could_not_be_opened_at_first(disk: SimDisk) -> None:
+    log = abort_unflushed(disk)
+    log.give_files_back()
+    disk.fail("open", errno.EMFILE, ".log")
+    with pytest.raises(KafkaError):
+        log.begin_flush()
+    assert log.flush() == 2
+    check_abort_is_known(disk)
+
+
+def test_an_aborted_transaction_lasts_though_its_segment_could_not_be_closed(disk: SimDisk) -> None:
+    log = abort_unflushed(disk)
+    disk.fail("pwrite", errno.ENOSPC, ".snapshot")
+    with pytest.raises(KafkaError):
+        log.roll()
+    assert log.flush() == 2
+    check_abort_is_known(disk)
