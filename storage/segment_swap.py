@@ -1,6 +1,7 @@
 """Replacing segments by what cleaning left of them, in an order that a crash at any point cannot spoil."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from .errors import failing_dir
@@ -67,7 +68,11 @@ class SegmentSwap:
         self._is_installed = True
 
     def finish(self) -> None:
-        """Third step, on any thread: the names. Raises OSError, which means that the directory has failed."""
+        """Third step, on any thread: the names. Raises OSError.
+
+        That means another attempt if it was for want of handles or space, as some names may be the new ones, else that
+        the directory has failed.
+        """
         fs = self._fs
         for segment in self.old:
             segment.change_suffix(DELETED_SUFFIX)
@@ -96,3 +101,5 @@ class SegmentSwap:
         else:
             for segment in self.new:
                 segment.close_handles()
+                with suppress(OSError):  # else a later start would take it for what has to be put into place
+                    segment.change_suffix(CLEANED_SUFFIX)

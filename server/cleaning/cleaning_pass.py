@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...storage.cleaning.clean_job import CleanerStats, Event, GroupCleaned, PassFinished, Progress
+from ...storage.errors import PASSING, LogDirFailedError
 
 if TYPE_CHECKING:
     from ...storage.cleaning.clean_job import CleanJob
     from ...storage.cleaning.log_to_clean import LogToClean
     from ...storage.log_manager import LogManager
+    from ...storage.segment_swap import SegmentSwap
     from ..runtime.ports import Ports
+
+FINISH_ATTEMPTS, FINISH_RETRY_SECONDS = 30, 1.0
+"""How often, and how many seconds apart, files that a swap has to name are tried to be named."""
 
 
 @dataclass(slots=True)
@@ -122,7 +127,7 @@ class CleaningRun:
         try:
             await run(log.directory, swap.prepare)
             swap.install(group.replaced)
-            await run(log.directory, swap.finish)
+            await self._finish(swap)
         except (Exception, asyncio.CancelledError):
             swap.abandon()
             raise
@@ -131,3 +136,20 @@ class CleaningRun:
         self._after += group.size
         self._segments_before += len(group.replaced)
         self._segments_after += 1
+
+    async def _finish(self, swap: SegmentSwap) -> None:
+        """Have the files named; what lacks handles or space is tried again, as some may have their new names.
+
+        Raises OSError, and `LogDirFailedError` for what lacks them all the time.
+        """
+        directory = self.grabbed.log.directory
+        for _ in range(FINISH_ATTEMPTS):
+            try:
+                await self._ports.work.run(directory, swap.finish)
+                return
+            except OSError as error:
+                if error.errno not in PASSING:
+                    raise
+                lacking = error
+            await asyncio.sleep(FINISH_RETRY_SECONDS)
+        raise LogDirFailedError(directory, lacking)

@@ -10,7 +10,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ...storage.cleaning.log_to_clean import CleanerSettings, LogToClean
-from ...storage.errors import PASSING
+from ...storage.errors import PASSING, LogDirFailedError
 from ..runtime.ports import PassFailedError, WorkerDiedError
 from .cleaning_pass import CleaningRun, PassReport
 
@@ -185,7 +185,9 @@ class LogCleaner:
         """Say what a failed pass means for its log and its directory."""
         number = error.errno if isinstance(error, OSError | PassFailedError) else None
         directory = self._log_manager.log_dir_of(topic_partition)
-        if isinstance(error, WorkerDiedError) or number in PASSING:
+        if isinstance(error, LogDirFailedError):
+            self._replica_manager.log_dir_failed(error.path, error.cause)
+        elif isinstance(error, WorkerDiedError) or number in PASSING:
             logger.warning("cleaning of %s is tried again: %s", topic_partition, error)
             self.manager.pause(topic_partition)
             self._loop.call_later(self._config.log_cleaner_backoff_ms / 1000, self.manager.resume, topic_partition)

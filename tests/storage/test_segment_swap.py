@@ -112,6 +112,38 @@ def test_no_handle_left_means_another_time(disk: SimDisk) -> None:
     assert compact(log, disk) and state(log) == before
 
 
+def test_no_handle_left_for_the_new_names_takes_them_back(disk: SimDisk) -> None:
+    log = filled(disk)
+    before = state(log)
+    (group, *_) = cleaned_groups(log, disk)
+    swap = log.begin_swap([group.base_offset])
+    disk.fail("fsync_dir", errno.EMFILE)
+    with pytest.raises(OSError, match=rf"\[Errno {errno.EMFILE}\]"):
+        swap.prepare()
+    swap.abandon()
+    assert names(disk, ".swap") == []
+    assert compact(log, disk) and state(log) == before
+
+
+@pytest.mark.parametrize("done", range(3))
+def test_a_swap_that_lacked_a_handle_is_finished_by_another_attempt(disk: SimDisk, done: int) -> None:
+    log = filled(disk)
+    before = state(log)
+    (group, *_) = cleaned_groups(log, disk)
+    swap = log.begin_swap([group.base_offset])
+    swap.prepare()
+    swap.install(group.replaced)
+    disk.fail("fsync_dir", errno.EMFILE, skip=done)
+    with pytest.raises(OSError, match=rf"\[Errno {errno.EMFILE}\]"):
+        swap.finish()
+    swap.finish()
+    swap.complete()
+    log.give_files_back()
+    assert state(log) == before
+    log.close()
+    assert state(open_log(PATH, fs=disk, recovery_point=log.log_end_offset, **SETTINGS)) == before
+
+
 def test_a_disk_that_fails_on_the_way_fails_the_directory(disk: SimDisk) -> None:
     log = filled(disk)
     (group, *_) = cleaned_groups(log, disk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ from barnabas.clients.producer import Producer
 from barnabas.protocol.config_resources import ConfigResourceType
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.cleaning import worker_pool
+from barnabas.server.cleaning import cleaning_pass, worker_pool
 from barnabas.server.cleaning.cleaner_status import CleanerStatus
 from barnabas.server.cleaning.log_cleaner import LogCleaner
 from barnabas.storage.errors import LogDirFailedError
@@ -291,6 +292,46 @@ async def test_a_disk_that_fails_in_a_swap_takes_its_directory_offline(
         assert broker.server.failed.is_set()
         failure = broker.server.state.log_manager.dirs[0].failure
         assert isinstance(failure, LogDirFailedError)
+
+
+async def test_a_swap_that_lacks_a_handle_is_finished_when_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaning_pass, "FINISH_RETRY_SECONDS", 0.0)
+    finish, attempts = SegmentSwap.finish, 0
+
+    def lacking(swap: SegmentSwap) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 3:
+            raise OSError(errno.EMFILE, "too many open files")
+        finish(swap)
+
+    monkeypatch.setattr(SegmentSwap, "finish", lacking)
+    async with Broker(data_dir=tmp_path, config={"log.cleaner.enable": "false"}) as broker:
+        await broker.acreate_topic(TOPIC, 1, COMPACT)
+        await fill(broker, churn(1500))
+        before = await state_of(broker)
+        assert await broker.acompact(TOPIC)
+        assert await state_of(broker) == before
+        assert not list((tmp_path / "t-0").glob("*.swap"))
+
+
+async def test_a_swap_that_lacks_handles_for_ever_takes_its_directory_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaning_pass, "FINISH_RETRY_SECONDS", 0.0)
+
+    def lacking(swap: SegmentSwap) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(SegmentSwap, "finish", lacking)
+    async with Broker(data_dir=tmp_path, config={"log.cleaner.enable": "false"}) as broker:
+        await broker.acreate_topic(TOPIC, 1, COMPACT)
+        await fill(broker, churn(500))
+        with pytest.raises(KafkaError):
+            await broker.acompact(TOPIC)
+        assert broker.server.failed.is_set()
 
 
 async def test_compact_and_delete_does_both(tmp_path: Path) -> None:
