@@ -21,6 +21,8 @@ from .transaction_metadata import CleanedTransactionMetadata
 
 PROGRESS_BYTES = 4 * 1024 * 1024
 """How much is read between one word of progress and the next."""
+_LEAST_FILLED = 1e-6
+"""A map that may be filled no more than this gets all the memory that there is."""
 
 
 def clean(
@@ -72,7 +74,8 @@ class CleaningPass:
         """A map of the configured size, or a smaller one where there are few offsets."""
         job = self._job
         offsets = job.first_uncleanable_offset - job.first_dirty_offset
-        enough = memory_for(2 * offsets + 2, job.hash_name)
+        filled = min(job.load_factor, 0.5)
+        enough = memory_for(int((offsets + 1) / filled), job.hash_name) if filled > _LEAST_FILLED else None
         memory = job.dedupe_buffer_bytes if enough is None else min(job.dedupe_buffer_bytes, enough)
         return new_offset_map(memory, job.hash_name, use_native=self._use_native)
 

@@ -252,6 +252,15 @@ def test_a_map_without_room_for_anything_says_so(folder: DirtyFolder, road: dict
     assert end_of(folder.clean(3, **fields)).next_dirty_offset == 1
 
 
+@pytest.mark.parametrize("load_factor", [0.9, 0.2, 0.01])
+def test_a_small_log_needs_one_pass_however_empty_the_map_has_to_be(
+    folder: DirtyFolder, road: dict[str, bool], load_factor: float
+) -> None:
+    folder.add(batch_of([(n, b"%d" % n, b"x") for n in range(4)]))
+    assert end_of(folder.clean(1, load_factor=load_factor, **road)).next_dirty_offset >= 1
+    assert end_of(folder.clean(4, load_factor=load_factor, **road)).next_dirty_offset == 4
+
+
 def test_segments_become_one_within_the_limits(folder: DirtyFolder, road: dict[str, bool]) -> None:
     for n in range(6):
         folder.add(batch_of([(n, b"%d" % n, bytes(100))]))
