@@ -18,7 +18,6 @@ from .errors import ErrorCode, KafkaError, ProtocolError
 from .layouts import Int32, Int64, Layout, Uint8, Uint32
 from .record import (
     CODEC_MASK,
-    DEFAULT_MAX_DECOMPRESSED_SIZE,
     LEAST_SIZES,
     MAGIC_POSITION,
     NO_PARTITION_LEADER_EPOCH,
@@ -30,6 +29,7 @@ from .record import (
     Record,
     TimestampType,
     entry_size,
+    max_plain_size,
 )
 
 
@@ -160,7 +160,7 @@ class LegacyBatch:
             raise ProtocolError("message is longer than its fields")
         return fields[0], fields[1]
 
-    def records(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> Iterator[Record]:
+    def records(self, *, max_size: int | None = None) -> Iterator[Record]:
         """The records inside, with their absolute offsets.
 
         Raises ProtocolError for malformed bytes, KafkaError if decompression fails or passes `max_size` bytes.
@@ -169,7 +169,7 @@ class LegacyBatch:
             key, value = self.key_and_value()
             yield Record(self.last_offset, self._timestamp, key, value)
             return
-        plain = self._inner_set(max_size)
+        plain = self._inner_set(max_plain_size(self.size) if max_size is None else max_size)
         shift = self._inner_offset_shift(plain)
         append_time = self._timestamp if self.timestamp_type == TimestampType.LOG_APPEND_TIME else None
         for message in _inner_messages(plain, self.magic):

@@ -40,8 +40,18 @@ _length_and_magic = ENTRY_FRONT.reader("length", "magic")
 CODEC_MASK = 0x07
 TIMESTAMP_TYPE_MASK = 0x08
 
-# The largest plain size that a compressed batch may have when nobody says otherwise.
-DEFAULT_MAX_DECOMPRESSED_SIZE = 64 * 1024 * 1024
+MAX_EXPANSION = 24
+"""How many times its size a compressed batch may expand to, if it is a large one."""
+_SMALL_MAX = 64 * 1024 * 1024
+
+
+def max_plain_size(packed_size: int) -> int:
+    """The largest plain size that a compressed batch of this size may have when nobody says otherwise.
+
+    Never less than what a broker takes (`AppendRequest.max_decompressed_size`), whatever its `max.message.bytes`.
+    """
+    return max(_SMALL_MAX, MAX_EXPANSION * packed_size)
+
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 

@@ -24,7 +24,6 @@ from .errors import ProtocolError
 from .legacy_records import LegacyBatch
 from .record import (
     CODEC_MASK,
-    DEFAULT_MAX_DECOMPRESSED_SIZE,
     LOG_OVERHEAD,
     MAGIC_POSITION,
     MIN_ENTRY_HEADER_SIZE,
@@ -33,6 +32,7 @@ from .record import (
     Record,
     TimestampType,
     entry_size,
+    max_plain_size,
 )
 from .record_batch_builder import (
     ControlType,
@@ -172,11 +172,13 @@ class RecordBatch:
         """Whether the CRC matches."""
         return batch_crc(self.view) == self.header.crc
 
-    def plain_records(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> bytes:
+    def plain_records(self, *, max_size: int | None = None) -> bytes:
         """The bytes behind the header, decompressed; KafkaError if that fails or would pass `max_size` bytes."""
         payload = self.view[HEADER_SIZE:]
         codec = self.header.codec
-        return bytes(payload) if codec == Compression.NONE else decompress(codec, payload, max_size=max_size)
+        if codec == Compression.NONE:
+            return bytes(payload)
+        return decompress(codec, payload, max_size=max_plain_size(self.size) if max_size is None else max_size)
 
     def look_into_records(self, room: Room, *, max_size: int) -> bytes | memoryview:
         """As `plain_records`, until `room` is used for something else or given back."""
@@ -184,7 +186,7 @@ class RecordBatch:
         codec = self.header.codec
         return payload if codec == Compression.NONE else look_into(codec, payload, room, max_size=max_size)
 
-    def records(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> Iterator[Record]:
+    def records(self, *, max_size: int | None = None) -> Iterator[Record]:
         """The records one after another, decoded as they are asked for.
 
         Raises ProtocolError for malformed records or a wrong count, KafkaError as `plain_records`.

@@ -14,13 +14,13 @@ from ..protocol.compression import Compression, decompress
 from ..protocol.errors import KafkaError, ProtocolError
 from ..protocol.legacy_records import MESSAGE_V0
 from ..protocol.record import (
-    DEFAULT_MAX_DECOMPRESSED_SIZE,
     LOG_OVERHEAD,
     MAGIC_POSITION,
     MIN_ENTRY_HEADER_SIZE,
     Record,
     TimestampType,
     entry_size,
+    max_plain_size,
 )
 from ..protocol.record_constructs import MESSAGES, RECORD_BATCH, parse_messages, parse_records
 
@@ -82,7 +82,7 @@ class FoundBatch(NamedTuple):
         codec = self.fields.attributes.codec
         if codec == Compression.NONE:
             return data
-        return decompress(codec, data, max_size=DEFAULT_MAX_DECOMPRESSED_SIZE, magic=self.magic)
+        return decompress(codec, data, max_size=max_plain_size(HEADER_SIZE + len(data)), magic=self.magic)
 
     def _records_of_batch(self) -> Iterator[Record]:
         batch = self.fields

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from ..protocol.compression import CODEC_BY_CONFIG_NAME
 from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.record import NO_TIMESTAMP, Record
+from ..protocol.record import MAX_EXPANSION, NO_TIMESTAMP, Record
 from ..protocol.record_batch import RecordBatch
 from ..protocol.record_codec import MIN_RECORD_SIZE
 from ..protocol.record_scan import HIGHEST, LOWEST, RecordRules
@@ -28,7 +28,6 @@ MOST_OLD_BYTES = 16 << 10
 MOST_WRONG_RECORDS = 2000
 """How many records of a faulty batch are checked while others wait: Python looks at each."""
 _MAX_DECOMPRESSED = 64 * 1024 * 1024
-_MAX_EXPANSION = 24
 _SMALL_BATCH = 1024 * 1024
 """A smaller one may expand as far as this: no request of that size costs much more than thirty megabytes."""
 _MIN_RECORD_LIMIT = 100_000
@@ -37,8 +36,8 @@ MAX_RECORD_ERRORS = 1000
 
 
 def _max_decompressed_size(max_message_bytes: int, packed_size: int) -> int:
-    by_limit = max(max_message_bytes, min(_MAX_DECOMPRESSED, _MAX_EXPANSION * max_message_bytes))
-    return min(by_limit, _MAX_EXPANSION * max(_SMALL_BATCH, packed_size))
+    by_limit = max(max_message_bytes, min(_MAX_DECOMPRESSED, MAX_EXPANSION * max_message_bytes))
+    return min(by_limit, MAX_EXPANSION * max(_SMALL_BATCH, packed_size))
 
 
 def _max_record_count(max_message_bytes: int) -> int:

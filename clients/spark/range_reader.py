@@ -10,7 +10,7 @@ from ...protocol.compression import Compression, decompress
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ...protocol.negotiation import last_version
-from ...protocol.record import DEFAULT_MAX_DECOMPRESSED_SIZE
+from ...protocol.record import max_plain_size
 from ...protocol.record_batch import Batch, RecordBatch, iter_batches
 from ...protocol.schema import ZERO_UUID
 from ...protocol.special_timestamps import EARLIEST
@@ -222,4 +222,4 @@ def plain_payload(batch: RecordBatch) -> Payload:
     records = batch.view[HEADER_SIZE:]
     if batch.codec == Compression.NONE:
         return Payload(batch.header, records, batch.view)
-    return Payload(batch.header, decompress(batch.codec, records, max_size=DEFAULT_MAX_DECOMPRESSED_SIZE))
+    return Payload(batch.header, decompress(batch.codec, records, max_size=max_plain_size(batch.size)))

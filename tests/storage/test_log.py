@@ -12,7 +12,9 @@ from uuid import UUID
 import pytest
 from tests.storage.logs import NOW_MS, Clock, append, base_offsets, batch, marker, offsets_in, open_log, retain
 
+from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
 from barnabas.simulation.disk import SimDisk
 from barnabas.storage.errors import LogDirFailedError
 from barnabas.storage.log import Log
@@ -569,3 +571,14 @@ def test_the_topic_id_is_kept(disk: SimDisk) -> None:
     with pytest.raises(KafkaError) as caught:
         again.assign_topic_id(UUID(int=8))
     assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_a_batch_that_expands_to_more_than_most_is_found_by_time(disk: SimDisk) -> None:
+    log = opened(disk, max_message_bytes=100 << 20)
+    value = random.Random(0).randbytes(4 << 20) + bytes(62 << 20)
+    builder = RecordBatchBuilder(codec=Compression.LZ4)
+    builder.append(b"key", value, (), NOW_MS)
+    log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=0)
+    assert log.fetch_offset_by_timestamp(NOW_MS) == (NOW_MS, 0)
+    (found,) = iter_batches(log.read(0, 100 << 20).data)
+    assert [record.value for record in found.records()] == [value]

@@ -17,7 +17,7 @@ from barnabas.protocol import compression
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.legacy_records import build_message_set
-from barnabas.protocol.record import Record, TimestampType
+from barnabas.protocol.record import Record, TimestampType, max_plain_size
 from barnabas.protocol.record_batch import (
     ControlType,
     RecordBatch,
@@ -28,7 +28,12 @@ from barnabas.protocol.record_batch import (
 )
 from barnabas.storage.errors import NO_HANDLE
 from barnabas.storage.log_config import LogConfig
-from barnabas.storage.record_validator import RecordValidationError, ValidationResult, validate_and_assign
+from barnabas.storage.record_validator import (
+    AppendRequest,
+    RecordValidationError,
+    ValidationResult,
+    validate_and_assign,
+)
 
 NOW = 1_700_000_000_000
 PLAIN = LogConfig()
@@ -484,3 +489,11 @@ def test_a_refused_timestamp_gives_the_code_whatever_else_is_wrong(codec: int) -
         (False, True),
         (True, False),
     ]
+
+
+@pytest.mark.parametrize("max_message_bytes", [0, 1_000_000, 5 << 20, 64 << 20, 100 << 20, 2**31 - 1])
+def test_readers_open_whatever_was_taken(max_message_bytes: int) -> None:
+    for packed in (61, 1 << 20, (2 << 20) + 1, 4 << 20, 64 << 20, max_message_bytes):
+        if packed <= max_message_bytes:
+            request = AppendRequest(0, 0, LogConfig(max_message_bytes=max_message_bytes), 0, "client", False, True, 2)
+            assert request.max_decompressed_size(packed) <= max_plain_size(packed)
