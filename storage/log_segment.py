@@ -11,6 +11,7 @@ from .errors import NO_SPACE, CorruptSegmentError
 from .file_records import BatchPosition, FileRecords
 from .filesystem import File, FileSystem, Sendable
 from .log_config import LogConfig
+from .record_search import first_not_older
 from .segment_age import SegmentAge
 from .segment_files import LOG_SUFFIX, SegmentFiles
 from .segment_indexes import SegmentIndexes
@@ -274,9 +275,9 @@ class LogSegment:
             if found.max_timestamp < timestamp:
                 continue
             for _, batch in self.records.batches(found.position, found.position + found.size):
-                for record in batch.records():
-                    if record.timestamp >= timestamp and record.offset >= starting_offset:
-                        return TimestampOffset(record.timestamp, record.offset)
+                first = first_not_older(batch, timestamp, starting_offset)
+                if first is not None:
+                    return first
         return None
 
     # -- repair and truncation -------------------------------------------------------------------------------------
