@@ -57,6 +57,9 @@ class Registry:
                 self._check_compatible(subject, schema)
             known = self.subjects.id_of(schema) if wanted_id is None else self._checked_id(wanted_id, schema)
             number = wanted_number or self.subjects.next_number(subject)
+            if wanted_id is None and number != self.subjects.next_number(subject):
+                # Another one would be written over, and with it the only schema of its id.
+                raise invalid_schema("Version is not one more than previous version")
             version = Version(subject, number, known or self.subjects.last_id + 1, schema)
             await self._log.write([records.schema_record(version)])
             return version
@@ -150,6 +153,7 @@ class Registry:
     async def forget_level(self, subject: str | None) -> str:
         """What it was. Raises RegistryError."""
         async with self._turn:
+            self._check_mode(subject)
             before = self.level(subject, or_global=subject is None)
             await self._log.write([records.config_record(subject, None)])
         return before
@@ -233,7 +237,8 @@ class Registry:
 
     def _check_mode(self, subject: str | None, *, with_id: bool | None = None) -> None:
         """Whether it may be changed; a schema, with an id of its own or without."""
-        mode = self.mode(subject)
+        for_all = self.mode(None)
+        mode = for_all if for_all == "READONLY_OVERRIDE" else self.mode(subject)
         if mode in _READ_ONLY:
             why = "is in read-only mode"
         elif with_id and mode != "IMPORT":

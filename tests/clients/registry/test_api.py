@@ -180,6 +180,34 @@ def test_schemas_are_imported_with_their_ids(api: Api) -> None:
     assert api.register("next", record("after")) > 500
 
 
+def test_a_version_that_is_there_is_not_written_over(api: Api) -> None:
+    first, second = api.register("fixed", record("a")), api.register("fixed", record("a", "b="))
+    assert api.register("fixed", record("a", "c="), version=1) == 42201
+    assert api.register("fixed", record("a", "c="), version=7) == 42201
+    assert [api("GET", f"/subjects/fixed/versions/{number}")["id"] for number in (1, 2)] == [first, second]
+    third = api.register("fixed", record("a", "c="), version=3)
+    assert api("GET", "/subjects/fixed/versions") == [1, 2, 3]
+    assert api("GET", "/subjects/fixed/versions/3")["id"] == third
+
+
+def test_a_mode_for_all_may_override_those_of_subjects(api: Api) -> None:
+    known = api.register("overridden", STRING)
+    api("PUT", "/mode/overridden", {"mode": "READWRITE"})
+    api("PUT", "/config/overridden", {"compatibility": "NONE"})
+    try:
+        api("PUT", "/mode", {"mode": "READONLY"})
+        other = api.register("overridden", INT)
+        assert isinstance(other, int) and other < 10_000  # its own mode counts
+        api("PUT", "/mode", {"mode": "READONLY_OVERRIDE"})
+        assert api.register("overridden", '"long"') == 42205
+        assert api("DELETE", "/subjects/overridden") == 42205
+        assert api("PUT", "/config/overridden", {"compatibility": "FULL"}) == 42205
+        assert api("DELETE", "/config/overridden") == 42205
+        assert api.register("overridden", STRING) == known
+    finally:
+        api("PUT", "/mode", {"mode": "READWRITE"})
+
+
 def test_references(api: Api) -> None:
     api.register("inner", record("a", namespace="n"))
     refers = [{"name": "n.Row", "subject": "inner", "version": -1}]
