@@ -148,7 +148,7 @@ class Readings:
                 ("remotetimems", times.remote),
                 ("responsesendtimems", times.send),
             ):
-                yield from _summary(f"{name}{phase}", labels, of_phase, MILLISECONDS, scale=counts[api])
+                yield from _summary(f"{name}{phase}", labels, of_phase, MILLISECONDS, whole=counts[api])
 
     def _of_partitions(self) -> Iterator[Sample | None]:
         state, name, counts = self._state, "kafka_server_replicamanager_", Counter[str]()
@@ -242,13 +242,12 @@ def _log_table() -> Table:
 
 
 def _summary(
-    family: str, labels: Mapping[str, str], times: Times, unit: float, *, scale: int | None = None
+    family: str, labels: Mapping[str, str], times: Times, unit: float, *, whole: int | None = None
 ) -> Iterator[Sample]:
-    """Quantiles of the last measurements, and how many there were; `scale` is how many if not all were measured."""
+    """Quantiles of the last measurements, and how many there were: `whole` if not all of them were measured."""
     last = sorted(times.last)
     for quantile in QUANTILES if last else ():
         value = last[min(len(last) - 1, int(float(quantile) * len(last)))]
         yield Sample(family, "", {**labels, "quantile": quantile}, value * unit)
-    count = times.count if scale is None else scale
-    yield Sample(family, "_count", labels, count)
-    yield Sample(family, "_sum", labels, times.total * unit * (count / times.count if times.count else 1))
+    yield Sample(family, "_count", labels, times.count if whole is None else whole)
+    yield Sample(family, "_sum", labels, times.total * unit)

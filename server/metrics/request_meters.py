@@ -43,9 +43,10 @@ class Times:
         self.total = 0.0
         self.last: deque[float] = deque(maxlen=KEPT)
 
-    def add(self, seconds: float) -> None:
+    def add(self, seconds: float, stands_for: int = 1) -> None:
+        """One that was measured; in the total it `stands_for` so many, which are not measured but it."""
         self.count += 1
-        self.total += seconds
+        self.total += seconds * stands_for
         self.last.append(seconds)
 
 
@@ -60,12 +61,12 @@ class ApiTimes:
         self.remote = Times()
         self.send = Times()
 
-    def add(self, local: float, remote: float, send: float) -> None:
+    def add(self, local: float, remote: float, send: float, stands_for: int) -> None:
         """One request's."""
-        self.total.add(local + remote + send)
-        self.local.add(local)
-        self.remote.add(remote)
-        self.send.add(send)
+        self.total.add(local + remote + send, stands_for)
+        self.local.add(local, stands_for)
+        self.remote.add(remote, stands_for)
+        self.send.add(send, stands_for)
 
 
 GONE = ""
@@ -100,6 +101,7 @@ class RequestMeters:
         times, clock = self.times.setdefault(name, ApiTimes()), self._stopwatch
         slow, asked = self.slow.of(name, key), _fetch_wait if key is ApiKey.FETCH else _no_wait
         watched = slow.watched
+        stood_for = int.from_bytes(count, byteorder)
 
         def answered(
             timing: list[float],
@@ -108,20 +110,25 @@ class RequestMeters:
             response: Any,
             *,
             waited: float,
-            is_timed: bool,
+            stands_for: int,
         ) -> None:
             answered = clock()
             respond(context, response)
             sent = clock()
             began, handled = timing[0], timing[-1] if len(timing) > 1 else answered
             phases = handled - began, answered - handled, sent - answered
-            if is_timed:
-                times.add(*phases)
+            if stands_for:
+                times.add(*phases, stands_for)
             if sent - began > watched.floor:
                 slow.add(context, waited, sent, phases)
 
         def timed(context: RequestContext, request: Any) -> Any:
+            nonlocal stood_for
             timing = [clock()]
+            # For itself and those before it that are not timed. Were the sum the mean times the count, it would go back
+            # when a busy time, of which few are timed, is followed by a quiet one, of which all are.
+            counted = int.from_bytes(count, byteorder)
+            stands_for, stood_for = counted - stood_for, counted
             watched.due = timing[0] + APART_SECONDS
 
             def noted(context: RequestContext, request: Any) -> Any:
@@ -129,13 +136,13 @@ class RequestMeters:
                 timing.append(clock())
                 return answer
 
-            change = partial(answered, timing, waited=asked(request), is_timed=True)
+            change = partial(answered, timing, waited=asked(request), stands_for=stands_for)
             return context.handle_through(noted, request, change)
 
         def beyond(context: RequestContext, request: Any, answer: Any) -> None:
             began, ended = watched.last or (clock(),) * 2
             if not context.is_answered and (answer is None or type(answer) in LATER):
-                context.answer_through(partial(answered, [began, ended], waited=asked(request), is_timed=False))
+                context.answer_through(partial(answered, [began, ended], waited=asked(request), stands_for=0))
             elif ended - began > watched.floor:
                 slow.add(context, 0.0, ended, (ended - began, 0.0, 0.0))
 

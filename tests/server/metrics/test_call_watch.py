@@ -16,7 +16,8 @@ from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.native import native
 from barnabas.server.apis.request_context import RequestContext
 from barnabas.server.metrics.call_watch import Watched, watch, watch_here
-from barnabas.server.metrics.request_meters import APART_SECONDS, RequestMeters
+from barnabas.server.metrics.readings import Readings
+from barnabas.server.metrics.request_meters import APART_SECONDS, RequestMeters, Times
 
 needs_compiled_code = pytest.mark.skipif(native is None, reason="there is no compiled code")
 
@@ -94,3 +95,36 @@ def test_few_requests_are_all_timed_and_of_many_one_in_each_time() -> None:
             ask(4)
         now += 1.1 * APART_SECONDS
     assert (meters.requests, meters.times["Produce"].total.count) == ({("Produce", 3): 520, ("Produce", 4): 500}, 30)
+
+
+def test_the_sum_of_times_never_goes_back() -> None:
+    now = 100.0
+    meters = RequestMeters(lambda: now, lambda _: None)
+
+    def handle(context: RequestContext, took: float) -> None:
+        nonlocal now
+        now += took
+        context.respond(took)
+
+    meter = meters.meter(ApiKey.PRODUCE, 3, handle)
+
+    def ask(took: float) -> None:
+        header = RequestHeader(ApiKey.PRODUCE, 3, 7, None)
+        handle_metered(meter, handle, RequestContext(header, SimpleNamespace(), lambda *_: None), took)
+
+    def told() -> tuple[float, float]:
+        found = Readings(SimpleNamespace(), meters, Times(), Times())._of_requests()
+        local = {part: value for family, part, _, value in found if family.endswith("_localtimems")}
+        return local["_count"], local["_sum"]
+
+    for _ in range(20):  # one of ten is timed
+        for took in [0.002] + [0.0] * 9:
+            ask(took)
+        now += APART_SECONDS
+    count, busy = told()
+    assert count == 200
+    assert busy == pytest.approx(2.0 * (1 + 19 * 10))  # each stands for those behind the one before
+    for _ in range(20):  # all are timed, and take no time
+        now += 2 * APART_SECONDS
+        ask(0.0)
+    assert told() == (220, busy)
