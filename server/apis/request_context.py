@@ -54,6 +54,7 @@ class RequestContext:
         "client_id",
         "correlation_id",
         "is_answered",
+        "is_followers",
         "is_long",
         "refusals",
     )
@@ -74,6 +75,8 @@ class RequestContext:
         """What of the request its client may not do; no handler sees it."""
         self.is_answered = False
         """Whether `respond` was called."""
+        self.is_followers = False
+        """Whether a broker asks that copies what it reads, and no reader."""
         self.is_long = False
         """Whether its answer is encoded beside the loop, as there may be much of it."""
         self.began: float

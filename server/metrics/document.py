@@ -24,8 +24,9 @@ from the moment a stop begins. What is asked for again within a second is what i
 Names and labels are those that Prometheus' JMX exporter makes of Kafka's MBeans by its rules for Kafka, so that
 dashboards for Kafka work, and a test holds them to Apache Kafka 4.1.1; groups are named as by kafka_exporter. A
 quantile is of the last 1028 measurements; of an API's requests the first in each hundredth of a second is timed, and in
-the sum stands for those before it that are not; all are counted. A metric without `topic` beside one with it is the sum, as there. Groups and their offsets are told one
-by one up to 50,000 together, those with members first; the totals count all.
+the sum stands for those before it that are not; all are counted. A metric without `topic` beside one with it is the
+sum, as there. Groups and their offsets are told one by one up to 50,000 together, those with members first; the totals
+count all.
 
 `metrics.otlp.endpoint=http://collector:4318/v1/metrics` pushes the same to a collector of OpenTelemetry, each
 `metrics.otlp.interval.ms`, over HTTP and by OpenTelemetry's own exporter (`pip install 'barnabas[otlp]'`), with or
@@ -111,7 +112,10 @@ MISSING = (
         "`ErrorsPerSec`, `FailedProduceRequestsPerSec`, `FailedFetchRequestsPerSec`",
         "each answer would have to be gone through",
     ),
-    ("`FetchConsumer` and `FetchFollower` apart, `ReplicationBytesInPerSec`", "all is `Fetch`"),
+    (
+        "`FetchConsumer` and `FetchFollower` apart, `ReplicationBytesInPerSec`, `ReplicationBytesOutPerSec`",
+        "requests are all `Fetch`; the bytes that followers copy are not counted",
+    ),
     (
         "byte rates and throttle times of quotas, by client",
         "clients name themselves, and may have as many names as they send requests",

@@ -149,11 +149,11 @@ class RequestMeters:
         return Meter(*watch(clock, count, watched), timed, beyond)
 
     def _counting(self, respond: Respond) -> Respond:
-        """Fetch's way to answer, with the bytes of records counted."""
+        """Fetch's way to answer, with the bytes of records counted that go to readers."""
         bytes_out, topic_name = self.bytes_out, self._topic_name
 
         def count_and_respond(context: RequestContext, response: Any) -> None:
-            for topic in response.responses:
+            for topic in () if context.is_followers else response.responses:
                 size = 0
                 for partition in topic.partitions:
                     if partition.records is not None:

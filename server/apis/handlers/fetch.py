@@ -151,6 +151,7 @@ class _Fetch:
         self._may_follow = self._follower != CONSUMER and (
             not ctx.is_guarded or ctx.may(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
         )
+        ctx.is_followers = self._may_follow
         self._session: FetchSession | None = None
         self._asked: list[tuple[FetchItem, str | ErrorCode]] = []
         """What is to be answered, in this order, with the names of the topics or why they are not read."""

@@ -13,9 +13,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as families
 
@@ -27,7 +28,7 @@ from barnabas.server.metrics.document import render
 from barnabas.server.metrics.metrics_http import FRESH_SECONDS
 from barnabas.server.metrics.readings import SAMPLES
 from barnabas.server.metrics.request_meters import RequestMeters, Times
-from barnabas.testing import Broker
+from barnabas.testing import Broker, Cluster
 
 ROOT = Path(__file__).parents[3]
 OF_THE_PROCESS = ("process_", "python_")
@@ -153,6 +154,25 @@ def test_counters_go_on_when_topics_go(broker: Broker) -> None:
     after = values(read(broker))
     assert (one(before, name), one(before, name, topic="t")) == (5, 5)
     assert one(after, name) == 7
+
+
+def test_what_followers_fetch_is_not_sent_to_readers() -> None:
+    name = "kafka_server_brokertopicmetrics_bytesout_total"
+    with Cluster(2, {"t": 1}, config={"metrics.listeners": "127.0.0.1:0"}) as cluster:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        for _ in range(20):
+            producer.produce("t", b"v" * 1000)
+        assert producer.flush(60) == 0
+        leader = cluster.server(cluster.leader("t"))
+        assert leader.metrics is not None
+        (log,) = [log for tp, log in leader.state.log_manager.logs.items() if tp.topic == "t"]
+        assert leader.metrics.requests.bytes_out.total() == 0
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.assign([TopicPartition("t", 0, 0)])
+        assert len(consumer.consume(20, timeout=30)) == 20
+        consumer.close()
+        assert leader.metrics.requests.bytes_out["t"] == log.size
+        assert one(values(read(SimpleNamespace(server=leader))), name) == log.size  # type: ignore[arg-type]
 
 
 def test_every_metric_is_in_the_catalogue_and_in_the_documentation(broker: Broker) -> None:
