@@ -11,6 +11,9 @@ from ...protocol.room_logger import room_logger
 
 logger = room_logger("clients.spark")
 
+SURELY_GONE_S = 3.0
+"""So long a topic is looked for again that a broker says is not there: one that has just started knows none yet."""
+
 
 class DataLossError(RuntimeError):
     """Records that were to be read are gone."""

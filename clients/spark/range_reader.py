@@ -13,12 +13,13 @@ from ...protocol.negotiation import last_version
 from ...protocol.record import max_plain_size
 from ...protocol.record_batch import Batch, RecordBatch, iter_batches
 from ...protocol.schema import ZERO_UUID
-from ...protocol.special_timestamps import EARLIEST
+from ...protocol.special_timestamps import EARLIEST, EARLIEST_LOCAL, FIRST_VERSIONS
+from ...protocol.topic_partition import TopicPartition
 from ..errors import code_of
 from . import host
 from .client import BlockingClient
 from .connection import BlockingConnection
-from .loss import report_loss
+from .loss import SURELY_GONE_S, report_loss
 from .offset_ranges import OffsetRange
 from .record_table import Payload, RecordTable, columns_of_records, decode_payloads
 from .transactions import TransactionFilter
@@ -42,6 +43,8 @@ class RangeReader:
         self._check_crcs = client.settings.properties.get("check.crcs", "true") != "false"
         self._fetch_bytes = int(client.settings.properties.get("max.partition.fetch.bytes", _FETCH_BYTES))
         self._in_flight: BlockingConnection | None = None
+        self._missed_since: float | None = None
+        """Since when no broker that was asked knows the topic."""
 
     def read(self, r: OffsetRange) -> Iterator[RecordTable]:
         """The range's records, a few megabytes at a time. Raises KafkaError, DataLossError."""
@@ -59,7 +62,7 @@ class RangeReader:
             batches = list(iter_batches(data.records)) if data.records else []
             if not batches or batches[-1].last_offset < offset:
                 empty_answers += 1
-                if empty_answers >= _EMPTY_ANSWERS and self._is_seen_to_the_end(r, data):
+                if empty_answers >= _EMPTY_ANSWERS and self._is_seen_to_the_end(r, offset, data):
                     return
                 if host.monotonic() > deadline:
                     raise KafkaError(
@@ -67,7 +70,6 @@ class RangeReader:
                         f"no records of {r.partition} from offset {offset} within {self._poll_timeout_ms} ms",
                     )
                 continue
-            deadline, empty_answers = host.monotonic() + self._poll_timeout_ms / 1000, 0
             behind = batches[-1].last_offset + 1
             if behind < r.end:
                 self._send_ahead(r, behind)
@@ -76,11 +78,26 @@ class RangeReader:
                 if len(wanted):
                     yield wanted
             offset = max(behind, offset)
+            # From now on, as whoever takes the records may have taken long.
+            deadline, empty_answers = host.monotonic() + self._poll_timeout_ms / 1000, 0
 
-    def _is_seen_to_the_end(self, r: OffsetRange, data: PartitionData) -> bool:
+    def _is_seen_to_the_end(self, r: OffsetRange, offset: int, data: PartitionData) -> bool:
         """Whether the leader has nothing at all from here on, though its log reaches behind the range: a gap."""
         end = data.last_stable_offset if self._client.settings.is_read_committed else data.high_watermark
-        return end >= r.end
+        return end >= r.end and not self._is_far_away(r.partition, offset)
+
+    def _is_far_away(self, tp: TopicPartition, offset: int) -> bool:
+        """Whether the offset lies in remote storage alone (KIP-405).
+
+        Where that is slow a leader answers as if there were nothing, and has what it read the next time, or later.
+        """
+        try:
+            connection = self._client.connection(self._client.leader(tp))
+            if connection.version_for(ApiKey.LIST_OFFSETS) < FIRST_VERSIONS[EARLIEST_LOCAL]:
+                return False
+            return self._client.find_offsets({tp: EARLIEST_LOCAL})[tp] > offset
+        except KafkaError as error:
+            return error.code.retriable  # then it is asked again behind the next answer; else there is no such thing
 
     # Fetching
 
@@ -98,6 +115,7 @@ class RangeReader:
             self._in_flight = None
             response = connection.receive(wait_ms=_MAX_WAIT_MS)
             data = _partition_of(response, r, offset)
+            self._missed_since = None
             if response.throttle_time_ms > 0 and not data.records:
                 # Over its quota a client gets no records, though there are some: that is no gap.
                 host.pause(response.throttle_time_ms / 1000)
@@ -111,10 +129,17 @@ class RangeReader:
             raise
 
     def _check_topic(self, r: OffsetRange) -> None:
-        """Raise _GoneError if the topic of the range is there no more, or is another one by now."""
-        topic = r.partition.topic
+        """Raise _GoneError if the topic of the range is there no more, or is another one by now.
+
+        A broker that has just started may not have heard of the topic yet, so that it has some seconds to show up.
+        """
+        topic, now = r.partition.topic, host.monotonic()
         known = self._client.cluster.topics.get(topic)
         if known is None or not known.partitions:
+            if self._missed_since is None:
+                self._missed_since = now
+            if now - self._missed_since < min(SURELY_GONE_S, self._poll_timeout_ms / 2000):
+                return
             raise _GoneError(f"topic {topic!r} was deleted")
         if ZERO_UUID not in (r.topic_id, known.topic_id) and known.topic_id != r.topic_id:
             raise _GoneError(f"topic {topic!r} was deleted and created again")

@@ -18,7 +18,7 @@ from .admission import Patience, admit
 from .batch_reader import RangesPartition, RangeTask, sizes_per_record
 from .client import BlockingClient
 from .group_offsets import commit_offsets
-from .loss import report_loss
+from .loss import SURELY_GONE_S, report_loss
 from .mistakes import plainly
 from .offset_ranges import OffsetRange, plan_tasks
 from .offsets import Offsets, StreamOffsets
@@ -27,7 +27,7 @@ from .resolve import discover, resolve
 
 _SIZES_MATTER_FROM = 200_000
 """Records in a batch from which on it is worth asking how large they are."""
-_SURELY_GONE_S, _LOOK_AGAIN_S = 3.0, 0.2
+_LOOK_AGAIN_S = 0.2
 
 
 class BarnabasStreamReader(DataSourceStreamReader):
@@ -129,7 +129,7 @@ class BarnabasStreamReader(DataSourceStreamReader):
         A broker that has just started may not have heard of all topics yet, which must not look like their end.
         """
         client = self._kept_client()
-        deadline = host.monotonic() + _SURELY_GONE_S
+        deadline = host.monotonic() + SURELY_GONE_S
         partitions = discover(client, self._options.subscription, missing_ok=True)
         while known is not None and not set(known.offsets) <= set(partitions) and host.monotonic() < deadline:
             host.pause(_LOOK_AGAIN_S)
