@@ -53,6 +53,8 @@ _OPTIONS = [
     "keyFormat",
     "valueFormat",
     "avroSchema",
+    "keyAvroSchema",
+    "valueAvroSchema",
     "valueErrors",
     "schemaRegistry",
     "topic",
@@ -104,6 +106,11 @@ class ReadSelection:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     partitions: tuple[TopicPartition, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Of topics, as far as they are said."""
+        return list(self.topics) or sorted({tp.topic for tp in self.partitions})
 
 
 @dataclass(frozen=True)

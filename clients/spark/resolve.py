@@ -21,9 +21,14 @@ def discover(client: BlockingClient, subscription: ReadSelection, *, missing_ok:
     if subscription.pattern is not None:
         client.refresh(None)
         pattern = re.compile(subscription.pattern)
-        topics = [name for name, topic in client.cluster.topics.items() if topic.partitions and pattern.fullmatch(name)]
+        # As for Java's consumers, what brokers keep for themselves is read only by who names it.
+        topics = [
+            name
+            for name, topic in client.cluster.topics.items()
+            if topic.partitions and not topic.is_internal and pattern.fullmatch(name)
+        ]
     else:
-        named = list(subscription.topics) or sorted({tp.topic for tp in subscription.partitions})
+        named = subscription.names
         topics = client.retrying(lambda: _existing(client, named))
         missing = sorted(set(named) - set(topics))
         if missing and not missing_ok:

@@ -116,6 +116,7 @@ def create_topic(options: SinkOptions) -> None:
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=options.client.request_timeout_ms)
     with BlockingClient(options.client) as client:
         client.retrying(lambda: _create(client, request))
+        client.retrying(lambda: _see(client, wanted.name))
 
 
 def require_topic(options: SinkOptions) -> None:
@@ -130,6 +131,14 @@ def _create(client: BlockingClient, request: CreateTopicsRequest) -> None:
     (made,) = client.connection(client.cluster.controller_id).ask(request).topics
     if made.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
         raise KafkaError(code_of(made.error_code), made.error_message or f"topic {made.name!r}")
+
+
+def _see(client: BlockingClient, topic: str) -> None:
+    """Raise until brokers tell of the topic, which the controller knows of first."""
+    client.refresh([topic])
+    known = client.cluster.topics.get(topic)
+    if known is None or not known.partitions:
+        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic!r} is being created")
 
 
 @dataclass(frozen=True)

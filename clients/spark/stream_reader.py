@@ -124,18 +124,29 @@ class BarnabasStreamReader(DataSourceStreamReader):
         return self._client
 
     def _latest(self, known: StreamOffsets | None = None) -> StreamOffsets:
-        """The end of everything there is. Partitions that were `known` get some seconds to show up again.
+        """The end of everything there is. What was `known`, or is named, gets some seconds to show up again.
 
-        A broker that has just started may not have heard of all topics yet, which must not look like their end.
+        A broker that has just started may not have heard of all topics yet, which must not look like their end. One
+        that leads a partition no more and does not know it may tell of an end that was passed already.
         """
         client = self._kept_client()
         deadline = host.monotonic() + SURELY_GONE_S
-        partitions = discover(client, self._options.subscription, missing_ok=True)
-        while known is not None and not set(known.offsets) <= set(partitions) and host.monotonic() < deadline:
-            host.pause(_LOOK_AGAIN_S)
+        while True:
             partitions = discover(client, self._options.subscription, missing_ok=True)
-        offsets = client.find_offsets(dict.fromkeys(partitions, LATEST))
-        return StreamOffsets(offsets, client.topic_ids({tp.topic for tp in partitions}))
+            offsets = client.find_offsets(dict.fromkeys(partitions, LATEST))
+            latest = StreamOffsets(offsets, client.topic_ids({tp.topic for tp in partitions}))
+            if not self._is_behind(latest, known) or host.monotonic() >= deadline:
+                return latest
+            host.pause(_LOOK_AGAIN_S)
+
+    def _is_behind(self, latest: StreamOffsets, known: StreamOffsets | None) -> bool:
+        """Whether something is missing, or ends before where it was read to."""
+        if known is None:
+            return not set(self._options.subscription.names) <= {tp.topic for tp in latest.offsets}
+        recreated = {topic for topic, topic_id in latest.topic_ids.items() if known.is_recreated(topic, topic_id)}
+        return any(
+            latest.offsets.get(tp, -1) < offset for tp, offset in known.offsets.items() if tp.topic not in recreated
+        )
 
     def _starts(self, begin: StreamOffsets, end: StreamOffsets) -> Offsets:
         """Where each partition of `end` goes on: new ones, and all of a re-created topic, at their first record."""

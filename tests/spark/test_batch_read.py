@@ -5,6 +5,7 @@ import traceback
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from tests.spark.conftest import Cluster, Row, columns, read
 
 from barnabas.clients.spark.batch_reader import RangesPartition
@@ -116,6 +117,11 @@ def test_subscriptions(cluster: Cluster) -> None:
     assert values(read(cluster.options(subscribePattern="red-.*"))) == [b"red-1", b"red-1", b"red-2", b"red-2"]
     assert values(read(cluster.options(assign='{"blue":[1]}'))) == [b"blue"]
     assert read(cluster.options(subscribePattern="gr.*")) == []
+    group = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
+    group.commit(offsets=[TopicPartition("red-1", 0, 1)], asynchronous=False)
+    group.close()
+    assert {row["topic"] for row in read(cluster.options(subscribePattern=".*"))} <= {"red-1", "red-2", "blue"}
+    assert read(cluster.options("__consumer_offsets")), "who names it means it"
     with pytest.raises(ValueError, match="no topic green"):
         read(cluster.options("green"))
     with pytest.raises(ValueError, match="no partition blue-7"):

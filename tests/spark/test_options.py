@@ -7,6 +7,7 @@ from tests.tools import CHECKOUT
 
 from barnabas.clients.spark.offsets import StreamOffsets, parse_assignment, parse_offsets, to_json
 from barnabas.clients.spark.options import _OPTIONS, Bound, OptionReader, SourceOptions, parse_source_options
+from barnabas.clients.spark.value_formats import formats_of
 from barnabas.protocol.topic_partition import TopicPartition
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
@@ -70,6 +71,14 @@ def test_a_timestamp_wins_over_timestamps_over_offsets() -> None:
 def test_what_is_refused(streaming: bool, options: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse(streaming, **options)
+
+
+def test_keys_and_values_may_have_a_schema_each() -> None:
+    given = {"keyFormat": "avro", "keyAvroSchema": '"int"', "valueFormat": "avro", "valueAvroSchema": '"string"'}
+    assert {column: found.avro_schema for column, found in formats_of(given).items()} == {
+        "key": '"int"',
+        "value": '"string"',
+    }
 
 
 def test_a_cluster_and_a_subscription_are_needed() -> None:

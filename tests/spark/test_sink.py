@@ -11,12 +11,14 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 from tests.server_process import wait_until
 from tests.spark.conftest import Cluster, Row, read
 
+from barnabas.clients.cluster import TopicInfo
 from barnabas.clients.partitioner import partition_of_key
+from barnabas.clients.spark.client import BlockingClient
 from barnabas.clients.spark.log_source import BarnabasLogSource
 from barnabas.clients.spark.rows import HEADERS_TYPE, arrow_schema
-from barnabas.clients.spark.sink import TaskPlace, TaskSink, create_topic, parse_sink_options
+from barnabas.clients.spark.sink import BarnabasWriter, TaskPlace, TaskSink, create_topic, parse_sink_options
 from barnabas.clients.spark.source import BarnabasSource
-from barnabas.protocol.errors import KafkaError
+from barnabas.protocol.errors import ErrorCode, KafkaError
 
 SCHEMA = StructType(
     [
@@ -96,6 +98,23 @@ def test_the_topic_is_created_if_that_is_wanted(cluster: Cluster) -> None:
         create_topic(replace(parsed, topic=None))
     with pytest.raises(KafkaError, match="INVALID_TOPIC"):
         create_topic(replace(parsed, topic="a b"))
+
+
+def test_a_topic_just_created_is_waited_for(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another broker than the controller may hear of it later."""
+    options = {"kafka.bootstrap.servers": cluster.bootstrap, "topic": "new", "createTopic": "3"}
+    refresh, lagging = BlockingClient.refresh, [1] * 4
+
+    def refresh_of_late(client: BlockingClient, topics: Any) -> None:
+        refresh(client, topics)
+        if lagging and "new" in client.cluster.topics:
+            lagging.pop()
+            client.cluster.topics["new"] = TopicInfo("new", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    monkeypatch.setattr(BlockingClient, "refresh", refresh_of_late)
+    writer = BarnabasWriter(options, SCHEMA)
+    assert not lagging
+    assert writer._sink.write(batches(rows(30)), PLACE).rows == 30
 
 
 def test_what_cannot_be_written(cluster: Cluster) -> None:

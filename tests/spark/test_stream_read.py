@@ -8,6 +8,7 @@ from tests.spark.conftest import Cluster, Row
 
 from barnabas.clients.spark.loss import DataLossError
 from barnabas.clients.spark.source import BarnabasSource
+from barnabas.protocol.special_timestamps import LATEST
 
 FROM_START = {"startingOffsets": "earliest"}
 
@@ -96,6 +97,24 @@ def test_too_few_records_wait_for_more(cluster: Cluster) -> None:
     assert stream.latestOffset(end, None) == end
     cluster.produce("t", numbered(1, 104))
     assert len(batch(stream, end, stream.latestOffset(end, None))) == 100
+    stream.stop()
+
+
+def test_an_end_that_goes_back_is_looked_at_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who leads a partition no more, and does not know it yet, tells of an end before the last one."""
+    cluster.broker.create_topic("t", 1)
+    cluster.produce("t", numbered(100))
+    stream = reader(cluster, **FROM_START)
+    end = stream.latestOffset(stream.initialOffset(), None)
+    assert len(batch(stream, stream.initialOffset(), end)) == 100
+    cluster.produce("t", numbered(50))
+    find, old = stream._client.find_offsets, [90, 90]
+    monkeypatch.setattr(
+        stream._client,
+        "find_offsets",
+        lambda asked: {tp: old.pop() for tp in asked} if old and LATEST in asked.values() else find(asked),
+    )
+    assert len(batch(stream, end, stream.latestOffset(end, None))) == 50
     stream.stop()
 
 
