@@ -17,7 +17,7 @@ from ...protocol.replica_ids import CONSUMER_REPLICA_ID
 from ...protocol.topic_partition import TopicPartition, indexes_by_topic
 from ..client import parse_bootstrap
 from ..cluster import ClusterView
-from ..errors import BrokerUnreachableError, code_of
+from ..errors import BrokerUnreachableError, ConnectionLostError, RequestTimeoutError, code_of
 from ..security import Security, security_of
 from . import host
 from .connection import BlockingConnection
@@ -59,6 +59,10 @@ class BlockingClient:
         self._security: Security = security_of(settings.properties)
         self._connections: dict[tuple[str, int], BlockingConnection] = {}
         self._found_by = inf
+        self._silent: set[tuple[str, int]] = set()
+        """Who did not answer last time, and so is the last to be asked what anybody can tell."""
+        self._doubted: set[str] = set()
+        """Topics that may have other leaders by now, since a broker did not answer."""
 
     def __enter__(self) -> Self:
         return self
@@ -68,8 +72,10 @@ class BlockingClient:
 
     def close(self) -> None:
         """Close all connections; the next request opens new ones."""
-        for connection in self._connections.values():
+        for address, connection in self._connections.items():
             connection.close()
+            if connection.is_silent:
+                self._silent.add(address)
         self._connections.clear()
 
     # Connections and retries
@@ -91,6 +97,7 @@ class BlockingClient:
                     raise
                 if error.code is ErrorCode.NETWORK_EXCEPTION or error.code is ErrorCode.REQUEST_TIMED_OUT:
                     self.close()
+                    self._doubted.update(self.cluster.topics)
             host.pause(delay)
             delay = min(2 * delay, _MAX_BACKOFF_S)
 
@@ -100,10 +107,11 @@ class BlockingClient:
             return connection
         failures = []
         known = [(node.host, node.port) for node in self.cluster.brokers.values()]
-        for address in dict.fromkeys([*known, *self._bootstrap]):
+        addresses = dict.fromkeys([*known, *self._bootstrap])
+        for address in sorted(addresses, key=self._silent.__contains__):
             try:
                 return self._open(address)
-            except BrokerUnreachableError as error:
+            except (BrokerUnreachableError, ConnectionLostError, RequestTimeoutError) as error:
                 failures.append(str(error))
         raise BrokerUnreachableError("; ".join(failures))
 
@@ -116,6 +124,7 @@ class BlockingClient:
 
     def leader(self, partition: TopicPartition) -> int:
         """The leader's broker id. Raises KafkaError (retriable) while there is none."""
+        self._settle_doubts({partition.topic})
         leader = self.cluster.leader(partition)
         if leader is None:
             self.refresh([partition.topic])
@@ -128,15 +137,25 @@ class BlockingClient:
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """Partitions by the broker that leads them. Raises as `leader`."""
+        wanted = list(partitions)
+        self._settle_doubts({partition.topic for partition in wanted})
         groups: dict[int, list[TopicPartition]] = {}
-        for partition in partitions:
+        for partition in wanted:
             groups.setdefault(self.leader(partition), []).append(partition)
         return groups
+
+    def _settle_doubts(self, topics: set[str]) -> None:
+        """Ask who leads these topics where it may have changed. Raises KafkaError."""
+        doubted = self._doubted & topics
+        if doubted:
+            self.refresh(sorted(doubted))
 
     def _open(self, address: tuple[str, int]) -> BlockingConnection:
         connection = self._connections.get(address)
         if connection is None:
+            self._silent.add(address)  # until it is known to answer
             connection = BlockingConnection(address, self._security, self.settings.request_timeout_ms / 1000)
+            self._silent.discard(address)
             self._connections[address] = connection
         return connection
 
@@ -144,11 +163,15 @@ class BlockingClient:
 
     def refresh(self, topics: Iterable[str] | None) -> None:
         """Ask about these topics, or all of them (None); `cluster` takes the answer in."""
-        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        names = None if topics is None else list(topics)
+        wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         response = self.retrying(lambda: self.any_connection().ask(request))
-        if topics is None:
+        if names is None:
             self.cluster.topics.clear()
+            self._doubted.clear()
+        else:
+            self._doubted.difference_update(names)
         self.cluster.update(response)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:

@@ -38,6 +38,8 @@ class BlockingConnection:
         self.address = f"{address[0]}:{address[1]}"
         self._timeout_s = timeout_s
         self._security, self._host = security, address[0]
+        self.is_silent = False
+        """Whether it was waited for in vain."""
         self._renew_at = inf
         self._answers: deque[Any] = deque()
         self._core: ClientConnection[object] = ClientConnection(
@@ -127,6 +129,7 @@ class BlockingConnection:
                 raise self._core.lost()
             self._answers += [answer for _, answer in self._core.received(count)]
         except TimeoutError:
+            self.is_silent = True
             self.close()
             raise RequestTimeoutError(f"broker {self.address} did not answer in time") from None
         except OSError as error:
