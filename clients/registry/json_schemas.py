@@ -14,6 +14,14 @@ from typing import Any
 _UPPER = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
 _LOWER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 _SAME = ("pattern", "multipleOf", "uniqueItems", "not", "if", "then", "else", "patternProperties", "dependencies")
+_BY_KINDS = {
+    ("number", "integer"): ("maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "multipleOf"),
+    ("string",): ("maxLength", "minLength", "pattern"),
+    ("array",): ("maxItems", "minItems", "uniqueItems"),
+    ("object",): ("maxProperties", "minProperties", "patternProperties", "dependencies"),
+}
+_OF_KINDS = {name: frozenset(kinds) for kinds, names in _BY_KINDS.items() for name in names}
+"""Of which values each says something; the others may be all."""
 _KINDS = ("null", "boolean", "object", "array", "number", "string")
 _ANYTHING: dict[str, Any] = {}
 _NOTHING: dict[str, Any] = {"not": {}}
@@ -145,7 +153,7 @@ class _Comparison:
             yield f"TYPE_NARROWED at {at}: {', '.join(sorted(kinds - _kinds(reader)))} is not read any more"
             return
         yield from _values(reader, writer, at)
-        yield from _bounds(reader, writer, at)
+        yield from _bounds(reader, writer, kinds, at)
         if "object" in kinds:
             yield from self._objects(reader, writer, at)
         if "array" in kinds:
@@ -229,7 +237,9 @@ def _listed(schema: Mapping[str, Any]) -> set[str] | None:
     return None if values is None else {json.dumps(value, sort_keys=True) for value in values}
 
 
-def _bounds(reader: Mapping[str, Any], writer: Mapping[str, Any], at: str) -> Iterator[str]:
+def _bounds(reader: Mapping[str, Any], writer: Mapping[str, Any], kinds: set[str], at: str) -> Iterator[str]:
+    """Of `kinds` is what may have been written."""
+    reader = {name: bound for name, bound in reader.items() if not kinds.isdisjoint(_OF_KINDS.get(name, kinds))}
     for names, sign in ((_UPPER, 1), (_LOWER, -1)):
         for name in names:
             most, reached = reader.get(name), writer.get(name)

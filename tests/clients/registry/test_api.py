@@ -292,6 +292,25 @@ def test_a_small_schema_that_is_a_large_one_is_refused_in_time(api: Api) -> None
     assert api.register("round", '{"allOf":[{"$ref":"#"}]}', "JSON") == 409
 
 
+@pytest.mark.parametrize(
+    ("bound", "kind", "other"),
+    [
+        ({"maxLength": 5}, "string", "integer"),
+        ({"pattern": "a+"}, "string", "null"),
+        ({"minimum": 5}, "number", "string"),
+        ({"multipleOf": 2}, "integer", "string"),
+        ({"minItems": 1}, "array", "object"),
+        ({"minProperties": 1}, "object", "array"),
+    ],
+)
+def test_a_bound_is_of_values_of_its_kind(bound: dict[str, Any], kind: str, other: str) -> None:
+    """A number has no length, so that none is too long."""
+    reader = JsonSchema(json.dumps({"type": [kind, other], **bound}), {})
+    assert reader.cannot_read(JsonSchema(json.dumps({"type": other}), {})) == []
+    (why,) = reader.cannot_read(JsonSchema(json.dumps({"type": kind}), {}))
+    assert next(iter(bound)).upper() in why
+
+
 def test_comparing_costs_no_more_than_a_moment() -> None:
     """Each of these has the whole, or all names of another, looked at once for each of its parts."""
     many = {"type": "object", "properties": {f"p{n}": {"$ref": "#/x"} for n in range(5_000)}}
