@@ -213,19 +213,22 @@ class Readings:
 
     def _of_group(self, group: AnyGroup, tables: GroupTables) -> Iterator[None]:
         members, commits, lags, sums_by_topic = tables
-        name, sums = group.group_id, Counter[str]()
+        name, sums, in_part = group.group_id, Counter[str](), set[str]()
         members.add((name,), len(group.members))
         for (topic, partition), committed in list(group.offsets.committed.items()):
             row = name, topic, partition
             commits.add(row, committed.offset)
             replica = self._state.replica_manager.find(topic, partition)
-            if replica is not None:
+            if replica is None:
+                in_part.add(topic)
+            else:
                 lag = max(0, replica.log.high_watermark - committed.offset)
                 sums[topic] += lag
                 lags.add(row, lag)
             yield None
         for topic, lag in sums.items():
-            sums_by_topic.add((name, topic), lag)
+            if topic not in in_part:  # the sum of some partitions would pass for that of all
+                sums_by_topic.add((name, topic), lag)
 
 
 def _topic_table() -> Table:

@@ -129,6 +129,20 @@ def test_groups_without_end_are_counted_and_not_told_of_one_by_one(
     assert one(found, "kafka_coordinator_group_groupmetadatamanager_numgroups") == 1
 
 
+def test_the_lag_of_a_topic_is_told_where_all_of_it_is_here() -> None:
+    """Of the others' partitions nobody knows here how far they go: what is left is no sum."""
+    here = {("whole", 0): 7, ("whole", 1): 9, ("part", 0): 8}
+    replicas = {place: SimpleNamespace(log=SimpleNamespace(high_watermark=end)) for place, end in here.items()}
+    state = SimpleNamespace(replica_manager=SimpleNamespace(find=lambda *place: replicas.get(place)))
+    committed = dict.fromkeys([*here, ("part", 1)], SimpleNamespace(offset=5))
+    group = SimpleNamespace(group_id="g", members=(), offsets=SimpleNamespace(committed=committed))
+    tables = readings.GroupTables.empty()
+    list(readings.Readings(state, None, Times(), Times())._of_group(group, tables))  # type: ignore[arg-type]
+    assert tables.lags.rows == [("g", *place) for place in here]
+    assert tables.lag_sums.rows == [("g", "whole")]
+    assert list(tables.lag_sums.column("kafka_consumergroup_lag_sum")) == [6]
+
+
 def test_topics_that_come_and_go_leave_only_their_sum(broker: Broker) -> None:
     meters = RequestMeters(time.perf_counter, lambda _: None)
     meters.bytes_out.update({"t": 3, **{f"gone-{number}": 2 for number in range(100)}})
