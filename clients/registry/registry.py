@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +44,7 @@ class Registry:
     async def register(self, subject: str, body: Mapping[str, Any]) -> Version:
         """The version that a schema is of the subject, made if it is none yet. Raises RegistryError."""
         schema = await self._kept(RegisteredSchema.from_json(body))
-        async with self._turn:
+        async with self._changing():
             if subject in ("", "__GLOBAL", "__EMPTY"):
                 raise RegistryError(
                     RegistryCode.INVALID_SUBJECT, f"The specified subject '{subject}' is not a valid subject."
@@ -91,7 +92,7 @@ class Registry:
 
     async def delete_version(self, subject: str, number: str, *, permanent: bool) -> int:
         """Softly, or what was deleted softly for good. Raises RegistryError."""
-        async with self._turn:
+        async with self._changing():
             self._check_mode(subject)
             version = self.subjects.version(subject, _number(number), deleted=permanent or _number(number) != LATEST)
             self._check_unused([version])
@@ -107,7 +108,7 @@ class Registry:
 
     async def delete_subject(self, subject: str, *, permanent: bool) -> list[int]:
         """All its versions, softly, or if that is done, for good. Raises RegistryError."""
-        async with self._turn:
+        async with self._changing():
             self._check_mode(subject)
             versions = self.subjects.versions(subject, deleted=True)
             alive = [version for version in versions if not version.is_deleted]
@@ -145,14 +146,14 @@ class Registry:
     async def set_level(self, subject: str | None, said: object) -> str:
         """Raises RegistryError."""
         level = level_of(said)
-        async with self._turn:
+        async with self._changing():
             self._check_mode(subject)
             await self._log.write([records.config_record(subject, level)])
         return level
 
     async def forget_level(self, subject: str | None) -> str:
         """What it was. Raises RegistryError."""
-        async with self._turn:
+        async with self._changing():
             self._check_mode(subject)
             before = self.level(subject, or_global=subject is None)
             await self._log.write([records.config_record(subject, None)])
@@ -170,7 +171,7 @@ class Registry:
         mode = said.upper() if isinstance(said, str) else ""
         if mode not in MODES:
             raise RegistryError(RegistryCode.INVALID_MODE, f"Invalid mode. Valid values are {', '.join(MODES)}")
-        async with self._turn:
+        async with self._changing():
             occupied = self.subjects.names() if subject is None else self.subjects.has(subject)
             if mode == "IMPORT" and occupied and not force and self.mode(subject) != mode:
                 raise RegistryError(RegistryCode.NOT_PERMITTED, "Cannot import since found existing subjects")
@@ -179,12 +180,19 @@ class Registry:
 
     async def forget_mode(self, subject: str) -> str:
         """What it was. Raises RegistryError."""
-        async with self._turn:
+        async with self._changing():
             before = self.mode(subject, or_global=False)
             await self._log.write([records.mode_record(subject, None)])
         return before
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _changing(self) -> AsyncIterator[None]:
+        """A turn, at which all is known that was written: who decides what is next has to. Raises RegistryError."""
+        async with self._turn:
+            await self._log.settle()
+            yield
 
     async def _kept(self, schema: RegisteredSchema) -> RegisteredSchema:
         """As it is kept: read, in its own words, with the references it has now. Raises RegistryError."""

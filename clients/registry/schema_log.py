@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
+from ..accumulator import RecordMetadata
 from ..admin import Admin, NewTopic
 from ..admin.configs import ConfigResource
 from ..admin.outcomes import raise_first
@@ -33,9 +34,13 @@ class SchemaLog:
         self._admin = Admin(reach.bootstrap, **{**_CLIENT, **reach.admin})
         reading = {**_CLIENT, **reach.consumer, "isolation_level": "read_committed", "allow_auto_create_topics": False}
         self._consumer = Consumer(reach.bootstrap, **reading)
-        writing = {**_CLIENT, **reach.producer, "linger_ms": 0, "max_request_size": _MOST_BYTES}
+        # What could not be written is given up before whoever asked is: until then nobody can be served.
+        bounds = {"linger_ms": 0, "request_timeout_ms": 10_000, "delivery_timeout_ms": 20_000}
+        writing = {**_CLIENT, **reach.producer, **bounds, "max_request_size": _MOST_BYTES}
         self._producer = Producer(reach.bootstrap, **writing)
         self._position = 0
+        self._sent: list[asyncio.Future[RecordMetadata]] = []
+        """Of which it is not known whether they were written."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._reader: asyncio.Task[None] | None = None
 
@@ -64,16 +69,32 @@ class SchemaLog:
         await self._admin.close()
 
     async def write(self, records: Iterable[Record]) -> None:
-        """Written, kept and read back when this returns. Raises RegistryError."""
+        """Written, kept and read back when this returns. Raises RegistryError, after which `settle` is to be called."""
         try:
             async with asyncio.timeout(_WRITE_SECONDS):
-                futures = [await self._producer.send(TOPIC, value, key=key, partition=0) for key, value in records]
-                written = await asyncio.gather(*futures)
+                for key, value in records:
+                    self._sent.append(await self._producer.send(TOPIC, value, key=key, partition=0))
+                written = await asyncio.gather(*map(asyncio.shield, self._sent))
                 await self._until(max(one.offset for one in written) + 1)
         except TimeoutError:
-            raise RegistryError(RegistryCode.STORE_TIMEOUT, f"{TOPIC} does not answer in {_WRITE_SECONDS} s") from None
+            raise _no_answer() from None
         except (KafkaError, OSError) as error:
             raise RegistryError(RegistryCode.STORE_ERROR, f"{TOPIC} cannot be written to: {error}") from None
+        self._sent = []
+
+    async def settle(self) -> None:
+        """Find out what became of records whose writing failed: they may be written after all. Raises RegistryError."""
+        if not self._sent:
+            return
+        try:
+            async with asyncio.timeout(_WRITE_SECONDS):
+                await asyncio.gather(*map(asyncio.shield, self._sent), return_exceptions=True)
+                await self._until((await self._consumer.end_offsets([_PARTITION]))[_PARTITION])
+        except TimeoutError:
+            raise _no_answer() from None
+        except (KafkaError, OSError) as error:
+            raise RegistryError(RegistryCode.STORE_ERROR, f"{TOPIC} cannot be read: {error}") from None
+        self._sent = []
 
     async def _until(self, offset: int) -> None:
         """Everything before the offset was read. Raises RegistryError."""
@@ -114,3 +135,7 @@ class SchemaLog:
         settings = {one.name: one.value for one in (await self._admin.describe_configs([topic]))[topic]}
         if settings.get("cleanup.policy") != "compact" or len(await self._admin.partitions_of(TOPIC)) != 1:
             raise ValueError(f"{TOPIC} is there and would lose schemas: one partition and cleanup.policy=compact it is")
+
+
+def _no_answer() -> RegistryError:
+    return RegistryError(RegistryCode.STORE_TIMEOUT, f"{TOPIC} does not answer in {_WRITE_SECONDS} s")

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from barnabas.clients.reach import Reach
-from barnabas.clients.registry import formats, protobuf_schemas
+from barnabas.clients.registry import formats, protobuf_schemas, schema_log
 from barnabas.clients.registry.app import MOST_BODY_BYTES
 from barnabas.clients.registry.compiler import compile_text
 from barnabas.clients.registry.json_schemas import JsonSchema
@@ -435,6 +435,25 @@ def test_a_cluster_keeps_schemas_while_a_broker_dies() -> None:
         cluster.kill(cluster.leader("_schemas"))
         assert api.register("b", INT) == first + 1
         assert api("GET", "/subjects") == ["a", "b"]
+
+
+def test_an_id_is_given_once_though_the_log_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody knows of whether it was written is found out before the next id is given."""
+    monkeypatch.setattr(schema_log, "_WRITE_SECONDS", 1.0)
+    with Cluster(1, schema_registry=True) as cluster:
+        api = Api(cluster.schema_registry_url)
+        assert api.register("before", STRING) == 1
+        cluster.pause(1)
+        assert api.register("a", INT) == 50002
+        assert api.register("b", '"long"') == 50002
+        cluster.resume(1)
+        answers: list[Any] = []
+        for subject, text in (("a", INT), ("b", '"long"')) * 10:
+            answers.append(api.register(subject, text))
+            if len({one for one in answers if one < 50_000}) > 1:
+                break
+        found = {(one["id"], one["schema"]) for one in api("GET", "/schemas")}
+        assert len({number for number, _ in found}) == len(found) == 3, found
 
 
 def test_doors(api: Api) -> None:
