@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..accumulator import RecordMetadata
 from ..admin import Admin, NewTopic
@@ -18,10 +19,14 @@ from ..reach import Reach
 from .errors import RegistryCode, RegistryError
 from .records import TOPIC, Record
 
+logger = room_logger("clients")
+
 _PARTITION = TopicPartition(TOPIC, 0)
 _MOST_REPLICAS = 3
 _MOST_BYTES = 16 << 20
 _POLL_MS = 500
+_AGAIN_SECONDS = 1.0
+"""Until it is read again when that failed."""
 _WRITE_SECONDS = 30.0
 _CLIENT = {"client_id": "barnabas-registry"}
 
@@ -43,6 +48,7 @@ class SchemaLog:
         """Of which it is not known whether they were written."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._reader: asyncio.Task[None] | None = None
+        self._is_started = False
 
     async def start(self) -> None:
         """Make the topic if it is not there, and read all that it holds. Raises KafkaError, ValueError."""
@@ -58,6 +64,7 @@ class SchemaLog:
         self._reader = asyncio.get_running_loop().create_task(self._follow())
         self._reader.add_done_callback(self._ended)
         await self._until(end)
+        self._is_started = True
 
     async def close(self) -> None:
         """Whoever waits fails."""
@@ -108,7 +115,14 @@ class SchemaLog:
 
     async def _follow(self) -> None:
         while True:
-            batches = await self._consumer.getmany(timeout_ms=_POLL_MS)
+            try:
+                batches = await self._consumer.getmany(timeout_ms=_POLL_MS)
+            except KafkaError as error:
+                if not self._is_started:
+                    raise
+                logger.warning("%s cannot be read, and is tried again: %s", TOPIC, error)
+                await asyncio.sleep(_AGAIN_SECONDS)
+                continue
             for record in batches.get(_PARTITION, ()):
                 self._apply(record.key, record.value)
             self._position = await self._consumer.position(_PARTITION)

@@ -21,6 +21,7 @@ from barnabas.clients.registry.compiler import compile_text
 from barnabas.clients.registry.json_schemas import JsonSchema
 from barnabas.clients.registry.registry import Registry
 from barnabas.clients.registry.schemas import JSON, RegisteredSchema
+from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.testing import Broker, Cluster
 
 STRING, INT = '"string"', '"int"'
@@ -454,6 +455,33 @@ def test_an_id_is_given_once_though_the_log_does_not_answer(monkeypatch: pytest.
                 break
         found = {(one["id"], one["schema"]) for one in api("GET", "/schemas")}
         assert len({number for number, _ in found}) == len(found) == 3, found
+
+
+def test_a_log_that_cannot_be_read_for_a_while_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a rule was taken away and is given back."""
+    monkeypatch.setattr(schema_log, "_AGAIN_SECONDS", 0.01)
+
+    async def run(bootstrap: str) -> None:
+        registry = Registry(Reach(bootstrap))
+        try:
+            await registry.start()
+            consumer, refused = registry._log._consumer, [True]
+            getmany = consumer.getmany
+
+            async def getmany_or_not(**how: Any) -> Any:
+                if refused and refused.pop():
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "_schemas")
+                return await getmany(**how)
+
+            monkeypatch.setattr(consumer, "getmany", getmany_or_not)
+            for text in (STRING, INT, '"long"'):
+                await registry.register(f"read-{text}", {"schema": text})
+            assert not refused
+        finally:
+            await registry.close()
+
+    with Broker() as broker:
+        asyncio.run(run(broker.bootstrap))
 
 
 def test_doors(api: Api) -> None:
