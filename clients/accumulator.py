@@ -16,6 +16,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 from typing import NamedTuple
 
 from ..protocol.batch_header import stamp_producer
@@ -252,6 +253,7 @@ class PartitionQueue:
         "has_gap",
         "identity",
         "is_established",
+        "last_begun",
         "needs_reset",
         "next_sequence",
         "on_wire",
@@ -270,6 +272,8 @@ class PartitionQueue:
         """The leader has acknowledged a batch under this identity."""
         self.has_gap = False
         """A batch was given up while the broker may or may not have it."""
+        self.last_begun = -inf
+        """Loop time at which the newest batch was begun."""
         self.needs_reset = False
         """The broker certainly lacks a sequence that will not be sent again."""
 
@@ -368,6 +372,7 @@ class RecordAccumulator:
             batch = ProducerBatch(partition, now, self.settings)
             batch.append(record, future, size)
             queue.batches.append(batch)
+            queue.last_begun = batch.created
             self.incomplete[batch] = None
             self._wake()
         elif batch.is_full:
@@ -397,12 +402,21 @@ class RecordAccumulator:
             batch, before = ProducerBatch(partition, clock(), self.settings), 0
             count = batch.append_run(run, first, future)
             queue.batches.append(batch)
+            queue.last_begun = batch.created
             self.incomplete[batch] = None
             self._wake()
         elif batch.is_full:
             self._wake()
         self._used += batch.reserved - before
         return Appended(count, batch.reserved - before)
+
+    def topics_used(self, since: float) -> set[str]:
+        """Topics that have records to be delivered, or were sent to after that loop time."""
+        return {
+            queue.partition.topic
+            for queue in self.queues.values()
+            if queue.batches or queue.on_wire or queue.last_begun > since
+        }
 
     def ready_at(self, queue: PartitionQueue) -> float:
         """Loop time from which the first batch of the queue should go; it must have one."""

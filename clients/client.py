@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from math import inf
 from random import Random
 from typing import Any, TypeVar
@@ -54,6 +55,7 @@ class Client:
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1000,
         metadata_max_age_ms: int = 300_000,
+        metadata_max_idle_ms: int = 300_000,
         allow_auto_topic_creation: bool = True,
     ) -> None:
         self.cluster = ClusterView()
@@ -65,7 +67,10 @@ class Client:
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._peers: dict[Address, Peer] = {}
         self._coordinators: dict[Address, Peer] = {}
-        self._topics: set[str] = set()
+        self._metadata_max_idle = metadata_max_idle_ms / 1000
+        self._watched: dict[str, float] = {}
+        """Topics of interest, and the loop time at which they are no longer, unless somebody needs them."""
+        self._needs: list[Callable[[], Iterable[str]]] = []
         self._all_topics = False
         self._metadata_lock = asyncio.Lock()
         self._refreshed_at = -inf
@@ -163,8 +168,11 @@ class Client:
             if self._refreshes_done >= mine:
                 return
             begun = self._refreshes_asked
-            topics = None if self._all_topics else sorted(self._topics)
+            topics = None if self._all_topics else self._topics_of_interest()
             self.cluster.update(await self._ask_metadata(topics), complete=topics is None)
+            if topics is not None:
+                # What nobody asks for any more would only grow old.
+                self.cluster.retain(self._topics_of_interest())
             self._refreshes_done = begun
             self._refreshed_at = asyncio.get_running_loop().time()
         for listener in self._listeners:
@@ -192,8 +200,35 @@ class Client:
         self._listeners.append(listener)
 
     def watch_topics(self, topics: Iterable[str]) -> None:
-        """Add topics to those that every refresh asks for."""
-        self._topics.update(topics)
+        """Have refreshes ask for these topics, too, until nobody has watched or needed them for `metadata_max_idle_ms`.
+
+        Whoever asks for a topic for ever brings it back where topics are created because they are asked for.
+        """
+        until = asyncio.get_running_loop().time() + self._metadata_max_idle
+        self._watched.update(dict.fromkeys(topics, until))
+
+    def keep_topics(self, needed: Callable[[], Iterable[str]]) -> None:
+        """Have every refresh ask for the topics that `needed` names at that time, for as long as it names them."""
+        self._needs.append(needed)
+
+    @contextmanager
+    def watching(self, topics: Iterable[str]) -> Iterator[None]:
+        """Have refreshes ask for these topics, too, inside the block."""
+        names = tuple(topics)
+
+        def needed() -> tuple[str, ...]:
+            return names
+
+        self._needs.append(needed)
+        try:
+            yield
+        finally:
+            self._needs.remove(needed)
+
+    def _topics_of_interest(self) -> list[str]:
+        now = asyncio.get_running_loop().time()
+        self._watched = {name: until for name, until in self._watched.items() if until > now}
+        return sorted(self._watched.keys() | {name for needed in self._needs for name in needed()})
 
     def watch_all_topics(self, wanted: bool) -> None:
         """Whether every refresh asks for all topics there are."""
@@ -206,7 +241,6 @@ class Client:
         known = self.cluster.topics.get(name)
         if known is not None and known.partitions and (partition is None or partition in known.partitions):
             return known
-        self.watch_topics([name])
 
         async def ask() -> TopicInfo:
             await self.refresh_metadata()
@@ -218,7 +252,8 @@ class Client:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} has {len(info.partitions)} partitions")
             return info
 
-        return await self.retrying(ask, timeout_ms=timeout_ms)
+        with self.watching([name]):
+            return await self.retrying(ask, timeout_ms=timeout_ms)
 
     async def ask_metadata(self, topics: Iterable[str] | None) -> MetadataResponse:
         """A Metadata response for these topics or all (None), which the cluster view takes in, too."""

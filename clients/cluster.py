@@ -6,7 +6,7 @@ never goes back: metadata from a broker that lags behind is ignored, partition b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -78,6 +78,11 @@ class ClusterView:
         if complete:
             for name in self.topics.keys() - {topic.name for topic in response.topics}:
                 self._forget(name)
+
+    def retain(self, topics: Collection[str]) -> None:
+        """Forget all topics but these."""
+        for name in self.topics.keys() - set(topics):
+            self._forget(name)
 
     def update_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
         """Take in a leader hint; returns whether it was news."""

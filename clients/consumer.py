@@ -118,6 +118,7 @@ class Consumer:
         self._timeout_ms = default_api_timeout_ms
         self._task: asyncio.Task[None] | None = None
         self._group = self._group_of(group_id, client_rack, group_options)
+        self._client.keep_topics(self._needed_topics)
 
     def _group_of(self, group_id: str | None, rack: str, options: GroupOptions) -> ConsumerCoordinator | None:
         if group_id is None:
@@ -175,7 +176,6 @@ class Consumer:
             raise RuntimeError("the consumer is subscribed; its group assigns the partitions")
         partitions = list(partitions)
         self._assignment.assign(partitions, self._fetcher.reset_to, from_committed=self._group is not None)
-        self._client.watch_topics({tp.topic for tp in partitions})
         self._fetcher.wake()
         if self._group is not None:
             self._group.auto_commit.restart()
@@ -375,6 +375,11 @@ class Consumer:
         for partition in partitions or list(self._assignment.states):
             self._assignment[partition].reset(reset_to)
         self._fetcher.wake()
+
+    def _needed_topics(self) -> set[str]:
+        """Those that metadata is to be had of at any time."""
+        topics = {tp.topic for tp in self._assignment.states}
+        return topics if self._group is None else topics | self._group.needed_topics
 
     @property
     def _is_subscribed(self) -> bool:

@@ -58,7 +58,6 @@ class OffsetLookup:
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """The first offset at or after each timestamp (ms), or LATEST, EARLIEST, MAX_TIMESTAMP. Raises KafkaError."""
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
-        self._client.watch_topics({partition.topic for partition in timestamps})
 
         async def ask() -> None:
             missing = {tp: timestamp for tp, timestamp in timestamps.items() if tp not in found}
@@ -72,7 +71,8 @@ class OffsetLookup:
                 if error is not None:
                     raise error
 
-        await self._client.retrying(ask, timeout_ms=timeout_ms)
+        with self._client.watching({partition.topic for partition in timestamps}):
+            await self._client.retrying(ask, timeout_ms=timeout_ms)
         return {tp: found[tp] for tp in timestamps}
 
     async def _ask_leader(

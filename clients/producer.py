@@ -79,6 +79,7 @@ class Producer:
         socket_connection_setup_timeout_ms: int | None = None,
         delivery_timeout_ms: int = 120_000,
         metadata_max_age_ms: int = 300_000,
+        metadata_max_idle_ms: int = 300_000,
         partitioner: Partitioner | None = None,
         security: Security = PLAINTEXT,
         rng: Random | None = None,
@@ -92,6 +93,7 @@ class Producer:
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
             metadata_max_age_ms=metadata_max_age_ms,
+            metadata_max_idle_ms=metadata_max_idle_ms,
         )
         batches = BatchSettings(
             *(batch_size, _codec(compression), compression_level),
@@ -109,6 +111,7 @@ class Producer:
             transactional_id=transactional_id,
         )
         self._accumulator = RecordAccumulator(batches, buffer_memory=buffer_memory, wake=self._wake)
+        self._client.keep_topics(partial(self._used_topics, metadata_max_idle_ms / 1000))
         self._sender = Sender(self._client, self._accumulator, sending)
         self._transactions = self._transactions_of(transactional_id, transaction_timeout_ms, max_block_ms)
         self._partitioner = partitioner or DefaultPartitioner(batch_size, rng)
@@ -283,7 +286,12 @@ class Producer:
 
     async def _topic(self, topic: str, partition: int | None) -> TopicInfo:
         """What is known of it, once it has partitions, this one among them. Raises KafkaError after that time."""
+        self._client.watch_topics([topic])
         return await self._client.topic(topic, self._max_block_ms, partition=partition)
+
+    def _used_topics(self, max_idle: float) -> set[str]:
+        """Those that were sent to in the last seconds: Java's producer forgets others, too."""
+        return self._accumulator.topics_used(asyncio.get_running_loop().time() - max_idle)
 
     def _too_large(self, size: int) -> KafkaError:
         return KafkaError(
@@ -326,7 +334,7 @@ class Producer:
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The topic's partitions. Raises KafkaError if it does not exist and is not created in `max_block_ms`."""
-        return sorted((await self._client.topic(topic, self._max_block_ms)).partitions)
+        return sorted((await self._topic(topic, None)).partitions)
 
     async def _when_possible(self, append: Callable[[], R | None]) -> R:
         """Try it whenever memory was given back. Raises BufferFullError after `max_block_ms`."""

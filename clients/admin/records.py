@@ -31,8 +31,8 @@ class RecordAdmin:
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
         """Drop all records before each offset (-1: the high watermark); returns the new log start offsets."""
-        self._client.watch_topics({tp.topic for tp in before})
-        await self._client.refresh_metadata()
+        with self._client.watching({tp.topic for tp in before}):
+            await self._client.refresh_metadata()
         outcomes: dict[TopicPartition, int | KafkaError] = {}
         for leader, partitions in by_leader_of(self._client, before).items():
             topics: dict[str, DeleteRecordsTopic] = {}

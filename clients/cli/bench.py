@@ -104,7 +104,7 @@ async def _bench(
         raise_first(await admin.create_topics([NewTopic(workload.topic, workload.partitions, 1)]))
         client = Client(servers, rng=new_random(), options=options)
         try:
-            client.watch_topics([workload.topic])
+            client.keep_topics(lambda: [workload.topic])
             await client.start()
             await client.topic(workload.topic, timeout_ms=10_000)
             await client.retrying(lambda: _all_led(client, workload), timeout_ms=10_000)

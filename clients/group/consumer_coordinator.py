@@ -84,6 +84,11 @@ class ConsumerCoordinator:
         number, member_id = OUTSIDE if is_by_hand else self._member.reader
         return GroupMetadata(self._settings.group_id, number, member_id, self._settings.group_instance_id)
 
+    @property
+    def needed_topics(self) -> frozenset[str]:
+        """The topics subscribed to, and of the group's leader those of all members."""
+        return self.subscription.topics | self._joiner.group_topics | (self._group_counts or {}).keys()
+
     def start(self) -> None:
         self._client.on_metadata(self._on_metadata)
         self._beating = asyncio.get_running_loop().create_task(self.heartbeats.run())
@@ -100,7 +105,6 @@ class ConsumerCoordinator:
         self.subscription = subscription
         self._has_matched = False
         self._client.watch_all_topics(subscription.pattern is not None)
-        self._client.watch_topics(subscription.topics)
         self._member.request_rejoin("the subscription changed")
         self._fetcher.data_ready.set()
 
@@ -197,6 +201,7 @@ class ConsumerCoordinator:
             self._assign(())
             self.subscription = Subscription()
             self._group_counts = None
+            self._joiner.group_topics = frozenset()
             self._client.watch_all_topics(False)
             self.auto_commit.stop()
             if exchange is not None:

@@ -56,6 +56,8 @@ class Joiner:
         self._member = member
         self._settings = settings
         self._assignors = assignors
+        self.group_topics: frozenset[str] = frozenset()
+        """What the members of the group want, if it is this one that counts partitions for them."""
 
     async def join(self, topics: frozenset[str], owned: Iterable[TopicPartition]) -> Joined:
         """Join and sync once.
@@ -68,6 +70,7 @@ class Joiner:
         if assignor is None:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"nobody offered {response.protocol_name!r}")
         counts = None
+        self.group_topics = frozenset()
         division: list[SyncGroupRequestAssignment] = []
         if response.leader == response.member_id and not response.skip_assignment:
             members = _members(response)
@@ -124,7 +127,7 @@ class Joiner:
         """How many partitions each topic has that anybody wants; none while it does not exist."""
         topics = {topic for member in members.values() for topic in member.topics}
         known = self._client.cluster.topics
-        self._client.watch_topics(topics)
+        self.group_topics = frozenset(topics)
         if topics - known.keys():
             await self._client.refresh_metadata()
         return {topic: len(known[topic].partitions) if topic in known else 0 for topic in topics}

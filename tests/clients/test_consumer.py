@@ -435,3 +435,30 @@ def test_waiting_ends_in_time() -> None:
             assert (await task).offset == 0
 
     play(story)
+
+
+def test_only_topics_that_are_assigned_are_asked_for() -> None:
+    """Where topics are created because they are asked for, one that was deleted would come back."""
+
+    def asked_since(cluster: ScriptedCluster, before: int) -> list[list[str]]:
+        return [[topic.name for topic in request.topics] for request in cluster.asked(ApiKey.METADATA)[before:]]
+
+    async def story(cluster: ScriptedCluster) -> None:
+        fill(cluster, 1)
+        async with consumer(cluster, metadata_max_age_ms=10_000) as c:
+            c.assign([T0, TopicPartition("u", 0)])
+            assert offsets(await read(c, 1)) == [0]
+            assert await c.end_offsets([TopicPartition("v", 0)]) == {TopicPartition("v", 0): 0}
+            assert await c.partitions_for("w") == [0]
+            before = len(cluster.asked(ApiKey.METADATA))
+            await c.getmany(timeout_ms=30_000)
+            assert asked_since(cluster, before) == [["t", "u"]] * 2
+            c.assign([T0])
+            before = len(cluster.asked(ApiKey.METADATA))
+            await c.getmany(timeout_ms=30_000)
+            assert asked_since(cluster, before)[-1] == ["t"]
+            c.assign([TopicPartition("u", 0), T0])
+            fill(cluster, 1)
+            assert offsets(await read(c, 1)) == [1]
+
+    play(story, topics={"t": 1, "u": 1, "v": 1, "w": 1})

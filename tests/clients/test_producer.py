@@ -496,6 +496,47 @@ def test_a_missing_topic_is_awaited_for_max_block_ms() -> None:
     play(story)
 
 
+def test_a_topic_that_is_not_sent_to_any_more_is_not_asked_for_for_ever() -> None:
+    """Where topics are created because they are asked for, one that was deleted would come back."""
+
+    def asked_last(cluster: ScriptedCluster) -> list[str]:
+        return [topic.name for topic in cluster.asked(ApiKey.METADATA)[-1].topics]
+
+    async def story(cluster: ScriptedCluster) -> None:
+        async with producer(cluster, metadata_max_age_ms=60_000, metadata_max_idle_ms=300_000) as p:
+            await p.send_and_wait("t", b"first")
+            for minute in range(1, 8):
+                await p.send_and_wait("u", b"busy")
+                if minute == 4:
+                    assert asked_last(cluster) == ["t", "u"]
+                await asyncio.sleep(60)
+            assert asked_last(cluster) == ["u"]
+            await p.send_and_wait("t", b"second")
+            assert asked_last(cluster) == ["t", "u"]
+            assert values(cluster) == [b"first", b"second"]
+
+    play(story, topics={"t": 1, "u": 1})
+
+
+def test_a_topic_that_has_records_to_be_delivered_is_asked_for() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        async with producer(
+            cluster, metadata_max_age_ms=1000, metadata_max_idle_ms=2000, delivery_timeout_ms=60_000
+        ) as p:
+            await p.send_and_wait("t", b"first")
+            cluster.before = lambda node, key, request: (
+                refusal(request, ErrorCode.NOT_LEADER_OR_FOLLOWER) if key is ApiKey.PRODUCE else None
+            )
+            sending = cluster.loop.create_task(p.send_and_wait("t", b"second"))
+            await asyncio.sleep(30)
+            assert [topic.name for topic in cluster.asked(ApiKey.METADATA)[-1].topics] == ["t"]
+            cluster.before = None
+            await sending
+            assert values(cluster) == [b"first", b"second"]
+
+    play(story)
+
+
 def test_close_delivers_what_was_sent() -> None:
     async def story(cluster: ScriptedCluster) -> None:
         p = await producer(cluster, linger_ms=10_000).start()
