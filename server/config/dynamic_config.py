@@ -27,6 +27,8 @@ _LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]*\.(?P<key>.*)")
 _LISTENER_KEYS_ONLY = frozenset(
     name for name in BROKER_KEYS if name.startswith(("ssl.keystore.", "ssl.key.", "ssl.truststore."))
 )
+_CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+"""What may be said of a listener for all brokers together (Kafka's ClusterLevelListenerConfigs)."""
 _THREADS = ("num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads")
 _BROKER_KEYS_OF_LOGS = frozenset(name for key in TOPIC_SYNONYMS.values() for name in synonyms(key)) | {
     "producer.id.expiration.ms"
@@ -273,9 +275,10 @@ def check_threads(name: str, now: int, wanted: int) -> None:
 
 
 def _update_mode(name: str) -> UpdateMode | None:
-    """When a key may change: a listener's own value for one broker; None for a key that nobody knows."""
-    if _LISTENER_PREFIX.fullmatch(name):
-        return UpdateMode.PER_BROKER
+    """When a key may change: most of a listener's own for one broker; None for a key that nobody knows."""
+    match = _LISTENER_PREFIX.fullmatch(name)
+    if match:
+        return UpdateMode.CLUSTER_WIDE if match["key"] in _CLUSTER_WIDE_OF_LISTENERS else UpdateMode.PER_BROKER
     key = BROKER_KEYS.get(name)
     return None if key is None else key.update_mode
 

@@ -57,7 +57,7 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         ),
         "compression.zstd.level": "Level for batches that the broker compresses with zstd.",
         "connection.failed.authentication.delay.ms": "So long a client that fails to authenticate waits to hear it.",
-        "connections.max.idle.ms": "A connection without traffic for this long is closed.",
+        "connections.max.idle.ms": "A connection without traffic for this long is closed; none is if it is negative.",
         "coordinator.allow.remote": (
             "Whether `coordinator.listeners` may name addresses that other machines reach. Whoever reaches them reads "
             "and changes everything that has no ACL."
@@ -181,10 +181,12 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "log.segment.bytes": "Size at which a new segment is begun.",
         "log.segment.delete.delay.ms": "How long a deleted segment's files stay before they are removed.",
         "max.connection.creation.rate": (
-            "New connections a second, on all listeners or with its prefix on one: what comes faster waits."
+            "New connections a second, on all listeners or with its prefix on one: what comes faster waits. A listener "
+            "between brokers, if clients have others, knows only the rate with its prefix."
         ),
         "max.connections": (
-            "Open connections of the whole broker; more are closed at once. Four from its own machine always go."
+            "Open connections of the whole broker; more are closed at once. Four from its own machine always go. For one "
+            "on the listener between brokers, if clients have others, another goes that was idle longest."
         ),
         "max.connections.per.ip": "Open connections from one other machine; further ones are closed at once.",
         "max.connections.per.ip.overrides": "Other values of `max.connections.per.ip` as `address:count,...`.",

@@ -111,7 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the client runs on this machine."""
         self.on_close: Callable[[], None] | None = None
         self.last_active = self._loop.time()
-        """Loop time of the last received byte, or since when bytes are read again."""
+        """Loop time of the last received byte, or since when bytes are read again, or a long answer has been taken."""
         self.frame_started: float | None = None
         """Loop time at which the frame that is still incomplete began to arrive."""
         self.write_stalled: float | None = None
@@ -168,6 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._state >= _CLOSING:
             return
         self.write_stalled = None
+        self.last_active = self._loop.time()
         if self._paced is not None:
             self._write_paced()
         if self._output is Output.UNTAKEN or self._state >= _CLOSING:
@@ -417,6 +418,7 @@ class Connection(asyncio.BufferedProtocol):
         self._output = OUTPUT[self._output][OutputEvent.SENT]
         if error is None:
             self.write_stalled = None
+            self.last_active = self._loop.time()
             self.skip()
         else:
             self._break_off(error)

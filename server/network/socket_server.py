@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.frames import BufferPool, FrameReader
 from ...protocol.room_logger import room_logger
+from ..config.keys.validators import ConfigError
 from ..config.listeners import is_loopback
 from ..quotas.managers import CreationRate
 from ..quotas.rates import QuotaWindow
@@ -66,6 +67,7 @@ LAST_ANSWERS_SECONDS = 1.0
 """How long a stop waits for clients to take their last answers."""
 SWEEP_SECONDS = 1.0
 NOBODY = "refused a connection from %s: its certificate has expired, or no rule names its owner"
+ROOM = "max.connections are open, and another broker comes"
 NO_DOORS: Mapping[str, Door] = MappingProxyType({})
 
 
@@ -115,6 +117,7 @@ class SocketServer:
         queued = config.queued_max_request_bytes
         self.grants = ReceiveGrants(queued if queued > 0 else HALF_RECEIVED_BYTES, self._pool.run_short)
         self._sweeper: asyncio.Handle | None = None
+        self._protected = _protected_listener(config)
         self._closing = False
         self._all_gone: asyncio.Future[None] | None = None
         """Done when the last connection of a broker that stops is gone."""
@@ -223,6 +226,8 @@ class SocketServer:
             return False
         wait = self._connection_quota.wait(host, self.loop.time()) if self._connection_quota is not None else 0.0
         pause = self._pause(connection, name)
+        if name == self._protected and len(self._connections) >= self._config.max_connections:
+            self._make_room()
         self._connections[connection] = None
         self._by_host[host] += 1
         self._by_listener[name] += 1
@@ -245,7 +250,8 @@ class SocketServer:
         """Seconds for which a new connection is not read, by `max.connection.creation.rate`."""
         now, config = self.loop.time(), self._config
         pause = 0.0
-        for name, limit in (("", config.max_connection_creation_rate), (listener, config.creation_rate(listener))):
+        of_all = NO_LIMIT if listener == self._protected else config.max_connection_creation_rate
+        for name, limit in (("", of_all), (listener, config.creation_rate(listener))):
             if limit is not None and limit < NO_LIMIT:
                 rate = self._creation_rates.get(name)
                 if rate is None:
@@ -265,7 +271,7 @@ class SocketServer:
             return "refused a connection from %s: the broker is about to stop", host
         if is_local and self._local < LOCAL_CONNECTIONS:
             return None
-        if len(self._connections) >= config.max_connections:
+        if listener != self._protected and len(self._connections) >= config.max_connections:
             return "refused a connection from %s: max.connections=%d", host, config.max_connections
         of_listener = config.listener_connections_allowed(listener)
         if self._by_listener[listener] >= of_listener:
@@ -274,6 +280,18 @@ class SocketServer:
         if of_host is not None and self._by_host[host] >= of_host:
             return "refused a connection from %s: max.connections.per.ip=%d", host, of_host
         return None
+
+    def _make_room(self) -> None:
+        """Close the connection for a broker's that has been idle longest on other listeners."""
+        others = (
+            one
+            for one in self._connections
+            if one.session.listener.name != self._protected and (not one.is_local or self._local > LOCAL_CONNECTIONS)
+        )
+        oldest = min(others, key=lambda one: one.last_active, default=None)
+        if oldest is not None:
+            self._refusals.write(logging.WARNING, "closed the connection from %s: %s", oldest.session.client_host, ROOM)
+            oldest.abort()
 
     def forget(self, connection: Connection) -> None:
         self.grants.release(connection)
@@ -356,7 +374,10 @@ class SocketServer:
     def _end_if_overdue(self, connection: Connection) -> None:
         """Close what has been idle too long, sends a frame too slowly, or does not take its answers."""
         now, host = self.loop.time(), connection.session.client_host
-        if connection.last_active < now - self._config.connections_max_idle_ms / 1000:
+        idle_ms = self._config.connections_max_idle_ms
+        is_idle = 0 <= idle_ms < (now - connection.last_active) * 1000
+        # Who takes an answer is not idle, however long that lasts.
+        if is_idle and connection.write_stalled is None:
             logger.debug("closed an idle connection from %s", host)
         elif connection.receiving_for(now) > FRAME_SECONDS:
             logger.info("closed the connection from %s: a request takes too long to arrive", host)
@@ -367,3 +388,11 @@ class SocketServer:
         else:
             return
         connection.abort()
+
+
+def _protected_listener(config: BrokerConfig) -> str | None:
+    """The listener where clients cannot keep other brokers out by their number: one that is there for brokers."""
+    try:
+        return config.inter_broker_listener.name if len(config.listeners) > 1 else None
+    except ConfigError:
+        return None

@@ -192,6 +192,10 @@ def test_what_may_change_is_decided_as_in_kafka() -> None:
     assert refused == (
         "Cannot update these configs at default cluster level, broker id must be specified: Set(sasl.jaas.config)"
     )
+    refused = refusal(dynamic, {"listener.name.plaintext.sasl.jaas.config": "x"}, per_broker=False)
+    assert "broker id must be specified: Set(listener.name.plaintext.sasl.jaas.config)" in refused
+    for name in ("max.connections", "max.connection.creation.rate", "num.network.threads"):
+        dynamic.check_broker_config({f"listener.name.plaintext.{name}": "4"}, per_broker=False)
     refused = refusal(dynamic, {"log.cleaner.threads": "many"}, per_broker=False)
     assert refused == "Invalid value many for configuration log.cleaner.threads: Not a number of type INT"
     refused = refusal(dynamic, {"listener.name.plaintext.max.connections": "-1"}, per_broker=True)

@@ -19,6 +19,10 @@ from barnabas.simulation.loop import SimLoop, run
 from barnabas.simulation.network import SimNetwork
 
 Talk = Callable[["World"], Awaitable[None]]
+TWO_LISTENERS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+}
 
 
 class World:
@@ -163,10 +167,31 @@ def test_a_listener_has_a_limit_of_its_own() -> None:
         writer.write(frame(b"served again"))
         assert await read_frame(reader) == b"served again"
 
-    listeners = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"
-    protocols = "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT"
-    properties = {"listeners": listeners, "listener.security.protocol.map": protocols}
-    play(talk, properties | {"listener.name.internal.max.connections": "1"})
+    play(talk, TWO_LISTENERS | {"listener.name.internal.max.connections": "1"})
+
+
+def test_clients_do_not_keep_out_other_brokers() -> None:
+    """As `max.connections` is described in Kafka: for a broker the connection goes that was idle longest elsewhere."""
+
+    async def talk(world: World) -> None:
+        idle, busy = await world.connect(0), await world.connect(0)
+        await until(lambda: world.server.connection_count == 2)
+        await asyncio.sleep(1)
+        busy[1].write(frame(b"busy"))
+        assert await read_frame(busy[0]) == b"busy"
+        reader, writer = await world.connect(1)
+        writer.write(frame(b"from a broker"))
+        assert await read_frame(reader) == b"from a broker"
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await read_frame(idle[0])
+        assert world.server.connection_count == 2
+        refused, _ = await world.connect(0)
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await read_frame(refused)
+        busy[1].write(frame(b"still served"))
+        assert await read_frame(busy[0]) == b"still served"
+
+    play(talk, TWO_LISTENERS | {"inter.broker.listener.name": "INTERNAL", "max.connections": "2"})
 
 
 def test_idle_connections_are_closed() -> None:
@@ -178,6 +203,32 @@ def test_idle_connections_are_closed() -> None:
         assert 5 <= world.loop.time() - began <= 8
 
     play(talk, connections_max_idle_ms="5000")
+
+
+def test_a_connection_that_takes_its_answer_is_not_idle() -> None:
+    async def talk(world: World) -> None:
+        _kept = await world.connect()
+        await until(lambda: world.server.connection_count == 1)
+        connection = next(iter(world.server._connections))
+        connection.pause_writing()
+        await asyncio.sleep(12)
+        assert world.server.connection_count == 1
+        connection.resume_writing()
+        taken = world.loop.time()
+        await until(lambda: world.server.connection_count == 0)
+        assert 5 <= world.loop.time() - taken <= 8
+
+    play(talk, connections_max_idle_ms="5000")
+
+
+def test_a_negative_idle_time_closes_no_connection() -> None:
+    async def talk(world: World) -> None:
+        reader, writer = await world.connect()
+        await asyncio.sleep(3600)
+        writer.write(frame(b"still here"))
+        assert await read_frame(reader) == b"still here"
+
+    play(talk, connections_max_idle_ms="-1")
 
 
 def test_many_connections_are_looked_at_in_portions_and_none_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
