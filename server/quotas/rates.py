@@ -76,10 +76,15 @@ class SampledRate:
         return sum(sample.value for sample in samples) / elapsed, elapsed
 
     def excess(self, limit: float, now: float) -> float:
-        """Seconds without any use after which the rate is down at its limit; 0 if it is not above."""
+        """Seconds without any use after which the rate is down at its limit; 0 if it is not above.
+
+        A rate is above a limit of 0 for ever.
+        """
         self._limit = limit
         rate, elapsed = self.measure(now)
-        return (rate - limit) / limit * elapsed if rate > limit else 0.0
+        if rate <= limit:
+            return 0.0
+        return (rate - limit) / limit * elapsed if limit > 0 else math.inf
 
     def is_fresh(self, now: float) -> bool:
         """Whether all samples are out of reach."""

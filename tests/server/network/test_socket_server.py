@@ -14,7 +14,12 @@ from barnabas.protocol.errors import ProtocolError
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.network import socket_server
 from barnabas.server.network.connection import READ_AHEAD_BYTES, Connection
-from barnabas.server.network.socket_server import FRAME_SECONDS, STALL_SECONDS, SocketServer
+from barnabas.server.network.socket_server import (
+    FRAME_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    STALL_SECONDS,
+    SocketServer,
+)
 from barnabas.simulation.loop import SimLoop, run
 from barnabas.simulation.network import SimNetwork
 
@@ -192,6 +197,20 @@ def test_clients_do_not_keep_out_other_brokers() -> None:
         assert await read_frame(busy[0]) == b"still served"
 
     play(talk, TWO_LISTENERS | {"inter.broker.listener.name": "INTERNAL", "max.connections": "2"})
+
+
+def test_at_a_rate_of_0_each_connection_waits_as_long_as_any() -> None:
+    """`max.connection.creation.rate` may be 0, in Kafka, too."""
+
+    async def talk(world: World) -> None:
+        reader, writer = await world.connect()
+        began = world.loop.time()
+        writer.write(frame(b"late"))
+        assert await read_frame(reader) == b"late"
+        assert LONGEST_PAUSE_SECONDS - 1 < world.loop.time() - began < LONGEST_PAUSE_SECONDS + 1
+        assert world.server.connection_count == 1
+
+    play(talk, max_connection_creation_rate="0")
 
 
 def test_idle_connections_are_closed() -> None:
