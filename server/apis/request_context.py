@@ -29,6 +29,10 @@ class Channel(Protocol):
     on_close: Callable[[], None] | None
     """Called when the client goes away while its request waits."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the client has gone away: nobody will be called for that any more."""
+
     def close(self) -> None:
         """Close without an answer."""
 
@@ -138,8 +142,10 @@ class RequestContext:
             self.respond(response)
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Call back if the client goes away before it is answered."""
+        """Call back if the client goes away before it is answered, or has gone away already."""
         self.channel.on_close = callback
+        if self.channel.is_lost:
+            callback()
 
     def mute(self, seconds: float) -> None:
         """Look at no further request of the connection for that long once this one is answered."""

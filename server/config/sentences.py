@@ -185,8 +185,8 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "between brokers, if clients have others, knows only the rate with its prefix."
         ),
         "max.connections": (
-            "Open connections of the whole broker; more are closed at once. Four from its own machine always go. For one "
-            "on the listener between brokers, if clients have others, another goes that was idle longest."
+            "Open connections of the whole broker; more are closed at once. Four from its own machine always go. For "
+            "one on the listener between brokers, if clients have others, another goes that was idle longest."
         ),
         "max.connections.per.ip": "Open connections from one other machine; further ones are closed at once.",
         "max.connections.per.ip.overrides": "Other values of `max.connections.per.ip` as `address:count,...`.",

@@ -262,6 +262,11 @@ class Connection(asyncio.BufferedProtocol):
             if not self._state:
                 self._process()
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether there is no connection any more."""
+        return self._transport is None
+
     # -- what the server calls -------------------------------------------------------------------------------------
 
     @property

@@ -7,7 +7,6 @@ that its client is to be told.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -42,6 +41,23 @@ LONGEST_WAIT_MS = 300_000
 """No fetch waits longer than this, whatever the client asks for."""
 
 
+class LongFetch:
+    """A fetch of more partitions than are read in one turn, until it is answered."""
+
+    __slots__ = ("is_cancelled", "waiting")
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+        self.waiting: DelayedFetch | None = None
+        """What waits, once everything has been read."""
+
+    def cancel(self) -> None:
+        """Give up without an answer, because nobody waits for it any more."""
+        self.is_cancelled = True
+        if self.waiting is not None:
+            self.waiting.cancel()
+
+
 class PartitionReader:
     """The reading half of Kafka's ReplicaManager. Loop-thread only."""
 
@@ -57,16 +73,21 @@ class PartitionReader:
 
     def fetch_records(
         self, params: FetchParams, callback: FetchCallback, *, on_resume: Callable[[], None] | None = None
-    ) -> DelayedFetch | None:
+    ) -> DelayedFetch | LongFetch | None:
         """Read partitions that this broker leads; `callback` gets a result for each, in their order.
 
-        That is before this returns if there is enough, or anything to tell. Else it returns what waits, to be cancelled
-        if the reader goes away; when the wait is over everything is read afresh, after `on_resume`. Kafka's
-        ReplicaManager.fetchMessages.
+        That is before this returns if there is enough, or anything to tell, unless there are very many partitions. Else
+        it returns what goes on, to be cancelled if the reader goes away; when the wait is over everything is read
+        afresh, after `on_resume`. Kafka's ReplicaManager.fetchMessages.
         """
         if len(params.partitions) > FETCHED_PARTITIONS:
-            self._read_in_turns(params, partial(self._answer_or_wait, params, callback, on_resume))
-            return None
+            fetch = LongFetch()
+
+            def answer_or_wait(results: list[FetchResult], total: int) -> None:
+                fetch.waiting = self._answer_or_wait(params, callback, on_resume, results, total, fetch)
+
+            self._read_in_turns(params, answer_or_wait, fetch)
+            return fetch
         return self._answer_or_wait(params, callback, on_resume, *self._read(params, params.partitions))
 
     def _answer_or_wait(
@@ -76,6 +97,7 @@ class PartitionReader:
         on_resume: Callable[[], None] | None,
         results: list[FetchResult],
         total: int,
+        fetch: LongFetch | None = None,
     ) -> DelayedFetch | None:
         """Call back, or wait until there is enough."""
         if params.max_wait_ms <= 0 or total >= params.min_bytes or not params.partitions or calls_for_answer(results):
@@ -106,8 +128,8 @@ class PartitionReader:
             if on_resume is not None:
                 on_resume()
             params.has_waited = True
-            if len(params.partitions) > FETCHED_PARTITIONS:
-                self._read_in_turns(params, lambda results, _: callback(results))
+            if fetch is not None:
+                self._read_in_turns(params, lambda results, _: callback(results), fetch)
             else:
                 callback(self._read(params, params.partitions, former=former)[0])
 
@@ -117,8 +139,10 @@ class PartitionReader:
             self._purgatory.watch(waiting, keys, min(params.max_wait_ms, LONGEST_WAIT_MS))
         return waiting
 
-    def _read_in_turns(self, params: FetchParams, done: Callable[[list[FetchResult], int], object]) -> None:
-        """`_read` of very many partitions, others being served meanwhile."""
+    def _read_in_turns(
+        self, params: FetchParams, done: Callable[[list[FetchResult], int], object], fetch: LongFetch
+    ) -> None:
+        """`_read` of very many partitions, others being served meanwhile; it ends early if nobody waits any more."""
 
         def steps() -> Steps[None]:
             results: list[FetchResult] = []
@@ -128,6 +152,8 @@ class PartitionReader:
                 results += some
                 total += size
                 yield
+                if fetch.is_cancelled:
+                    return
             done(results, total)
 
         self._long_work.run(steps(), raise_error)

@@ -59,6 +59,7 @@ class HostileConnection:
         self.on_close: Callable[[], None] | None = None
         self.answer: bytes | None = None
         self.is_closed = False
+        self.is_lost = False
         self.is_skipped = False
 
     def send(self, parts: list[Any], size: int) -> None:

@@ -27,10 +27,12 @@ from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.legacy_records import build_message_set
-from barnabas.protocol.messages.fetch import FetchTopic
+from barnabas.protocol.messages.fetch import FetchTopic, ForgottenTopic
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import ControlType, control_batch
+from barnabas.server.apis.kafka_apis import LARGE_REQUEST_BYTES
+from barnabas.server.replication import partition_reader
 from barnabas.server.replication.delayed_fetch import FetchedPartition
 from barnabas.simulation.disk import DiskFault
 from barnabas.simulation.machines import WorkDelays
@@ -374,8 +376,13 @@ def test_a_topic_deleted_under_a_waiting_reader() -> None:
     play(talk, settings=PAGE_CACHE)
 
 
+@pytest.mark.parametrize("most_at_once", [partition_reader.FETCHED_PARTITIONS, 1])
 @pytest.mark.parametrize("how", ["close", "reset"])
-def test_a_reader_that_goes_away_leaves_no_watcher(how: str) -> None:
+def test_a_reader_that_goes_away_leaves_no_watcher(
+    how: str, most_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does one of more partitions than are read in one turn."""
+
     async def talk(plane: DataPlane) -> None:
         purgatory = plane.state.replica_manager.fetch_purgatory
         client = await plane.raw()
@@ -389,7 +396,29 @@ def test_a_reader_that_goes_away_leaves_no_watcher(how: str) -> None:
         assert not purgatory.watchers
         await plane.append(batch(b"v"))
 
+    monkeypatch.setattr(partition_reader, "FETCHED_PARTITIONS", most_at_once)
     play(talk, settings=PAGE_CACHE)
+
+
+@pytest.mark.parametrize("most_at_once", [partition_reader.FETCHED_PARTITIONS, 1])
+def test_a_reader_that_is_gone_before_its_request_is_read_leaves_no_watcher(
+    most_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def talk(plane: DataPlane) -> None:
+        purgatory, sockets = plane.state.replica_manager.fetch_purgatory, plane.server.sockets
+        connections = sockets.connection_count
+        client = await plane.raw()
+        await plane.until(lambda: sockets.connection_count > connections)
+        long = [ForgottenTopic(topic="t", partitions=[7] * LARGE_REQUEST_BYTES)]
+        client.send(ApiKey.FETCH, 12, fetch(at(0), at(0, 1), max_wait_ms=60_000, forgotten_topics_data=long))
+        await client.writer.drain()
+        client.writer.close()
+        await plane.until(lambda: sockets.connection_count == connections)
+        await asyncio.sleep(30)
+        assert not purgatory.watchers
+
+    monkeypatch.setattr(partition_reader, "FETCHED_PARTITIONS", most_at_once)
+    play(talk, settings=PAGE_CACHE, delays=SLOW_DISK)
 
 
 def test_a_fetch_that_waits_blocks_what_is_behind_it_on_its_connection_alone() -> None:
