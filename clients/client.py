@@ -67,7 +67,7 @@ class Client:
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._peers: dict[Address, Peer] = {}
         self._coordinators: dict[Address, Peer] = {}
-        self._metadata_max_idle = metadata_max_idle_ms / 1000
+        self.metadata_max_idle = metadata_max_idle_ms / 1000
         self._watched: dict[str, float] = {}
         """Topics of interest, and the loop time at which they are no longer, unless somebody needs them."""
         self._needs: list[Callable[[], Iterable[str]]] = []
@@ -204,7 +204,7 @@ class Client:
 
         Whoever asks for a topic for ever brings it back where topics are created because they are asked for.
         """
-        until = asyncio.get_running_loop().time() + self._metadata_max_idle
+        until = asyncio.get_running_loop().time() + self.metadata_max_idle
         self._watched.update(dict.fromkeys(topics, until))
 
     def keep_topics(self, needed: Callable[[], Iterable[str]]) -> None:

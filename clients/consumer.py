@@ -118,7 +118,6 @@ class Consumer:
         self._timeout_ms = default_api_timeout_ms
         self._task: asyncio.Task[None] | None = None
         self._group = self._group_of(group_id, client_rack, group_options)
-        self._client.keep_topics(self._needed_topics)
 
     def _group_of(self, group_id: str | None, rack: str, options: GroupOptions) -> ConsumerCoordinator | None:
         if group_id is None:
@@ -134,6 +133,7 @@ class Consumer:
 
     async def start(self) -> Self:
         """Reach the cluster. Raises BrokerUnreachableError."""
+        self._client.keep_topics(self._needed_topics)
         await self._client.start()
         if self._group is not None:
             self._group.start()

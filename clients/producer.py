@@ -111,13 +111,10 @@ class Producer:
             transactional_id=transactional_id,
         )
         self._accumulator = RecordAccumulator(batches, buffer_memory=buffer_memory, wake=self._wake)
-        self._client.keep_topics(partial(self._used_topics, metadata_max_idle_ms / 1000))
         self._sender = Sender(self._client, self._accumulator, sending)
         self._transactions = self._transactions_of(transactional_id, transaction_timeout_ms, max_block_ms)
         self._partitioner = partitioner or DefaultPartitioner(batch_size, rng)
-        self._max_request_size = max_request_size
-        self._max_block_ms = max_block_ms
-        self._wall_clock_ms = wall_clock_ms
+        self._max_request_size, self._max_block_ms, self._wall_clock_ms = max_request_size, max_block_ms, wall_clock_ms
 
     def _transactions_of(
         self, transactional_id: str | None, transaction_timeout_ms: int, max_block_ms: int
@@ -136,6 +133,7 @@ class Producer:
 
     async def start(self) -> Self:
         """Reach the cluster; with a transactional id, be its only producer. Raises KafkaError."""
+        self._client.keep_topics(self._used_topics)
         await self._client.start()
         await self._sender.start()
         if self._transactions is not None:
@@ -289,9 +287,9 @@ class Producer:
         self._client.watch_topics([topic])
         return await self._client.topic(topic, self._max_block_ms, partition=partition)
 
-    def _used_topics(self, max_idle: float) -> set[str]:
-        """Those that were sent to in the last seconds: Java's producer forgets others, too."""
-        return self._accumulator.topics_used(asyncio.get_running_loop().time() - max_idle)
+    def _used_topics(self) -> set[str]:
+        """Those that have been sent to lately: Java's producer forgets others, too."""
+        return self._accumulator.topics_used(asyncio.get_running_loop().time() - self._client.metadata_max_idle)
 
     def _too_large(self, size: int) -> KafkaError:
         return KafkaError(

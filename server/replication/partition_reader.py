@@ -84,7 +84,7 @@ class PartitionReader:
             fetch = LongFetch()
 
             def answer_or_wait(results: list[FetchResult], total: int) -> None:
-                fetch.waiting = self._answer_or_wait(params, callback, on_resume, results, total, fetch)
+                fetch.waiting = self._answer_or_wait(params, callback, on_resume, results, total, fetch=fetch)
 
             self._read_in_turns(params, answer_or_wait, fetch)
             return fetch
@@ -97,6 +97,7 @@ class PartitionReader:
         on_resume: Callable[[], None] | None,
         results: list[FetchResult],
         total: int,
+        *,
         fetch: LongFetch | None = None,
     ) -> DelayedFetch | None:
         """Call back, or wait until there is enough."""
