@@ -273,8 +273,11 @@ class Client:
         response = await connection.send(request, version)
         assert isinstance(response, MetadataResponse)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            error = ConnectionLostError("the cluster asks its clients to bootstrap again")
             self.cluster.brokers.clear()
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the cluster asks its clients to bootstrap again")
+            for peer in (*self._peers.values(), *self._coordinators.values()):
+                peer.give_up(error)  # those that are open lead to who said so
+            raise error
         return response
 
     async def _refresh_until_done(self) -> None:
