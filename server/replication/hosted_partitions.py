@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -22,9 +22,30 @@ class HostedPartitions:
 
     def __init__(self, log_manager: LogManager, metadata: MetadataCache) -> None:
         self.by_name: dict[tuple[str, int], Partition] = {}
-        """For those on the way of each request; the replica manager alone changes it."""
+        """For those on the way of each request; only `add` and `remove` change it."""
+        self._by_topic: dict[str, dict[TopicPartition, Partition]] = {}
         self._log_manager = log_manager
         self._metadata = metadata
+
+    def add(self, partition: Partition) -> None:
+        """There is a replica more."""
+        name = partition.topic_partition
+        self.by_name[name] = partition
+        self._by_topic.setdefault(name.topic, {})[name] = partition
+
+    def remove(self, name: TopicPartition) -> Partition | None:
+        """There is a replica less, if there was this one."""
+        partition = self.by_name.pop(name, None)
+        if partition is not None:
+            others = self._by_topic[name.topic]
+            del others[name]
+            if not others:
+                del self._by_topic[name.topic]
+        return partition
+
+    def of(self, topic: str) -> Iterable[Partition]:
+        """The replicas of a topic, without a look at those of others."""
+        return self._by_topic.get(topic, {}).values()
 
     def find(self, topic: str, index: int) -> Partition | None:
         """The replica here, whatever its role."""

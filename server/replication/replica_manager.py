@@ -161,7 +161,8 @@ class ReplicaManager:
                 )
             except (OSError, LogDirFailedError, AllLogDirsFailedError) as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log for {name}: {error}") from error
-            partition = self._partitions[name] = Partition(name, log.topic_id or topic_id, log, self, self._peers)
+            partition = Partition(name, log.topic_id or topic_id, log, self, self._peers)
+            self._hosted.add(partition)
         elif is_named and partition.topic_id == ZERO_UUID:
             partition.log.assign_topic_id(topic_id)
             partition.topic_id = topic_id
@@ -184,7 +185,7 @@ class ReplicaManager:
 
     async def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
         """Stop serving a replica; with `delete` its directory is renamed away before this returns (StopReplica)."""
-        partition = self._partitions.pop(topic_partition, None)
+        partition = self._hosted.remove(topic_partition)
         if partition is not None:
             if self._fetchers is not None:
                 self._fetchers.forget(topic_partition)
@@ -377,10 +378,8 @@ class ReplicaManager:
 
     def topic_config_changed(self, topic: str | None) -> None:
         """The settings of a topic, or of every topic, are others now."""
-        for partition in self._partitions.values():
-            name = partition.topic_partition.topic
-            if topic is None or name == topic:
-                partition.log.config = self._topic_log_config(name)
+        for partition in self._partitions.values() if topic is None else self._hosted.of(topic):
+            partition.log.config = self._topic_log_config(partition.topic_partition.topic)
 
     def expire_producers(self) -> None:
         """Forget producers that have been silent for `producer.id.expiration.ms`."""

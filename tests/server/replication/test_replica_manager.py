@@ -6,7 +6,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -260,6 +260,28 @@ def test_settings_of_a_topic_reach_its_partitions_while_they_run() -> None:
         await plane.until(lambda: log.recovery_point == 2, seconds=1)
         manager.topic_config_changed(None)
         assert other.config is changed
+
+    play(talk)
+
+
+def test_for_the_settings_of_a_topic_no_other_is_looked_at() -> None:
+    """Thousands of topics may be made in one go, with settings of their own."""
+
+    async def talk(plane: DataPlane) -> None:
+        manager = plane.state.replica_manager
+        log = plane.partition().log
+        manager._partitions["elsewhere", 0] = cast(Any, None)
+        changed = replace(log.config, flush_messages=2)
+        manager._topic_log_config = lambda topic: changed
+        manager.topic_config_changed("new")
+        manager.topic_config_changed("t")
+        assert log.config is changed
+        del manager._partitions["elsewhere", 0]
+        await manager.stop_replica(plane.partition().topic_partition, delete=False)
+        again = manager._topic_log_config = lambda topic: replace(changed, flush_messages=3)
+        manager.topic_config_changed("t")
+        assert log.config is changed
+        assert plane.partition(index=1).log.config == again("t")
 
     play(talk)
 
