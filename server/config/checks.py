@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import cast
 
 from .keys.definition import ConfigValue
@@ -101,5 +102,13 @@ def parse_overrides(text: str) -> dict[str, int]:
         address, separator, count = entry.rpartition(":")
         if not separator or not address or not count.strip().isdigit() or int(count) > _INT_MAX:
             raise ConfigError(name, text, f"{entry} must be address:count")
-        limits[address.strip()] = int(count)
+        limits[_address(address.strip())] = int(count)
     return limits
+
+
+def _address(text: str) -> str:
+    """An address as connections have it; a name, which none has, as it is."""
+    try:
+        return str(ip_address(text.removeprefix("[").removesuffix("]")))
+    except ValueError:
+        return text

@@ -31,6 +31,15 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
+def is_address(host: str) -> bool:
+    """Whether this is an address and not a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
     """One listener. `host` is empty for all interfaces and `port` 0 for any free port, as written in `listeners`.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from .checks import parse_overrides
 from .keys.catalogue import BROKER_KEYS
 from .keys.quorum_keys import KRAFT_NAMES, ZOOKEEPER_NAMES
-from .listeners import ListenerConfig, is_loopback, parse_addresses
+from .listeners import ListenerConfig, is_address, is_loopback, parse_addresses
 from .message_format import INTER_BROKER_PROTOCOL, heeds_message_format, ignored_format
 from .sentences import BROKER_SENTENCES
 
 _FORMAT = "log.message.format.version"
+_OVERRIDES = "max.connections.per.ip.overrides"
 _OF_AUTHORIZERS = ("allow.everyone.if.no.acl.found", "super.users")
 # Keys below these belong to listeners, plugins and metrics reporters; Kafka passes them on and knows no list of them.
 _FREE_PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.", "kafka.metrics.", "confluent.", "client.quota.")
@@ -28,6 +30,7 @@ def notices_of(static: Mapping[str, str], open_listeners: Sequence[ListenerConfi
             _named("Unknown configuration keys, kept without effect", _unknown(static)),
             _idle_format(static),
             _without_authorizer(static),
+            _limited_names(static.get(_OVERRIDES, "")),
             *_open_metrics(static.get("metrics.listeners", "")),
             *map(_open_listener, open_listeners),
         )
@@ -57,6 +60,12 @@ def _idle_format(static: Mapping[str, str]) -> str:
 def _without_authorizer(static: Mapping[str, str]) -> str:
     names = [] if static.get("authorizer.class.name") else [name for name in _OF_AUTHORIZERS if name in static]
     return _named("Without authorizer.class.name whoever can connect may do everything, whatever these say", names)
+
+
+def _limited_names(overrides: str) -> str:
+    """Kafka looks names up, once; here connections are known by their addresses only."""
+    names = [host for host in parse_overrides(overrides) if not is_address(host)]
+    return _named(f"{_OVERRIDES} is about addresses; without effect", names)
 
 
 def is_unknown(name: str) -> bool:

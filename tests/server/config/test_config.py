@@ -218,6 +218,18 @@ def test_connections_are_limited_by_address_but_not_from_this_machine() -> None:
     assert BrokerConfig().connections_allowed("2001:db8::1") == 1000
 
 
+def test_an_address_that_connections_are_limited_by_may_be_written_in_any_form() -> None:
+    config = BrokerConfig({"max.connections.per.ip.overrides": "2001:DB8:0:0::1:5,[2001:db8::2]:6"})
+    assert [config.connections_allowed(host) for host in ("2001:db8::1", "2001:db8::2")] == [5, 6]
+    assert config.notices == ()
+
+
+def test_names_that_connections_are_limited_by_are_told_to_have_no_effect() -> None:
+    config = BrokerConfig({"max.connections.per.ip.overrides": "clients.example:5,10.0.0.1:6"})
+    assert config.connections_allowed("10.0.0.1") == 6
+    assert config.notices == ("max.connections.per.ip.overrides is about addresses; without effect: clients.example",)
+
+
 def test_listeners_that_ask_who_is_there_are_open_to_all() -> None:
     BrokerConfig({"listeners": "SSL://:9092,SASL_SSL://:9093", "listener.name.ssl.ssl.client.auth": "required"})
 
