@@ -256,6 +256,26 @@ def test_a_consumer_subscribes_anew_and_unsubscribes() -> None:
     play(story)
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_topic_that_is_no_longer_subscribed_to_may_be_deleted_for_good(protocol: str) -> None:
+    """Whoever asks for a topic brings it back where topics are created because they are asked for."""
+
+    async def story(world: GroupWorld) -> None:
+        await world.create_topic("old", 1)
+        async with world.consumer(metadata_max_age_ms=5000, group_protocol=protocol) as consumer:
+            consumer.subscribe(["old"])
+            await reading(world, consumer, lambda: consumer.assignment == {TopicPartition("old", 0)})
+            consumer.subscribe([TOPIC])
+            await reading(world, consumer, lambda: len(consumer.assignment) == PARTITIONS)
+            await world.delete_topic("old")
+            until = asyncio.get_running_loop().time() + 30
+            await reading(world, consumer, lambda: asyncio.get_running_loop().time() > until)
+            assert "old" not in await consumer.list_topics()
+            assert len(consumer.assignment) == PARTITIONS
+
+    play(story)
+
+
 def test_a_cancelled_read_breaks_no_rebalance() -> None:
     async def story(world: GroupWorld) -> None:
         other = world.reader()
