@@ -252,12 +252,17 @@ def test_a_new_leader_that_lost_records_is_noticed(reset: str) -> None:
     play(story, brokers=2)
 
 
+def fill_with_damage(cluster: ScriptedCluster) -> None:
+    """Two batches of ten records, and in the second one bit that is another."""
+    fill(cluster, 20)
+    stored = cluster.partitions["t", 0]
+    base, last, data = stored.batches[1]
+    stored.batches[1] = (base, last, data[:-1] + bytes([data[-1] ^ 1]))
+
+
 def test_damaged_records_are_told_and_not_skipped() -> None:
     async def story(cluster: ScriptedCluster) -> None:
-        fill(cluster, 20)
-        stored = cluster.partitions["t", 0]
-        base, last, data = stored.batches[1]
-        stored.batches[1] = (base, last, data[:-1] + bytes([data[-1] ^ 1]))
+        fill_with_damage(cluster)
         async with consumer(cluster) as c:
             c.assign([T0])
             good = []
@@ -275,10 +280,7 @@ def test_damaged_records_are_told_and_not_skipped() -> None:
 
 def test_what_is_whole_before_damaged_records_is_read_first() -> None:
     async def story(cluster: ScriptedCluster) -> None:
-        fill(cluster, 20)
-        stored = cluster.partitions["t", 0]
-        base, last, data = stored.batches[1]
-        stored.batches[1] = (base, last, data[:-1] + bytes([data[-1] ^ 1]))
+        fill_with_damage(cluster)
         async with consumer(cluster) as c:
             c.assign([T0])
             assert offsets((await c.getmany(timeout_ms=1000))[T0]) == list(range(10))
