@@ -6,11 +6,13 @@ Everything here is made for a session with a store that other brokers share. A b
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..protocol.room_logger import room_logger
 from .config.config_notices import ConfigNotices
 from .metadata.membership import Membership
+from .metadata.metadata_store import StoreError
 from .quotas.stored_quotas import quotas_at
 
 if TYPE_CHECKING:
@@ -102,6 +104,7 @@ class ClusterMember:
         self._registered(await self._membership.join())
         await self._notices.start(state.broker_id)
         await self._links.control.start()
+        await self._learn_brokers()
         self._links.replication.schedule(self._scheduler)
         if state.config.auto_leader_rebalance_enable:
             self._scheduler.every(
@@ -120,6 +123,17 @@ class ClusterMember:
         await self._notices.close()
         await self._membership.close()
         await self._links.close()
+
+    async def _learn_brokers(self) -> None:
+        """Looks up who is alive, for clients that ask before the controller has told this broker.
+
+        Beyond Kafka, whose brokers tell of none then. Who lets go of a broker that it is not told of, as librdkafka
+        does, is left without any that it could ask again.
+        """
+        with suppress(StoreError):  # the controller tells of them in a moment
+            found = await self._state.cluster_store.brokers()
+            if not self._state.metadata.brokers:
+                self._state.metadata.set_brokers(found)
 
     def _registered(self, registration: BrokerRegistration) -> None:
         self._state.broker_epoch = registration.broker_epoch
