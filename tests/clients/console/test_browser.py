@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import threading
+import time
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -22,11 +23,12 @@ from tests.clients.console.test_rights import AUTHORIZER
 from tests.node import installed
 
 from barnabas import Broker
-from barnabas.clients import Consumer, Producer
+from barnabas.clients import Admin, Consumer, Producer
 from barnabas.clients.console.cluster import FRESH_SECONDS, Reach
 from barnabas.clients.console.decoding.schemas import SchemaFiles, SchemaSource
 from barnabas.clients.console.server import ConsoleThread
 from barnabas.clients.http_server import Listen
+from barnabas.protocol.errors import KafkaError
 from barnabas.server.insight import Insight
 
 pytestmark = [pytest.mark.verify, pytest.mark.node, pytest.mark.timeout(300)]
@@ -95,6 +97,22 @@ def apart(work: Coroutine[Any, Any, T]) -> T:
         return thread.submit(asyncio.run, work).result()
 
 
+def await_members(broker: Broker, group_id: str, count: int) -> None:
+    """A screen of a group that is not there yet says so and stays."""
+
+    async def joined() -> None:
+        async with Admin(broker.bootstrap) as admin:
+            deadline = time.monotonic() + PATIENCE_MS / 1000
+            while True:
+                group = (await admin.describe_groups([group_id]))[group_id]
+                if not isinstance(group, KafkaError) and len(group.members) == count:
+                    return
+                assert time.monotonic() < deadline, f"never: {count} members of {group_id}: {group}"
+                await asyncio.sleep(0.05)
+
+    apart(joined())
+
+
 def console_of(broker: Broker, *schemas: SchemaSource) -> Iterator[str]:
     """The console beside a broker; its URL."""
     loop = broker._loop
@@ -112,8 +130,11 @@ def broker() -> Iterator[Broker]:
     with Broker(TOPICS, config=CONFIG) as running:
         running.create_topic("users", 1, COMPACTED)
         clients = Clients(running)
-        yield running
-        clients.stop()
+        try:
+            await_members(running, "readers", 1)
+            yield running
+        finally:
+            clients.stop()
 
 
 @pytest.fixture(scope="module")
@@ -273,7 +294,7 @@ def test_members_of_one_client_id_are_told_apart(page: Page, broker: Broker) -> 
                     await consumer.getmany(timeout_ms=200)
 
         members = [asyncio.create_task(read()) for _ in range(2)]
-        await asyncio.to_thread(seen.wait, PATIENCE_MS / 1000)
+        await asyncio.to_thread(seen.wait, 2 * PATIENCE_MS / 1000)
         stop.set()
         await asyncio.gather(*members)
 
@@ -281,6 +302,7 @@ def test_members_of_one_client_id_are_told_apart(page: Page, broker: Broker) -> 
     thread = threading.Thread(target=lambda: asyncio.run(two()))
     thread.start()
     try:
+        await_members(broker, "twins", 2)
         go(page, "/groups/twins")
         members = page.get_by_role("table", name="Members").locator("tbody tr")
         expect(members).to_have_count(2)
