@@ -30,13 +30,20 @@ class Budget:
 
 
 def holds_much(response: Any) -> bool:
-    """Whether encoding it takes long: there are more than `LONG_ANSWER_ITEMS` items in its lists and in theirs."""
-    count = 0
-    for top in _lists_of(response):
-        count += len(top)
-        if count <= LONG_ANSWER_ITEMS and top and hasattr(top[0], "__wire_fields__"):
-            count += sum(len(inner) for one in top for inner in _lists_of(one))
-    return count > LONG_ANSWER_ITEMS
+    """Whether encoding it takes long: there are more than `LONG_ANSWER_ITEMS` items in its lists and all below them."""
+    count, level = 0, _lists_of(response)
+    while level:
+        count += sum(map(len, level))
+        if count > LONG_ANSWER_ITEMS:
+            return True
+        level = [
+            inner
+            for items in level
+            if items and hasattr(items[0], "__wire_fields__")
+            for one in items
+            for inner in _lists_of(one)
+        ]
+    return False
 
 
 def _lists_of(message: Any) -> list[list[Any]]:

@@ -25,6 +25,8 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.apis.answer_budget import holds_much
 from barnabas.server.apis.handlers import delete_records, describe_log_dirs, describe_producers, offset_for_leader_epoch
 from barnabas.server.apis.request_context import RequestContext
 from barnabas.server.broker_state import services
@@ -122,6 +124,110 @@ async def test_only_the_partitions_asked_for_are_described(broker: Broker) -> No
     response = ask(broker, describe_log_dirs, ApiKey.DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(topics=wanted))
     (directory,) = response.results
     assert [(topic.name, [p.partition_index for p in topic.partitions]) for topic in directory.topics] == [("t", [1])]
+
+
+class HeldLog:
+    """A log that tells when it is looked at."""
+
+    def __init__(self, looked_at: list[TopicPartition], name: TopicPartition) -> None:
+        self._looked_at, self._name = looked_at, name
+        self.high_watermark = self.log_end_offset = 10
+
+    @property
+    def size(self) -> int:
+        self._looked_at.append(self._name)
+        return 1
+
+
+class HeldLogs:
+    """Partitions in two directories, as a log manager has them."""
+
+    def __init__(self, *names: TopicPartition) -> None:
+        self.looked_at: list[TopicPartition] = []
+        self.dirs = [SimpleNamespace(path=path, is_online=True) for path in ("/one", "/two")]
+        self.logs: dict[TopicPartition, HeldLog] = {}
+        self.places: dict[TopicPartition, str] = {}
+        self.future_logs = SimpleNamespace(copies={})
+        for name in names:
+            self.add(name)
+
+    def add(self, name: TopicPartition, path: str = "/one") -> None:
+        self.logs[name], self.places[name] = HeldLog(self.looked_at, name), path
+
+    def begin_move(self, name: TopicPartition) -> None:
+        copy = SimpleNamespace(log=HeldLog(self.looked_at, name), log_dir=self.dirs[1])
+        self.future_logs.copies[name] = copy
+
+    def log_dir_of(self, name: TopicPartition) -> str | None:
+        return self.places.get(name)
+
+    def describing(self) -> Any:
+        """Work on a description of all."""
+        disk = SimpleNamespace(total_bytes=lambda path: 9, free_bytes=lambda path: 5)
+        parts: Any = {"filesystem": disk, "log_manager": self}
+        return describe_log_dirs.handle(cast("RequestContext", None), DescribeLogDirsRequest(topics=None), **parts)
+
+
+def told(response: Any) -> set[tuple[str, str, int, bool]]:
+    return {
+        (result.log_dir, topic.name, one.partition_index, one.is_future_key)
+        for result in response.results
+        for topic in result.topics
+        for one in topic.partitions
+    }
+
+
+def ended(work: Any) -> Any:
+    """What work comes to that is done to its end now."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
+
+
+def test_a_description_of_all_partitions_rests_after_each() -> None:
+    """A broker may have a hundred thousand: everybody else is served in between."""
+    names = {TopicPartition(f"t{number % 7}", number) for number in range(1000)}
+    held = HeldLogs(*names)
+    work, steps = held.describing(), []
+    while True:
+        before = len(held.looked_at)
+        try:
+            next(work)
+        except StopIteration as end:
+            response = end.value
+            break
+        steps.append(len(held.looked_at) - before)
+    assert max(steps) == 1
+    assert sum(steps) == len(names)
+    assert told(response) == {("/one", name.topic, name.partition, False) for name in names}
+    assert [topic.name for topic in response.results[0].topics] == sorted({name.topic for name in names})
+    assert holds_much(response), "it is encoded beside the loop"
+
+
+def test_partitions_come_go_and_move_while_they_are_described() -> None:
+    first, *others = (TopicPartition("t", number) for number in range(5))
+    deleted, moved, moving, stays = others
+    held = HeldLogs(first, *others)
+    work = held.describing()
+    while first not in held.looked_at:
+        next(work)
+    del held.logs[first], held.places[first]
+    del held.logs[deleted], held.places[deleted]
+    held.add(moved, "/two")
+    held.begin_move(moving)
+    held.add(TopicPartition("new", 0))
+    held.dirs.append(SimpleNamespace(path="/three", is_online=False))
+    response = ended(work)
+    assert told(response) == {
+        ("/one", "t", first.partition, False),
+        ("/two", "t", moved.partition, False),
+        ("/one", "t", moving.partition, False),
+        ("/two", "t", moving.partition, True),
+        ("/one", "t", stays.partition, False),
+    }
+    assert [result.error_code for result in response.results] == [0, 0, ErrorCode.KAFKA_STORAGE_ERROR]
 
 
 def epoch_end(broker: Broker, version: int, topic: str, epoch: int, current: int = -1) -> tuple[int, int, int]:
