@@ -33,18 +33,21 @@ def handle(
     limit = max(1, min(request.response_partition_limit, config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     try:
-        names = _names(ctx, request, metadata=metadata)
+        names = _names(request, metadata=metadata)
     except KafkaError as error:
         topics = [_refused(topic.name, error.code) for topic in request.topics]
         return DescribeTopicPartitionsResponse(topics=topics)
     for name in names:
         yield
+        if not request.topics and not ctx.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name):
+            continue
         if limit == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         topic = metadata.response_topic(name, ctx.listener.name, METADATA_VERSION)
         if topic is None:
-            response.topics.append(_unknown(ctx, name))
+            if request.topics:
+                response.topics.append(_unknown(ctx, name))
             continue
         is_first = request.cursor is not None and request.cursor.topic_name == name
         start = request.cursor.partition_index if request.cursor is not None and is_first else 0
@@ -57,12 +60,10 @@ def handle(
     return response
 
 
-def _names(ctx: RequestContext, request: DescribeTopicPartitionsRequest, *, metadata: MetadataCache) -> list[str]:
+def _names(request: DescribeTopicPartitionsRequest, *, metadata: MetadataCache) -> list[str]:
+    """Topics that are asked for, or all, from the cursor on. Raises KafkaError INVALID_REQUEST."""
     cursor = request.cursor
-    wanted = {topic.name for topic in request.topics}
-    if not wanted:
-        may = ctx.may
-        wanted = {name for name in metadata.topic_names if may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)}
+    wanted = {topic.name for topic in request.topics} or set(metadata.topic_names)
     if cursor is None:
         return sorted(wanted)
     if cursor.partition_index < 0:

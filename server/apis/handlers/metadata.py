@@ -9,7 +9,7 @@ UNKNOWN_TOPIC_OR_PARTITION, is final to kafkajs.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Container, Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from uuid import UUID
 
 from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
@@ -25,7 +25,7 @@ from ...config.broker_config import BrokerConfig
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal, is_legal
 from ...quotas.charge import price_of_changes
-from ...runtime.turns import Steps
+from ...runtime.turns import Pace, Steps
 from ..authorized_operations import NOT_REQUESTED, authorized_operations, cluster_operations
 from ..request_context import RequestContext
 from ..services import ActiveController
@@ -53,14 +53,11 @@ def handle(
     config: BrokerConfig,
     controller: ActiveController,
     metadata: MetadataCache,
-) -> Steps[MetadataResponse] | Awaitable[MetadataResponse]:
+) -> Steps[MetadataResponse | Awaitable[MetadataResponse]]:
     """Answers from the cache, each topic once, unless one is to be created first."""
     wanted = request.topics
     if wanted is None or (not wanted and ctx.api_version < NULL_MEANS_ALL_VERSION and not ctx.refusals):
-        seen = list(metadata.topic_names)  # while they are told of, others may come
-        if ctx.is_guarded:
-            seen = [name for name in seen if ctx.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)]
-        return _known(ctx, request, seen, (), metadata=metadata)
+        return _all(ctx, request, metadata=metadata)
     if ctx.api_version < TOPIC_ID_VERSION and any(topic.name is None or topic.topic_id.int for topic in wanted):
         # Versions 10 and 11 have the fields, but brokers of that time could not look up by id.
         return _each(ctx, request, map(_refused, wanted), metadata=metadata)
@@ -68,18 +65,8 @@ def handle(
         ids = dict.fromkeys(topic.topic_id for topic in wanted)
         return _each(ctx, request, (_by_id(ctx, topic_id, metadata=metadata) for topic_id in ids), metadata=metadata)
     names = dict.fromkeys(topic.name or "" for topic in wanted)
-    missing = [name for name in names if name not in metadata]
     may_create = config.auto_create_topics_enable and request.allow_auto_topic_creation
-    creatable = [name for name in missing if is_legal(name)] if may_create else []
-    forbidden = {name for name in creatable if not _may_create(ctx, name)}
-    creatable = [name for name in creatable if name not in forbidden]
-    if creatable:
-        found = (metadata.response_topic(name, ctx.listener.name, ctx.api_version) for name in names)
-        topics = [topic for topic in found if topic is not None]
-        topics += [_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in missing if name in forbidden]
-        missing = [name for name in missing if name not in forbidden]
-        return _create_and_respond(ctx, request, topics, missing, creatable, controller=controller, metadata=metadata)
-    return _known(ctx, request, names, forbidden, metadata=metadata)
+    return _named(ctx, request, names, may_create, controller=controller, metadata=metadata)
 
 
 def _may_create(ctx: RequestContext, name: str) -> bool:
@@ -87,27 +74,46 @@ def _may_create(ctx: RequestContext, name: str) -> bool:
     return ctx.may(create, AclResourceType.TOPIC, name) or ctx.may(create, AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def _known(
+def _all(ctx: RequestContext, request: MetadataRequest, *, metadata: MetadataCache) -> Steps[MetadataResponse]:
+    """Topics that the client may see. Of those that come or go in between some are told of, and none as unknown."""
+    topics = []
+    for name in list(metadata.topic_names):
+        if ctx.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name):
+            topic = metadata.response_topic(name, ctx.listener.name, ctx.api_version)
+            if topic is not None:
+                topics.append(_told(ctx, request, topic))
+        yield
+    return _response(ctx, request, topics, metadata=metadata)
+
+
+def _named(
     ctx: RequestContext,
     request: MetadataRequest,
     names: Iterable[str],
-    forbidden: Container[str],
+    may_create: bool,
     *,
+    controller: ActiveController,
     metadata: MetadataCache,
-) -> Steps[MetadataResponse]:
-    """What is known of topics, then those that are not, or may not be made."""
+) -> Steps[MetadataResponse | Awaitable[MetadataResponse]]:
+    """What is known of topics, then those that are not, or may not be made; first some are made, if they may be."""
     topics: list[MetadataResponseTopic] = []
-    unknown: list[MetadataResponseTopic] = []
+    failed: list[MetadataResponseTopic] = []
+    creatable: list[str] = []
     for name in names:
         topic = metadata.response_topic(name, ctx.listener.name, ctx.api_version)
         if topic is not None:
-            topics.append(topic)
-        elif name in forbidden:
-            unknown.append(_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            topics.append(_told(ctx, request, topic))
+        elif not may_create or not is_legal(name):
+            failed.append(_unknown(name))
+        elif _may_create(ctx, name):
+            creatable.append(name)
         else:
-            unknown.append(_unknown(name))
+            failed.append(_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         yield
-    return _response(ctx, request, topics + unknown, metadata=metadata)
+    topics += failed
+    if creatable:
+        return _create_and_respond(ctx, request, topics, creatable, controller=controller, metadata=metadata)
+    return _response(ctx, request, topics, metadata=metadata)
 
 
 def _each(
@@ -115,7 +121,7 @@ def _each(
 ) -> Steps[MetadataResponse]:
     described = []
     for topic in topics:
-        described.append(topic)
+        described.append(_told(ctx, request, topic))
         yield
     return _response(ctx, request, described, metadata=metadata)
 
@@ -132,7 +138,6 @@ async def _create_and_respond(
     ctx: RequestContext,
     request: MetadataRequest,
     topics: list[MetadataResponseTopic],
-    missing: list[str],
     creatable: list[str],
     *,
     controller: ActiveController,
@@ -142,7 +147,9 @@ async def _create_and_respond(
         results = await controller.auto_create(creatable, pay=price_of_changes(ctx.charge))
     except KafkaError as error:
         results = dict.fromkeys(creatable, error)
-    for name in missing:
+    pace = Pace()
+    for name in creatable:
+        await pace.step()
         error_or_none = results.get(name)
         if name not in results:
             topics.append(_unknown(name))
@@ -166,7 +173,10 @@ def _refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
 
 
-def _with_operations(ctx: RequestContext, topic: MetadataResponseTopic) -> MetadataResponseTopic:
+def _told(ctx: RequestContext, request: MetadataRequest, topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    """The topic, or a copy with what the client may do to it, if asked for: it is shared with other answers."""
+    if topic.error_code or not request.include_topic_authorized_operations:
+        return topic
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -179,9 +189,6 @@ def _with_operations(ctx: RequestContext, topic: MetadataResponseTopic) -> Metad
 def _response(
     ctx: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic], *, metadata: MetadataCache
 ) -> MetadataResponse:
-    if request.include_topic_authorized_operations:
-        # The topics are shared with other answers: marked are copies.
-        topics = [topic if topic.error_code else _with_operations(ctx, topic) for topic in topics]
     operations = cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_REQUESTED
     return MetadataResponse(
         brokers=metadata.response_brokers(ctx.listener.name),

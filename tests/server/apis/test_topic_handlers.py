@@ -12,6 +12,7 @@ import pytest
 from tests.server.control_plane import BROKER_ID, ControlPlane
 from tests.server.handled import handled
 
+from barnabas.protocol.acls import CLUSTER_NAME, AclResourceType
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_response
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -42,7 +43,7 @@ from barnabas.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.server.apis.authorized_operations import NOT_REQUESTED
+from barnabas.server.apis.authorized_operations import NOT_REQUESTED, SUPPORTED
 from barnabas.server.apis.handlers import (
     alter_partition_reassignments,
     api_versions,
@@ -56,8 +57,10 @@ from barnabas.server.apis.handlers import (
     list_partition_reassignments,
     metadata,
 )
+from barnabas.server.apis.services import bind
 from barnabas.server.apis.table import SERVED
 from barnabas.server.controller.topic_rules import TopicCreation
+from barnabas.server.metadata.metadata_cache import PartitionImage, TopicImage
 
 OTHER_ID = UUID(int=77)
 
@@ -89,16 +92,86 @@ async def ask_metadata(plane: ControlPlane, version: int, **fields: Any) -> Any:
 
 
 async def test_topics_may_come_and_go_while_all_are_listed() -> None:
-    plane = await with_topics("a", "b")
+    """Who is gone by then was never asked for, and is not unknown."""
+    plane = await with_topics("a", "b", "d")
     steps = metadata.handle(
         plane.context(12), MetadataRequest(topics=None), config=plane.config, controller=None, metadata=plane.metadata
     )
     next(steps)
     await plane.controller.create_topics([TopicCreation("c", 1, 1)])
+    plane.metadata.remove_topics(["b"])
     with pytest.raises(StopIteration) as end:
         while True:
             next(steps)
-    assert [topic.name for topic in end.value.value.topics] == ["a", "b"]
+    assert [(topic.name, topic.error_code) for topic in end.value.value.topics] == [("a", 0), ("d", 0)]
+
+
+def with_many_topics(plane: ControlPlane, count: int) -> list[str]:
+    """Topics that nobody has made, but that this broker believes in."""
+    partitions = {0: PartitionImage(0, BROKER_ID, 0, 0, (BROKER_ID,), (BROKER_ID,))}
+    names = [f"n{number:04d}" for number in range(count)]
+    plane.metadata.put_topics(TopicImage(name, UUID(int=number + 1), partitions) for number, name in enumerate(names))
+    return names
+
+
+def asked_a_step(
+    plane: ControlPlane, handler: ModuleType, request: Any, refused: Iterable[str] = ()
+) -> tuple[int, Any]:
+    """How often an authorizer is asked between two rests of a handler at most, and what its work comes to."""
+    asked: list[str] = []
+    context, forbidden = plane.context(11), set(refused)
+
+    def may(operation: object, resource_type: object, name: str) -> bool:
+        asked.append(name)
+        return name not in forbidden
+
+    context.is_guarded, context.may = True, may
+    steps = bind(handler.handle, context.broker)(context, request)
+    most = len(asked)
+    while True:
+        before = len(asked)
+        try:
+            next(steps)
+        except StopIteration as end:
+            return max(most, len(asked) - before), end.value
+        most = max(most, len(asked) - before)
+
+
+async def test_an_authorizer_is_asked_about_one_topic_at_a_time() -> None:
+    """There may be tens of thousands, and as many rules: everybody else is served in between."""
+    plane = await ControlPlane().start()
+    secret, *names = with_many_topics(plane, 500)
+    everything = MetadataRequest(topics=None)
+    most, response = asked_a_step(plane, metadata, everything, [secret])
+    assert [topic.name for topic in response.topics] == names
+    assert most == 1
+    everything.include_topic_authorized_operations = True
+    most, response = asked_a_step(plane, metadata, everything, [secret])
+    assert {topic.topic_authorized_operations for topic in response.topics} != {NOT_REQUESTED}
+    assert [topic.name for topic in response.topics] == names
+    assert most == 1 + len(SUPPORTED[AclResourceType.TOPIC])
+    unknown = [f"x{number}" for number in range(500)]
+    most, response = asked_a_step(plane, metadata, MetadataRequest(topics=named(*unknown)), [*unknown, CLUSTER_NAME])
+    assert {topic.error_code for topic in response.topics} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    assert most == 2
+    pages = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=10_000)
+    most, response = asked_a_step(plane, describe_topic_partitions, pages, [secret])
+    assert [topic.name for topic in response.topics] == names
+    assert most == 1 + len(SUPPORTED[AclResourceType.TOPIC])
+
+
+async def test_a_topic_that_is_gone_before_its_page_is_filled_is_not_unknown() -> None:
+    plane = await ControlPlane().start()
+    first, gone, last = with_many_topics(plane, 3)
+    request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=10)
+    context = plane.context(0)
+    steps = bind(describe_topic_partitions.handle, context.broker)(context, request)
+    next(steps)
+    plane.metadata.remove_topics([gone])
+    with pytest.raises(StopIteration) as end:
+        while True:
+            next(steps)
+    assert [(topic.name, topic.error_code) for topic in end.value.value.topics] == [(first, 0), (last, 0)]
 
 
 @pytest.mark.parametrize("version", range(14))
