@@ -1,30 +1,55 @@
 """Servers as child processes of tests: ready when they answer, stopped or killed, never outliving the tests."""
 
+import os
+import random
 import signal
 import socket
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+FIRST_PORT = 10_000
+TEST_PROCESSES = 8
+"""So many of them have ports of their own."""
 _given_out: set[int] = set()
+_chance = random.SystemRandom()
 
 
 def free_port() -> int:
     """A TCP port of 127.0.0.1 that nobody listens on at this moment, and another one each time.
 
-    Whoever got it may not have bound it yet, and the system would give it out once more.
+    Whoever got it may bind it much later, or bind it again after a restart. So it is none that the system gives out by
+    itself, and none that another worker of pytest-xdist is given.
     """
+    ports = _own_ports()
     while True:
+        port = _chance.choice(ports)
         with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
         if port not in _given_out:
             _given_out.add(port)
             return port
+
+
+def _own_ports() -> range:
+    """Those of this test process."""
+    try:
+        end = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except OSError:
+        end = 0
+    if end < 2 * FIRST_PORT:
+        end = 32_768  # the system gives some of them out, on this one
+    count = (end - FIRST_PORT) // TEST_PROCESSES
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw") or TEST_PROCESSES - 1)
+    first = FIRST_PORT + worker % TEST_PROCESSES * count
+    return range(first, first + count)
 
 
 def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str, interval_s: float = 0.01) -> None:
@@ -37,7 +62,12 @@ def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str, in
 
 
 def broker_answers(host: str, port: int) -> bool:
-    """Whether a Metadata v1 request for no topic names at least one broker: clients can be let in then."""
+    """Whether one tells of at least one broker: clients can be let in then."""
+    return brokers_known_at(host, port) > 0
+
+
+def brokers_known_at(host: str, port: int) -> int:
+    """How many brokers the answer to a Metadata v1 request for no topic names, 0 without one."""
     body = struct.pack(">hhihi", 3, 1, 1, -1, 0)
     try:
         with socket.create_connection((host, port), timeout=2) as connection:
@@ -45,11 +75,11 @@ def broker_answers(host: str, port: int) -> bool:
             answer = connection.makefile("rb")
             size = answer.read(4)
             if len(size) < 4:
-                return False
+                return 0
             frame = answer.read(struct.unpack(">i", size)[0])
-            return len(frame) >= 8 and bool(struct.unpack_from(">i", frame, 4)[0] > 0)
+            return int(struct.unpack_from(">i", frame, 4)[0]) if len(frame) >= 8 else 0
     except OSError:
-        return False
+        return 0
 
 
 class ServerProcess:
@@ -199,3 +229,15 @@ class BrokerProcess:
     def _end(self, signal_number: signal.Signals, timeout_s: float) -> int:
         process, self._process = self._process, None
         return 0 if process is None else process.end(signal_number, timeout_s)
+
+
+def wait_until_all_know(brokers: Collection[BrokerProcess], timeout_s: float = 60) -> None:
+    """Return once each of these brokers, which are one cluster, knows of as many, the controller among them.
+
+    Who has just registered is no place for a replica until the controller has heard of it.
+    """
+
+    def do_they() -> bool:
+        return all(brokers_known_at("127.0.0.1", broker.port) == len(brokers) for broker in brokers)
+
+    wait_until(do_they, timeout_s=timeout_s, what=f"{len(brokers)} brokers know each other")

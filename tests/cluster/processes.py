@@ -19,7 +19,7 @@ from kazoo.exceptions import NoNodeError
 from tests.barnabas_server import BarnabasServer
 from tests.cluster.network import Network, Way
 from tests.kafka import LAST_WITH_ZOOKEEPER, KafkaServer, ZooKeeperServer
-from tests.server_process import BrokerProcess, free_port, wait_until
+from tests.server_process import BrokerProcess, free_port, wait_until, wait_until_all_know
 
 BROKERS = (1, 2, 3)
 ZOOKEEPER = "zookeeper"
@@ -216,9 +216,10 @@ class ProcessCluster:
         return self.read(f"/brokers/topics/{topic}/partitions/{index}/state")
 
     def wait_for_brokers(self, wanted: tuple[int, ...], timeout_s: float = 60) -> None:
-        """Wait until these are registered, and no other."""
+        """Wait until these are registered, and no other, and all of them have been told so."""
         names = [str(one) for one in wanted]
         wait_until(lambda: self.names("/brokers/ids") == names, timeout_s=timeout_s, what=f"brokers {names}")
+        wait_until_all_know([self.brokers[one] for one in wanted], timeout_s)
 
     def wait_for_isr(self, topic: str, partitions: int, timeout_s: float = 60) -> None:
         """Wait until all replicas of a topic are in sync."""

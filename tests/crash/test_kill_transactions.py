@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.barnabas_server import BarnabasServer
-from tests.server_process import free_port
+from tests.server_process import free_port, wait_until_all_know
 
 from barnabas.clients import Admin, Consumer, NewTopic, Producer, TopicPartition
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -144,6 +144,7 @@ async def test_committed_transactions_survive_kill_9_of_any_of_three(tmp_path: P
     try:
         for broker in brokers:
             await asyncio.to_thread(broker.start)
+        await asyncio.to_thread(wait_until_all_know, brokers)
         assert await kill_rounds(brokers, 2 * ROUNDS, seed=8) > 10
     finally:
         for broker in brokers:

@@ -18,7 +18,8 @@ import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer, start_command
 from tests.kafka import ZooKeeperServer
-from tests.server_process import ServerProcess, free_port, wait_until
+from tests.server_process import ServerProcess, free_port, wait_until, wait_until_all_know
+from tests.testing.test_cluster import partitions_told
 
 from barnabas.clients.cli.start import environment_properties, parser
 from barnabas.protocol.properties import parse_properties
@@ -206,6 +207,7 @@ def test_the_three_brokers_run(tmp_path: Path) -> None:
     with ExitStack() as stack:
         zookeeper = stack.enter_context(ZooKeeperServer(tmp_path / "zk")).address
         ports = {service: free_port() for service in MEMBERS}
+        brokers: list[BarnabasServer] = []
         for service in MEMBERS:
             here = properties(service)
             inside = free_port()
@@ -217,14 +219,15 @@ def test_the_three_brokers_run(tmp_path: Path) -> None:
             here["metrics.listeners"] = "127.0.0.1:0"
             file = tmp_path / f"{service}.properties"
             file.write_text("".join(f"{key}={value}\n" for key, value in here.items()))
-            stack.enter_context(BarnabasServer(tmp_path / f"{service}-run", settings=file, port=ports[service]))
+            brokers.append(BarnabasServer(tmp_path / f"{service}-run", settings=file, port=ports[service]))
+            stack.enter_context(brokers[-1])
+        wait_until_all_know(brokers, DEADLINE_S)
         admin = AdminClient({"bootstrap.servers": ",".join(f"127.0.0.1:{port}" for port in ports.values())})
-        wait_until(lambda: len(admin.list_topics(timeout=5).brokers) == 3, timeout_s=DEADLINE_S, what="three brokers")
         (created,) = admin.create_topics([NewTopic("orders", 3)]).values()
         created.result(DEADLINE_S)
 
         def in_sync() -> bool:
-            topic = admin.list_topics("orders", timeout=5).topics["orders"]
-            return all(len(partition.isrs) == 3 for partition in topic.partitions.values())
+            found = partitions_told(admin, "orders")
+            return bool(found) and all(len(partition.isrs) == 3 for partition in found)
 
         wait_until(in_sync, timeout_s=DEADLINE_S, what="all replicas are in sync")

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer
 from tests.kafka import ZooKeeperServer
-from tests.server_process import free_port, wait_until
-from tests.testing.test_cluster import DEADLINE_S, Numbers, read_all
+from tests.server_process import free_port, wait_until, wait_until_all_know
+from tests.testing.test_cluster import DEADLINE_S, Numbers, partitions_told, read_all
 
 SETTINGS = {
     "default.replication.factor": "3",
@@ -42,24 +42,27 @@ def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[int
 def test_a_leader_that_is_killed_is_replaced_and_comes_back(brokers: dict[int, BarnabasServer]) -> None:
     bootstrap = ",".join(broker.bootstrap for broker in brokers.values())
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    wait_until(lambda: len(admin.list_topics(timeout=5).brokers) == 3, timeout_s=DEADLINE_S, what="three brokers")
+    wait_until_all_know(brokers.values())
     (created,) = admin.create_topics([NewTopic("orders", 6, 3)]).values()
     created.result(DEADLINE_S)
 
-    def led_by() -> dict[int, int]:
-        topic = admin.list_topics("orders", timeout=5).topics["orders"]
-        return {index: partition.leader for index, partition in topic.partitions.items()}
+    def leaders() -> list[int]:
+        return [partition.leader for partition in partitions_told(admin, "orders")]
+
+    def led_by_others() -> bool:
+        found = leaders()
+        return bool(found) and not {victim, -1} & set(found)
 
     def in_sync() -> bool:
-        topic = admin.list_topics("orders", timeout=5).topics["orders"]
-        return all(len(partition.isrs) == 3 for partition in topic.partitions.values())
+        found = partitions_told(admin, "orders")
+        return bool(found) and all(len(partition.isrs) == 3 for partition in found)
 
     wait_until(in_sync, timeout_s=DEADLINE_S, what="all replicas are in sync")
-    victim = next(leader for leader in led_by().values() if leader != 1)
+    victim = next(leader for leader in leaders() if leader != 1)
     with Numbers(bootstrap, "orders") as load:
         load.grows()
         brokers[victim].kill()
-        wait_until(lambda: not {victim, -1} & set(led_by().values()), timeout_s=DEADLINE_S, what="others lead")
+        wait_until(led_by_others, timeout_s=DEADLINE_S, what="others lead")
         load.grows()
         brokers[victim].start()
         wait_until(in_sync, timeout_s=DEADLINE_S, what="all replicas are in sync again")

@@ -12,9 +12,16 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as Place
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    PartitionMetadata,
+    ResourceType,
+)
 from tests.server.config.config_client import ConfigClient
 from tests.server_process import wait_until
 
@@ -74,6 +81,14 @@ class Numbers:
         """Wait until more is acknowledged."""
         count = len(self.acknowledged)
         wait_until(lambda: len(self.acknowledged) > count + 50, timeout_s=DEADLINE_S, what="records are acknowledged")
+
+
+def partitions_told(admin: AdminClient, topic: str) -> list[PartitionMetadata]:
+    """As a broker tells of them; none if the one that was asked is just going."""
+    try:
+        return list(admin.list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions.values())
+    except KafkaException:
+        return []
 
 
 def read_all(bootstrap: str, topic: str, count: int, more: Mapping[str, Any] = NO_MORE) -> list[int]:

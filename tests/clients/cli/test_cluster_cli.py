@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.server_process import ServerProcess, free_port, wait_until
-from tests.testing.test_cluster import Numbers, read_all
+from tests.testing.test_cluster import Numbers, partitions_told, read_all
 
 from barnabas.clients.cli import main
 from barnabas.clients.cli.cluster import LocalProcess
@@ -113,8 +113,8 @@ def test_whoever_is_killed_the_others_go_on_and_it_comes_back(run: Run, victim: 
     created.result(DEADLINE_S)
 
     def in_sync(wanted: set[int]) -> bool:
-        topic = admin.list_topics("orders", timeout=5).topics["orders"]
-        return all(set(one.isrs) == wanted and one.leader in wanted for one in topic.partitions.values())
+        found = partitions_told(admin, "orders")
+        return bool(found) and all(set(one.isrs) == wanted and one.leader in wanted for one in found)
 
     def await_in_sync(wanted: set[int]) -> None:
         wait_until(lambda: in_sync(wanted), timeout_s=DEADLINE_S, what=f"{wanted} lead and follow")
