@@ -12,20 +12,28 @@ from ...protocol.room_logger import room_logger
 from ..metadata.config_store import ConfigStore
 from ..metadata.metadata_store import MetadataStore, NoNodeError
 from ..metadata.znodes import DEFAULT_ENTITY, decode_config, user_node
+from ..runtime.turns import Pace
 from .entities import CLIENT_ID, IP, QUOTAS, USER, Entity, quota_text
 
 logger = room_logger("config")
 
 
 async def stored_quotas(store: MetadataStore) -> AsyncIterator[tuple[Entity, dict[str, float]]]:
+    """Every entity that has a node with its quotas, perhaps none; others are served in between."""
+    pace = Pace()
+    async for entity, path in _entities(store):
+        yield entity, await _quotas(store, path)
+        await pace.step()
+
+
+async def _entities(store: MetadataStore) -> AsyncIterator[tuple[Entity, str]]:
     for user in await _children(store, "/config/users"):
-        yield {USER: _name(user)}, await _quotas(store, f"/config/users/{user}")
+        yield {USER: _name(user)}, f"/config/users/{user}"
         for client in await _children(store, f"/config/users/{user}/clients"):
-            path = f"/config/users/{user}/clients/{client}"
-            yield {CLIENT_ID: _name(client), USER: _name(user)}, await _quotas(store, path)
+            yield {CLIENT_ID: _name(client), USER: _name(user)}, f"/config/users/{user}/clients/{client}"
     for entity_type, parent in ((CLIENT_ID, "/config/clients"), (IP, "/config/ips")):
         for name in await _children(store, parent):
-            yield {entity_type: _name(name)}, await _quotas(store, f"{parent}/{name}")
+            yield {entity_type: _name(name)}, f"{parent}/{name}"
 
 
 async def quotas_at(config_store: ConfigStore, entity_type: str, name: str) -> tuple[Entity, dict[str, float]]:
@@ -64,7 +72,10 @@ async def _children(store: MetadataStore, path: str) -> list[str]:
 
 
 async def _quotas(store: MetadataStore, path: str) -> dict[str, float]:
-    data, _ = await store.get(path)
+    try:
+        data, _ = await store.get(path)
+    except NoNodeError:  # gone since it was listed
+        return {}
     return _only_quotas(path, decode_config(data) if data else {})
 
 

@@ -6,7 +6,7 @@ They lie in the metadata tree where Kafka up to 3.9 has them, beside the users' 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from urllib.parse import unquote
 
 from ....protocol.errors import ErrorCode
@@ -16,8 +16,9 @@ from ....protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from ...metadata.metadata_store import MetadataStore
+from ...metadata.metadata_store import MetadataStore, NoNodeError
 from ...metadata.znodes import DEFAULT_ENTITY, decode_config
+from ...runtime.turns import Pace
 from ..request_context import RequestContext
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
@@ -27,20 +28,30 @@ async def handle(
     ctx: RequestContext, request: DescribeUserScramCredentialsRequest, *, store: MetadataStore
 ) -> DescribeUserScramCredentialsResponse:
     """Describes the users asked for, or all who have credentials if none is named."""
-    stored = await _stored(store=store)
-    if not request.users:
-        return DescribeUserScramCredentialsResponse(results=[_described(user, stored[user]) for user in sorted(stored)])
-    counts = Counter(user.name for user in request.users)
-    return DescribeUserScramCredentialsResponse(results=[_result(user, counts[user], stored) for user in counts])
+    counts = Counter(user.name for user in request.users or ())
+    pace = Pace()
+    stored = await _stored(store, counts, pace)
+    results = []
+    for user in counts or sorted(stored):
+        results.append(_result(user, counts[user], stored))
+        await pace.step()
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
-async def _stored(*, store: MetadataStore) -> dict[str, list[CredentialInfo]]:
+async def _stored(store: MetadataStore, wanted: Container[str], pace: Pace) -> dict[str, list[CredentialInfo]]:
+    """Those of these users, or of all if none are named, that have credentials."""
     found = {}
     for node in await store.children("/config/users"):
-        data, _ = await store.get(f"/config/users/{node}")
-        infos = _infos(decode_config(data) if data else {})
-        if infos and node != DEFAULT_ENTITY:
-            found[unquote(node)] = infos
+        await pace.step()
+        name = unquote(node)
+        if node == DEFAULT_ENTITY or (wanted and name not in wanted):
+            continue
+        try:
+            data, _ = await store.get(f"/config/users/{node}")
+        except NoNodeError:  # gone since it was listed
+            continue
+        if infos := _infos(decode_config(data) if data else {}):
+            found[name] = infos
     return found
 
 
@@ -55,10 +66,6 @@ def _infos(config: Mapping[str, str]) -> list[CredentialInfo]:
     ]
 
 
-def _described(user: str, infos: list[CredentialInfo]) -> DescribeUserScramCredentialsResult:
-    return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
-
-
 def _result(user: str, times: int, stored: Mapping[str, list[CredentialInfo]]) -> DescribeUserScramCredentialsResult:
     if times > 1:
         reason = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
@@ -70,4 +77,4 @@ def _result(user: str, times: int, stored: Mapping[str, list[CredentialInfo]]) -
         return DescribeUserScramCredentialsResult(
             user=user, error_code=ErrorCode.RESOURCE_NOT_FOUND, error_message=reason
         )
-    return _described(user, stored[user])
+    return DescribeUserScramCredentialsResult(user=user, credential_infos=stored[user])

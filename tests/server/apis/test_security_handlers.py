@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,8 +26,10 @@ from barnabas.server.apis.handlers import (
     describe_user_scram_credentials,
 )
 from barnabas.server.metadata.embedded_store import EmbeddedStore
+from barnabas.server.metadata.metadata_store import Create, Stat, Watch
 from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.metadata.znodes import encode_config
+from barnabas.server.runtime.turns import ITEMS
 
 EXACT, DEFAULT, ANY = 0, 1, 2
 Entities = list[dict[str, str | None]]
@@ -163,6 +167,65 @@ async def test_credentials_of_users() -> None:
         ("nobody", ErrorCode.RESOURCE_NOT_FOUND, []),
         ("twice", ErrorCode.DUPLICATE_RESOURCE, []),
     ]
+
+
+class CountedStore(EmbeddedStore):
+    """Counts what is read of it."""
+
+    reads = 0
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
+        self.reads += 1
+        return await super().get(path, watch)
+
+
+async def crowd(count: int) -> CountedStore:
+    """So many users with quotas and credentials."""
+    store = CountedStore(NodeTree(lambda: 0))
+    for path in ("/config", "/config/users", "/config/clients", "/config/ips"):
+        await store.create(path)
+    data = encode_config(QUOTAS["/config/users/anna"] or {})
+    await store.multi([Create(f"/config/users/u{number:04d}", data) for number in range(count)])
+    return store
+
+
+async def read_turn_by_turn(store: CountedStore, answer: Any, between: Callable[[], Awaitable[object]]) -> Any:
+    """What a handler answers that reads no more than is to be read in one turn; after the first comes `between`."""
+    task = asyncio.get_running_loop().create_task(answer)
+    await asyncio.sleep(0)
+    await between()
+    while not task.done():
+        before = store.reads
+        await asyncio.sleep(0)
+        assert store.reads - before <= ITEMS
+    return await task
+
+
+async def test_quotas_of_many_are_read_in_turns_and_some_are_gone_meanwhile() -> None:
+    """A broker alone has its metadata in memory: reading it waits for nothing, and would let nobody else be served."""
+    store = await crowd(1000)
+    request = DescribeClientQuotasRequest(components=[])
+    answer = handled(describe_client_quotas, context(1, store), request)
+    response = await read_turn_by_turn(store, answer, lambda: store.delete("/config/users/u0999"))
+    assert [entry.entity[0].entity_name for entry in response.entries] == [f"u{number:04d}" for number in range(999)]
+
+
+async def test_credentials_of_many_are_read_in_turns_and_some_are_gone_meanwhile() -> None:
+    store = await crowd(1000)
+    request = DescribeUserScramCredentialsRequest(users=[])
+    answer = handled(describe_user_scram_credentials, context(0, store), request)
+    response = await read_turn_by_turn(store, answer, lambda: store.delete("/config/users/u0999"))
+    assert [result.user for result in response.results] == [f"u{number:04d}" for number in range(999)]
+    assert not any(result.error_code for result in response.results)
+
+
+async def test_who_asks_for_one_user_has_no_other_read() -> None:
+    store = await crowd(1000)
+    request = DescribeUserScramCredentialsRequest(users=[UserName(name="u0500"), UserName(name="")])
+    response = await handled(describe_user_scram_credentials, context(0, store), request)
+    found = [(result.user, result.error_code) for result in response.results]
+    assert found == [("u0500", ErrorCode.NONE), ("", ErrorCode.RESOURCE_NOT_FOUND)]
+    assert store.reads == 1
 
 
 @pytest.mark.parametrize("version", range(4))
