@@ -10,6 +10,7 @@ import asyncio
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,7 @@ def answer_late(seconds: float, exchange: Exchange) -> Any:
     loop = asyncio.get_running_loop()
 
     def later(respond: Respond, context: RequestContext, response: Any) -> None:
-        loop.call_later(seconds, respond, context, response)
+        loop.call_later(_at_least(seconds), respond, context, response)
 
     return exchange.answered_through(later)
 
@@ -97,8 +98,13 @@ def late(seconds: float, way: Callable[[Exchange], Any], exchange: Exchange) -> 
 
 
 async def _later(seconds: float, way: Callable[[Exchange], Any], exchange: Exchange) -> Any:
-    await asyncio.sleep(seconds)
+    await asyncio.sleep(_at_least(seconds))
     return await settled(way(exchange))
+
+
+def _at_least(seconds: float) -> float:
+    """How long to wait so that no less goes by: uvloop counts whole milliseconds, and is up to one too early."""
+    return (ceil(seconds * 1000) + 1) / 1000
 
 
 async def settled(answer: Any) -> Any:

@@ -7,10 +7,12 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
+import uvloop
 from confluent_kafka import Consumer, Producer
 
 from barnabas.clients.admin import Admin
@@ -19,7 +21,7 @@ from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
-from barnabas.testing import Broker, ErrorCode, KafkaError
+from barnabas.testing import Broker, ErrorCode, KafkaError, exchange
 
 LATE_S = 0.2
 
@@ -83,7 +85,8 @@ def test_an_answer_lost_after_the_append(broker: Broker) -> None:
 @pytest.mark.parametrize("handled", [False, True])
 def test_silence_until_the_client_has_had_enough(broker: Broker, handled: bool) -> None:
     with broker.faults.silence("Produce", handled=handled) as fault:
-        error, _ = produce(broker, **{"message.timeout.ms": 300, "request.timeout.ms": 100, "retries": 0})
+        # Time enough to be sent, however busy the machine is: it is waited for to the end.
+        error, _ = produce(broker, **{"message.timeout.ms": 2000, "request.timeout.ms": 100, "retries": 0})
     assert error.name() in ("_MSG_TIMED_OUT", "_TIMED_OUT")
     assert len(fault.requests) == 1
     assert values(broker) == ([b"v"] if handled else [])
@@ -97,6 +100,26 @@ def test_a_delay(broker: Broker, late: float, handled: bool) -> None:
     assert error is None
     assert seconds >= LATE_S
     assert values(broker) == [b"v"]
+
+
+def test_no_delay_is_shorter_than_was_asked_for() -> None:
+    """Not by the rest of a millisecond either, which uvloop's timers do not count."""
+    seconds, instead = 0.0104, cast(Any, SimpleNamespace(answered_through=lambda later: later))
+
+    async def shortest() -> float:
+        loop, waits = asyncio.get_running_loop(), list[float]()
+        for _ in range(100):
+            began = time.monotonic()
+            await exchange._later(seconds, lambda _: None, instead)
+            waits.append(time.monotonic() - began)
+            began, answered = time.monotonic(), loop.create_future()
+            exchange.answer_late(seconds, instead)(lambda *_: answered.set_result(None), None, None)
+            await answered
+            waits.append(time.monotonic() - began)
+        return min(waits)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(shortest()) >= seconds
 
 
 @pytest.mark.parametrize("where", [{}, {"topic": "t", "partition": 0}])
