@@ -18,7 +18,7 @@ import pytest
 from barnabas.testing import Broker, KafkaError
 from barnabas.testing.security import BrokerAccess
 
-REMOVED_S = 20
+REMOVED_S = 60
 
 
 @pytest.mark.parametrize("topics", ["orders", b"orders"])

@@ -129,11 +129,11 @@ def test_nothing_acknowledged_is_lost_when_leaders_and_controllers_are_killed(cl
             victim = choose()
             assert victim is not None
             cluster.kill(victim)
-            assert cluster.wait_for_leader("orders", 0, other_than=victim) != victim
+            assert cluster.wait_for_leader("orders", 0, other_than=victim, timeout=DEADLINE_S) != victim
             load.grows()
             cluster.start(victim)
             for index in range(2):
-                assert cluster.wait_for_isr("orders", index) == (1, 2, 3)
+                assert cluster.wait_for_isr("orders", index, timeout=DEADLINE_S) == (1, 2, 3)
     assert load.errors == []
     found = read_all(cluster.bootstrap, "orders", len(load.acknowledged))
     assert sorted(found) == sorted(load.acknowledged)
@@ -153,7 +153,7 @@ def test_too_few_in_sync_are_no_place_to_write(cluster: Cluster) -> None:
     leader = cluster.leader("orders", 0)
     for broker_id in {1, 2, 3} - {leader}:
         cluster.kill(broker_id)
-    cluster.wait_for_isr("orders", 0, [leader])
+    cluster.wait_for_isr("orders", 0, [leader], timeout=DEADLINE_S)
     told: list[bool] = []
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0, "message.timeout.ms": 1000})
     producer.produce("orders", b"x", partition=0, on_delivery=lambda error, _: told.append(error is None))
@@ -285,13 +285,13 @@ async def test_a_broker_whose_session_expired_comes_back() -> None:
             assert victim is not None
             epoch = cluster.server(victim).state.broker_epoch
             await cluster.acut(victim)
-            assert await cluster.await_leader("orders", other_than=victim) != victim
+            assert await cluster.await_leader("orders", other_than=victim, timeout=DEADLINE_S) != victim
             await cluster.aheal(victim)
             async with asyncio.timeout(DEADLINE_S):
                 while cluster.server(victim).state.broker_epoch == epoch:
                     await asyncio.sleep(0.001)
             assert cluster.server(victim).state.broker_epoch > epoch
-            assert await cluster.await_isr("orders") == (1, 2, 3)
+            assert await cluster.await_isr("orders", timeout=DEADLINE_S) == (1, 2, 3)
 
 
 async def test_ids_are_unique_and_a_folder_belongs_to_one_cluster() -> None:
@@ -338,7 +338,7 @@ def test_a_client_that_asks_for_a_topic_that_is_not_there_asks_again() -> None:
                 request = MetadataRequest(topics=[MetadataRequestTopic(name=f"asked-at-{broker_id}")])
                 (topic,) = client.call(ApiKey.METADATA, 5, request).topics
                 assert topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE
-                cluster.wait_for_leader(topic.name)
+                cluster.wait_for_leader(topic.name, timeout=DEADLINE_S)
 
 
 def test_a_leader_moves_although_nobody_dies() -> None:
@@ -363,10 +363,10 @@ def test_a_broker_comes_in_later_and_leads() -> None:
         assert cluster.add() == 3
         assert cluster.brokers == [1, 2, 3]
         assert cluster.move_leader("t", to=3) == 3
-        assert 3 in cluster.wait_for_isr("t", brokers=2)
+        assert 3 in cluster.wait_for_isr("t", brokers=2, timeout=DEADLINE_S)
         numbers.grows()
         cluster.kill(3)
-        assert cluster.wait_for_leader("t", other_than=3) in (1, 2)
+        assert cluster.wait_for_leader("t", other_than=3, timeout=DEADLINE_S) in (1, 2)
         numbers.grows()
     assert numbers.errors == []
 

@@ -13,13 +13,15 @@ from confluent_kafka import Consumer, Producer
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.testing import Broker, Clock, KafkaError
 
+PATIENCE_S = 60
+
 
 def consumed(bootstrap: str, topic: str, group: str, wanted: int) -> list[Any]:
     """So many messages, read and committed by a member of a group."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     try:
-        found = consumer.consume(wanted, timeout=30)
+        found = consumer.consume(wanted, timeout=PATIENCE_S)
         consumer.commit(asynchronous=False)
     finally:
         consumer.close()
@@ -54,7 +56,7 @@ def test_keys_go_where_clients_send_them() -> None:
         for key in keys:
             producer.produce("theirs", b"v", key)
         producer.flush(60)
-        broker.wait_for("theirs", 50)
+        broker.wait_for("theirs", 50, timeout=PATIENCE_S)
         ours, theirs = ({one.key: one.partition for one in broker.records(topic)} for topic in ("ours", "theirs"))
         assert ours == theirs
 
@@ -95,7 +97,7 @@ def test_waiting_for_what_another_thread_writes() -> None:
     with Broker() as broker:
         later = threading.Timer(0.05, lambda: broker.produce("t", ["a", "b"]))
         later.start()
-        assert [one.value for one in broker.wait_for("t", 2)] == [b"a", b"b"]
+        assert [one.value for one in broker.wait_for("t", 2, timeout=PATIENCE_S)] == [b"a", b"b"]
         later.join()
         with pytest.raises(TimeoutError, match=r"t has 2 of 3 records after 0\.05 s"):
             broker.wait_for("t", 3, timeout=0.05)
@@ -108,7 +110,7 @@ def test_waiting_for_a_group() -> None:
             broker.wait_for_lag("g", "t", timeout=0)
         reader = threading.Thread(target=consumed, args=(broker.bootstrap, "t", "g", 10))
         reader.start()
-        assert set(broker.wait_for_lag("g", "t", timeout=30).values()) == {0}
+        assert set(broker.wait_for_lag("g", "t", timeout=PATIENCE_S).values()) == {0}
         reader.join()
 
 

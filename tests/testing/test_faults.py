@@ -113,7 +113,7 @@ def test_no_delay_is_shorter_than_was_asked_for() -> None:
             await exchange._later(seconds, lambda _: None, instead)
             waits.append(time.monotonic() - began)
             began, answered = time.monotonic(), loop.create_future()
-            exchange.answer_late(seconds, instead)(lambda *_: answered.set_result(None), None, None)
+            exchange.answer_late(seconds, instead)(lambda context, _: context.set_result(None), answered, None)
             await answered
             waits.append(time.monotonic() - began)
         return min(waits)
