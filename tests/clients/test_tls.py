@@ -100,7 +100,7 @@ def test_on_an_event_loop(certificate: Path, new_loop: Callable[[], asyncio.Abst
 
 def test_blocking(certificate: Path) -> None:
     with served(certificate) as address:
-        connection = BlockingConnection(address, security(certificate), 10.0)
+        connection = BlockingConnection(address, security(certificate), 60.0)
         for _ in range(5):
             connection.send(MetadataRequest(topics=[]))
         assert [len(connection.receive().brokers) for _ in range(5)] == [BROKERS] * 5

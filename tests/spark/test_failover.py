@@ -39,7 +39,7 @@ def test_who_leads_now_is_asked_when_a_leader_has_died(cluster: Cluster) -> None
             assert client.find_offsets({TP: LATEST}) == {TP: 10}
         dead = cluster.leader("t")
         cluster.kill(dead)
-        wait_until(lambda: cluster.leader("t") not in (dead, -1), timeout_s=30, what="another leader")
+        wait_until(lambda: cluster.leader("t") not in (dead, -1), timeout_s=60, what="another leader")
         assert finding.find_offsets({TP: LATEST}) == {TP: 10}
         reader = RangeReader(reading, fail_on_data_loss=True, poll_timeout_ms=15_000, headers=False)
         assert sum(len(table) for table in reader.read(OffsetRange(TP, 0, 10))) == 10
@@ -57,7 +57,7 @@ def test_a_leader_that_hangs_is_asked_last(cluster: Cluster) -> None:
         reading.refresh(["t"])
         assert reading.leader(TP) == 1
         cluster.pause(1)
-        wait_until(lambda: cluster.leader("t") not in (1, -1), timeout_s=30, what="another leader")
+        wait_until(lambda: cluster.leader("t") not in (1, -1), timeout_s=60, what="another leader")
         reader = RangeReader(reading, fail_on_data_loss=True, poll_timeout_ms=10_000, headers=False)
         assert sum(len(table) for table in reader.read(OffsetRange(TP, 0, 10))) == 10
         cluster.resume(1)

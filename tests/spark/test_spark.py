@@ -110,7 +110,7 @@ def test_lag_is_committed_to_the_last_batch(spark: Any, cluster: Cluster, tmp_pa
         query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
         run_to_end(query)
         assert query.lastProgress.sources[0].latestOffset is not None
-        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(100_000)
     finally:
         spark.streams.removeListener(listener)
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "shown", "log_level": 0})
