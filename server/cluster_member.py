@@ -5,7 +5,7 @@ Everything here is made for a session with a store that other brokers share. A b
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -57,16 +57,20 @@ async def choose_broker_id(config: BrokerConfig, stored_id: int | None, cluster_
     return await cluster_store.next_broker_id(config.reserved_broker_max_id)
 
 
-def strays_of_cluster(folders: Mapping[str, FoundFolder], topics: Mapping[str, TopicRegistration]) -> dict[str, str]:
+def strays_of_cluster(
+    folders: Mapping[str, FoundFolder], topics: Mapping[str, TopicRegistration], unreadable: Container[str] = ()
+) -> dict[str, str]:
     """Folders by path that are no partitions of this cluster, and why not.
 
     Whoever was away while a topic was deleted comes back with its folders: in a cluster nothing is adopted. They stay
-    as they are.
+    as they are. Of topics that are `unreadable` in the store nobody can tell.
     """
     found: dict[str, str] = {}
     for path, folder in folders.items():
         name, index = folder.topic_partition
         topic = topics.get(name)
+        if name in unreadable:
+            continue
         if topic is None or index not in topic.assignment:
             found[path] = f"the cluster has no partition {folder.topic_partition}"
         elif topic.topic_id.int and folder.topic_id not in (None, topic.topic_id):

@@ -11,6 +11,7 @@ from ...protocol.config_resources import ConfigOperation, ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ..metadata.metadata_store import StoreFailedError
 from ..metadata.topic_names import check_name
+from ..metadata.znodes import UnreadableNodeError
 from ..runtime.turns import RESOURCES, Pace
 from .broker_loggers import ROOT, check_level, set_level
 from .broker_names import check_broker_name
@@ -70,7 +71,7 @@ async def alter_each(
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             await alter(resource)
-        except (KafkaError, StoreFailedError) as error:
+        except (KafkaError, StoreFailedError, UnreadableNodeError) as error:
             told = error.as_result() if isinstance(error, KafkaError) else error.as_answer()
             answers.append(answer(**named, error_code=told.code, error_message=told.message))
         else:

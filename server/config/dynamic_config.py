@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
@@ -41,6 +41,8 @@ class StoredConfigs(Protocol):
     """Where changed settings are kept (ConfigStore)."""
 
     async def broker_config(self, broker_id: int | None) -> dict[str, str]: ...
+
+    async def readable_broker_config(self, broker_id: int | None) -> dict[str, str]: ...
 
     async def topic_configs(self) -> dict[str, dict[str, str]]: ...
 
@@ -107,7 +109,7 @@ class DynamicConfig:
     async def load(self, store: StoredConfigs, broker_id: int) -> None:
         """Take over everything that the store holds; a value that is no longer legal is logged and left out."""
         try:
-            await self.load_broker(store, broker_id)
+            await self._load_broker(store.readable_broker_config, broker_id)
         except ConfigError as error:
             logger.error("The stored dynamic configuration of broker %d cannot be applied: %s", broker_id, error)
         for topic, settings in (await store.topic_configs()).items():
@@ -121,10 +123,15 @@ class DynamicConfig:
     async def load_broker(self, store: StoredConfigs, broker_id: int) -> None:
         """Take over what the store holds for this broker and for all: together, as each is checked against the other.
 
-        Raises ConfigError.
+        Raises ConfigError, UnreadableNodeError: all stays as it is then.
         """
-        cluster = legal_settings(await store.broker_config(None), BROKER_KEYS)
-        self._apply(cluster, legal_settings(await store.broker_config(broker_id), BROKER_KEYS))
+        await self._load_broker(store.broker_config, broker_id)
+
+    async def _load_broker(
+        self, config_of: Callable[[int | None], Awaitable[Mapping[str, str]]], broker_id: int
+    ) -> None:
+        cluster = legal_settings(await config_of(None), BROKER_KEYS)
+        self._apply(cluster, legal_settings(await config_of(broker_id), BROKER_KEYS))
 
     def check_broker_config(self, settings: Mapping[str, str], *, per_broker: bool) -> None:
         """Raise KafkaError unless these may be all dynamic settings of this broker, or else of all brokers."""

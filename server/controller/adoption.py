@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -67,11 +67,14 @@ def adoptions(found: Mapping[TopicPartition, FoundReplica], topics: Mapping[str,
     return list(by_topic.values())
 
 
-def strays(folders: Mapping[str, FoundFolder], topics: Mapping[str, TopicRegistration]) -> dict[str, str]:
+def strays(
+    folders: Mapping[str, FoundFolder], topics: Mapping[str, TopicRegistration], unreadable: Container[str] = ()
+) -> dict[str, str]:
     """Of folders by path: those that are no partitions of this cluster's topics, nor to be adopted, and why not.
 
     Kafka names them `-stray`, and deletes what it finds after a kill and no topic knows; here they stay as they are:
     somebody's copies (`orders-20240101`), logs of a topic that was deleted while the folder was away, KRaft's own log.
+    What there is of topics that are `unreadable` in the store is none: they may be mended.
     """
     names = {topic.topic_id: name for name, topic in topics.items() if topic.topic_id.int}
     found: dict[str, str] = {}
@@ -85,7 +88,7 @@ def strays(folders: Mapping[str, FoundFolder], topics: Mapping[str, TopicRegistr
             found[path] = f"its topic id is that of {names[folder.topic_id]}"
         elif known is not None and known.topic_id.int and folder.topic_id not in (None, known.topic_id):
             found[path] = f"its topic id is not that of {name}"
-        elif known is None or index not in known.assignment:
+        elif name not in unreadable and (known is None or index not in known.assignment):
             unknown.setdefault(name, {})[path] = folder
     for name, its_folders in unknown.items():
         known = topics.get(name)

@@ -30,6 +30,8 @@ class ControllerContext:
         """Brokers that have asked to be let go."""
         self.doomed: set[str] = set()
         """Topics whose deletion is not finished."""
+        self.unreadable: set[str] = set()
+        """Topics that the store has, and nobody can tell what they are: their names are taken, and that is all."""
         self._deletions: dict[tuple[TopicPartition, int], ReplicaPhase] = {}
         self._topics: dict[str, TopicRegistration] = {}
         self._states: dict[TopicPartition, PartitionState] = {}

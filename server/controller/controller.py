@@ -11,9 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Container,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from ...protocol.apis import ApiKey
 from ...protocol.errors import ErrorCode, KafkaError
@@ -44,6 +54,7 @@ from .balance import imbalanced
 from .broker_changes import BrokerChanges
 from .context import ControllerContext
 from .control_requests import TOPIC_IDS_VERSION
+from .elsewhere import Elsewhere, nothing_unheard
 from .isr_requests import IsrRequests
 from .partition_state_machine import PartitionStateMachine
 from .reassignments import Reassignments
@@ -66,22 +77,6 @@ LEFT_TO_DELETE = "Not every replica could be deleted; the deletion goes on when 
 
 OVERTAKEN = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
 """The store holds something else than this controller knows of."""
-
-
-class Elsewhere(Protocol):
-    """The controller of a cluster when it is another broker."""
-
-    async def create_topics(self, wishes: Sequence[TopicCreation]) -> dict[str, KafkaError | None]:
-        """Has topics made; None where that went well. Raises KafkaError."""
-        ...
-
-    async def tell_of_failed_log_dir(self, broker_id: int) -> None:
-        """Leaves word that a log directory of this broker has failed."""
-        ...
-
-
-async def nothing_unheard(topics: Iterable[str]) -> None:
-    """A broker alone was there when each of its topics was made."""
 
 
 class Controller:
@@ -298,14 +293,20 @@ class Controller:
             self._doubt_store(results)
             return results
 
-    async def topics_changed(self, names: Iterable[str] = ()) -> None:
-        """These are in the store, or marks of topics to be deleted are.
+    def unknown_topics(self, names: Iterable[str]) -> list[str]:
+        """Those of the topics in the store that are not known here: new ones, and such as cannot be read."""
+        return [name for name in names if self._context.topic(name) is None]
+
+    async def topics_changed(self, names: Collection[str] | None = None) -> None:
+        """These are all topics in the store, or else there are marks of topics to be deleted.
 
         Apache Kafka's brokers write there themselves what is created automatically, and older tools what they want
         deleted. Raises StoreError, KafkaError NOT_CONTROLLER.
         """
         async with self._change() as term:
-            new = [name for name in names if self._context.topic(name) is None]
+            if names is not None:
+                self._context.unreadable.intersection_update(names)
+            new = self.unknown_topics(names or ())
             if new:
                 await Takeover(self._broker_id, term, self._store, self._context).read_topics(new)
                 await self._learn_configs(new)

@@ -148,7 +148,7 @@ class Office:
     def _watch_all(self, term: ControllerTerm) -> None:
         """From now on the controller hears of whatever happens in the tree, and of what has happened already."""
         self._follow(self._cluster.brokers, self._controller.brokers_changed)
-        self._follow(self._topics.names, self._controller.topics_changed, rest_seconds=TOPICS_REST_SECONDS)
+        self._follow(self._topic_names, self._controller.topics_changed, rest_seconds=TOPICS_REST_SECONDS)
         self._follow(
             self._topics.topics_to_delete,
             lambda _: self._controller.topics_changed(),
@@ -180,7 +180,7 @@ class Office:
         while True:
             changed.clear()
             try:
-                await self._look_once(look, heed, tell)
+                await heed(await look(tell))
             except (StoreError, KafkaError) as error:
                 logger.warning("a term as controller ends early: %s", error)
                 self._doubt()
@@ -192,15 +192,12 @@ class Office:
             await asyncio.sleep(rest_seconds)
             await changed.wait()
 
-    async def _look_once(
-        self, look: Callable[[Watch], Awaitable[T]], heed: Callable[[T], Awaitable[None]], tell: Watch
-    ) -> None:
-        try:
-            found = await look(tell)
-        except (ValueError, KeyError, TypeError) as error:
-            logger.error("what somebody has left for the controller cannot be read: %r", error)
-        else:
-            await heed(found)
+    async def _topic_names(self, watch: Watch) -> list[str]:
+        """Which topics there are; of those that could not be read `watch` also hears when somebody mends them."""
+        names = await self._topics.names(watch)
+        for name in self._controller.unknown_topics(names):
+            await self._store.exists(znodes.topic_path(name), watch)
+        return names
 
     async def _isr_changes(self, found: dict[str, list[TopicPartition]], term: ControllerTerm) -> None:
         if found:

@@ -19,7 +19,7 @@ from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.metadata_cache import MetadataCache, PartitionImage, TopicImage
 from ..metadata.metadata_store import StoreError
-from ..metadata.znodes import NO_BROKER_EPOCH
+from ..metadata.znodes import NO_BROKER_EPOCH, UnreadableNodeError
 from ..replication.partition_order import PartitionOrder
 from ..runtime.turns import ORDERS, Pace
 from .control_requests import StopOrder
@@ -152,8 +152,9 @@ class ReceivedOrders:
             some = names[start : start + CONFIGS_AT_A_TIME]
             found = await asyncio.gather(*map(self._config_of, some), return_exceptions=True)
             for topic, config in zip(some, found, strict=True):
-                if isinstance(config, StoreError):
-                    # The session tells what becomes of the store; until then there are the broker's defaults.
+                if isinstance(config, StoreError | UnreadableNodeError):
+                    # The session tells what becomes of the store; until then there are the broker's defaults. What is
+                    # no settings is none, as in Kafka.
                     logger.warning("settings of %s cannot be read: %s", topic, config)
                 elif isinstance(config, BaseException):
                     raise config

@@ -28,19 +28,27 @@ class Takeover:
         self._context = context
 
     async def read_topics(self, topic_names: Sequence[str] | None = None) -> None:
-        """Takes in what the store has, or only these, and writes what it lacks: topic ids, states of partitions."""
-        topics = await self._store.topics(topic_names)
+        """Takes in what the store has, or only these, and writes what it lacks: topic ids, states of partitions.
+
+        What cannot be read is left out, and nothing is written there: a topic is known by its name only, a partition
+        without a readable state has no leader, as in Kafka.
+        """
+        topics, unreadable = await self._store.find_topics(topic_names)
+        self._context.unreadable.difference_update(topic_names or ())
+        self._context.unreadable |= unreadable
         names = (TopicPartition(topic.name, index) for topic in topics for index in topic.assignment)
-        written: dict[TopicPartition, PartitionState] = {}
+        written: dict[TopicPartition, PartitionState | None] = {}
         while some := list(islice(names, STATES)):
-            written.update(await self._store.states_of(some))
+            found = await self._store.find_states(some)
+            written.update(found.states)
+            written.update(dict.fromkeys(found.unreadable))
             await next_turn()
         pace = Pace()
         for topic in topics:
             await self._take_in(topic, written)
             await pace.step(len(topic.assignment))
 
-    async def _take_in(self, topic: TopicRegistration, written: Mapping[TopicPartition, PartitionState]) -> None:
+    async def _take_in(self, topic: TopicRegistration, written: Mapping[TopicPartition, PartitionState | None]) -> None:
         if not topic.topic_id.int:
             # Written by Kafka before 2.8, which knew no ids.
             topic = replace(topic, topic_id=self._store.new_topic_id())
@@ -55,7 +63,9 @@ class Takeover:
             await self._store.add_partitions(topic, unwritten, self._term)
         self._context.put_topic(topic)
         for index, name in names.items():
-            self._context.restore_state(name, written[name] if name in written else unwritten[index])
+            state = written[name] if name in written else unwritten[index]
+            if state is not None:
+                self._context.restore_state(name, state)
 
     async def adopt(
         self, found: Mapping[TopicPartition, FoundReplica], config_of: Callable[[str], Mapping[str, str]]
@@ -64,7 +74,8 @@ class Takeover:
 
         `config_of` gives the settings that a topic of this name must have.
         """
-        adopted = adoptions(found, {topic.name: topic for topic in self._context.topics})
+        unknown = {one: replica for one, replica in found.items() if one.topic not in self._context.unreadable}
+        adopted = adoptions(unknown, {topic.name: topic for topic in self._context.topics})
         if adopted:
             logger.info("adopting %d topics found in the log directories", len(adopted))
         configs: dict[str, Mapping[str, str]] = {}

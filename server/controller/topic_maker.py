@@ -88,7 +88,7 @@ class TopicMaker:
         return results
 
     def _check_free(self, name: str, taken: Mapping[str, str]) -> None:
-        if self._context.topic(name) is not None:
+        if self._context.topic(name) is not None or name in self._context.unreadable:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         rival = self._metadata.colliding_topic(name)
         if rival is None:

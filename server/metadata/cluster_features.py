@@ -130,7 +130,7 @@ class ClusterFeatures:
             return  # told of by the watch
         try:
             self._chosen, self._version = znodes.decode_features(data), stat.version
-        except (ValueError, TypeError, KeyError) as error:
+        except znodes.UnreadableNodeError as error:
             logger.error("%s says nothing: %s", znodes.FEATURE, error)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.room_logger import room_logger
 from ...protocol.uuid_text import new_uuid, uuid_text
 from . import znodes
 from .metadata_store import (
@@ -21,7 +22,9 @@ from .metadata_store import (
     SetData,
     Watch,
 )
-from .znodes import BrokerRegistration
+from .znodes import BrokerRegistration, UnreadableNodeError
+
+logger = room_logger("metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class ControllerSeat(NamedTuple):
     """Who holds the controller's node."""
 
     broker_id: int | None
+    """None: nobody. -1: somebody, and nobody can tell who."""
     is_ours: bool
     """Whether the node is this session's; that of an earlier session is about to go."""
 
@@ -101,17 +105,23 @@ class ClusterStore:
         return await self._store.exists(znodes.broker_path(broker_id), watch) is not None
 
     async def brokers(self, watch: Watch | None = None) -> dict[int, BrokerRegistration]:
-        """Returns all live brokers by id; `watch` hears when one comes, goes, or says something else of itself."""
-        ids = [int(name) for name in await self._store.children(znodes.BROKER_IDS, watch)]
+        """Returns all live brokers by id; `watch` hears when one comes, goes, or says something else of itself.
+
+        One that nobody could reach, as its node cannot be read, counts as none.
+        """
+        ids = sorted(int(name) for name in await self._store.children(znodes.BROKER_IDS, watch) if name.isdecimal())
+        paths = [znodes.broker_path(broker_id) for broker_id in ids]
         if watch is not None:
-            for broker_id in ids:
-                await self._store.exists(znodes.broker_path(broker_id), watch)
-        found = await self._store.get_many([znodes.broker_path(broker_id) for broker_id in ids])
-        return {
-            broker_id: znodes.decode_broker(broker_id, node[0], node[1].czxid)
-            for broker_id, node in sorted(zip(ids, found, strict=True))
-            if node is not None
-        }
+            for path in paths:
+                await self._store.exists(path, watch)
+        brokers = {}
+        for broker_id, path, node in zip(ids, paths, await self._store.get_many(paths), strict=True):
+            if node is not None:
+                try:
+                    brokers[broker_id] = znodes.decode_broker(broker_id, node[0], node[1].czxid)
+                except UnreadableNodeError as error:
+                    logger.error("%s cannot be read, the broker counts as gone until it can: %s", path, error)
+        return brokers
 
     async def claim_controller(self, broker_id: int) -> ControllerTerm | None:
         """Becomes controller, in one step with raising the controller epoch; None if another broker is.
@@ -140,4 +150,9 @@ class ClusterStore:
             data, stat = await self._store.get(znodes.CONTROLLER)
         except NoNodeError:
             return ControllerSeat(None, is_ours=False)
-        return ControllerSeat(znodes.decode_controller(data), stat.ephemeral_owner == self._store.session_id)
+        try:
+            broker_id = znodes.decode_controller(data)
+        except UnreadableNodeError as error:
+            logger.error("%s cannot be read, whoever made it is controller: %s", znodes.CONTROLLER, error)
+            broker_id = znodes.NO_BROKER
+        return ControllerSeat(broker_id, stat.ephemeral_owner == self._store.session_id)

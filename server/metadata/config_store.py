@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from urllib.parse import quote, unquote
 
+from ...protocol.room_logger import room_logger
 from . import znodes
 from .change_notices import ChangeNotices
 from .metadata_store import (
@@ -16,10 +17,17 @@ from .metadata_store import (
     Operation,
     SetData,
 )
+from .znodes import UnreadableNodeError
+
+logger = room_logger("metadata")
 
 
 class ConfigStore:
-    """What has been configured at run time, in Kafka's layout (see `znodes`)."""
+    """What has been configured at run time, in Kafka's layout (see `znodes`).
+
+    Whatever reads settings or changes them raises UnreadableNodeError where a node holds anything else: nothing
+    overwrites that. For who reads all settings of a kind it is named in the log and counts as none, as in Kafka.
+    """
 
     def __init__(self, store: MetadataStore, *, now_ms: Callable[[], int]) -> None:
         self._store = store
@@ -33,7 +41,7 @@ class ConfigStore:
         """Returns the settings of all topics that have any."""
         configs = {}
         for name in await self._store.children("/config/topics"):
-            if config := await self.topic_config(name):
+            if config := await self._config_or_none("topics", name):
                 configs[name] = config
         return configs
 
@@ -49,7 +57,7 @@ class ConfigStore:
         """Returns the settings of all `groups`, or of all `client-metrics` subscriptions."""
         configs = {}
         for name in await self._children(znodes.configs_path(entity_type)):
-            if config := await self._config(entity_type, name):
+            if config := await self._config_or_none(entity_type, name):
                 configs[unquote(name)] = config
         return configs
 
@@ -80,6 +88,7 @@ class ConfigStore:
                 await self._store.create(parent)
             await self._set_config(entity_type, node, config)
         elif await self._store.exists(path := znodes.config_path(entity_type, node)) is not None:
+            await self._config(entity_type, node)
             await self._write_config(Delete(path), entity_type, node)
 
     async def client_config(self, entity_type: str, name: str) -> dict[str, str]:
@@ -104,6 +113,10 @@ class ConfigStore:
         """Returns a broker's dynamic settings; None means the cluster-wide ones."""
         return await self._config("brokers", _broker_entity(broker_id))
 
+    async def readable_broker_config(self, broker_id: int | None) -> dict[str, str]:
+        """The same, without what cannot be read."""
+        return await self._config_or_none("brokers", _broker_entity(broker_id))
+
     async def set_broker_config(self, broker_id: int | None, config: Mapping[str, str]) -> None:
         """Replaces all dynamic settings of a broker (None: the cluster-wide ones) and notifies the brokers."""
         await self._set_config("brokers", _broker_entity(broker_id), config)
@@ -113,10 +126,17 @@ class ConfigStore:
             data, _ = await self._store.get(znodes.config_path(entity_type, name))
         except NoNodeError:
             return {}
-        # A node that was made for what is below it is empty.
-        return znodes.decode_config(data) if data else {}
+        return stored_config(znodes.config_path(entity_type, name), data)
+
+    async def _config_or_none(self, entity_type: str, name: str) -> dict[str, str]:
+        try:
+            return await self._config(entity_type, name)
+        except UnreadableNodeError as error:
+            logger.error("settings count as none until they can be read: %s", error)
+            return {}
 
     async def _set_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:
+        await self._config(entity_type, name)  # what cannot be read is not overwritten
         while True:
             try:
                 await self._write_config(await config_write(self._store, entity_type, name, config), entity_type, name)
@@ -141,6 +161,14 @@ async def config_write(store: MetadataStore, entity_type: str, name: str, config
     path = znodes.config_path(entity_type, name)
     data = znodes.encode_config(config)
     return Create(path, data) if await store.exists(path) is None else SetData(path, data)
+
+
+def stored_config(path: str, data: bytes) -> dict[str, str]:
+    """The settings in a node; one that was made for what is below it is empty. Raises UnreadableNodeError."""
+    try:
+        return znodes.decode_config(data) if data else {}
+    except UnreadableNodeError as error:
+        raise UnreadableNodeError(f"{path}: {error}") from error
 
 
 def node_name(name: str) -> str:

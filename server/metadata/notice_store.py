@@ -11,7 +11,7 @@ from ...protocol.topic_partition import TopicPartition
 from . import znodes
 from .cluster_store import ControllerTerm
 from .metadata_store import BadVersionError, Check, Create, Delete, MetadataStore, NoNodeError, SetData, Stat, Watch
-from .znodes import PartitionState
+from .znodes import PartitionState, UnreadableNodeError
 
 logger = room_logger("metadata")
 
@@ -57,14 +57,13 @@ class NoticeStore:
         return await self._notices(znodes.LOG_DIR_EVENTS, watch, znodes.decode_log_dir_event, NOBODY)
 
     async def reassignment_wishes(self, watch: Watch) -> Mapping[TopicPartition, tuple[int, ...]] | None:
-        """The replicas that an operator has asked for; None if there is no such wish."""
-        data = await self._wish(znodes.REASSIGN_PARTITIONS, watch)
-        return None if data is None else znodes.decode_partitions(data)
+        """The replicas that an operator has asked for; None if there is no such wish that can be read."""
+        return await self._wish(znodes.REASSIGN_PARTITIONS, watch)
 
     async def election_wishes(self, watch: Watch) -> list[TopicPartition] | None:
-        """The partitions that an operator wants to have their preferred leaders; None if there is no such wish."""
-        data = await self._wish(znodes.PREFERRED_ELECTION, watch)
-        return None if data is None else list(znodes.decode_partitions(data))
+        """The partitions that are to have their preferred leaders; None if there is no such wish that can be read."""
+        wish = await self._wish(znodes.PREFERRED_ELECTION, watch)
+        return None if wish is None else list(wish)
 
     async def remove(self, paths: Iterable[str], term: ControllerTerm) -> None:
         """Removes notices and wishes that were dealt with. Raises KafkaError NOT_CONTROLLER."""
@@ -84,15 +83,18 @@ class NoticeStore:
             if node is not None:
                 try:
                     told[path] = decode(node[0])
-                except (ValueError, KeyError, TypeError) as error:
-                    logger.error("%s says nothing: %r", path, error)
+                except UnreadableNodeError as error:
+                    logger.error("%s says nothing: %s", path, error)
                     told[path] = nothing
         return told
 
-    async def _wish(self, path: str, watch: Watch) -> bytes | None:
+    async def _wish(self, path: str, watch: Watch) -> dict[TopicPartition, tuple[int, ...]] | None:
         if await self._store.exists(path, watch) is None:
             return None
         try:
-            return (await self._store.get(path))[0]
+            return znodes.decode_partitions((await self._store.get(path))[0])
         except NoNodeError:
+            return None
+        except UnreadableNodeError as error:
+            logger.error("%s cannot be read and stays as it is: %s", path, error)
             return None

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ...protocol.uuid_text import new_uuid
 from . import znodes
@@ -30,7 +32,25 @@ from .metadata_store import (
     Watch,
     size_of,
 )
-from .znodes import PartitionState, TopicRegistration
+from .znodes import PartitionState, TopicRegistration, UnreadableNodeError
+
+logger = room_logger("metadata")
+
+
+class FoundTopics(NamedTuple):
+    """What a reading of topics has found."""
+
+    topics: list[TopicRegistration]
+    unreadable: frozenset[str]
+    """Topics that are there, and of which nobody can tell what they are: nothing may be written in their place."""
+
+
+class FoundStates(NamedTuple):
+    """What a reading of the states of partitions has found."""
+
+    states: dict[TopicPartition, PartitionState]
+    """Of those that ever had a leader."""
+    unreadable: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +63,15 @@ class PlannedTopic:
 
 
 class TopicStore:
-    """Topics in Kafka's layout (see `znodes`). Only a controller writes them."""
+    """Topics in Kafka's layout (see `znodes`). Only a controller writes them.
+
+    A node that cannot be read is named in the log, costs what it belongs to and nothing else, and stays as it is.
+    """
 
     def __init__(self, store: MetadataStore, *, token_bytes: Callable[[int], bytes]) -> None:
         self._store = store
         self._token_bytes = token_bytes
+        self._told: dict[str, int] = {}
 
     def new_topic_id(self) -> UUID:
         return new_uuid(self._token_bytes)
@@ -57,18 +81,26 @@ class TopicStore:
         return await self._store.children(znodes.TOPICS, watch)
 
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRegistration]:
-        """Returns all topics, or those of these that there are."""
+        """Returns all topics that can be read, or those of these that there are."""
+        return (await self.find_topics(names)).topics
+
+    async def find_topics(self, names: Sequence[str] | None = None) -> FoundTopics:
+        """Reads all topics, or these."""
         if names is None:
             names = await self.names()
-        found = await self._store.get_many([znodes.topic_path(name) for name in names])
-        return [znodes.decode_topic(name, node[0]) for name, node in zip(names, found, strict=True) if node is not None]
+        paths = [znodes.topic_path(name) for name in names]
+        topics, unreadable = [], set()
+        for name, path, node in zip(names, paths, await self._store.get_many(paths), strict=True):
+            if node is not None:
+                try:
+                    topics.append(znodes.decode_topic(name, node[0]))
+                except UnreadableNodeError as error:
+                    self._tell_of_unreadable(path, node[1], error)
+                    unreadable.add(name)
+        return FoundTopics(topics, frozenset(unreadable))
 
     async def topic(self, name: str) -> TopicRegistration | None:
-        try:
-            data, _ = await self._store.get(znodes.topic_path(name))
-        except NoNodeError:
-            return None
-        return znodes.decode_topic(name, data)
+        return next(iter(await self.topics([name])), None)
 
     async def partition_states(self, topic: TopicRegistration) -> dict[int, PartitionState]:
         """Returns the states of those partitions of a topic that ever had a leader."""
@@ -77,12 +109,26 @@ class TopicStore:
 
     async def states_of(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionState]:
         """Returns the states, as they are now, of those of the partitions that ever had a leader."""
-        found = await self._store.get_many([znodes.state_path(*partition) for partition in partitions])
-        return {
-            partition: znodes.decode_state(node[0], node[1].version, node[1].mzxid)
-            for partition, node in zip(partitions, found, strict=True)
-            if node is not None
-        }
+        return (await self.find_states(partitions)).states
+
+    async def find_states(self, partitions: Sequence[TopicPartition]) -> FoundStates:
+        """Reads the states of these partitions, as they are now."""
+        paths = [znodes.state_path(*partition) for partition in partitions]
+        states, unreadable = {}, set()
+        for partition, path, node in zip(partitions, paths, await self._store.get_many(paths), strict=True):
+            if node is not None:
+                try:
+                    states[partition] = znodes.decode_state(node[0], node[1].version, node[1].mzxid)
+                except UnreadableNodeError as error:
+                    self._tell_of_unreadable(path, node[1], error)
+                    unreadable.add(partition)
+        return FoundStates(states, frozenset(unreadable))
+
+    def _tell_of_unreadable(self, path: str, stat: Stat, error: UnreadableNodeError) -> None:
+        """Once of each thing that somebody has written there, however often it is read."""
+        if self._told.get(path) != stat.mzxid:
+            self._told[path] = stat.mzxid
+            logger.error("%s cannot be read, what it belongs to is left alone until it can: %s", path, error)
 
     async def create_topics(self, topics: Iterable[PlannedTopic], term: ControllerTerm) -> None:
         """Writes whole topics, all or none unless they are more than a multi holds.

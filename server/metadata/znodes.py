@@ -1,18 +1,21 @@
 """Paths and JSON of the metadata tree: byte for byte what Apache Kafka up to 3.9 keeps in ZooKeeper (its `ZkData`).
 
 One field is ours, `leader_broker_epoch` of a partition's state, which Kafka's decoder skips.
-The functions are pure. Decoders accept every version of a node that Kafka ever wrote; encoders write the newest.
+The functions are pure. Decoders accept every version of a node that Kafka ever wrote, and refuse what is none of them;
+encoders write the newest.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote, unquote
 from uuid import UUID
 
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ...protocol.uuid_text import uuid_from_text, uuid_text
 
@@ -60,8 +63,21 @@ PERSISTENT_PATHS = (
 """Made by whoever starts first; parents before children."""
 
 NO_LEADER = -1
+NO_BROKER = -1
 NO_BROKER_EPOCH = -1
 """Of who is not there, and what older controllers say."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class UnreadableNodeError(ValueError):
+    """A node holds what neither Kafka nor this broker writes there: no JSON, or JSON of another shape."""
+
+    def as_answer(self) -> KafkaError:
+        """What clients are told whose changes would overwrite it."""
+        return KafkaError(ErrorCode.INVALID_CONFIG, f"What is stored cannot be read, and is left as it is: {self}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +204,44 @@ def _decode(data: bytes) -> dict[str, Any]:
     return value
 
 
+def _decoder(decode: Callable[P, T]) -> Callable[P, T]:
+    """Whatever is the matter with a node, its reader is told that it cannot be read, and of nothing else."""
+
+    @wraps(decode)
+    def decoded(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return decode(*args, **kwargs)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            raise UnreadableNodeError(f"{type(error).__name__}: {error}") from error
+
+    return decoded
+
+
+def _number(value: object, lowest: int = -(2**31), bits: int = 31) -> int:
+    """A number that fits where messages have it."""
+    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value < 2**bits:
+        raise ValueError(f"no number of {bits + 1} bits: {value!r}")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"no text: {value!r}")
+    return value
+
+
+def _brokers(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"no list of brokers: {value!r}")
+    return tuple(map(_number, value))
+
+
 def encode_cluster_id(cluster_id: str) -> bytes:
     """JSON of `/cluster/id`."""
     return _encode({"version": "1", "id": cluster_id})
 
 
+@_decoder
 def decode_cluster_id(data: bytes) -> str:
     return str(_decode(data)["id"])
 
@@ -202,9 +251,10 @@ def encode_controller(broker_id: int, now_ms: int) -> bytes:
     return _encode({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
 
 
+@_decoder
 def decode_controller(data: bytes) -> int:
     """Broker id of the controller."""
-    return int(_decode(data)["brokerid"])
+    return _number(_decode(data)["brokerid"])
 
 
 def encode_broker(registration: BrokerRegistration, now_ms: int) -> bytes:
@@ -226,17 +276,21 @@ def encode_broker(registration: BrokerRegistration, now_ms: int) -> bytes:
     )
 
 
+@_decoder
 def decode_broker(broker_id: int, data: bytes, broker_epoch: int) -> BrokerRegistration:
     """A live broker from its node; versions 1 (host and port only) to 5."""
     value = _decode(data)
     if value["version"] < 2:
-        endpoints: tuple[BrokerEndpoint, ...] = (BrokerEndpoint("PLAINTEXT", value["host"], value["port"]),)
+        endpoints: tuple[BrokerEndpoint, ...] = (
+            BrokerEndpoint("PLAINTEXT", _text(value["host"]), _number(value["port"])),
+        )
     else:
         protocols = value.get("listener_security_protocol_map") or {}
-        endpoints = tuple(_endpoint(text, protocols) for text in value["endpoints"])
+        endpoints = tuple(_endpoint(_text(text), protocols) for text in value["endpoints"])
     supported = (value.get("features") or {}).get(_TRANSACTION_VERSION)
     levels = None if supported is None else (int(supported["min_version"]), int(supported["max_version"]))
-    return BrokerRegistration(broker_id, endpoints, value.get("rack"), broker_epoch, levels)
+    rack = value.get("rack")
+    return BrokerRegistration(broker_id, endpoints, None if rack is None else _text(rack), broker_epoch, levels)
 
 
 def _features_of(registration: BrokerRegistration) -> dict[str, dict[str, int]]:
@@ -252,8 +306,9 @@ def encode_features(levels: Mapping[str, int]) -> bytes:
     return _encode({"features": found, "version": 2, "status": FEATURES_ENABLED})
 
 
+@_decoder
 def decode_features(data: bytes) -> dict[str, int]:
-    """The finalized levels; versions 1 and 2. Raises ValueError."""
+    """The finalized levels; versions 1 and 2. Raises UnreadableNodeError."""
     value = _decode(data)
     features = value.get("features", {})
     if not isinstance(features, dict):
@@ -271,7 +326,7 @@ def _endpoint_text(endpoint: BrokerEndpoint) -> str:
 def _endpoint(text: str, protocols: Mapping[str, str]) -> BrokerEndpoint:
     name, _, address = text.partition("://")
     host, _, port = address.rpartition(":")
-    return BrokerEndpoint(name, host.strip("[]"), int(port), protocols.get(name, name))
+    return BrokerEndpoint(name, host.strip("[]"), _number(int(port)), _text(protocols.get(name, name)))
 
 
 def encode_topic(topic: TopicRegistration) -> bytes:
@@ -291,23 +346,23 @@ def encode_topic(topic: TopicRegistration) -> bytes:
     )
 
 
+@_decoder
 def decode_topic(name: str, data: bytes) -> TopicRegistration:
     """A topic from its node; one written before version 3 has the zero id."""
     value = _decode(data)
 
-    def by_number(key: str) -> dict[int, tuple[int, ...]]:
-        return {int(partition): tuple(brokers) for partition, brokers in sorted_items(value.get(key) or {})}
+    def by_number(replicas: Mapping[str, object]) -> dict[int, tuple[int, ...]]:
+        return dict(sorted((_number(int(index), 0), _brokers(brokers)) for index, brokers in replicas.items()))
 
-    def sorted_items(replicas: Mapping[str, list[int]]) -> list[tuple[str, list[int]]]:
-        return sorted(replicas.items(), key=lambda item: int(item[0]))
-
-    text = value.get("topic_id")
+    text, assignment = value.get("topic_id"), by_number(value["partitions"])
+    if not all(assignment.values()):
+        raise ValueError(f"a partition without replicas: {data!r}")
     return TopicRegistration(
         name,
         uuid_from_text(text) if text else UUID(int=0),
-        by_number("partitions"),
-        by_number("adding_replicas"),
-        by_number("removing_replicas"),
+        assignment,
+        by_number(value.get("adding_replicas") or {}),
+        by_number(value.get("removing_replicas") or {}),
     )
 
 
@@ -327,23 +382,25 @@ def encode_state(state: PartitionState) -> bytes:
     return _encode(value)
 
 
+@_decoder
 def decode_state(data: bytes, version: int, zxid: int = 0) -> PartitionState:
     """A partition's state from its node, the node's version, and the place of its last write."""
     value = _decode(data)
     return PartitionState(
-        value["leader"],
-        value["leader_epoch"],
-        tuple(value["isr"]),
-        value["controller_epoch"],
+        _number(value["leader"]),
+        _number(value["leader_epoch"]),
+        _brokers(value["isr"]),
+        _number(value["controller_epoch"]),
         version,
-        value.get("leader_recovery_state", 0),
-        value.get("leader_broker_epoch", NO_BROKER_EPOCH),
+        _number(value.get("leader_recovery_state", 0), 0, 1),
+        _number(value.get("leader_broker_epoch", NO_BROKER_EPOCH), NO_BROKER_EPOCH, 63),
         zxid,
     )
 
 
+@_decoder
 def decode_config_change(data: bytes) -> tuple[str, str]:
-    """Type of the entity whose settings are others, and its name, which may be a path. Raises ValueError.
+    """Type of the entity whose settings are others, and its name, which may be a path. Raises UnreadableNodeError.
 
     Version 1, which Kafka 0.9 wrote, has both apart.
     """
@@ -366,6 +423,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
     return _encode({"version": 1, "config": dict(config)})
 
 
+@_decoder
 def decode_config(data: bytes) -> dict[str, str]:
     """An entity's dynamic configuration."""
     return {str(key): str(value) for key, value in (_decode(data).get("config") or {}).items()}
@@ -386,16 +444,18 @@ def encode_log_dir_event(broker_id: int) -> bytes:
     return _encode({"version": 1, "broker": broker_id, "event": LOG_DIR_FAILED})
 
 
+@_decoder
 def decode_log_dir_event(data: bytes) -> int:
     """The broker of which a log directory has failed."""
     return int(_decode(data)["broker"])
 
 
+@_decoder
 def decode_partitions(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
     """The partitions in a notice of changed ISRs, a wish for preferred elections, or one for reassignments: with the
     replicas wanted, where there are any."""
     return {
-        TopicPartition(str(one["topic"]), int(one["partition"])): tuple(map(int, one.get("replicas", ())))
+        TopicPartition(str(one["topic"]), int(one["partition"])): _brokers(one.get("replicas", []))
         for one in _decode(data)["partitions"]
     }
 
@@ -405,6 +465,7 @@ def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
     return _encode({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
 
 
+@_decoder
 def decode_producer_id_block(data: bytes) -> tuple[int, int]:
     """First and last id of the newest block."""
     value = _decode(data)

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Mapping
 from urllib.parse import unquote
 
 from ...protocol.room_logger import room_logger
-from ..metadata.config_store import ConfigStore
+from ..metadata.config_store import ConfigStore, stored_config
 from ..metadata.metadata_store import MetadataStore, NoNodeError
-from ..metadata.znodes import DEFAULT_ENTITY, decode_config, user_node
+from ..metadata.znodes import DEFAULT_ENTITY, UnreadableNodeError, user_node
 from ..runtime.turns import Pace
 from .entities import CLIENT_ID, IP, QUOTAS, USER, Entity, quota_text
 
@@ -74,9 +74,12 @@ async def _children(store: MetadataStore, path: str) -> list[str]:
 async def _quotas(store: MetadataStore, path: str) -> dict[str, float]:
     try:
         data, _ = await store.get(path)
+        return _only_quotas(path, stored_config(path, data))
     except NoNodeError:  # gone since it was listed
         return {}
-    return _only_quotas(path, decode_config(data) if data else {})
+    except UnreadableNodeError as error:
+        logger.error("quotas count as none until they can be read: %s", error)
+        return {}
 
 
 def _only_quotas(where: str, config: Mapping[str, str]) -> dict[str, float]:

@@ -19,6 +19,7 @@ from ....protocol.messages.alter_client_quotas import (
 from ...config.dynamic_config import DynamicConfig
 from ...metadata.config_store import ConfigStore
 from ...metadata.metadata_store import StoreFailedError
+from ...metadata.znodes import UnreadableNodeError
 from ...quotas.client_quotas import ClientQuotas
 from ...quotas.entities import Entity, check_quota, entity_of, invalid
 from ...quotas.stored_quotas import alter_stored_quotas
@@ -76,7 +77,7 @@ async def _alter(
     async with changing:
         try:
             present = await alter_stored_quotas(config_store, entity, changes)
-        except StoreFailedError as error:
+        except (StoreFailedError, UnreadableNodeError) as error:
             raise error.as_answer() from error
         await quotas.changed(entity, present)
 

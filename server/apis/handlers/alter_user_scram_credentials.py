@@ -22,6 +22,7 @@ from ...config.dynamic_config import DynamicConfig
 from ...metadata.config_store import ConfigStore
 from ...metadata.metadata_store import STORE_FAILED, StoreError
 from ...metadata.scram_store import ScramStore
+from ...metadata.znodes import UnreadableNodeError
 from ...runtime.turns import RESOURCES, Pace
 from ..request_context import RequestContext
 
@@ -83,6 +84,8 @@ async def _alter(store: ScramStore, user: str, wanted: Sequence[Change]) -> None
         await store.change(user, credentials)
     except StoreError as error:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED) from error
+    except UnreadableNodeError as error:
+        raise error.as_answer() from error
 
 
 def _mechanism(change: Change) -> str:

@@ -17,7 +17,7 @@ from ....protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from ...metadata.metadata_store import MetadataStore, NoNodeError
-from ...metadata.znodes import DEFAULT_ENTITY, decode_config
+from ...metadata.znodes import DEFAULT_ENTITY, UnreadableNodeError, decode_config
 from ...runtime.turns import Pace
 from ..request_context import RequestContext
 
@@ -48,9 +48,10 @@ async def _stored(store: MetadataStore, wanted: Container[str], pace: Pace) -> d
             continue
         try:
             data, _ = await store.get(f"/config/users/{node}")
-        except NoNodeError:  # gone since it was listed
+            infos = _infos(decode_config(data) if data else {})
+        except (NoNodeError, UnreadableNodeError):  # gone since it was listed, or told of when quotas were read
             continue
-        if infos := _infos(decode_config(data) if data else {}):
+        if infos:
             found[name] = infos
     return found
 

@@ -25,6 +25,8 @@ class Kept:
     async def broker_config(self, broker_id: int | None) -> dict[str, str]:
         return self.cluster if broker_id is None else self.broker
 
+    readable_broker_config = broker_config
+
     async def topic_configs(self) -> dict[str, dict[str, str]]:
         return self.topics
 
