@@ -715,9 +715,15 @@ async def test_reassignment_ends_when_who_is_waited_for_leads_without_having_bee
         elif election == "asked for":
             assert await plane.controller.elect_leaders([T0], allow_unclean=True) == {T0: None}
         await plane.until(lambda: plane.members[4].leads(T0) and plane.controller.reassignments() == [])
-        topic = await plane.members[4].topic_store.topic("t")
-        assert topic is not None
-        assert (topic.assignment[0], topic.adding_replicas, topic.removing_replicas) == ((4,), {}, {})
+        # In memory first, in the tree last.
+        await plane.until_true(lambda: _is_assigned(plane.members[4], (4,)))
+
+
+async def _is_assigned(member: Member, replicas: tuple[int, ...]) -> bool:
+    """Whether the tree says that T0 has these replicas, and is on its way to no others."""
+    topic = await member.topic_store.topic("t")
+    assert topic is not None
+    return (topic.assignment[0], topic.adding_replicas, topic.removing_replicas) == (replicas, {}, {})
 
 
 async def test_wishes_that_operators_leave_in_the_tree_are_fulfilled() -> None:
