@@ -21,7 +21,7 @@ from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.cluster_store import ControllerTerm
 from ..metadata.topic_store import TopicStore
-from ..metadata.znodes import PartitionState, TopicRegistration
+from ..metadata.znodes import NO_LEADER, PartitionState, TopicRegistration
 from .announcer import Announcer
 from .context import ControllerContext
 from .election import elect
@@ -122,14 +122,16 @@ class Reassignments:
         if not target or len(set(target)) != len(target) or min(target) < 0:
             reason = f"Replica assignment {list(target)} is empty or names a broker twice, or one below zero."
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
-        missing = [broker for broker in target if broker not in self._context.live_brokers]
+        wanted = present.reassigned_to(target)
+        # Who has a replica already may be away, as in Kafka: it is waited for.
+        missing = [broker for broker in wanted.adding if broker not in self._context.live_brokers]
         if missing:
-            reason = f"Replica assignment {list(target)} needs brokers that are not there to take a replica."
+            reason = f"Replica assignment {list(target)} needs {missing}, which are not there to take a replica."
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
         if not may_change_factor and len(target) != len(present.origin):
             reason = f"{partition} has {len(present.origin)} replicas, which {list(target)} would change."
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
-        return present.reassigned_to(target)
+        return wanted
 
     async def begin(self, partition: TopicPartition, wanted: ReplicaAssignment, term: ControllerTerm) -> None:
         """Steps 1 of a reassignment, and as many more as can be taken. Raises StoreError, KafkaError."""
@@ -172,7 +174,7 @@ class Reassignments:
         logger.info("%s has moved to %s", partition, list(assignment.target))
 
     async def _leave(self, partition: TopicPartition, staying: tuple[int, ...], term: ControllerTerm) -> None:
-        """Only replicas that stay are in sync from now on, and one of them leads.
+        """Only replicas that stay are in sync from now on, and one of them leads; or nobody, where nobody did.
 
         Raises KafkaError INVALID_REPLICA_ASSIGNMENT if none of them could: they lack what the others have.
         """
@@ -183,6 +185,9 @@ class Reassignments:
             if state.leader in staying and (state.leader in live or isr == state.isr):
                 return next_state(state, term, isr=isr)
             election = elect(staying, isr, live, allow_unclean=False)
+            if election is None and state.leader == NO_LEADER and isr:
+                # They go on waiting for one of those that were in sync last.
+                return next_state(state, term, isr=isr)
             if election is None:
                 reason = f"None of the brokers {list(staying)} has all records of {partition}."
                 raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)

@@ -693,6 +693,52 @@ async def test_reassignment_is_not_taken_back_to_brokers_that_lack_records() -> 
         assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
         assert plane.members[4].leads(T0)
         assert plane.members[4].replicas.deleted == []
+        await plane.kill(4)
+        await everybody_believes(plane, NO_LEADER)
+        refused = (await plane.controller.reassign({T0: None}))[T0]
+        assert refused is not None
+        assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+async def test_partition_that_nobody_leads_is_reassigned_once_who_was_in_sync_is_back() -> None:
+    async with ClusterPlane(brokers=4) as plane:
+        await create(plane, (3,))
+        await plane.kill(3)
+        await everybody_believes(plane, NO_LEADER)
+        assert await plane.controller.reassign({T0: (4, 2)}) == {T0: None}
+        state = await plane.members[4].state(T0)
+        assert (state.leader, state.isr) == (NO_LEADER, (3,))
+        assert await plane.controller.elect_leaders([T0], allow_unclean=False) != {T0: None}
+        # Another controller goes on with it.
+        await plane.kill(1)
+        await plane.until(lambda: any(one.controller.is_active for one in plane.members.values()))
+        back = await plane.start(3)
+        await everybody_believes(plane, 3)
+        await plane.until(lambda: all(T0 in plane.members[one].replicas.roles for one in (2, 3, 4)))
+        state = await propose(plane, 3, (3, 4, 2))
+        assert isinstance(state, PartitionState)
+        await plane.until_true(lambda: _is_assigned(back, (4, 2)))
+        await everybody_believes(plane, 4)
+        assert back.replicas.deleted == [T0]
+
+
+async def test_reassignment_of_a_partition_that_nobody_leads_is_taken_back() -> None:
+    async with ClusterPlane(brokers=4) as plane:
+        await create(plane, (2, 3))
+        await plane.kill(2)
+        await plane.kill(3)
+        await everybody_believes(plane, NO_LEADER)
+        assert await plane.controller.reassign({T0: (2, 4)}) == {T0: None}
+        assert await plane.controller.reassign({T0: None}) == {T0: None}
+        assert plane.controller.reassignments() == []
+        state = await plane.members[4].state(T0)
+        assert (state.leader, state.isr) == (NO_LEADER, (3,))
+        # Who is to get a replica has to be there; who has one need not.
+        refused = (await plane.controller.reassign({T0: (2, 9)}))[T0]
+        assert refused is not None
+        assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        await plane.start(3)
+        await everybody_believes(plane, 3)
 
 
 UNCLEAN = "unclean.leader.election.enable"
