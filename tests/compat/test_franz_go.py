@@ -18,5 +18,5 @@ def test_franz_go(broker: str, compat: Callable[[str, str], ClientReport]) -> No
     version = re.search(r"franz-go v(\S+)", (MODULE / "go.mod").read_text())
     assert version
     with compat("franz-go", version[1]) as client:
-        result = run_go(program, [broker], timeout=90)
+        result = run_go(program, [broker], timeout=200)
         client.take_lines(result.stdout + result.stderr, COLUMNS)

@@ -36,14 +36,14 @@ def create_topic(bootstrap: str, partitions: int) -> str:
 def test_modern_client(version: str, broker: str, compat: Callable[[str, str], ClientReport], tmp_path: Path) -> None:
     classpath = program(("modern", "plain", "poll", "report"), f"org.apache.kafka:kafka-clients:{version}", tmp_path)
     with compat("Java", version) as client:
-        result = run_java("Modern", classpath, [broker], timeout=90)
+        result = run_java("Modern", classpath, [broker], timeout=200)
         client.take_lines(result.stdout + result.stderr, COLUMNS)
 
 
 def test_client_of_0_10(broker: str, compat: Callable[[str, str], ClientReport], tmp_path: Path) -> None:
     classpath = program(("v0_10", "plain", "poll_0_10", "report"), "org.apache.kafka:kafka-clients:0.10.2.2", tmp_path)
     with compat("Java", "0.10.2.2") as client:
-        result = run_java("Client010", classpath, [broker], timeout=90)
+        result = run_java("Client010", classpath, [broker], timeout=200)
         client.take_lines(result.stdout + result.stderr, [*OLD_FEATURES, "timestamps"])
 
 
@@ -51,7 +51,7 @@ def test_clients_of_0_8(broker: str, compat: Callable[[str, str], ClientReport],
     classpath = program(("v0_8", "report"), "org.apache.kafka:kafka_2.11:0.8.2.2", tmp_path)
     flags = [*JVM_FLAGS, f"-Dtopic30={create_topic(broker, 30)}"]
     with compat("Java", "0.8.2.2") as client:
-        result = run_java("Client08", classpath, broker.split(":"), timeout=90, flags=flags)
+        result = run_java("Client08", classpath, broker.split(":"), timeout=200, flags=flags)
         client.take_lines(result.stdout + result.stderr, [*OLD_FEATURES, "partitions"])
 
 

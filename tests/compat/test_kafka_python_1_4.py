@@ -31,6 +31,6 @@ def test_kafka_python_1_4(broker: str, compat: Callable[[str, str], ClientReport
     with compat("kafka-python", "1.4.7") as client:
         command = [sys.executable, "-S", str(SCRIPT), broker]
         result = subprocess.run(
-            command, env={"PYTHONPATH": str(packages)}, capture_output=True, text=True, timeout=90, check=False
+            command, env={"PYTHONPATH": str(packages)}, capture_output=True, text=True, timeout=200, check=False
         )
         client.take_lines(result.stdout + result.stderr, FEATURES)

@@ -74,7 +74,7 @@ def test_tools(
                 "--max-messages",
                 "20",
                 "--timeout-ms",
-                "20000",
+                "60000",
             )
             text = console.output("kafka-console-consumer", *at, *of_topic, *at_start, *print_all)
             assert text.splitlines() == [f"h:{n}\tkey\tvalue {n}" for n in range(20)]
@@ -121,7 +121,7 @@ def test_consumer_groups(broker: str, tools: ToolSession, console: KafkaTools) -
     of_topic, of_group = ("--topic", topic), ("--group", group)
     tools.output("kafka-topics", *at, "--create", *of_topic, "--partitions", "2")
     console.output("kafka-console-producer", *at, *of_topic, stdin="".join(f"value {n}\n" for n in range(10)))
-    read = ("kafka-console-consumer", *at, *of_topic, *of_group, "--from-beginning", "--timeout-ms", "20000")
+    read = ("kafka-console-consumer", *at, *of_topic, *of_group, "--from-beginning", "--timeout-ms", "60000")
     first = console.output(*read, "--max-messages", "4").splitlines()
     rest = console.output(*read, "--max-messages", "6").splitlines()
     assert sorted(first + rest) == sorted(f"value {n}" for n in range(10))

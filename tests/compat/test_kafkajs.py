@@ -19,5 +19,5 @@ def test_kafkajs(broker: str, compat: Callable[[str, str], ClientReport]) -> Non
     folder = installed(PACKAGE)
     version = json.loads((folder / "node_modules/kafkajs/package.json").read_text())["version"]
     with compat("kafkajs", version) as client:
-        result = run_node(folder, "scenario.js", [broker], timeout=90)
+        result = run_node(folder, "scenario.js", [broker], timeout=150)
         client.take_lines(result.stdout + result.stderr, FEATURES)

@@ -139,7 +139,7 @@ def test_confluent_kafka_is_fenced(transactional: str) -> None:
 
 def test_confluent_kafka_is_too_late(transactional: str) -> None:
     topic = create(transactional)
-    producer = rd_producer(transactional, topic, **{"transaction.timeout.ms": 1000, "message.timeout.ms": 1000})
+    producer = rd_producer(transactional, topic, **{"transaction.timeout.ms": 3000, "message.timeout.ms": 3000})
     producer.begin_transaction()
     producer.produce(topic, b"late", partition=0)
     producer.flush(60)
@@ -216,7 +216,7 @@ def test_kafka_python(transactional: str) -> None:
         group_id=group,
         isolation_level="read_committed",
         auto_offset_reset="earliest",
-        consumer_timeout_ms=3000,
+        consumer_timeout_ms=60_000,
         enable_auto_commit=False,
     )
     for number in range(6):
@@ -228,7 +228,7 @@ def test_kafka_python(transactional: str) -> None:
     consumer.assign([place])
     assert consumer.committed(place) == 4
     consumer.seek(place, 0)
-    assert [message.value for message, _ in zip(consumer, range(3), strict=False)] == [b"0", b"2", b"4"]
+    assert [message.value for _, message in zip(range(3), consumer, strict=False)] == [b"0", b"2", b"4"]
     consumer.close()
 
 
@@ -236,7 +236,7 @@ def test_kafka_python(transactional: str) -> None:
 @pytest.mark.timeout(180)
 def test_kafkajs(transactional: str) -> None:
     topic = create(transactional)
-    result = run_node(installed(PROGRAM.parents[1] / "kafkajs"), "transactions.js", [transactional, topic], timeout=90)
+    result = run_node(installed(PROGRAM.parents[1] / "kafkajs"), "transactions.js", [transactional, topic], timeout=150)
     assert result.returncode == 0, result.stdout + result.stderr
     found = json.loads(result.stdout.splitlines()[-1])
     assert found == {"seen": ["0", "2", "4"], "expected": ["0", "2", "4"], "all": 6, "offset": "4", "isFenced": True}

@@ -24,7 +24,7 @@ public final class Backlog {
             consumer.seekToBeginning(partitions);
             int count = 0;
             long bytes = 0;
-            long deadline = System.nanoTime() + 60_000_000_000L;
+            long deadline = System.nanoTime() + 150_000_000_000L;
             while (count < partitions.size() && System.nanoTime() < deadline) {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
                     count++;

@@ -70,7 +70,7 @@ public final class Moves {
     private void move(String directory) throws Exception {
         TopicPartitionReplica replica = replica();
         get(admin.alterReplicaLogDirs(Collections.singletonMap(replica, directory)).all());
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
         while (true) {
             var info = get(admin.describeReplicaLogDirs(Collections.singleton(replica)).all()).get(replica);
             if (directory.equals(info.getCurrentReplicaLogDir())) {

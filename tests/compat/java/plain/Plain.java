@@ -92,7 +92,7 @@ abstract class Plain {
 
     static List<ConsumerRecord<byte[], byte[]>> poll(KafkaConsumer<byte[], byte[]> consumer, int count) {
         List<ConsumerRecord<byte[], byte[]>> got = new ArrayList<>();
-        long deadline = System.currentTimeMillis() + 20_000;
+        long deadline = System.currentTimeMillis() + 60_000;
         while (got.size() < count && System.currentTimeMillis() < deadline) {
             Poll.once(consumer).forEach(got::add);
         }

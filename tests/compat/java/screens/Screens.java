@@ -149,7 +149,7 @@ public final class Screens {
         config.put("value.deserializer", ByteArrayDeserializer.class.getName());
         KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(config);
         consumer.subscribe(Collections.singleton(topic));
-        long deadline = System.nanoTime() + Duration.ofSeconds(20).toNanos();
+        long deadline = System.nanoTime() + Duration.ofSeconds(60).toNanos();
         while (consumer.assignment().isEmpty() && System.nanoTime() < deadline) {
             consumer.poll(Duration.ofMillis(100));
         }

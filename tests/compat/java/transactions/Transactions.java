@@ -151,12 +151,12 @@ public class Transactions {
 
     static void timeout() throws Exception {
         String name = topic + "-c";
-        KafkaProducer<String, String> producer = producer(name, 1000);
+        KafkaProducer<String, String> producer = producer(name, 3000);
         producer.beginTransaction();
         producer.send(new ProducerRecord<>(name, 0, "k", "late")).get();
         TopicPartition partition = new TopicPartition(name, 0);
         try (Consumer<String, String> consumer = consumer(null, "read_committed")) {
-            long deadline = System.currentTimeMillis() + 20000;
+            long deadline = System.currentTimeMillis() + 60000;
             while (consumer.endOffsets(List.of(partition)).get(partition) < 2) {
                 expect(true, System.currentTimeMillis() < deadline);
                 Thread.sleep(100);
@@ -196,7 +196,7 @@ public class Transactions {
                  Consumer<String, String> consumer = consumer(target, "read_committed")) {
                 consumer.subscribe(List.of(source));
                 Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
-                long deadline = System.currentTimeMillis() + 20000;
+                long deadline = System.currentTimeMillis() + 60000;
                 int taken = 0;
                 while (taken == 0 && System.currentTimeMillis() < deadline) {
                     for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(100))) {

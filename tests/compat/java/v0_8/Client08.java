@@ -85,7 +85,7 @@ public final class Client08 {
         String topic = "java08-" + UUID.randomUUID().toString().substring(0, 8);
         SimpleConsumer consumer = consumer();
         try {
-            long deadline = System.currentTimeMillis() + 20_000;
+            long deadline = System.currentTimeMillis() + 60_000;
             while (System.currentTimeMillis() < deadline) {
                 TopicMetadataRequest request = new TopicMetadataRequest(Collections.singletonList(topic));
                 TopicMetadata metadata = consumer.send(request).topicsMetadata().get(0);
@@ -212,7 +212,7 @@ public final class Client08 {
         for (String acks : Arrays.asList("0", "1", "all")) {
             String topic = newTopic();
             send(numbered(topic, 50), "acks", acks);
-            long deadline = System.currentTimeMillis() + 20_000;
+            long deadline = System.currentTimeMillis() + 60_000;
             while (readAll(topic, 0).size() < 50 && System.currentTimeMillis() < deadline) {
                 Thread.sleep(20);
             }
@@ -232,7 +232,7 @@ public final class Client08 {
             }
             producer.send(messages);
             producer.close();
-            long deadline = System.currentTimeMillis() + 20_000;
+            long deadline = System.currentTimeMillis() + 60_000;
             while (readAll(topic, 0).size() < 20 && System.currentTimeMillis() < deadline) {
                 Thread.sleep(20);
             }
