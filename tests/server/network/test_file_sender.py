@@ -131,12 +131,19 @@ def test_send_buffers_have_the_size_of_the_setting(size: int | None) -> None:
         assert found == 2 * (size or DEFAULT_SEND_BUFFER), "Linux doubles what it is asked for, for its own bookkeeping"
 
 
+def open_files() -> Iterator[tuple[int, str]]:
+    """Numbers and paths of those of this process, while the broker in it opens others and closes them."""
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            yield int(entry.name), str(entry.readlink())
+
+
 def send_buffer_of_peer(stream: socket.socket) -> int:
     """SO_SNDBUF of the socket in this process that `stream` is connected to."""
-    for entry in Path("/proc/self/fd").iterdir():
-        if not entry.is_symlink() or not str(entry.readlink()).startswith("socket:"):
+    for number, path in open_files():
+        if not path.startswith("socket:"):
             continue
-        with suppress(OSError), socket.socket(fileno=os.dup(int(entry.name))) as other:
+        with suppress(OSError), socket.socket(fileno=os.dup(number)) as other:
             if other.getpeername() == stream.getsockname():
                 return other.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
     raise AssertionError("the other end is not in this process")
@@ -155,9 +162,7 @@ def test_a_slow_reader_gets_everything_and_holds_nobody_up(broker: Broker) -> No
 
 def test_a_reader_that_goes_away_leaves_no_descriptor_behind(broker: Broker) -> None:
     def sent_files() -> int:
-        numbers = Path("/proc/self/fd").iterdir()
-        opened = [str(number.readlink()) for number in numbers if number.is_symlink()]
-        return sum("/big-" in path and path.endswith(".log") for path in opened)
+        return sum("/big-" in path and path.endswith(".log") for _, path in open_files())
 
     before = sent_files()
     for _ in range(20):

@@ -77,9 +77,10 @@ async def test_nobody_takes_all_connections(tmp_path: Path) -> None:
 
 async def test_who_does_not_take_the_answer_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "ANSWER_SECONDS", 0.2)
-    loop = asyncio.get_running_loop()
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
 
     async def much(_: health.Request) -> health.Text:
+        asked.set()
         return health.Text("200 OK", "text/plain", b"x" * (32 << 20))
 
     server = health.HealthServer("127.0.0.1", 0, lambda: (True, {}), loop, {("GET", "/much"): much}, is_open=True)
@@ -87,8 +88,7 @@ async def test_who_does_not_take_the_answer_is_cut_off(tmp_path: Path, monkeypat
     _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
     writer.write(b"GET /much HTTP/1.1\r\n\r\n")
     async with asyncio.timeout(60):
-        while not server.connections:
-            await asyncio.sleep(0.01)
+        await asked.wait()
         while server.connections:
             await asyncio.sleep(0.01)
     writer.close()
