@@ -63,7 +63,7 @@ class Writer:
         value = b"%d:" % self.sent + os.urandom(VALUE_BYTES)
         self.sent += 1
         self._producer.produce(TOPIC, value, partition=0, on_delivery=self._delivered)
-        assert self._producer.flush(30) == 0, "neither acknowledged nor refused"
+        assert self._producer.flush(90) == 0, "neither acknowledged nor refused"
         return len(self.acknowledged) > before
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:

@@ -86,7 +86,7 @@ class LiveBroker:
         _, position = decode_response_header(key, version, answer, 0, len(answer))
         return decode_response(key, version, answer, position, len(answer))
 
-    async def produce(self, topic: str, acks: int = -1, timeout_ms: int = 5000) -> ErrorCode:
+    async def produce(self, topic: str, acks: int = -1, timeout_ms: int = 60_000) -> ErrorCode:
         builder = RecordBatchBuilder()
         value = os.urandom(300)
         builder.append(None, value, (), 1_700_000_000_000)
@@ -211,7 +211,7 @@ async def test_records_are_not_said_to_be_deleted_where_the_disk_fails(tmp_path:
         broker.disk.faults["fsync", broker.directory_of("a")] = errno.EIO
         part = DeleteRecordsPartition(partition_index=0, offset=2)
         topics = [DeleteRecordsTopic(name=topic, partitions=[part]) for topic in ("a", "b")]
-        answer = await broker.call(ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest(topics=topics, timeout_ms=5000))
+        answer = await broker.call(ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest(topics=topics, timeout_ms=60_000))
         results = {topic.name: topic.partitions[0] for topic in answer.topics}
         assert (results["a"].error_code, results["a"].low_watermark) == (STORAGE_ERROR, -1)
         assert (results["b"].error_code, results["b"].low_watermark) == (ErrorCode.NONE, 2)
@@ -253,7 +253,8 @@ async def test_too_many_open_files_pass_by(tmp_path: Path, number: int) -> None:
         for directory in broker.directories:
             broker.disk.faults["open", directory] = number
         for _ in range(30):
-            assert await broker.produce("a") in (ErrorCode.NONE, STORAGE_ERROR, ErrorCode.REQUEST_TIMED_OUT)
+            answer = await broker.produce("a", timeout_ms=5000)
+            assert answer in (ErrorCode.NONE, STORAGE_ERROR, ErrorCode.REQUEST_TIMED_OUT)
             assert (await broker.fetch("a"))[0] in (ErrorCode.NONE, STORAGE_ERROR)
         checkpoint(broker.server.state.log_manager)
         assert broker.disk.refused
