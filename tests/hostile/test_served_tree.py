@@ -40,7 +40,7 @@ def served() -> Iterator[ServedTree]:
 def bystander(served: ServedTree) -> Iterator[RawClient]:
     """Somebody who was there before, and is served whatever happens."""
     with RawClient(served.port) as client:
-        client.connect()
+        client.connect(ms=60_000)  # it may have nothing to say for as long as others are at it
         yield client
         assert client.call(OpCode.EXISTS, look("/"))[0].err == 0
 
@@ -167,8 +167,8 @@ def test_who_does_not_take_answers_is_not_asked_for_more(
     monkeypatch.setattr(tree_server, "PATIENCE_TICKS", 2)
     with RawClient(served.port) as greedy:
         session = greedy.connect().session_id
-        greedy.send(request(OpCode.GET_DATA, look("/large")) * 2000)
         mine = served.call(lambda: next(one for one in served.server.connections if one.session == session))
+        greedy.send(request(OpCode.GET_DATA, look("/large")) * 2000)
         wait_until(lambda: mine.choked_tick is not None, timeout_s=60, what="nobody reads")
         assert mine.unsent < 4 << 20
         assert bystander.call(OpCode.EXISTS, look("/large"))[0].err == 0

@@ -29,7 +29,7 @@ class RawClient:
     """A socket; `connect` begins or resumes a session."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self._stream = self._socket.makefile("rb")
 
     def __enter__(self) -> RawClient:
