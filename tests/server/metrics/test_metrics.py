@@ -206,9 +206,8 @@ def test_openmetrics_for_who_asks_for_it(broker: Broker) -> None:
 
 
 def test_who_asks_again_at_once_gets_the_same(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        metrics_http, "FRESH_SECONDS", 60.0
-    )  # a record is written, which a busy disk takes its time for
+    # A record is written meanwhile, which a busy disk takes its time for.
+    monkeypatch.setattr(metrics_http, "FRESH_SECONDS", 60.0)
     first = read(broker)
     broker.produce("t", ["a"])
     assert read(broker) == first
