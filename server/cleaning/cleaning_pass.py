@@ -74,6 +74,8 @@ class CleaningRun:
 
         Raises OSError, `PassFailedError`, `WorkerDiedError` of the work, and `LogDirFailedError` of the swaps.
         """
+        if self._is_aborted:
+            return None  # before the work began, which would not hear of it until its first group
         started = loop_time()
         self._work = asyncio.ensure_future(self._ports.cleaning.run(job, self._told))
         self._work.add_done_callback(lambda _: self._groups.put_nowait(None))

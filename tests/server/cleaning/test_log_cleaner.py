@@ -22,12 +22,15 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.cleaning import cleaning_pass, worker_pool
 from barnabas.server.cleaning.cleaner_status import CleanerStatus
 from barnabas.server.cleaning.log_cleaner import LogCleaner
+from barnabas.storage.cleaning.clean_job import CleanJob
 from barnabas.storage.errors import LogDirFailedError
 from barnabas.storage.segment_swap import SegmentSwap
 
 TOPIC, TP = "t", TopicPartition("t", 0)
 PROCESS = {"log.cleaner.worker": "process"}
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "20000"}
+ENDLESS = {"log.cleaner.io.max.bytes.per.second": "1000", "log.cleaner.backoff.ms": "50"}
+"""A pass begins as soon as a segment is full, and the smallest of them takes longer than the test."""
 DEADLINE = 60.0
 
 
@@ -153,7 +156,7 @@ async def test_min_compaction_lag_is_heeded_unless_it_is_told_not_to_be(tmp_path
 async def test_a_process_that_is_killed_costs_nothing_but_time(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = PROCESS | {"log.cleaner.backoff.ms": "50", "log.cleaner.io.max.bytes.per.second": "200000"}
+    settings = PROCESS | ENDLESS
     async with Broker(data_dir=tmp_path, config=settings) as broker:
         await broker.acreate_topic(TOPIC, 1, COMPACT)
         pairs = churn(8000)
@@ -213,8 +216,7 @@ async def test_an_embedded_broker_starts_no_process(tmp_path: Path) -> None:
 
 
 async def test_a_topic_can_be_deleted_in_the_middle_of_a_pass(tmp_path: Path) -> None:
-    settings = {"log.cleaner.io.max.bytes.per.second": "100000", "log.cleaner.backoff.ms": "50"}
-    async with Broker(data_dir=tmp_path, config=settings) as broker:
+    async with Broker(data_dir=tmp_path, config=ENDLESS) as broker:
         await broker.acreate_topic(TOPIC, 1, COMPACT)
         await fill(broker, churn(8000))
         await until(lambda: TP in cleaner_of(broker).passes, "no pass")
@@ -226,9 +228,36 @@ async def test_a_topic_can_be_deleted_in_the_middle_of_a_pass(tmp_path: Path) ->
         assert await state_of(broker) == {"a": "2"}
 
 
+async def test_a_pass_that_is_given_up_while_its_beginning_is_written_down_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begins, may_go_on, jobs = asyncio.Event(), asyncio.Event(), list[CleanJob]()
+    write = LogCleaner._write_checkpoint
+
+    async def held(cleaner: LogCleaner, directory: str) -> None:
+        begins.set()
+        await may_go_on.wait()
+        await write(cleaner, directory)
+
+    async def noted(job: CleanJob, told: object) -> None:
+        jobs.append(job)
+
+    monkeypatch.setattr(LogCleaner, "_write_checkpoint", held)
+    async with Broker(data_dir=tmp_path, config=ENDLESS) as broker:
+        monkeypatch.setattr(broker.server._ports.cleaning, "run", noted)
+        await broker.acreate_topic(TOPIC, 1, COMPACT)
+        await fill(broker, churn())
+        await begins.wait()
+        going = cleaner_of(broker).passes[TP]
+        deleting = asyncio.create_task(broker.adelete_topic(TOPIC))
+        await until(lambda: going._is_aborted, "it is not given up")
+        may_go_on.set()
+        await deleting
+    assert jobs == []
+
+
 async def test_a_change_of_policy_ends_the_pass(tmp_path: Path) -> None:
-    settings = {"log.cleaner.io.max.bytes.per.second": "100000", "log.cleaner.backoff.ms": "50"}
-    async with Broker(data_dir=tmp_path, config=settings) as broker:
+    async with Broker(data_dir=tmp_path, config=ENDLESS) as broker:
         await broker.acreate_topic(TOPIC, 1, COMPACT)
         pairs = churn(8000)
         await fill(broker, pairs)
@@ -242,9 +271,8 @@ async def test_a_change_of_policy_ends_the_pass(tmp_path: Path) -> None:
 
 
 async def test_a_stop_in_the_middle_of_a_pass_is_a_clean_one(tmp_path: Path) -> None:
-    settings = {"log.cleaner.io.max.bytes.per.second": "300000", "log.cleaner.backoff.ms": "50"}
     pairs = churn(8000)
-    async with Broker(data_dir=tmp_path, config=settings) as broker:
+    async with Broker(data_dir=tmp_path, config=ENDLESS) as broker:
         await broker.acreate_topic(TOPIC, 1, COMPACT)
         await fill(broker, pairs)
         await until(lambda: TP in cleaner_of(broker).passes, "no pass")
