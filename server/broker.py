@@ -307,6 +307,7 @@ class BrokerServer:
             ports=self._ports,
             loop=self._loop,
             turns=turns,
+            long_work=self._long_work,
         )
         transactions = Transactions(
             config=self.config,

@@ -63,6 +63,8 @@ RULES = 50
 """Patterns whose rules of access are changed together: some milliseconds of the loop, and one sync."""
 COMMITTED_PARTITIONS, COMMITTED_GROUP = 5000, 20
 """Partitions whose committed offset is looked up or deleted; a group counts as so many of them."""
+TOMBSTONES = 500
+"""Of one group's offsets whose topics are gone, written together: a millisecond, and less than a batch may be."""
 SAMPLES = 50
 """Samples of metrics that are read: quantiles of some histograms, or some logs."""
 ACCEPTED = 20

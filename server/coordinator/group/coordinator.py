@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -35,6 +36,7 @@ from .group_records import NO_OFFSET_KEY, group_tombstones
 from .member import Leaver, LeaveReply
 from .membership import ClassicMembership
 from .offset_commits import Commits, Committer, OffsetCommits, Reply
+from .removed_topics import RemovedTopics
 from .requests import Joining, Syncing
 from .transactional_offsets import TransactionalOffsets
 
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from ...metadata.metadata_cache import MetadataCache
     from ...replication.replica_manager import ReplicaManager
     from ...runtime.ports import Ports
-    from ...runtime.turns import Turns
+    from ...runtime.turns import LongWork, Turns
 
 logger = room_logger("groups")
 
@@ -72,6 +74,7 @@ class GroupCoordinator:
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
         turns: Turns,
+        long_work: LongWork,
     ) -> None:
         self._metadata = metadata
         self._now_ms = ports.now_ms
@@ -99,6 +102,7 @@ class GroupCoordinator:
         self.classic_members = ClassicMembers(
             self.consumers, self.members, metadata=metadata, now_ms=ports.now_ms, loop=loop
         )
+        self._removed_topics = RemovedTopics(self.offsets, long_work, self._served)
         metadata.on_topics_removed.append(self._topics_removed)
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -142,6 +146,13 @@ class GroupCoordinator:
     def find(self, group_id: str) -> AnyGroup | None:
         """A group of this broker, None if it does not exist. Raises KafkaError as `shard_of`."""
         return self.shard_of(group_id).state.get(group_id)
+
+    def _served(self, group_id: str) -> AnyGroup | None:
+        """A group that is served here now."""
+        try:
+            return self.find(group_id)
+        except KafkaError:
+            return None
 
     async def not_confirmed(self, group_ids: Iterable[str]) -> frozenset[str]:
         """Those of these groups of which nobody can say that this broker still coordinates them.
@@ -272,6 +283,7 @@ class GroupCoordinator:
 
         Raises KafkaError as `shard_of` and `check_room`, and ILLEGAL_GENERATION or GROUP_ID_NOT_FOUND.
         """
+        self._removed_topics.settle(group_id)
         group = self.find(group_id)
         if group is None and committer.generation >= 0:
             raise KafkaError(committer.no_group_error, "there is no such group")
@@ -290,6 +302,7 @@ class GroupCoordinator:
         self, group_id: str, committer: Committer, producer: ProducerIdentity, offsets: Commits, reply: Reply
     ) -> None:
         """TxnOffsetCommit; as `commit`, but they count when the producer's transaction is committed."""
+        self._removed_topics.settle(group_id)
         group = self.find(group_id)
         if group is None and committer.generation >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, "there is no such group")
@@ -377,10 +390,7 @@ class GroupCoordinator:
         if GROUP_METADATA_TOPIC in gone:
             self._shards.clear()
             return
-        for group in self.groups:
-            places = [place for place in group.offsets.places if place[0] in gone]
-            if places and not group.is_dead:
-                self.offsets.remove(group, places, ignore)
+        self._removed_topics.begin(gone, chain.from_iterable(shard.state for shard in self._shards))
 
 
 def _tombstones(group: AnyGroup) -> list[Entry]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
@@ -146,6 +146,15 @@ class GroupOffsets:
     def places(self) -> set[Place]:
         """Every place that a record says something about."""
         return self.committed.keys() | self.in_flight.keys() | self._producers.keys()
+
+    def places_of(self, topics: Container[str]) -> set[Place]:
+        """Those of `places` that are of these topics."""
+        return {
+            place
+            for known in (self.committed, self.in_flight, self._producers)
+            for place in known
+            if place[0] in topics
+        }
 
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
         return self.committed.get((topic, partition))

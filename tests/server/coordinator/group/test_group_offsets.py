@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -33,8 +35,10 @@ from barnabas.protocol.messages.offset_fetch import (
 from barnabas.server.apis import answer_budget
 from barnabas.server.apis.kafka_apis import LANE
 from barnabas.server.coordinator.confirmations import Confirmations
+from barnabas.server.coordinator.group.removed_topics import RemovedTopics
 from barnabas.server.coordinator.group.states import GroupState
 from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
+from barnabas.server.runtime.turns import LongWork
 from barnabas.simulation.machines import SimWork
 
 HOUR_S = 3600
@@ -268,6 +272,37 @@ def test_a_topic_takes_its_offsets_with_it() -> None:
         await cluster.until(lambda: cluster.group().offsets.get("u", 0) is None, seconds=5)  # type: ignore[union-attr]
         await cluster.restart()
         assert await cluster.committed(topic="u") == -1 and await cluster.committed() == 1
+
+    play(talk)
+
+
+def test_what_is_committed_for_a_new_topic_of_the_name_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the group has not been looked through yet for offsets of the topic that is gone."""
+    held: list[Callable[[], None]] = []
+    run = LongWork.run
+
+    def hold(work: LongWork, steps: Any, done: Any) -> None:
+        if steps.__qualname__ == RemovedTopics._steps.__qualname__:
+            held.append(partial(run, work, steps, done))
+        else:
+            run(work, steps, done)
+
+    monkeypatch.setattr(LongWork, "run", hold)
+
+    async def talk(cluster: Cluster) -> None:
+        await cluster.create_topic("u", 2)
+        await cluster.commit(9, topic="u")
+        await cluster.commit(9, topic="u", partition=1)
+        await cluster.delete_topic("u")
+        await cluster.create_topic("u", 2)
+        await cluster.commit(3, topic="u")
+        for go_on in held:
+            go_on()
+        assert await cluster.committed(topic="u") == 3
+        await cluster.restart()
+        assert await cluster.committed(topic="u") == 3
+        group = cluster.group()
+        assert group is not None and set(group.offsets.committed) == {("u", 0)}
 
     play(talk)
 
