@@ -84,8 +84,9 @@ class ControllerContext:
         del self._topics[name]
 
     def partitions_of(self, name: str) -> list[TopicPartition]:
-        """A topic's partitions."""
-        return [TopicPartition(name, index) for index in self._topics[name].assignment]
+        """A topic's partitions; none if there is no such topic."""
+        topic = self._topics.get(name)
+        return [] if topic is None else [TopicPartition(name, index) for index in topic.assignment]
 
     def partitions(self) -> Iterator[TopicPartition]:
         return iter(list(self._phases))

@@ -449,7 +449,7 @@ class Controller:
 
     async def _lead_somehow(self, topic: str | None) -> None:
         async with self._change() as term:
-            concerned = [one for one in self._context.partitions() if topic in (None, one.topic)]
+            concerned = list(self._context.partitions()) if topic is None else self._context.partitions_of(topic)
             await self._partitions.replace_leaders(concerned, term)
         self._go_on_moving(concerned)
 
@@ -560,8 +560,7 @@ class Controller:
 
     def _go_on_moving(self, partitions: Iterable[TopicPartition]) -> None:
         """Whoever waits for an answer has it before the next orders."""
-        running = set(self._moves.running())
-        ready = [partition for partition in partitions if partition in running]
+        ready = [partition for partition in partitions if self._moves.is_running(partition)]
         if ready:
             self._later(self._go_on(ready))
 

@@ -107,6 +107,13 @@ class Reassignments:
             for index in topic.adding_replicas.keys() | topic.removing_replicas.keys()
         ]
 
+    def is_running(self, partition: TopicPartition) -> bool:
+        """Whether the partition is on its way to other brokers."""
+        topic = self._context.topic(partition.topic)
+        if topic is None or topic.name in self._context.doomed:
+            return False
+        return partition.partition in topic.adding_replicas or partition.partition in topic.removing_replicas
+
     def planned(
         self, partition: TopicPartition, replicas: Sequence[int] | None, *, may_change_factor: bool
     ) -> ReplicaAssignment:

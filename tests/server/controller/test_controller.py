@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -12,6 +13,7 @@ from tests.server.control_plane import BROKER_ID, LISTENER, ControlPlane
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.adoption import FoundReplica
+from barnabas.server.controller.context import ControllerContext
 from barnabas.server.controller.topic_maker import CreatedTopic
 from barnabas.server.controller.topic_rules import PartitionsCreation, TopicCreation
 from barnabas.server.metadata import znodes
@@ -468,3 +470,41 @@ async def test_reassignment_to_the_same_replicas_is_all_there_is() -> None:
         assert refused.code is code
     assert plane.tree.zxid == before
     assert plane.controller.reassignments() == []
+
+
+async def test_other_settings_of_a_topic_are_that_topics_business(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request may change those of a thousand topics: for each no other is looked at. One may be gone by then."""
+    plane = await ControlPlane({"unclean.leader.election.enable": "true"}).start()
+    await create(plane, *(TopicCreation(name, 1, 1) for name in ("t", "u", "gone")))
+    await plane.controller.delete_topics(["gone"])
+    looked_through: list[str] = []
+    looked_at: list[TopicPartition] = []
+    for name in ("partitions", "topics"):
+        whole = getattr(ControllerContext, name)
+        everything = whole.fget if isinstance(whole, property) else whole
+
+        def noted(context: ControllerContext, name: str = name, everything: Any = everything) -> Any:
+            looked_through.append(name)
+            return everything(context)
+
+        monkeypatch.setattr(ControllerContext, name, property(noted) if isinstance(whole, property) else noted)
+    live = ControllerContext.live_replicas
+
+    def live_replicas(context: ControllerContext, partition: TopicPartition) -> list[int]:
+        looked_at.append(partition)
+        return live(context, partition)
+
+    monkeypatch.setattr(ControllerContext, "live_replicas", live_replicas)
+    for topic in ("t", "gone"):
+        plane.controller.topic_settings_changed(topic)
+    while plane.controller._events:
+        await asyncio.sleep(0)
+    assert looked_at == [T0]
+    assert not looked_through
+    assert not caplog.records
+    plane.controller.topic_settings_changed(None)
+    while plane.controller._events:
+        await asyncio.sleep(0)
+    assert set(looked_at) == {T0, TopicPartition("u", 0)}
