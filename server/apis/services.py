@@ -75,8 +75,10 @@ class ActiveController(Protocol):
     ) -> dict[str, KafkaError | None]:
         """More partitions, each topic on its own."""
 
-    async def delete_topics(self, names: Iterable[str], *, pay: Pay = for_nothing) -> dict[str, KafkaError | None]:
-        """Each topic on its own."""
+    async def delete_topics(
+        self, names: Iterable[str], *, timeout_ms: float, pay: Pay = for_nothing
+    ) -> dict[str, KafkaError | None]:
+        """Each topic on its own; what is not done after that time goes on."""
 
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None, *, allow_unclean: bool

@@ -54,6 +54,7 @@ from .balance import imbalanced
 from .broker_changes import BrokerChanges
 from .context import ControllerContext
 from .control_requests import TOPIC_IDS_VERSION
+from .deletion_waits import DeletionWaits
 from .elsewhere import Elsewhere, nothing_unheard
 from .isr_requests import IsrRequests
 from .partition_state_machine import PartitionStateMachine
@@ -70,9 +71,9 @@ PARTITIONS_AT_ONCE = 500
 """Partitions in one write of a store that others share, as ZooKeeper takes a megabyte at most, and in one order to
 another broker: neither is a long turn of the loop."""
 ALL_AT_ONCE = 1_000_000
-DELETION_SECONDS = 10.0
-"""For so long a client waits until other brokers have deleted their replicas."""
-LEFT_TO_DELETE = "Not every replica could be deleted; the deletion goes on when its log directory is back."
+DELETION_MS = 10_000
+"""For so long is waited until other brokers have deleted their replicas, unless somebody says for how long."""
+LEFT_TO_DELETE = "Not every replica is deleted yet; the deletion goes on when its broker, or log directory, is back."
 
 
 OVERTAKEN = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
@@ -140,7 +141,7 @@ class Controller:
         )
         self._term: ControllerTerm | None = None
         self._turn = asyncio.Lock()
-        self._deletion_progress = asyncio.Event()
+        self._deletion_waits = DeletionWaits(context, topic_store, self._deletion)
         self._events: set[asyncio.Task[None]] = set()
 
     @property
@@ -216,7 +217,7 @@ class Controller:
             logger.info("broker %d is controller no longer", self._broker_id)
             self._term = None
             self._channel.end()
-            self._tell_of_deletion()
+            self._deletion_waits.look_again()
 
     def _active_term(self) -> ControllerTerm:
         if self._term is None:
@@ -314,7 +315,7 @@ class Controller:
                 partitions = [partition for name in found for partition in self._context.partitions_of(name)]
                 await self._partitions.bring_online(partitions, term)
             await self._deletion.heed_marks(term, may_delete=self._config.delete_topic_enable)
-            self._tell_of_deletion()
+            self._deletion_waits.look_again()
 
     def _doubt_store(self, results: Mapping[str, object]) -> None:
         """After a write of which nobody knows whether it was done."""
@@ -353,56 +354,49 @@ class Controller:
             self._doubt_store(results)
             return results
 
-    async def delete_topics(self, names: Iterable[str], *, pay: Pay = for_nothing) -> dict[str, KafkaError | None]:
+    async def delete_topics(
+        self, names: Iterable[str], *, timeout_ms: float = DELETION_MS, pay: Pay = for_nothing
+    ) -> dict[str, KafkaError | None]:
         """Deletes topics: nothing serves them from now on, and what can be reached of them is deleted.
 
         Raises KafkaError NOT_CONTROLLER; what concerns one topic is its result: None where its folders are renamed away
-        and the store is clean.
+        and the store is clean, REQUEST_TIMED_OUT where that is not so after `timeout_ms`.
         """
-        results = await self._begin_deletion(names, pay)
-        begun = [name for name, error in results.items() if error is None and name in self._context.doomed]
-        try:
-            async with asyncio.timeout(DELETION_SECONDS):
-                while self.is_active and any(self._is_being_deleted(name) for name in begun):
-                    await self._deletion_progress.wait()
-        except TimeoutError:
-            logger.info("topics are not deleted everywhere yet: %s", ", ".join(begun))
-        for name in begun:
-            if name in self._context.doomed:
-                # The mark in the store stays: the next controller, or the next start, finishes the deletion.
-                results[name] = KafkaError(ErrorCode.REQUEST_TIMED_OUT, LEFT_TO_DELETE)
+        async with self._change() as term:
+            results = await self._begin_deletion(names, term, pay)
+        begun = [name for name, error in results.items() if error is None]
+        for name in await self._deletion_waits.until_deleted(begun, timeout_ms, lambda: self._term is term):
+            # The mark in the store stays: the next controller, or the next start, finishes the deletion.
+            results[name] = KafkaError(ErrorCode.REQUEST_TIMED_OUT, LEFT_TO_DELETE)
         return results
 
-    def _is_being_deleted(self, name: str) -> bool:
-        """Other brokers have not answered yet."""
-        return name in self._context.doomed and not self._deletion.is_stuck(name)
-
-    async def _begin_deletion(self, names: Iterable[str], pay: Pay) -> dict[str, KafkaError | None]:
-        async with self._change() as term:
-            results: dict[str, KafkaError | None] = {}
-            present = []
-            pace = Pace(WISHES)
-            for name in names:
-                await pace.step()
-                if self._context.topic(name) is None:
-                    text = "This server does not host this topic-partition."
-                    results[name] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-                else:
-                    try:
-                        pay(len(self._context.partitions_of(name)))
-                        present.append(name)
-                    except KafkaError as error:
-                        results[name] = error.as_result()
-            try:
-                await self._store.mark_for_deletion(present, term)
-                await self._deletion.begin(present, term)
-            except StoreUnavailableError as error:
-                logger.error("topics could not be deleted: %s", error)
-                results.update(dict.fromkeys(present, error.as_answer()))
-                self._doubt_store(results)
+    async def _begin_deletion(
+        self, names: Iterable[str], term: ControllerTerm, pay: Pay
+    ) -> dict[str, KafkaError | None]:
+        results: dict[str, KafkaError | None] = {}
+        present = []
+        pace = Pace(WISHES)
+        for name in names:
+            await pace.step()
+            if self._context.topic(name) is None:
+                text = "This server does not host this topic-partition."
+                results[name] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
             else:
-                results.update(dict.fromkeys(present))
-            return results
+                try:
+                    pay(len(self._context.partitions_of(name)))
+                    present.append(name)
+                except KafkaError as error:
+                    results[name] = error.as_result()
+        try:
+            await self._store.mark_for_deletion(present, term)
+            await self._deletion.begin(present, term)
+        except StoreUnavailableError as error:
+            logger.error("topics could not be deleted: %s", error)
+            results.update(dict.fromkeys(present, error.as_answer()))
+            self._doubt_store(results)
+        else:
+            results.update(dict.fromkeys(present))
+        return results
 
     # Elections
 
@@ -459,7 +453,7 @@ class Controller:
         """These are alive. Raises StoreError, KafkaError NOT_CONTROLLER."""
         async with self._change() as term:
             await self._brokers.now_alive(brokers, term)
-            self._tell_of_deletion()
+            self._deletion_waits.look_again()
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """Moves leaders away from a broker that is about to stop; returns those that have to stay.
@@ -499,12 +493,7 @@ class Controller:
         async with self._change() as term:
             self._deletion.note(broker_id, results)
             await self._deletion.finish(term)
-            self._tell_of_deletion()
-
-    def _tell_of_deletion(self) -> None:
-        """Whoever waits for topics to be deleted looks again."""
-        self._deletion_progress.set()
-        self._deletion_progress = asyncio.Event()
+            self._deletion_waits.look_again()
 
     async def log_dirs_failed(self, brokers: Iterable[int]) -> None:
         """Brokers have left word that a log directory of theirs has failed, or may have room: each replica is tried."""
@@ -530,7 +519,7 @@ class Controller:
         if tried_again:
             self._go_on_moving(tried_again)
             await self._deletion.go_on(list(self._context.doomed), term)
-            self._tell_of_deletion()
+            self._deletion_waits.look_again()
 
     # In-sync replicas
 

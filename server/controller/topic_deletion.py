@@ -40,6 +40,7 @@ class TopicDeletion:
         self._channel = channel
         self._announcer = announcer
         self._topic_configs = topic_configs
+        self._refused: set[tuple[TopicPartition, int]] = set()
 
     async def heed_marks(self, term: ControllerTerm, *, may_delete: bool = True) -> None:
         """Deletes the topics that the store has marks of, whoever left them; if that may not be, the marks go.
@@ -76,10 +77,11 @@ class TopicDeletion:
                         continue
                     if broker in self._context.reachable_replicas(partition):
                         self._context.put_replica_phase(partition, broker, ReplicaPhase.DELETION_STARTED)
+                        self._refused.discard((partition, broker))
                         by_broker.setdefault(broker, {})[partition] = EPOCH_DURING_DELETION
                     elif self._context.replica_phase(partition, broker) is not ReplicaPhase.DELETION_INELIGIBLE:
                         # What cannot be reached cannot be deleted, and would come back one day.
-                        self._context.put_replica_phase(partition, broker, ReplicaPhase.DELETION_INELIGIBLE)
+                        self._ineligible(partition, broker, is_refused=broker in self._context.brokers)
         for broker, partitions in by_broker.items():
             self.note(broker, await self._channel.stop_replicas(broker, partitions, delete=True))
         await self.finish(term)
@@ -95,7 +97,7 @@ class TopicDeletion:
                 self._context.put_replica_phase(partition, broker_id, ReplicaPhase.DELETION_SUCCESSFUL)
             else:
                 logger.error("broker %d could not delete %s: %s", broker_id, partition, error.name)
-                self._context.put_replica_phase(partition, broker_id, ReplicaPhase.DELETION_INELIGIBLE)
+                self._ineligible(partition, broker_id, is_refused=True)
 
     def broker_gone(self, broker_id: int) -> None:
         """What a broker has not said to be deleted waits until it is back."""
@@ -105,12 +107,20 @@ class TopicDeletion:
                     broker_id in self._context.replicas(partition)
                     and self._context.replica_phase(partition, broker_id) is ReplicaPhase.DELETION_STARTED
                 ):
-                    self._context.put_replica_phase(partition, broker_id, ReplicaPhase.DELETION_INELIGIBLE)
+                    self._ineligible(partition, broker_id, is_refused=False)
+
+    def _ineligible(self, partition: TopicPartition, broker: int, *, is_refused: bool) -> None:
+        self._context.put_replica_phase(partition, broker, ReplicaPhase.DELETION_INELIGIBLE)
+        if is_refused:
+            self._refused.add((partition, broker))
+        else:
+            self._refused.discard((partition, broker))
 
     def is_stuck(self, name: str) -> bool:
-        """Whether a replica cannot be deleted now."""
+        """Whether a broker that is there cannot delete a replica now; of one that is away nobody knows."""
         return self._context.topic(name) is not None and any(
-            self._context.replica_phase(partition, broker) is ReplicaPhase.DELETION_INELIGIBLE
+            (partition, broker) in self._refused
+            and self._context.replica_phase(partition, broker) is ReplicaPhase.DELETION_INELIGIBLE
             for partition in self._context.partitions_of(name)
             for broker in self._context.replicas(partition)
         )
@@ -121,6 +131,7 @@ class TopicDeletion:
         if gone:
             await self._store.delete_topics(gone, term)
         for name in gone:
+            self._refused -= {one for one in self._refused if one[0].topic == name}
             self._context.remove_topic(name)
             self._topic_configs.topic_config_changed(name, None)
 

@@ -1,5 +1,7 @@
 """DeleteTopics (key 20): when the answer leaves, the topics are gone from the metadata and from the log directories.
 
+REQUEST_TIMED_OUT says that they are not gone from all of these yet; the deletion goes on.
+
 v3 knows TOPIC_DELETION_DISABLED, v5 has messages and refuses clients over their quota of changes (KIP-599), v6 names
 topics by name or by id.
 """
@@ -53,7 +55,7 @@ async def handle(
     outcomes: dict[str, KafkaError | None]
     try:
         pay = price_of_changes(ctx.charge, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
-        outcomes = await controller.delete_topics(names, pay=pay)
+        outcomes = await controller.delete_topics(names, timeout_ms=request.timeout_ms, pay=pay)
     except KafkaError as failure:
         outcomes = dict.fromkeys(names, failure.as_result())
     responses, pace = [], Pace()

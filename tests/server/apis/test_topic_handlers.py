@@ -443,6 +443,18 @@ async def test_deletion_can_be_disabled(version: int, code: ErrorCode) -> None:
     assert "a" in plane.metadata
 
 
+async def test_delete_topics_waits_for_as_long_as_the_client_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    plane, waited = await with_topics("a"), []
+
+    async def delete(names: list[str], *, timeout_ms: float, pay: Any) -> dict[str, KafkaError | None]:
+        waited.append(timeout_ms)
+        return dict.fromkeys(names)
+
+    monkeypatch.setattr(plane.controller, "delete_topics", delete)
+    await ask_delete(plane, 5, topic_names=["a"])
+    assert waited == [1000]
+
+
 # CreatePartitions
 
 
