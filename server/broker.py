@@ -185,9 +185,8 @@ class BrokerServer:
         self._stops.append(security.close)
         await security.start()
         dynamic_config.on_broker_change(security.reload)
-        topics, unreadable = await topic_store.find_topics()
-        known = {topic.name: topic for topic in topics}
-        await self._directories.load(partial(adopt, topics=known, unreadable=unreadable))
+        topics = await topic_store.find_topics()
+        await self._directories.load(partial(adopt, topics=topics.by_name(), unreadable=topics.unreadable))
         self._state = self._build_state(
             broker_id=broker_id,
             cluster_id=cluster_id,

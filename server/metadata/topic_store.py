@@ -44,6 +44,10 @@ class FoundTopics(NamedTuple):
     unreadable: frozenset[str]
     """Topics that are there, and of which nobody can tell what they are: nothing may be written in their place."""
 
+    def by_name(self) -> dict[str, TopicRegistration]:
+        """The topics that could be read."""
+        return {topic.name: topic for topic in self.topics}
+
 
 class FoundStates(NamedTuple):
     """What a reading of the states of partitions has found."""
