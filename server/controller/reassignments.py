@@ -55,9 +55,11 @@ class ReplicaAssignment:
 
     def reassigned_to(self, target: tuple[int, ...]) -> ReplicaAssignment:
         """The same partition on its way to other replicas."""
-        replicas = tuple(dict.fromkeys((*target, *self.origin)))
-        adding = tuple(broker for broker in replicas if broker not in self.origin)
-        return ReplicaAssignment(replicas, adding, tuple(broker for broker in replicas if broker not in target))
+        # Who asks may name tens of thousands.
+        origin, staying = self.origin, set(target)
+        replicas = tuple(dict.fromkeys((*target, *origin)))
+        adding = tuple(broker for broker in replicas if broker not in origin)
+        return ReplicaAssignment(replicas, adding, tuple(broker for broker in replicas if broker not in staying))
 
     def of(self, topic: TopicRegistration, index: int) -> TopicRegistration:
         """The topic with this assignment for one of its partitions."""

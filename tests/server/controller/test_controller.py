@@ -508,3 +508,26 @@ async def test_other_settings_of_a_topic_are_that_topics_business(
     while plane.controller._events:
         await asyncio.sleep(0)
     assert set(looked_at) == {T0, TopicPartition("u", 0)}
+
+
+class CountedBroker(int):
+    """A broker's id that notes how often it was compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedBroker.compared += 1
+        return int.__eq__(self, other)
+
+    __hash__ = int.__hash__
+
+
+async def test_many_brokers_are_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are refused, but a request may name tens of thousands."""
+    plane = await ControlPlane().start()
+    await create(plane, TopicCreation("t", 1, 1))
+    monkeypatch.setattr(CountedBroker, "compared", 0)
+    target = [CountedBroker(number) for number in range(2000)]
+    refused = (await plane.controller.reassign({T0: target}))[T0]
+    assert refused is not None and refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert 0 < CountedBroker.compared < 10 * len(target)
