@@ -183,17 +183,22 @@ async def test_no_contact_for_the_life_of_a_session_is_an_error(wire: Wire, zook
         wire.refusing = False
 
 
-async def test_session_expires_and_the_next_one_begins(zookeeper_root: str) -> None:
-    async with opened(zookeeper_root) as store:
+async def test_session_expires_and_the_next_one_begins(wire: Wire, zookeeper_root: str) -> None:
+    async with opened(through(wire, zookeeper_root)) as store:
         heard, events = await states(store), []
+        # The next session waits until somebody has asked for something in the old one.
+        store.on_state_change(lambda state: setattr(wire, "refusing", state is SessionState.EXPIRED))
         await store.create("/lasting")
         await store.create("/e", ephemeral=True)
         await store.children("/", events.append)
         session = store.session_id
         await expire(store, zookeeper_root)
         await until(heard, SessionState.EXPIRED)
+        late = asyncio.ensure_future(store.create("/of-the-old-session"))
+        await asyncio.sleep(0)
+        wire.refusing = False
         with pytest.raises(SessionExpiredError):
-            await store.create("/of-the-old-session")
+            await late
         if store.state is not SessionState.CONNECTED:
             await until(heard, SessionState.CONNECTED)
         assert store.session_id not in (0, session)
