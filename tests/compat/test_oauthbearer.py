@@ -26,6 +26,8 @@ LISTENER = "listener.name.sasl_plaintext.oauthbearer"
 HANDLER = f"{LISTENER}.sasl.server.callback.handler.class"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
 UNSECURED = f"{OAUTH}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+SHORT_MS, LONG_MS = 4000, 60_000
+"""Who is refused may go on trying, and who is not has time."""
 RULES = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
     "sasl.enabled.mechanisms": "OAUTHBEARER",
@@ -50,7 +52,7 @@ def secured(provider: IdentityProvider, tmp_path_factory: pytest.TempPathFactory
         yield broker
 
 
-def by_confluent(broker: Broker, token: str) -> str:
+def by_confluent(broker: Broker, token: str, patience_ms: int) -> str:
     return one_record.by_confluent(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -70,16 +72,16 @@ def of_python(broker: Broker, provider: object) -> dict[str, Any]:
     }
 
 
-def by_kafka_python(broker: Broker, token: str) -> str:
+def by_kafka_python(broker: Broker, token: str, patience_ms: int) -> str:
     class Tokens(KafkaPythonTokens):
         def token(self) -> str:
             return token
 
-    settings = of_python(broker, Tokens()) | {"max_block_ms": 5000, "bootstrap_timeout_ms": 3000}
-    return one_record.by_kafka_python(settings)
+    limits = dict.fromkeys(("max_block_ms", "bootstrap_timeout_ms"), patience_ms)
+    return one_record.by_kafka_python(of_python(broker, Tokens()) | limits)
 
 
-def by_aiokafka(broker: Broker, token: str) -> str:
+def by_aiokafka(broker: Broker, token: str, patience_ms: int) -> str:
     class Tokens(AiokafkaTokens):
         async def token(self) -> str:
             return token
@@ -87,11 +89,11 @@ def by_aiokafka(broker: Broker, token: str) -> str:
     return one_record.by_aiokafka(of_python(broker, Tokens()))
 
 
-def by_ours(broker: Broker, token: str) -> str:
+def by_ours(broker: Broker, token: str, patience_ms: int) -> str:
     return one_record.by_ours(broker.bootstrap, Security(mechanism="OAUTHBEARER", token=lambda: token))
 
 
-CLIENTS: dict[str, Callable[[Broker, str], str]] = {
+CLIENTS: dict[str, Callable[[Broker, str, int], str]] = {
     "confluent-kafka": by_confluent,
     "kafka-python": by_kafka_python,
     "aiokafka": by_aiokafka,
@@ -105,13 +107,13 @@ CLIENTS: dict[str, Callable[[Broker, str], str]] = {
 def test_who_shows_a_good_token_writes(secured: Broker, provider: IdentityProvider, client: str) -> None:
     write = CLIENTS[client]
     before = len(secured.records("t"))
-    assert write(secured, provider.token()) == WRITTEN
-    assert write(secured, provider.token("ec")) == WRITTEN
-    assert write(secured, provider.token(exp=int(time.time()) - 60)) not in KNOWN
-    assert write(secured, IdentityProvider().token()) not in KNOWN
-    assert write(secured, unsecured_token("anna", int(time.time()))) not in KNOWN
+    assert write(secured, provider.token(), LONG_MS) == WRITTEN
+    assert write(secured, provider.token("ec"), LONG_MS) == WRITTEN
+    assert write(secured, provider.token(exp=int(time.time()) - 60), SHORT_MS) not in KNOWN
+    assert write(secured, IdentityProvider().token(), SHORT_MS) not in KNOWN
+    assert write(secured, unsecured_token("anna", int(time.time())), SHORT_MS) not in KNOWN
     # Known, and without a right.
-    assert write(secured, provider.token(sub="eve")) != WRITTEN
+    assert write(secured, provider.token(sub="eve"), LONG_MS) != WRITTEN
     assert len(secured.records("t")) == before + 2
 
 

@@ -89,8 +89,10 @@ def by_confluent(broker: Broker, mechanism: str, password: str, topic: str) -> s
 
 
 def by_kafka_python(broker: Broker, mechanism: str, password: str, topic: str) -> str:
-    settings = of_python(broker, mechanism, "anna", password) | {"max_block_ms": 5000}
-    return one_record.by_kafka_python(settings, topic)
+    # Who is refused goes on trying, and who is not has time.
+    limit_ms = PATIENCE * 1000 if password == PASSWORDS["anna"] else 5000
+    limits = dict.fromkeys(("max_block_ms", "bootstrap_timeout_ms"), limit_ms)
+    return one_record.by_kafka_python(of_python(broker, mechanism, "anna", password) | limits, topic)
 
 
 def by_aiokafka(broker: Broker, mechanism: str, password: str, topic: str) -> str:

@@ -51,9 +51,9 @@ public class Transactions {
         settings.put("bootstrap.servers", bootstrap);
         settings.put("transactional.id", id);
         settings.put("transaction.timeout.ms", timeoutMs);
-        settings.put("delivery.timeout.ms", 20000);
+        settings.put("delivery.timeout.ms", 60000);
         settings.put("request.timeout.ms", 10000);
-        settings.put("max.block.ms", 20000);
+        settings.put("max.block.ms", 60000);
         settings.put("retry.backoff.ms", 20);
         KafkaProducer<String, String> made =
             new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
