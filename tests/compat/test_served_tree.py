@@ -13,7 +13,7 @@ import pytest
 from tests.barnabas_server import BarnabasServer
 from tests.java import run_java
 from tests.kafka import LAST_WITH_ZOOKEEPER, KafkaServer, KafkaTools, kafka_jars
-from tests.server_process import free_port
+from tests.server_process import free_port, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +46,12 @@ def test_kafka_runs_on_a_served_tree_that_is_killed_meanwhile(tmp_path: Path) ->
             newest.output("kafka-topics", *to_kafka, "--create", "--topic", "u", "--partitions", "2")
             kafka.stop()
             kafka.start()
-            assert set(newest.output("kafka-topics", *to_kafka, "--list").split()) >= {"t", "u"}
+
+            def are_listed() -> bool:
+                """The controller tells a broker that has just started who is there first, and of topics then."""
+                return set(newest.output("kafka-topics", *to_kafka, "--list").split()) >= {"t", "u"}
+
+            wait_until(are_listed, timeout_s=60, what="both topics are there")
             read = newest.output(
                 "kafka-console-consumer", *to_kafka, "--topic", "t", "--from-beginning", "--max-messages", "3"
             )

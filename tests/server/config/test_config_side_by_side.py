@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tests.barnabas_server import BarnabasServer
 from tests.kafka import KafkaServer
 from tests.server.config.config_client import ConfigClient
+from tests.server_process import wait_until
 
 from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceType
 from barnabas.protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResult
@@ -24,6 +26,7 @@ TOPIC, BROKER, METRICS = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, Co
 GROUP = ConfigResourceType.GROUP
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
+DEADLINE_S = 60
 WHERE = {"listeners", "advertised.listeners", "log.dirs", "log.dir", "controller.quorum.voters"}
 """Settings that two brokers on one machine cannot share."""
 ELECTION = {"min.insync.replicas"}
@@ -44,8 +47,10 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ConfigClien
             closing(ConfigClient(kafka.bootstrap)) as theirs,
             closing(ConfigClient(broker.bootstrap)) as ours,
         ):
-            theirs.create_topic("flights")
-            ours.create_topic("flights")
+            for client in (theirs, ours):
+                client.create_topic("flights")
+            # The controller of Apache Kafka has made it before its broker knows.
+            wait_until(lambda: not theirs.describe(TOPIC, "flights").error_code, timeout_s=DEADLINE_S, what="the topic")
             yield theirs, ours
 
 
@@ -115,11 +120,9 @@ def test_changes_have_the_same_effect(both: tuple[ConfigClient, ConfigClient]) -
 
 def wait_until_alike(theirs: ConfigClient, ours: ConfigClient, kind: int, name: str, changed: list[str]) -> None:
     mine = ours.describe(kind, name)
-    for _ in range(200):
-        found = differences(theirs.describe(kind, name), mine)
-        if not found:
-            return
-    pytest.fail(f"after a change of {changed}, {kind} {name!r}: {found}")
+    deadline = time.monotonic() + DEADLINE_S
+    while found := differences(theirs.describe(kind, name), mine):
+        assert time.monotonic() < deadline, f"after a change of {changed}, {kind} {name!r}: {found}"
 
 
 REFUSED: tuple[tuple[int, str, tuple[tuple[str, int, str | None], ...]], ...] = (
