@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from tests.cluster.processes import ProcessCluster
 from tests.compat.test_java import program
 from tests.compat.tool_session import ToolSession, scratch_file
@@ -53,8 +54,16 @@ class Stage:
         """The topic, with these replicas: `1:2,2:1`."""
         configs = [part for one in settings for part in ("--config", one)]
         self.ask("kafka-topics", "--create", "--topic", self.topic, "--replica-assignment", replicas, *configs)
-        for index, wanted in enumerate(replicas.split(",")):
-            self.until(lambda index=index, wanted=wanted: len(self.isr(index)) == len(wanted.split(":")))  # type: ignore[misc]
+        wanted = replicas.split(",")
+        for index, some in enumerate(wanted):
+            self.until(lambda index=index, some=some: len(self.isr(index)) == len(some.split(":")))  # type: ignore[misc]
+        # Tools ask any of the brokers.
+        for broker in (1, 2, 3):
+            self.until(lambda broker=broker: self.partitions_known_at(broker) == len(wanted))  # type: ignore[misc]
+
+    def partitions_known_at(self, broker: int) -> int:
+        topics = AdminClient({"bootstrap.servers": self.cluster.address(broker)}).list_topics(timeout=PATIENCE_S).topics
+        return len(topics[self.topic].partitions) if self.topic in topics else 0
 
     def isr(self, index: int) -> list[int]:
         found: list[int] = self.cluster.partition(self.topic, index).get("isr", [])
@@ -144,6 +153,7 @@ def test_an_unclean_leader_is_elected_only_when_asked(stage: Stage) -> None:
     stage.cluster.kill("1")
     stage.until(lambda: stage.leader() == -1)
     stage.cluster.start("2")
+    stage.cluster.wait_for_brokers((2, 3))
     status, said = stage.tools.run(
         "kafka-leader-election", "--bootstrap-server", stage.cluster.address(2), "--election-type", "preferred", *place
     )
@@ -170,11 +180,13 @@ def test_partitions_move_throttled_and_the_move_is_taken_back(stage: Stage) -> N
     rate = ("kafka-configs", "--describe", "--entity-type", "brokers", "--entity-name", "3")
     assert "follower.replication.throttled.rate=1000" in stage.ask(*rate)
     replicas = ("kafka-configs", "--describe", "--entity-type", "topics", "--entity-name", stage.topic)
-    assert "follower.replication.throttled.replicas=0:3,1:3" in stage.ask(*replicas)
+    # Settings of a topic are told by any broker, which hears of them a moment later.
+    stage.until(lambda: "follower.replication.throttled.replicas=0:3,1:3" in stage.ask(*replicas))
     said = stage.ask("kafka-reassign-partitions", *file, "--cancel")
     assert f"Successfully cancelled partition reassignments for: {stage.topic}-0,{stage.topic}-1" in said, said
     assert stage.ask("kafka-reassign-partitions", "--list").strip() == "No partition reassignments found."
-    assert "throttled" not in stage.ask(*rate) + stage.ask(*replicas)
+    assert "throttled" not in stage.ask(*rate)
+    stage.until(lambda: "throttled" not in stage.ask(*replicas))
     stage.until(lambda: [stage.isr(0), stage.isr(1)] == [[1, 2], [1, 2]])
     stage.until(lambda: not list(stage.cluster.log_dir(3).glob(f"{stage.topic}-?")))
 
