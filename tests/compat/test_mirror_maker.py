@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from tests.barnabas_server import BarnabasServer
 from tests.compat.connect_worker import connect_command, write_settings
 from tests.kafka import KafkaServer
-from tests.server_process import ServerProcess
+from tests.server_process import ServerProcess, wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.verify, pytest.mark.timeout(420)]
 
@@ -41,8 +41,14 @@ class Side:
     def commit(self, offset: int) -> None:
         """The group has come so far in each partition."""
         places = [TopicPartition(self.topic, partition, offset) for partition in range(PARTITIONS)]
-        (done,) = self.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(self.group, places)]).values()
-        done.result(60)
+        wanted = [ConsumerGroupTopicPartitions(self.group, places)]
+
+        def are_committed() -> bool:
+            """A coordinator that has just come says so of each place."""
+            (done,) = self.admin.alter_consumer_group_offsets(wanted).values()
+            return all(place.error is None for place in done.result(60).topic_partitions)
+
+        wait_until(are_committed, timeout_s=60, what=f"{self.group} is at {offset}", interval_s=0.1)
 
     def write(self, first: int) -> None:
         """As many records to each partition, with keys, headers and times."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -117,16 +118,19 @@ class MixedCluster:
         """Leader and in-sync replicas of each partition of `t`, as a broker tells Kafka's own tool."""
         found = {}
         for line in (await self.tool("kafka-topics", broker_id, "--describe", "--topic", "t")).splitlines():
-            words = line.split()
-            if "Partition:" in words:
-                said = dict(zip(words[::2], words[1::2], strict=False)) if words[0] == "Topic:" else {}
-                isr = {int(one) for one in said["Isr:"].split(",")}
-                found[int(said["Partition:"])] = (int(said["Leader:"]), isr)
+            if said := re.search(r"\bPartition: (\d+)\s+Leader: (\S+)\s.*\bIsr: ([\d,]+)", line):
+                leader = -1 if said[2] == "none" else int(said[2])
+                found[int(said[1])] = (leader, {int(one) for one in said[3].split(",")})
         return found
 
     async def until(self, broker_id: int, holds: Callable[[dict[int, tuple[int, set[int]]]], bool]) -> None:
         async with asyncio.timeout(DEADLINE_SECONDS):
-            while not holds(await self.described(broker_id)):
+            while True:
+                # A broker that has just started, or has lost its controller, may not know of the topic.
+                with suppress(AssertionError):
+                    found = await self.described(broker_id)
+                    if len(found) == len(PARTITIONS) and holds(found):
+                        return
                 await asyncio.sleep(0.2)
 
     async def produce(self, producer: Producer, count: int) -> None:
