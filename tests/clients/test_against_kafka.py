@@ -30,7 +30,7 @@ async def committed(bootstrap: str, topic: str, isolation: str, count: int) -> l
         consumer.assign([TopicPartition(topic, 0)])
         values: list[bytes | None] = []
         while len(values) < count:
-            batch = await consumer.getmany(timeout_ms=10_000)
+            batch = await consumer.getmany(timeout_ms=60_000)
             assert batch, f"only {values}"
             values += [record.value for records in batch.values() for record in records]
         values += [r.value for records in (await consumer.getmany(timeout_ms=500)).values() for r in records]

@@ -68,7 +68,7 @@ def test_each_record_is_there_once_though_the_worker_is_killed(eager_broker: str
         "batch.size": str(BATCH),
         "exactly.once.support": "required",
         "transaction.boundary": "poll",
-        "producer.override.transaction.timeout.ms": "5000",  # a start waits for what a killed worker left open
+        "producer.override.transaction.timeout.ms": "10000",  # a start waits for what a killed worker left open
     }
     reader = Reader(eager_broker, name)
     with ConnectWorker(tmp_path / "worker", eager_broker, name) as worker:

@@ -10,7 +10,7 @@ from tests.kafka import KafkaTools
 
 from barnabas.testing import Broker
 
-pytestmark = [pytest.mark.java, pytest.mark.verify]
+pytestmark = [pytest.mark.java, pytest.mark.verify, pytest.mark.timeout(240)]
 PASSWORDS = {"anna": "a", "ben": "b"}
 CONFIG = {
     "delegation.token.secret.key": "the key of all brokers",

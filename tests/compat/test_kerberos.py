@@ -82,14 +82,14 @@ def by_aiokafka(broker: Broker, kdc: Kdc, user: str) -> str:
 
 
 def by_kafka_python(broker: Broker, kdc: Kdc, user: str) -> str:
-    return one_record.by_kafka_python(of_python(broker) | {"max_block_ms": 10_000})
+    return one_record.by_kafka_python(of_python(broker) | {"max_block_ms": PATIENCE * 1000})
 
 
 def by_java(broker: Broker, kdc: Kdc, user: str, version: str = "4.1.1") -> str:
     tools = KafkaTools(version)
     tools.flags = [*tools.flags, f"-Djava.security.krb5.conf={kdc.config}"]
     properties = kdc.folder / "client.properties"
-    text = settings_of(kdc, user) | {"max.block.ms": "20000", "retries": "0"}
+    text = settings_of(kdc, user) | {"max.block.ms": str(PATIENCE * 1000), "retries": "0"}
     properties.write_text("".join(f"{key}={value}\n" for key, value in text.items()))
     where = ["--bootstrap-server", f"localhost:{broker.port}", "--topic", "t"]
     result = tools.run("kafka-console-producer", *where, "--producer.config", str(properties), stdin="v\n")

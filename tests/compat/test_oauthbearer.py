@@ -138,6 +138,7 @@ def listed(version: str, broker: Broker, file: str, flags: list[str] | None = No
 
 @pytest.mark.java
 @pytest.mark.verify
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize(("version", "package"), [("4.1.1", OAUTH), ("3.9.1", f"{OAUTH}.secured")])
 def test_java_shows_a_token_out_of_a_file(
     version: str, package: str, secured: Broker, provider: IdentityProvider, tmp_path: Path
@@ -159,6 +160,7 @@ def test_java_shows_a_token_out_of_a_file(
 
 @pytest.mark.java
 @pytest.mark.verify
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("version", ["4.1.1", "3.9.1"])
 def test_java_makes_its_own_tokens_where_they_are_believed(version: str, tmp_path: Path) -> None:
     with Broker({"t": 1}, config=RULES | {HANDLER: UNSECURED}) as broker:

@@ -30,6 +30,7 @@ NOT_OF_ONE_SERVER = {
 
 @pytest.mark.java
 @pytest.mark.verify
+@pytest.mark.timeout(300)
 def test_kafka_runs_on_a_served_tree_that_is_killed_meanwhile(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     newest = KafkaTools()

@@ -202,6 +202,7 @@ def test_the_secured_profile_runs(tmp_path: Path) -> None:
 
 @pytest.mark.verify
 @pytest.mark.java
+@pytest.mark.timeout(240)
 def test_the_three_brokers_run(tmp_path: Path) -> None:
     """With the settings of the compose file; only addresses and folders are this machine's."""
     with ExitStack() as stack:

@@ -39,6 +39,7 @@ def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[int
 
 
 @pytest.mark.verify
+@pytest.mark.timeout(300)
 def test_a_leader_that_is_killed_is_replaced_and_comes_back(brokers: dict[int, BarnabasServer]) -> None:
     bootstrap = ",".join(broker.bootstrap for broker in brokers.values())
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})

@@ -49,7 +49,7 @@ def test_a_wrong_password_is_said(kafka: SecuredKafka, mode: str) -> None:
 def test_a_broker_that_nobody_vouches_for_gets_no_password(kafka: SecuredKafka) -> None:
     trusting = {name: value for name, value in options(kafka, "PLAIN").items() if "truststore" not in name}
     with pytest.raises(KafkaError) as failed:
-        read({**trusting, "subscribe": "t", "kafka.request.timeout.ms": "1000"})
+        read({**trusting, "subscribe": "t", "kafka.request.timeout.ms": "5000"})
     assert (
         isinstance(failed.value.__cause__, ssl.SSLCertVerificationError) or "CERTIFICATE" in str(failed.value).upper()
     )

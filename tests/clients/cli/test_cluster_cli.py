@@ -105,6 +105,7 @@ def test_three_brokers_start_spread_their_leaders_and_stop(run: Run, folder: Pat
 
 
 @pytest.mark.verify
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("victim", [1, 3])
 def test_whoever_is_killed_the_others_go_on_and_it_comes_back(run: Run, victim: int) -> None:
     bootstrap = bootstrap_of(run("start", "--port", "0", "--json"))

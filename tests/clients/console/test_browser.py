@@ -198,12 +198,24 @@ def is_shown(page: Page, path: str) -> None:
     expect(page.locator("main")).to_have_attribute("data-shows", path)
 
 
+def press_two(page: Page, first: str, second: str, path: str) -> None:
+    """Two keys that lead to a screen, again where the second came so late that the first was forgotten."""
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while True:
+        page.keyboard.press(first)
+        page.keyboard.press(second)
+        try:
+            expect(page.locator("main")).to_have_attribute("data-shows", path, timeout=5000)
+            return
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+
+
 def test_a_walk_through_it_by_the_keyboard_and_the_mouse(page: Page, broker: Broker) -> None:
     expect(page.locator(".plot .now").first).to_have_text(re.compile(r"^[1-9][\d,]*/s$"))
     expect(page.locator(".plot .now").nth(1)).to_have_text(re.compile(r"^.+B/s  ·  .+B/s$"))
-    page.keyboard.press("g")
-    page.keyboard.press("t")
-    is_shown(page, "/topics")
+    press_two(page, "g", "t", "/topics")
     page.keyboard.press("/")
     page.keyboard.type("ord")
     expect(page.locator("tbody a")).to_have_count(1)

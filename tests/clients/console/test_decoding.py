@@ -203,7 +203,7 @@ async def test_files_have_the_schema_of_a_topic_or_a_number(decoder: Decoder, tm
 async def test_what_is_hostile_costs_a_moment_and_nobody_else(
     decoder: Decoder, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "SECONDS", 3.0)
+    hostile_seconds, others_seconds = 3.0, process.SECONDS
     deep = json.dumps("int")
     for _ in range(3000):
         deep = f'{{"type": "array", "items": {deep}}}'
@@ -237,12 +237,15 @@ async def test_what_is_hostile_costs_a_moment_and_nobody_else(
     registry.answers["/subjects/s/versions/1"] = {"schema": MONEY}
     for number, (schema, more, data) in hostile.items():
         registry.add(number, schema, **more)
+        monkeypatch.setattr(process, "SECONDS", hostile_seconds)
         (one,) = await decode(decoder, framed(number, data))
         assert one is not None, number
         assert one.error is None or (one.error and "\n" not in one.error and len(one.error) < 500), number
+        monkeypatch.setattr(process, "SECONDS", others_seconds)
         (one,) = await decode(decoder, framed(100, b"\2x"))
         assert one is not None and one.text == '"x"', number
     assert len([path for path in registry.asked if path.startswith("/subjects/r")]) <= MOST_REFERENCES + 1
+    monkeypatch.setattr(process, "SECONDS", hostile_seconds)
     (before,) = await decode(decoder, framed(2, ENDLESS))
     monkeypatch.setattr(process.DecodingProcess, "ask", None)  # it is left alone for a while
     assert before is not None and before.text is None and await decode(decoder, framed(2, ENDLESS)) == [before]

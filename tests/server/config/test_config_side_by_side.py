@@ -20,7 +20,7 @@ from barnabas.server.config.deviations import DEVIATIONS
 from barnabas.server.config.keys.catalogue import BROKER_KEYS, TOPIC_SYNONYMS
 from barnabas.testing.broker import EMBEDDED_DEFAULTS
 
-pytestmark = [pytest.mark.java, pytest.mark.verify]
+pytestmark = [pytest.mark.java, pytest.mark.verify, pytest.mark.timeout(240)]
 
 TOPIC, BROKER, METRICS = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.CLIENT_METRICS
 GROUP = ConfigResourceType.GROUP

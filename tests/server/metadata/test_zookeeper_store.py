@@ -255,6 +255,7 @@ async def test_access_rights_are_kafkas(zookeeper_root: str) -> None:
 
 @pytest.mark.java
 @pytest.mark.verify
+@pytest.mark.timeout(240)
 async def test_an_ensemble_is_reached_by_tls_and_has_to_show_who_it_is(tmp_path: Path) -> None:
     authority, port = Authority.new("test CA"), free_port()
     authority.write(tmp_path / "ca.pem")

@@ -74,6 +74,7 @@ def read(url: str) -> str:
 
 @pytest.mark.java
 @pytest.mark.verify
+@pytest.mark.timeout(240)
 def test_every_name_of_kafkas_is_kafkas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (exporter,) = [jar for jar in jars(EXPORTER) if "javaagent" in jar.name]
     rules, port = tmp_path / "rules.yml", free_port()
