@@ -7,7 +7,7 @@ takes several groups (KIP-709), 9 knows members of the consumer protocol (KIP-84
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable
+from collections.abc import AsyncIterator, Container, Hashable, Iterable
 from typing import TypeVar
 from uuid import UUID
 
@@ -78,7 +78,7 @@ async def handle(
         if ctx.api_version >= FIRST_VERSION_WITH_GROUP_ERROR:
             return OffsetFetchResponse(error_code=error)
     if request.topics is None:
-        wanted = {name: places for name, places in _all_places(group).items() if _may_see(ctx, name)}
+        wanted = {name: places async for name, places in _all_places(ctx, group, pace)}
     else:
         wanted = _merged((one.name, one.partition_indexes) for one in request.topics)
     topics = []
@@ -126,10 +126,18 @@ def _is_unstable(request: OffsetFetchRequest, group: GroupPort | None, topic: st
     return request.require_stable and group is not None and group.offsets.has_pending(topic, partition)
 
 
-def _all_places(group: GroupPort | None) -> dict[str, dict[int, None]]:
-    """Every partition that has an offset, by topic."""
-    committed = sorted(group.offsets.committed) if group is not None else ()
-    return _merged((topic, (partition,)) for topic, partition in committed)
+async def _all_places(
+    ctx: RequestContext, group: GroupPort | None, pace: Pace
+) -> AsyncIterator[tuple[str, dict[int, None]]]:
+    """Every partition that has an offset and that the client may know of, topic by topic."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in list(group.offsets.committed) if group is not None else ():
+        found.setdefault(topic, []).append(partition)
+        await pace.step()
+    for topic in sorted(found):
+        await pace.step(COMMITTED_GROUP)
+        if _may_see(ctx, topic):
+            yield topic, dict.fromkeys(sorted(found[topic]))
 
 
 class GroupFetch:
@@ -167,18 +175,18 @@ class GroupFetch:
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error.code)
         topics = [
             await self._topic(group, name, topic_id, partitions)
-            for name, topic_id, partitions in self._wanted(group, asked)
+            async for name, topic_id, partitions in self._wanted(group, asked)
         ]
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 
-    def _wanted(
+    async def _wanted(
         self, group: GroupPort | None, asked: OffsetFetchRequestGroup
-    ) -> Iterable[tuple[str | None, UUID, Iterable[int]]]:
+    ) -> AsyncIterator[tuple[str | None, UUID, Iterable[int]]]:
         """Topics by name, None for one that there is not, with their ids and partitions."""
         if asked.topics is None:
-            for name, partitions in _all_places(group).items():
+            async for name, partitions in _all_places(self._ctx, group, self._pace):
                 topic_id = self._metadata.topic_id(name)
-                if (topic_id is not None or not self._by_id) and _may_see(self._ctx, name):
+                if topic_id is not None or not self._by_id:
                     yield name, topic_id or ZERO_UUID, partitions
             return
         named = _merged(((one.name, one.topic_id), one.partition_indexes) for one in asked.topics)
