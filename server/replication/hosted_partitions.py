@@ -43,6 +43,10 @@ class HostedPartitions:
                 del self._by_topic[name.topic]
         return partition
 
+    def topics(self) -> list[str]:
+        """Those that have replicas here."""
+        return list(self._by_topic)
+
     def of(self, topic: str) -> Iterable[Partition]:
         """The replicas of a topic, without a look at those of others."""
         return self._by_topic.get(topic, {}).values()

@@ -27,8 +27,10 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.replication.partition_order import PartitionOrder
+from barnabas.server.runtime.turns import LongWork
 from barnabas.simulation.disk import DiskFault
 from barnabas.simulation.machines import WorkDelays
+from barnabas.storage.log_config import LogConfig
 
 SLOW_DISK = WorkDelays(usual=1.0)
 
@@ -307,5 +309,40 @@ def test_the_id_of_a_topic_may_come_with_a_later_order() -> None:
         with pytest.raises(KafkaError) as refused:
             await order(other, 4)
         assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+
+    play(talk)
+
+
+def test_other_settings_of_all_brokers_reach_one_topic_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a topic has of its own is worked out anew for each, of which there may be ten thousand."""
+    held: list[Any] = []
+
+    async def talk(plane: DataPlane) -> None:
+        manager, worked_out = plane.state.replica_manager, []
+        for name in ("a", "b", "c"):
+            await plane.create_topic(name, 3, retention_ms="7")
+        changed = {name: replace(plane.partition(name).log.config, retention_ms=8) for name in ("a", "b", "c", "t")}
+        later = replace(changed["c"], retention_ms=9)
+
+        def topic_log_config(name: str) -> LogConfig:
+            worked_out.append(name)
+            return changed[name]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(manager, "_topic_log_config", topic_log_config)
+            patch.setattr(LongWork, "run", lambda _, steps, done: held.append(steps))
+            manager.topic_config_changed(None)
+            (steps,) = held
+            next(steps)
+            assert len(worked_out) == 1
+            changed["c"] = later
+            manager.topic_config_changed("c")
+            for partition in range(3):
+                await manager.stop_replica(TopicPartition("b", partition), delete=False)
+            for _ in steps:
+                pass
+        assert sorted(worked_out) in (["a", "b", "c", "c", "t"], ["a", "c", "c", "t"])
+        for name in ("a", "c"):
+            assert {plane.partition(name, index).log.config for index in range(3)} == {changed[name]}
 
     play(talk)
