@@ -17,7 +17,7 @@ from barnabas import Broker
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-TIMEOUT_SECONDS = 100
+TIMEOUT_SECONDS = 200
 
 
 def blocks(language: str) -> list[str]:
@@ -25,6 +25,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.timeout(420)
 def test_the_tour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start, tour = (block for block in blocks("sh") if "barnabas" in block)
     install, command = start.splitlines()

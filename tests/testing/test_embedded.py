@@ -295,7 +295,7 @@ print(min(took), first, int(kilobytes) / 1024)
 
 
 def test_it_answers_soon_and_stays_small() -> None:
-    output = subprocess.run([sys.executable, "-c", MEASURE], check=True, capture_output=True, text=True, timeout=60)
+    output = subprocess.run([sys.executable, "-c", MEASURE], check=True, capture_output=True, text=True, timeout=110)
     best, first, megabytes = map(float, output.stdout.split())
     print(f"from the call to an answer: {best:.0f} ms, the first {first:.0f} ms of the processor; {megabytes:.0f} MB")
     assert best < MOST_MILLISECONDS
