@@ -116,6 +116,21 @@ def seen(bootstrap: str, protocol: str) -> dict[str, object]:
         return answers
 
 
+def seen_once_loaded(bootstrap: str, protocol: str) -> dict[str, object]:
+    """The same, when no partition is about to be loaded."""
+    answers: dict[str, object] = {}
+
+    def is_loaded() -> bool:
+        try:
+            answers.update(seen(bootstrap, protocol))
+        except NotYetError:
+            return False
+        return True
+
+    wait_until(is_loaded, timeout_s=PATIENCE_S, what="the groups are loaded", interval_s=0.1)
+    return answers
+
+
 @contextmanager
 def living_member(bootstrap: str, protocol: str) -> Iterator[Consumer]:
     """A member of a group that has committed, and that lives on while brokers change."""
@@ -194,7 +209,7 @@ def test_kafkas_folder_and_back(version: str, protocol: str, tmp_path: Path) -> 
         produce(kafka.bootstrap, 40)
         commit_plainly(kafka.bootstrap, 100)
         with living_member(kafka.bootstrap, protocol) as member:
-            before = seen(kafka.bootstrap, protocol)
+            before = seen_once_loaded(kafka.bootstrap, protocol)
             partitions = offsets_partitions(kafka.bootstrap)
             kafka.stop()
             ours = BarnabasServer(tmp_path / "ours", settings=kafka.folder / "server.properties", port=kafka.port)
@@ -204,7 +219,7 @@ def test_kafkas_folder_and_back(version: str, protocol: str, tmp_path: Path) -> 
                 produce(ours.bootstrap, 40)
                 read_on(member, 40)
                 commit_plainly(ours.bootstrap, 200)
-                after = seen(ours.bootstrap, protocol)
+                after = seen_once_loaded(ours.bootstrap, protocol)
                 assert after != before
                 ours.stop()
             kafka.start()
@@ -229,7 +244,7 @@ def test_our_folder(version: str, protocol: str, tmp_path: Path) -> None:
             produce(ours.bootstrap, 40)
             commit_plainly(ours.bootstrap, 100)
             with living_member(ours.bootstrap, protocol) as member:
-                before = seen(ours.bootstrap, protocol)
+                before = seen_once_loaded(ours.bootstrap, protocol)
                 assert offsets_partitions(ours.bootstrap) == 8
                 ours.stop()
                 take_over(ours, kafka)
