@@ -73,7 +73,7 @@ another broker: neither is a long turn of the loop."""
 ALL_AT_ONCE = 1_000_000
 DELETION_MS = 10_000
 """For so long is waited until other brokers have deleted their replicas, unless somebody says for how long."""
-LEFT_TO_DELETE = "Not every replica is deleted yet; the deletion goes on when its broker, or log directory, is back."
+LEFT_TO_DELETE = "Not every replica could be deleted yet; the deletion goes on."
 
 
 OVERTAKEN = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
@@ -360,7 +360,7 @@ class Controller:
         """Deletes topics: nothing serves them from now on, and what can be reached of them is deleted.
 
         Raises KafkaError NOT_CONTROLLER; what concerns one topic is its result: None where its folders are renamed away
-        and the store is clean, REQUEST_TIMED_OUT where that is not so after `timeout_ms`.
+        on all brokers that are there, REQUEST_TIMED_OUT where that is not so after `timeout_ms`.
         """
         async with self._change() as term:
             results = await self._begin_deletion(names, term, pay)

@@ -32,11 +32,11 @@ class DeletionWaits:
         self._progress = asyncio.Event()
 
     async def until_deleted(self, names: Iterable[str], timeout_ms: float, in_office: Callable[[], bool]) -> set[str]:
-        """Those of topics whose deletion has begun that are not deleted after that time.
+        """Those of topics whose deletion has begun that brokers which are there have not deleted after that time.
 
-        A broker that is away may be back in time. What a broker has answered that it cannot delete is not waited for,
-        but it keeps no others back. `in_office` is whether the term lasts in which the deletion began; after that the
-        marks in the store tell how far whoever is controller has come.
+        What one of them has answered that it cannot delete is not waited for, but it keeps no others back. `in_office`
+        is whether the term lasts in which the deletion began; after that the marks in the store tell how far whoever is
+        controller has come.
         """
         left = self._unfinished(names)
         try:
@@ -48,11 +48,12 @@ class DeletionWaits:
                     left = await self._still_marked(left)
                     await asyncio.sleep(LOOK_SECONDS if left else 0)
         except TimeoutError:
-            logger.info("topics are not deleted everywhere yet: %s", ", ".join(sorted(left)))
+            logger.info("topics are not deleted in time: %s", ", ".join(sorted(left)))
         return left
 
     def _unfinished(self, names: Iterable[str]) -> set[str]:
-        return {name for name in names if name in self._context.doomed}
+        doomed, deletion = self._context.doomed, self._deletion
+        return {name for name in names if name in doomed and not deletion.waits_for_absent(name)}
 
     async def _still_marked(self, names: set[str]) -> set[str]:
         try:

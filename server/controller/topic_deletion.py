@@ -117,12 +117,27 @@ class TopicDeletion:
             self._refused.discard((partition, broker))
 
     def is_stuck(self, name: str) -> bool:
-        """Whether a broker that is there cannot delete a replica now; of one that is away nobody knows."""
+        """Whether a broker that is there cannot delete a replica now."""
         return self._context.topic(name) is not None and any(
             (partition, broker) in self._refused
             and self._context.replica_phase(partition, broker) is ReplicaPhase.DELETION_INELIGIBLE
             for partition in self._context.partitions_of(name)
             for broker in self._context.replicas(partition)
+        )
+
+    def waits_for_absent(self, name: str) -> bool:
+        """Whether nothing is left but replicas of brokers that are away."""
+        if self._context.topic(name) is None:
+            return False
+        left = {
+            (partition, broker): phase
+            for partition in self._context.partitions_of(name)
+            for broker in self._context.replicas(partition)
+            if (phase := self._context.replica_phase(partition, broker)) is not ReplicaPhase.DELETION_SUCCESSFUL
+        }
+        return bool(left) and all(
+            phase is ReplicaPhase.DELETION_INELIGIBLE and replica not in self._refused
+            for replica, phase in left.items()
         )
 
     async def finish(self, term: ControllerTerm) -> None:

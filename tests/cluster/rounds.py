@@ -181,7 +181,7 @@ def _play(cluster: ProcessCluster, topic: str, outcome: Outcome) -> None:
     try:
         administer(cluster, lambda admin: admin.delete_topics([topic], operation_timeout=30)[topic].result(60))
     except KafkaException as error:
-        # A broker whose session ends only now, as ZooKeeper was long in coming back, deletes its replicas later.
+        # A broker that has a session still, but does not answer, deletes its replicas later.
         if error.args[0].code() != KafkaError.REQUEST_TIMED_OUT:
             raise
 

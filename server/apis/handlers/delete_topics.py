@@ -1,6 +1,7 @@
 """DeleteTopics (key 20): when the answer leaves, the topics are gone from the metadata and from the log directories.
 
-REQUEST_TIMED_OUT says that they are not gone from all of these yet; the deletion goes on.
+Of brokers that are away the log directories are not waited for: the deletion goes on when they are back.
+REQUEST_TIMED_OUT says that topics are not gone from one that is there; the deletion goes on, too.
 
 v3 knows TOPIC_DELETION_DISABLED, v5 has messages and refuses clients over their quota of changes (KIP-599), v6 names
 topics by name or by id.

@@ -509,12 +509,7 @@ async def test_deletion_waits_for_a_broker_that_is_away() -> None:
         await plane.until(lambda: T0 in plane.members[3].replicas.roles)
         await plane.kill(3)
         await plane.until(lambda: 3 not in plane.members[1].metadata.brokers)
-        loop = asyncio.get_running_loop()
-        asked = loop.time()
-        error = (await plane.controller.delete_topics(["t"], timeout_ms=50))["t"]
-        assert error is not None
-        assert error.code is ErrorCode.REQUEST_TIMED_OUT
-        assert loop.time() - asked > 0.049
+        assert await plane.controller.delete_topics(["t"], timeout_ms=60_000) == {"t": None}
         assert plane.members[1].replicas.deleted == [T0]
         assert await plane.members[1].topic_store.topics_to_delete() == ["t"]
         await plane.until(lambda: all("t" not in one.metadata for one in plane.members.values()))
@@ -529,49 +524,43 @@ async def test_deletion_waits_for_a_broker_that_is_away() -> None:
         await create(plane, (3, 1))
 
 
-@pytest.mark.parametrize("when", ["before", "meanwhile"])
-async def test_who_deletes_a_topic_waits_for_a_broker_that_goes_and_is_back_in_time(when: str) -> None:
+async def test_who_deletes_a_topic_waits_for_a_broker_only_while_it_is_there() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (1, 3))
+        await create(plane, (1, 3), name="u")
+        plane.cut.add(3)
+        error = (await plane.controller.delete_topics(["t"], timeout_ms=1))["t"]
+        assert error is not None
+        assert error.code is ErrorCode.REQUEST_TIMED_OUT
+        deletion = asyncio.ensure_future(plane.controller.delete_topics(["u"], timeout_ms=60_000))
+        await plane.until(lambda: len(plane.members[1].replicas.deleted) == 2)
+        assert not deletion.done()
+        await plane.kill(3)
+        assert await deletion == {"u": None}
+        assert await plane.members[1].topic_store.topics_to_delete() == ["t", "u"]
+        plane.cut.clear()
+        await plane.start(3)
+        await plane.until_true(lambda: _is_empty(plane.members[1].store, "/admin/delete_topics"))
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_who_deletes_a_topic_hears_what_the_next_controller_makes_of_it(answers: bool) -> None:
     async with ClusterPlane() as plane:
         await create(plane, (1, 3))
         await plane.until(lambda: T0 in plane.members[3].replicas.roles)
         plane.cut.add(3)
-        if when == "before":
-            await plane.kill(3)
-            await plane.until(lambda: 3 not in plane.members[1].metadata.brokers)
-        deletion = asyncio.ensure_future(plane.controller.delete_topics(["t"], timeout_ms=60_000))
-        await plane.until(lambda: plane.members[1].replicas.deleted == [T0])
-        if when == "meanwhile":
-            await plane.kill(3)
-            await plane.until(lambda: 3 not in plane.members[1].metadata.brokers)
-        # The wait has been looked at again by now, or is so before anything else is done here.
-        await create(plane, (1, 2), name="u")
-        assert not deletion.done()
-        plane.cut.clear()
-        await plane.start(3)
-        assert await deletion == {"t": None}
-        assert await plane.members[1].topic_store.topic("t") is None
-
-
-@pytest.mark.parametrize("comes_back", [True, False])
-async def test_who_deletes_a_topic_hears_what_the_next_controller_makes_of_it(comes_back: bool) -> None:
-    async with ClusterPlane() as plane:
-        await create(plane, (1, 3))
-        await plane.until(lambda: T0 in plane.members[3].replicas.roles)
-        await plane.kill(3)
-        await plane.until(lambda: 3 not in plane.members[1].metadata.brokers)
         chief = plane.controller
-        timeout_ms = 60_000 if comes_back else 1
-        deletion = asyncio.ensure_future(chief.delete_topics(["t"], timeout_ms=timeout_ms))
+        deletion = asyncio.ensure_future(chief.delete_topics(["t"], timeout_ms=60_000 if answers else 1))
         await plane.until(lambda: plane.members[1].replicas.deleted == [T0])
         epoch = chief.controller_epoch
         await plane.members[2].store.delete("/controller")
         everybody = [one.controller for one in plane.members.values()]
         await plane.until(lambda: any(one.is_active and one.controller_epoch > epoch for one in everybody))
-        if comes_back:
+        if answers:
             assert not deletion.done()
-            await plane.start(3)
+            plane.cut.clear()
         outcome = (await deletion)["t"]
-        if comes_back:
+        if answers:
             assert outcome is None
         else:
             assert outcome is not None
