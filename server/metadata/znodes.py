@@ -8,9 +8,10 @@ encoders write the newest.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
+from itertools import chain
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote, unquote
 from uuid import UUID
@@ -68,6 +69,9 @@ NO_BROKER_EPOCH = -1
 """Of who is not there, and what older controllers say."""
 
 
+MOST_CHARACTERS = 500
+"""Of what is the matter with a node."""
+_2_31 = 2**31
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -212,15 +216,16 @@ def _decoder(decode: Callable[P, T]) -> Callable[P, T]:
         try:
             return decode(*args, **kwargs)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-            raise UnreadableNodeError(f"{type(error).__name__}: {error}") from error
+            # A node holds up to a megabyte, and all of it may be in the message.
+            raise UnreadableNodeError(f"{type(error).__name__}: {error}"[:MOST_CHARACTERS]) from None
 
     return decoded
 
 
-def _number(value: object, lowest: int = -(2**31), bits: int = 31) -> int:
+def _number(value: object, lowest: int = -_2_31, end: int = _2_31) -> int:
     """A number that fits where messages have it."""
-    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value < 2**bits:
-        raise ValueError(f"no number of {bits + 1} bits: {value!r}")
+    if type(value) is not int or not lowest <= value < end:
+        raise ValueError(f"no number from {lowest} to {end - 1}: {value!r}")
     return value
 
 
@@ -230,10 +235,21 @@ def _text(value: object) -> str:
     return value
 
 
-def _brokers(value: object) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        raise TypeError(f"no list of brokers: {value!r}")
-    return tuple(map(_number, value))
+def _brokers(value: Any) -> tuple[int, ...]:
+    _check_brokers([value])
+    return tuple(value)
+
+
+def _check_brokers(lists: Collection[Any]) -> None:
+    """All at once: a topic may have a hundred thousand partitions."""
+    if {*map(type, lists)} - {list}:
+        raise TypeError(f"no list of brokers among {lists!r}")
+    ids = [*chain.from_iterable(lists)]
+    if {*map(type, ids)} - {int}:
+        raise TypeError(f"no broker's id among {ids!r}")
+    if ids:
+        _number(min(ids))
+        _number(max(ids))
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -351,8 +367,13 @@ def decode_topic(name: str, data: bytes) -> TopicRegistration:
     """A topic from its node; one written before version 3 has the zero id."""
     value = _decode(data)
 
-    def by_number(replicas: Mapping[str, object]) -> dict[int, tuple[int, ...]]:
-        return dict(sorted((_number(int(index), 0), _brokers(brokers)) for index, brokers in replicas.items()))
+    def by_number(replicas: Mapping[str, list[int]]) -> dict[int, tuple[int, ...]]:
+        _check_brokers(replicas.values())
+        found = dict(sorted((int(index), tuple(brokers)) for index, brokers in replicas.items()))
+        if found:
+            _number(min(found), 0)
+            _number(max(found))
+        return found
 
     text, assignment = value.get("topic_id"), by_number(value["partitions"])
     if not all(assignment.values()):
@@ -392,8 +413,8 @@ def decode_state(data: bytes, version: int, zxid: int = 0) -> PartitionState:
         _brokers(value["isr"]),
         _number(value["controller_epoch"]),
         version,
-        _number(value.get("leader_recovery_state", 0), 0, 1),
-        _number(value.get("leader_broker_epoch", NO_BROKER_EPOCH), NO_BROKER_EPOCH, 63),
+        _number(value.get("leader_recovery_state", 0), 0, 2),
+        _number(value.get("leader_broker_epoch", NO_BROKER_EPOCH), NO_BROKER_EPOCH, 2**63),
         zxid,
     )
 

@@ -60,6 +60,13 @@ WISHES = [
 CONFIGS = [*NOT_JSON[1:-1], b'{"config":[1]}', b'{"config":"x"}']
 
 
+def test_a_large_node_is_told_of_in_one_short_line() -> None:
+    partitions = ",".join(f'"{index}":["x"]' for index in range(10_000))
+    with pytest.raises(UnreadableNodeError) as raised:
+        znodes.decode_topic("t", b'{"partitions":{' + partitions.encode() + b"}}")
+    assert len(str(raised.value)) <= znodes.MOST_CHARACTERS
+
+
 @pytest.mark.parametrize("data", TOPICS)
 def test_a_topic_of_another_shape_is_refused(data: bytes) -> None:
     with pytest.raises(UnreadableNodeError):
