@@ -465,7 +465,10 @@ class Cluster(Embedded):
         """Wait until a partition is led, by another broker than that one, and say by whom. Raises TimeoutError."""
 
         def led() -> int | None:
-            found = self.leader(topic, partition)
+            try:
+                found = self.leader(topic, partition)
+            except KeyError:
+                return None  # it is being made
             return None if found in (-1, other_than) else found
 
         return await self._await(led, f"nobody leads {topic}-{partition}", timeout)

@@ -279,6 +279,14 @@ async def test_a_broker_that_is_cut_off_and_hangs_is_missed_for_as_long_as_eithe
         await cluster.acreate_topic("t")
 
 
+async def test_a_leader_is_waited_for_before_its_topic_is_there() -> None:
+    async with Cluster(brokers=1) as cluster:
+        waiting = asyncio.create_task(cluster.await_leader("t", timeout=DEADLINE_S))
+        await asyncio.sleep(0)
+        await cluster.acreate_topic("t")
+        assert await waiting == 1
+
+
 async def test_a_broker_whose_session_expired_comes_back() -> None:
     async with Cluster(brokers=3, topics=["orders"]) as cluster:
         for victim in (cluster.leader("orders"), cluster.controller):
