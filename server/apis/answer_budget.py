@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from ...protocol.schema import fields_of
+from ...protocol.schema import Primitive, fields_of
 
 LONG_ANSWER_ITEMS = 1000
 """An answer with more items is encoded beside the loop; this many take a millisecond or two."""
@@ -30,7 +30,10 @@ class Budget:
 
 
 def holds_much(response: Any) -> bool:
-    """Whether encoding it takes long: there are more than `LONG_ANSWER_ITEMS` items in its lists and all below them."""
+    """Whether encoding it takes long: there are more than `LONG_ANSWER_ITEMS` items in its lists and all below them.
+
+    Numbers do not count: a list of them is written at once.
+    """
     count, level = 0, _lists_of(response)
     while level:
         count += sum(map(len, level))
@@ -39,7 +42,7 @@ def holds_much(response: Any) -> bool:
         level = [
             inner
             for items in level
-            if items and hasattr(items[0], "__wire_fields__")
+            if items and hasattr(items[0], "__wire_fields__") and _lists_in(items[0].__class__)
             for one in items
             for inner in _lists_of(one)
         ]
@@ -52,4 +55,8 @@ def _lists_of(message: Any) -> list[list[Any]]:
 
 @cache
 def _lists_in(cls: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields_of(cls) if field.is_array)
+    return tuple(
+        field.name
+        for field in fields_of(cls)
+        if field.is_array and not (isinstance(field.element, Primitive) and field.element.code)
+    )

@@ -127,18 +127,15 @@ class TopicDeletion:
 
     def waits_for_absent(self, name: str) -> bool:
         """Whether nothing is left but replicas of brokers that are away."""
-        if self._context.topic(name) is None:
-            return False
-        left = {
-            (partition, broker): phase
-            for partition in self._context.partitions_of(name)
-            for broker in self._context.replicas(partition)
-            if (phase := self._context.replica_phase(partition, broker)) is not ReplicaPhase.DELETION_SUCCESSFUL
-        }
-        return bool(left) and all(
-            phase is ReplicaPhase.DELETION_INELIGIBLE and replica not in self._refused
-            for replica, phase in left.items()
-        )
+        is_left = False
+        for partition in self._context.partitions_of(name):
+            for broker in self._context.replicas(partition):
+                phase = self._context.replica_phase(partition, broker)
+                if phase is ReplicaPhase.DELETION_INELIGIBLE and (partition, broker) not in self._refused:
+                    is_left = True
+                elif phase is not ReplicaPhase.DELETION_SUCCESSFUL:
+                    return False  # most often the first
+        return is_left
 
     async def finish(self, term: ControllerTerm) -> None:
         """Forgets the topics of which no replica is left. Raises StoreUnavailableError, KafkaError NOT_CONTROLLER."""

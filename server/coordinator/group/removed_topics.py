@@ -57,9 +57,9 @@ class RemovedTopics:
             self._go_on(next(reversed(waiting)))
             yield
 
-    def _ended(self, _: None, error: Exception | None) -> None:
+    def _ended(self, result: None, error: Exception | None) -> None:
         self._is_running = False
-        raise_error(_, error)
+        raise_error(result, error)
 
     def _go_on(self, group_id: str) -> None:
         """Look through a group, or write down some of what was found there.

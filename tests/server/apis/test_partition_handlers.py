@@ -19,6 +19,7 @@ from barnabas.protocol.messages.delete_records import (
 )
 from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from barnabas.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -204,6 +205,14 @@ def test_a_description_of_all_partitions_rests_after_each() -> None:
     assert told(response) == {("/one", name.topic, name.partition, False) for name in names}
     assert [topic.name for topic in response.results[0].topics] == sorted({name.topic for name in names})
     assert holds_much(response), "it is encoded beside the loop"
+
+
+def test_numbers_do_not_make_an_answer_long() -> None:
+    partitions = [MetadataResponsePartition(partition_index=index, replica_nodes=[1, 2, 3]) for index in range(900)]
+    few = MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=partitions)])
+    assert not holds_much(few)
+    many = MetadataResponse(topics=[MetadataResponseTopic(name=name, partitions=partitions) for name in ("t", "u")])
+    assert holds_much(many)
 
 
 def test_partitions_come_go_and_move_while_they_are_described() -> None:
