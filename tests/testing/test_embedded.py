@@ -28,8 +28,7 @@ from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.storage import filesystem
 from barnabas.storage.held_logs import AllLogDirsFailedError
 
-ROUNDS, MOST_ROUNDS = 5, 50
-"""It starts again while others have the processor all the time, as one start in peace says how long it takes."""
+ROUNDS = 5
 MOST_MILLISECONDS = 400
 """Half of a busy two-core machine; alone it takes less than 150."""
 MOST_MEGABYTES = 120
@@ -280,7 +279,7 @@ from barnabas import Broker
 from barnabas.protocol.headers import RequestHeader, encode_request_header
 asked = encode_request_header(RequestHeader(18, 0, 1, "x"))
 took, first = [], 0
-while len(took) < {ROUNDS} or (min(took) >= {MOST_MILLISECONDS} and len(took) < {MOST_ROUNDS}):
+for _ in range({ROUNDS}):
     began, busy = time.perf_counter(), time.process_time()
     with Broker() as broker:
         with socket.create_connection(("127.0.0.1", broker.port)) as client:
@@ -295,7 +294,7 @@ print(min(took), first, int(kilobytes) / 1024)
 
 
 def test_it_answers_soon_and_stays_small() -> None:
-    output = subprocess.run([sys.executable, "-c", MEASURE], check=True, capture_output=True, text=True, timeout=110)
+    output = subprocess.run([sys.executable, "-c", MEASURE], check=True, capture_output=True, text=True, timeout=60)
     best, first, megabytes = map(float, output.stdout.split())
     print(f"from the call to an answer: {best:.0f} ms, the first {first:.0f} ms of the processor; {megabytes:.0f} MB")
     assert best < MOST_MILLISECONDS
