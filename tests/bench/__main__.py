@@ -1,4 +1,4 @@
-"""Compares servers side by side in one run: ours, Apache Kafka and the ceiling, round about.
+"""Compares servers side by side in one run: ours, Apache Kafka, the ceiling and the sink, round about.
 
 python -m tests.bench                                              everything, three rounds of five seconds
 python -m tests.bench produce-1k single-requests --targets ours,ceiling --seconds 5 --rounds 3
@@ -18,7 +18,7 @@ from tests.bench.plot import growth_plot
 from tests.bench.report import BenchResult, print_result, read_json, write_json, write_markdown
 from tests.bench.runner import Plan, run_bench
 
-TARGETS = ("ours", "kafka", "ceiling")
+TARGETS = ("ours", "kafka", "ceiling", "sink")
 
 
 def known_targets(text: str) -> list[str]:

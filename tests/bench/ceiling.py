@@ -1,11 +1,16 @@
 """The ceiling: the least a Python server has to do to take produce requests and answer fetches, to measure against.
 
     python -m tests.bench.ceiling PORT FOLDER [PARTITIONS]
+    python -m tests.bench.ceiling PORT FOLDER PARTITIONS sink
 
 A socket, a receive buffer, one CRC-32C and one `write` per batch, one `pread` per fetched partition; any topic exists.
-What a broker owes its users on top (validation, indexes, recovery, purgatories, limits) is missing on purpose: the
-distance between a broker and this server is what those features cost. Speaks Produce 3-7, Fetch 4, ListOffsets 1,
-Metadata 1 and ApiVersions 0, so clients take it for an old broker.
+A compressed batch is opened, as it must be by whoever checks its records, but nobody looks at them. What a broker owes
+its users on top (validation, indexes, recovery, purgatories, limits) is missing on purpose: the distance between a
+broker and this server is what those features cost. Speaks Produce 3-7, Fetch 4, ListOffsets 1, Metadata 1 and
+ApiVersions 0, so clients take it for an old broker.
+
+The sink does not even that much: it says that it has taken what it drops unread. No broker can be faster under a client
+that sets the pace.
 """
 
 import asyncio
@@ -18,6 +23,9 @@ from struct import Struct
 
 import crc32c
 import uvloop
+
+from barnabas.protocol.compression import look_into, take_room
+from barnabas.protocol.record import CODEC_MASK
 
 REQUEST = Struct(">hhih")
 PRODUCE_LEAD = Struct(">hi")
@@ -36,14 +44,19 @@ BATCH_OFFSETS = Struct(">qi11xi")
 INT16, INT32 = Struct(">h"), Struct(">i")
 
 API_RANGES = ((0, 3, 7), (1, 4, 4), (2, 1, 1), (3, 1, 1), (18, 0, 0))
+CODEC_POSITION, RECORDS_POSITION = 22, 61
 INDEX_INTERVAL = 4096
+MOST_OPENED = 1 << 24
 BUFFER_SIZE = 1 << 20
 
 
 class PartitionFile:
     """Batches one after the other in one file, with a sparse list of (offset, position) to find them again."""
 
+    room = take_room()
+
     def __init__(self, path: Path) -> None:
+        self.path = path
         self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         self.size = 0
         self.next_offset = 0
@@ -59,6 +72,8 @@ class PartitionFile:
             stop = position + 12 + BATCH_LENGTH.unpack_from(batches, position + 8)[0]
             if crc32c.crc32c(batches[position + 21 : stop]) != BATCH_CRC.unpack_from(batches, position + 17)[0]:
                 raise ValueError("a batch whose checksum is wrong")
+            if codec := batches[position + CODEC_POSITION] & CODEC_MASK:
+                look_into(codec, batches[position + RECORDS_POSITION : stop], self.room, max_size=MOST_OPENED)
             BATCH_PLACE.pack_into(batches, position, self.next_offset)
             BATCH_EPOCH.pack_into(batches, position + 12, 0)
             self.next_offset += BATCH_COUNT.unpack_from(batches, position + 57)[0]
@@ -87,10 +102,20 @@ class PartitionFile:
             position += length + 12
 
 
+class Sink(PartitionFile):
+    """Counts the records of the one batch that a request has for it, and keeps nothing."""
+
+    def append(self, batches: memoryview) -> int:
+        first = self.next_offset
+        self.next_offset += BATCH_COUNT.unpack_from(batches, 57)[0]
+        return first
+
+
 class Store:
     """The partitions, made when first named."""
 
-    def __init__(self, folder: Path, port: int, partition_count: int) -> None:
+    def __init__(self, folder: Path, port: int, partition_count: int, kind: type[PartitionFile]) -> None:
+        self.kind = kind
         self.folder = folder
         self.port = port
         self.partition_count = partition_count
@@ -99,7 +124,7 @@ class Store:
     def partition(self, topic: bytes, index: int) -> PartitionFile:
         found = self.files.get((topic, index))
         if found is None:
-            found = self.files[topic, index] = PartitionFile(self.folder / f"{topic.decode()}-{index}.log")
+            found = self.files[topic, index] = self.kind(self.folder / f"{topic.decode()}-{index}.log")
         return found
 
 
@@ -268,13 +293,14 @@ class Connection(asyncio.BufferedProtocol):
         self.send(correlation, parts)
 
 
-async def serve(port: int, folder: Path, partition_count: int) -> None:
+async def serve(port: int, folder: Path, partition_count: int, kind: type[PartitionFile]) -> None:
     """Listen until the process is ended."""
     folder.mkdir(parents=True, exist_ok=True)
-    store = Store(folder, port, partition_count)
+    store = Store(folder, port, partition_count, kind)
     server = await asyncio.get_running_loop().create_server(lambda: Connection(store), "127.0.0.1", port)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 4))
+    count = int(sys.argv[3]) if len(sys.argv) > 3 else 4
+    uvloop.run(serve(int(sys.argv[1]), Path(sys.argv[2]), count, Sink if sys.argv[4:] == ["sink"] else PartitionFile))

@@ -173,11 +173,10 @@ class ClusterTarget(BrokerTarget):
 
 
 class CeilingTarget:
-    """The bare socket-to-file server; topics exist when named."""
+    """The bare socket-to-file server, or the `sink`, which has no files; topics exist when named."""
 
-    name = "ceiling"
-
-    def __init__(self, folder: Path, partitions: int) -> None:
+    def __init__(self, name: str, folder: Path, partitions: int) -> None:
+        self.name = name
         self.folder = folder
         self._partitions = partitions
         self._port = free_port()
@@ -197,7 +196,7 @@ class CeilingTarget:
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        arguments = [str(self._port), str(self.folder / "data"), str(self._partitions)]
+        arguments = [str(self._port), str(self.folder / "data"), str(self._partitions), self.name]
         command = [sys.executable, "-m", "tests.bench.ceiling", *arguments]
         self._process = ServerProcess(command, self.folder / "server.log")
         self._process.wait_ready(
@@ -242,7 +241,7 @@ def make_target(
     kafka_properties: Mapping[str, str] | None = None,
     doors: bool = False,
 ) -> Target:
-    """A target by its name: `ours`, `kafka` (1 GB of heap) or `ceiling`; `properties` go to the two brokers.
+    """A target by its name: `ours`, `kafka` (1 GB of heap), `ceiling` or `sink`; `properties` go to the two brokers.
 
     With several `brokers`, as many of them in ZooKeeper mode; with `doors` one that has them.
     """
@@ -257,9 +256,9 @@ def make_target(
         return BrokerTarget(name, BarnabasServer(folder / name, properties=merged))
     if name == "kafka":
         return BrokerTarget(name, KafkaServer(folder / name, heap="1g", properties=merged, jvm_flags=SERVER_FLAGS))
-    if name == "ceiling":
-        return CeilingTarget(folder / name, partitions)
-    raise ValueError(f"no such target: {name} (ours, kafka, ceiling)")
+    if name in ("ceiling", "sink"):
+        return CeilingTarget(name, folder / name, partitions)
+    raise ValueError(f"no such target: {name} (ours, kafka, ceiling, sink)")
 
 
 def _with_doors(name: str, folder: Path, properties: Mapping[str, str]) -> Target:

@@ -11,6 +11,7 @@ from xml.etree.ElementTree import fromstring as parse_xml
 import pytest
 from tests.bench.bench import LIMIT
 from tests.bench.catalogue import BENCHES
+from tests.bench.ceiling import PartitionFile, Sink
 from tests.bench.plot import growth_plot
 from tests.bench.replay import batch_of
 from tests.bench.report import BEGIN, END, BenchResult, Spread, markdown, read_json, write_json, write_markdown
@@ -18,6 +19,9 @@ from tests.bench.runner import MOST_WARMUPS, Plan, WarmUp, run_bench
 from tests.bench.wire import Answers, Cycle, connect, one_record_batch, received_at, stamp_arrivals
 from tests.server_process import wait_until
 
+from barnabas.protocol.batch_header import write_crc
+from barnabas.protocol.compression import Compression
+from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.record_batch import iter_batches
 
 
@@ -179,6 +183,24 @@ def test_batches_made_beforehand_are_legal(codec: str, shrinks: bool) -> None:
     [batch] = iter_batches(memoryview(bytearray(made)))
     assert [len(record.value or b"") for record in batch.records()] == [1000] * count
     assert (len(made) < 16384 * 0.6) == shrinks
+
+
+def test_the_ceiling_keeps_batches_and_opens_them_and_the_sink_counts_them(tmp_path: Path) -> None:
+    for codec in ("none", "lz4", "zstd"):
+        made, count = batch_of(1000, 16384, codec, compressible=codec != "none")
+        kept, sunk = (kind(tmp_path / f"{codec}-{kind.__name__}") for kind in (PartitionFile, Sink))
+        for number in range(2):
+            assert [file.append(memoryview(bytearray(made))) for file in (kept, sunk)] == [number * count] * 2
+        assert (kept.path.stat().st_size, sunk.path.stat().st_size) == (2 * len(made), 0)
+
+
+def test_the_ceiling_opens_what_says_that_it_is_compressed(tmp_path: Path) -> None:
+    made, _ = batch_of(1000, 16384, "none", compressible=False)
+    lying = bytearray(made)
+    lying[22] |= Compression.LZ4
+    write_crc(memoryview(lying))
+    with pytest.raises(KafkaError):
+        PartitionFile(tmp_path / "log").append(memoryview(lying))
 
 
 @pytest.mark.verify
