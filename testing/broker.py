@@ -170,7 +170,7 @@ class Broker(Embedded):
         state = self.server.state
         await state.replica_manager.log_ends.retain(list(state.log_manager.logs))
         await state.groups.expire()
-        state.replica_manager.expire_producers()
+        await state.replica_manager.expire_producers()
 
     async def aproduce(
         self,

@@ -22,7 +22,7 @@ from ...storage.held_logs import AllLogDirsFailedError
 from ...storage.record_validator import validate_and_assign
 from ...storage.validation_result import HeavyRecordsError
 from ..metadata.topic_names import INTERNAL_TOPICS
-from ..runtime.turns import LONG_WORK_SECONDS, LongWork, Steps, raise_error
+from ..runtime.turns import LONG_WORK_SECONDS, LongWork, Pace, Steps, raise_error
 from .delayed_operation import Purgatory
 from .delayed_produce import AppendCallback, AppendResult, AwaitedAppend, DelayedProduce
 from .follower_logs import FollowerLogs
@@ -395,10 +395,14 @@ class ReplicaManager:
         for partition in self._hosted.of(topic):
             partition.log.config = config
 
-    def expire_producers(self) -> None:
-        """Forget producers that have been silent for `producer.id.expiration.ms`."""
-        for partition in self._partitions.values():
-            partition.log.producer_state.remove_expired(self._ports.now_ms())
+    async def expire_producers(self) -> None:
+        """Forget producers that have been silent for `producer.id.expiration.ms`; others are served meanwhile."""
+        pace = Pace()
+        for partition in self.partitions:
+            state = partition.log.producer_state
+            looked_at = 1 + len(state.producers)
+            state.remove_expired(self._ports.now_ms())
+            await pace.step(looked_at)
 
     def complete_all(self) -> None:
         """Answer everything that waits; for shutdown."""

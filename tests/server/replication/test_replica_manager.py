@@ -6,6 +6,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
@@ -27,7 +28,7 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.replication.partition_order import PartitionOrder
-from barnabas.server.runtime.turns import LongWork
+from barnabas.server.runtime.turns import LongWork, Pace
 from barnabas.simulation.disk import DiskFault
 from barnabas.simulation.machines import WorkDelays
 from barnabas.storage.log_config import LogConfig
@@ -134,6 +135,27 @@ def test_producers_are_remembered_for_as_long_as_the_file_says() -> None:
         await plane.until(lambda: 7 not in producers, seconds=60)
 
     play(talk, settings={"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "500"})
+
+
+def test_while_producers_are_forgotten_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be a hundred thousand partitions, and one that is deleted meanwhile is no harm."""
+
+    async def talk(plane: DataPlane) -> None:
+        await plane.create_topic("deleted")
+        for index in range(2):
+            await plane.append(idempotent(7, 0, 0), index=index)
+        manager = plane.state.replica_manager
+        first, second = (plane.partition(index=index).log.producer_state.producers for index in range(2))
+        await asyncio.sleep(100)
+        monkeypatch.setattr("barnabas.server.replication.replica_manager.Pace", partial(Pace, 1))
+        expiring = asyncio.ensure_future(manager.expire_producers())
+        await asyncio.sleep(0)
+        assert (7 in first, 7 in second) == (False, True)
+        await manager.stop_replica(plane.partition("deleted").topic_partition, delete=True)
+        await expiring
+        assert 7 not in second
+
+    play(talk, settings={"producer.id.expiration.ms": "1000"})
 
 
 def test_segments_of_a_test_may_be_smaller() -> None:
