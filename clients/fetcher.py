@@ -309,6 +309,11 @@ class Fetcher:
         if state.preferred_replica == node:
             state.preferred_replica = None
             return
+        if error is ErrorCode.UNKNOWN_SERVER_ERROR:
+            # As in Java's consumer: what befell the broker may pass, and whoever waits for records sees why in the log.
+            logger.warning("broker %d: %s when %s was fetched; trying again", node, error.name, state.partition)
+            state.retry_at = asyncio.get_running_loop().time() + self._client.retry_backoff.delay(1)
+            return
         if error is not ErrorCode.OFFSET_OUT_OF_RANGE:
             self._put_off([state], KafkaError(error, f"fetch of {state.partition}"))
             return

@@ -313,6 +313,28 @@ def test_the_read_after_one_that_was_told_an_error_tries_again(refused: ApiKey) 
     play(story)
 
 
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, 12345])
+def test_an_unexpected_error_of_the_broker_is_logged_and_tried_again(
+    code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        def after(node: int, key: ApiKey, request: Any, response: Any) -> Any:
+            if key is ApiKey.FETCH and refusals:
+                response.responses[0].partitions[0].error_code = refusals.pop()
+            return response
+
+        refusals = [code, code]
+        cluster.after = after
+        fill(cluster, 10)
+        async with consumer(cluster) as c:
+            c.assign([T0])
+            assert offsets(await read(c, 10)) == list(range(10))
+        assert not refusals
+
+    play(story)
+    assert caplog.text.count("UNKNOWN_SERVER_ERROR when t-0 was fetched; trying again") == 2
+
+
 def test_sessions_send_only_what_changed() -> None:
     async def story(cluster: ScriptedCluster) -> None:
         def after(node: int, key: ApiKey, request: Any, response: Any) -> Any:
