@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import fmean
 
 from ...protocol.topic_partition import TopicPartition
 from .offsets import Offsets
@@ -12,13 +13,17 @@ from .options import RateLimits
 def admit(
     begin: Offsets, latest: Offsets, limits: RateLimits, bytes_per_record: Mapping[TopicPartition, float]
 ) -> Offsets:
-    """The offsets where the batch ends: `latest`, or less in proportion to what each partition has waiting."""
+    """The offsets where the batch ends: `latest`, or less in proportion to what each partition has waiting.
+
+    Where it is not known how large a partition's records are, they count as those of the others on average.
+    """
     waiting = {tp: latest[tp] - begin[tp] for tp in latest if latest[tp] > begin[tp]}
     share = 1.0
     if limits.max_offsets is not None:
         share = min(share, limits.max_offsets / max(sum(waiting.values()), 1))
     if limits.max_bytes is not None:
-        size = sum(records * bytes_per_record.get(tp, 0.0) for tp, records in waiting.items())
+        usual = fmean(bytes_per_record.values()) if bytes_per_record else 0.0
+        size = sum(records * bytes_per_record.get(tp, usual) for tp, records in waiting.items())
         share = min(share, limits.max_bytes / max(size, 1.0))
     return {tp: begin[tp] + _part(waiting[tp], share) if tp in waiting else latest[tp] for tp in latest}
 

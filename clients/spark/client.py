@@ -211,7 +211,10 @@ class BlockingClient:
             raise failure
 
     def sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Bytes on disk of each partition, as far as the brokers tell: an estimate that may be missing."""
+        """Bytes on disk of each partition, as far as the brokers tell: an estimate that may be missing.
+
+        Raises KafkaError, CLUSTER_AUTHORIZATION_FAILED for who may not describe the cluster.
+        """
         found: dict[TopicPartition, int] = {}
         for leader, led in self.by_leader(partitions).items():
             connection = self.connection(leader)
@@ -222,8 +225,11 @@ class BlockingClient:
                 for name, indexes in indexes_by_topic(led).items()
             ]
             response: Any = connection.ask(DescribeLogDirsRequest(topics=topics))
+            if response.error_code:
+                raise KafkaError(code_of(response.error_code), "DescribeLogDirs")
             for result in response.results:
                 for topic in result.topics:
                     for p in topic.partitions:
-                        found[TopicPartition(topic.name, p.partition_index)] = p.partition_size
+                        if not p.is_future_key:  # what has been copied so far of one that is moved to another directory
+                            found[TopicPartition(topic.name, p.partition_index)] = p.partition_size
         return found

@@ -71,6 +71,10 @@ def test_bytes_bound_a_batch_by_the_average_record() -> None:
     assert admit({A: 0}, {A: 1000}, RateLimits(max_bytes=5000, max_offsets=10), {A: 50.0}) == {A: 10}
 
 
+def test_records_of_unknown_size_are_as_large_as_the_others() -> None:
+    assert admit({A: 0, B: 0}, {A: 1000, B: 1000}, RateLimits(max_bytes=10_000), {A: 50.0}) == {A: 100, B: 100}
+
+
 def test_too_few_offsets_wait_for_the_delay() -> None:
     patience = Patience(RateLimits(min_offsets=100, max_delay_ms=1000))
     assert patience.is_worth_it(1, now_ms=10_000_000)

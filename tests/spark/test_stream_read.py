@@ -8,7 +8,10 @@ from tests.spark.conftest import Cluster, Row
 
 from barnabas.clients.spark.loss import DataLossError
 from barnabas.clients.spark.source import BarnabasSource
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.protocol.special_timestamps import LATEST
+from barnabas.protocol.topic_partition import TopicPartition
 
 FROM_START = {"startingOffsets": "earliest"}
 
@@ -83,6 +86,28 @@ def test_bytes_bound_a_batch(cluster: Cluster) -> None:
     stream = reader(cluster, maxBytesPerTrigger="100000", **FROM_START)
     _, sizes = drain(stream, stream.initialOffset())
     assert sum(sizes) == 1000 and 80 <= sizes[0] <= 110
+    stream.stop()
+
+
+def test_bytes_that_brokers_do_not_tell_bound_nothing_and_it_is_said_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.broker.create_topic("t", 1)
+    cluster.produce("t", numbered(100))
+    stream = reader(cluster, maxBytesPerTrigger="10", **FROM_START)
+    start = stream.initialOffset()
+    connection = stream._client.connection(*stream._client.by_leader([TopicPartition("t", 0)]))
+    ask = connection.ask
+
+    def refused(request: Any, *arguments: Any) -> Any:
+        if isinstance(request, DescribeLogDirsRequest):
+            return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return ask(request, *arguments)
+
+    monkeypatch.setattr(connection, "ask", refused)
+    assert len(batch(stream, start, stream.latestOffset(start, None))) == 100
+    stream.latestOffset(start, None)
+    assert caplog.text.count("maxBytesPerTrigger bounds nothing") == 1
     stream.stop()
 
 
