@@ -29,7 +29,7 @@ from .resolve import discover, resolve
 _SIZES_MATTER_FROM = 200_000
 """Records in a batch from which on it is worth asking how large they are."""
 _LOOK_AGAIN_S = 0.2
-NO_SIZES = (
+_NO_SIZES = (
     "the brokers do not tell how large the logs are (DescribeLogDirs, which needs the right to describe the cluster); "
     "maxOffsetsPerTrigger needs no right"
 )
@@ -49,7 +49,7 @@ class BarnabasStreamReader(DataSourceStreamReader):
         self._position: StreamOffsets | None = None
         self._frozen: StreamOffsets | None = None
         self._seen: StreamOffsets | None = None
-        self._is_unbounded = False
+        self._has_warned = False
         """Whether it was said that nobody tells how large records are."""
 
     # Offsets
@@ -183,9 +183,9 @@ class BarnabasStreamReader(DataSourceStreamReader):
         averages = {}
         if limits.max_bytes is not None and waiting:
             averages = sizes_per_record(self._kept_client(), latest.offsets, latest.offsets)
-            if not averages and not self._is_unbounded:
-                self._is_unbounded = True
-                logger.warning("maxBytesPerTrigger bounds nothing: %s", NO_SIZES)
+            if not averages and not self._has_warned:
+                self._has_warned = True
+                logger.warning("maxBytesPerTrigger bounds nothing: %s", _NO_SIZES)
         return StreamOffsets(admit(starts, latest.offsets, limits, averages), latest.topic_ids)
 
     def _wait_for_records(self, offsets: Offsets) -> None:

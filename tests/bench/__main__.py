@@ -12,20 +12,18 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench.bench import Bench
+from tests.bench.bench import PACED, Bench
 from tests.bench.catalogue import BENCHES
 from tests.bench.plot import growth_plot
 from tests.bench.report import BenchResult, print_result, read_json, write_json, write_markdown
 from tests.bench.runner import Plan, run_bench
 
-TARGETS = ("ours", "kafka", "ceiling", "sink")
-
 
 def known_targets(text: str) -> list[str]:
     """The targets that a comma-separated list names."""
     names = text.split(",")
-    if unknown := sorted(set(names) - set(TARGETS)):
-        raise argparse.ArgumentTypeError(f"no such target: {', '.join(unknown)}; there are: {', '.join(TARGETS)}")
+    if unknown := sorted(set(names) - set(PACED)):
+        raise argparse.ArgumentTypeError(f"no such target: {', '.join(unknown)}; there are: {', '.join(PACED)}")
     return names
 
 
@@ -37,7 +35,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("benches", nargs="*", metavar="BENCH", help="names from --list; all when none is given")
     parser.add_argument("--report", type=Path, nargs="+", metavar="JSON", help="measure nothing, show these runs")
     parser.add_argument("--list", action="store_true", help="name every bench and stop")
-    parser.add_argument("--targets", default=",".join(TARGETS), type=known_targets, help="which servers, in this order")
+    parser.add_argument("--targets", default=",".join(PACED), type=known_targets, help="which servers, in this order")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one load")
     parser.add_argument("--rounds", type=int, default=3, help="rounds that count, A B C A B C")
     parser.add_argument("--warmup", type=int, default=1, help="rounds before them that do not count")

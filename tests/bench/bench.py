@@ -7,6 +7,8 @@ from tests.bench.targets import Target
 
 Figures = dict[str, float]
 ALL = ("ours", "kafka", "ceiling")
+PACED = (*ALL, "sink")
+"""Where the client sets the pace."""
 BROKERS = ("ours", "kafka")
 LIMIT = "limit"
 """In place of a target to compare with: the goal is for the figure itself."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.bench.bench import ALL, BROKERS, LIMIT, STEPS, THROUGHPUT, Bench, Goal
+from tests.bench.bench import BROKERS, LIMIT, PACED, STEPS, THROUGHPUT, Bench, Goal
 from tests.bench.clusters import cluster_benches
 from tests.bench.compaction import compaction_benches
 from tests.bench.groups import (
@@ -141,7 +141,7 @@ def java_benches() -> list[Bench]:
             driver="java-produce",
             partitions=32,
             options={"codec": codec},
-            targets=(*ALL, "sink"),
+            targets=PACED,
             goals=(*JAVA, Goal("cpu_s_per_gb", "ceiling", 1.25)),
             warm_by="mb_per_s",
         )

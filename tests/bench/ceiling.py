@@ -24,6 +24,7 @@ from struct import Struct
 import crc32c
 import uvloop
 
+from barnabas.protocol.batch_header import ATTRIBUTES_POSITION, HEADER_SIZE
 from barnabas.protocol.compression import look_into, take_room
 from barnabas.protocol.record import CODEC_MASK
 
@@ -44,7 +45,7 @@ BATCH_OFFSETS = Struct(">qi11xi")
 INT16, INT32 = Struct(">h"), Struct(">i")
 
 API_RANGES = ((0, 3, 7), (1, 4, 4), (2, 1, 1), (3, 1, 1), (18, 0, 0))
-CODEC_POSITION, RECORDS_POSITION = 22, 61
+CODEC_POSITION, RECORDS_POSITION = ATTRIBUTES_POSITION + 1, HEADER_SIZE
 INDEX_INTERVAL = 4096
 MOST_OPENED = 1 << 24
 BUFFER_SIZE = 1 << 20

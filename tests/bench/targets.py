@@ -173,7 +173,7 @@ class ClusterTarget(BrokerTarget):
 
 
 class CeilingTarget:
-    """The bare socket-to-file server, or the `sink`, which has no files; topics exist when named."""
+    """The bare socket-to-file server, or the `sink`, whose files stay empty; topics exist when named."""
 
     def __init__(self, name: str, folder: Path, partitions: int) -> None:
         self.name = name

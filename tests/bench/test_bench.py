@@ -11,7 +11,7 @@ from xml.etree.ElementTree import fromstring as parse_xml
 import pytest
 from tests.bench.bench import LIMIT
 from tests.bench.catalogue import BENCHES
-from tests.bench.ceiling import PartitionFile, Sink
+from tests.bench.ceiling import CODEC_POSITION, PartitionFile, Sink
 from tests.bench.plot import growth_plot
 from tests.bench.replay import batch_of
 from tests.bench.report import BEGIN, END, BenchResult, Spread, markdown, read_json, write_json, write_markdown
@@ -197,7 +197,7 @@ def test_the_ceiling_keeps_batches_and_opens_them_and_the_sink_counts_them(tmp_p
 def test_the_ceiling_opens_what_says_that_it_is_compressed(tmp_path: Path) -> None:
     made, _ = batch_of(1000, 16384, "none", compressible=False)
     lying = bytearray(made)
-    lying[22] |= Compression.LZ4
+    lying[CODEC_POSITION] |= Compression.LZ4
     write_crc(memoryview(lying))
     with pytest.raises(KafkaError):
         PartitionFile(tmp_path / "log").append(memoryview(lying))
