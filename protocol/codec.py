@@ -30,6 +30,8 @@ LARGE_PIECE_BYTES = 4096
 _BAD_BYTES = (struct.error, IndexError, UnicodeDecodeError)
 _BAD_VALUES = (struct.error, AttributeError, TypeError, ValueError, IndexError)
 
+_version = struct.Struct(">h").unpack_from
+
 T = TypeVar("T")
 
 
@@ -117,7 +119,7 @@ def peek_version(buffer: Buffer) -> int:
     """The version in front of such a message. Raises `ProtocolError`."""
     if len(buffer) < 2:
         raise ProtocolError("no version in front")
-    return int.from_bytes(buffer[:2], "big", signed=True)
+    return cast(int, _version(buffer)[0])
 
 
 def _decode(decode: Decoder, budget: int, buffer: Buffer, position: int, end: int) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...protocol.record_batch import Batch, ControlType, RecordBatch, parse_control_key
-from ..runtime.turns import RECORDS, Pace
+from ..runtime.turns import RECORDS, next_turn
 
 
 class LatestRecords:
@@ -35,11 +35,11 @@ class LatestRecords:
                         pending[key] = (one.offset, one.value)
                         self._writers.setdefault(key, set()).add(batch.producer_id)
                 return
-        pace = Pace(RECORDS)
-        for record in batch.records():
+        for count, record in enumerate(batch.records(), 1):
             if record.key is not None:
                 self._put(bytes(record.key), record.offset, record.value)
-            await pace.step()
+            if count % RECORDS == 0:
+                await next_turn()
 
     def drain(self) -> Iterator[tuple[bytes, bytes]]:
         """Every key with its value, the last first; each is given up when it is taken."""
@@ -64,7 +64,7 @@ class LatestRecords:
 
     def _put(self, key: bytes, offset: int, value: bytes | None) -> None:
         """This counts from now on; what was written before it does not, even if its transaction is committed later."""
-        for producer_id in list(self._writers.get(key, ())):
+        for producer_id in list(self._writers.get(key, ())) if self._writers else ():
             pending = self._pending[producer_id]
             if pending[key][0] < offset:
                 del pending[key]

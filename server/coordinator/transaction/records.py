@@ -23,6 +23,15 @@ _front = Struct(">hqhib").pack  # version, producer id, epoch, timeout, state
 _back = Struct(">qq").pack  # last update and start
 _VERSION_OF_CLIENT = {V1: b"\x00", V2: b"\x01\x02\x02\x00\x02"}
 """How version 1 of a value ends that has no other producer ids: no tagged field, or the protocol's version."""
+_at_rest = Struct(">hqhibBqq")  # all of that before, of one without partitions
+_CLIENT_OF_END = {end: version for version, end in _VERSION_OF_CLIENT.items()}
+_WRITTEN_STATES = {
+    state.value: state
+    for state in TransactionState
+    if state not in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE)
+}
+_NO_PARTITIONS = (0, 1)
+"""Null, and none."""
 
 
 def transaction_key(transactional_id: str) -> bytes:
@@ -95,14 +104,21 @@ def read_transaction_key(key: bytes) -> str | None:
 
 
 def read_transaction(value: bytes) -> TransactionMetadata:
-    """The transactional id in a record. Raises ProtocolError."""
+    """The transactional id in a record. Raises ProtocolError.
+
+    Nearly all of a log at rest are of one shape, and whoever waits for a coordinator waits for all of them: that shape
+    is read by hand, as it is written.
+    """
+    client_version = _CLIENT_OF_END.get(value[_at_rest.size :])
+    if client_version is not None:
+        version, number, epoch, timeout_ms, status, places, updated_ms, start_ms = _at_rest.unpack_from(value)
+        if version == FIRST_LEVEL_WITH_TAGS and places in _NO_PARTITIONS:
+            state = _written_state(status)
+            return TransactionMetadata(
+                number, epoch, timeout_ms, state, updated_ms, start_ms, client_version=client_version
+            )
     read = decode_versioned(TransactionLogValue, value)
-    try:
-        state = TransactionState(read.transaction_status)
-    except ValueError:
-        raise ProtocolError(f"no transaction can be in state {read.transaction_status}") from None
-    if state in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):
-        raise ProtocolError(f"no transaction in state {state.label} is written down")
+    state = _written_state(read.transaction_status)
     partitions = read.transaction_partitions if state is not TransactionState.EMPTY else None
     return TransactionMetadata(
         producer_id=read.producer_id,
@@ -116,3 +132,10 @@ def read_transaction(value: bytes) -> TransactionMetadata:
         next_id=read.next_producer_id,
         client_version=read.client_transaction_version,
     )
+
+
+def _written_state(status: int) -> TransactionState:
+    state = _WRITTEN_STATES.get(status)
+    if state is None:
+        raise ProtocolError(f"no transaction in state {status} is written down")
+    return state

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -147,10 +149,22 @@ def test_a_record_written_by_hand_is_that_of_the_schema(
         assert key == encode_versioned(TransactionLogKey(transactional_id="ид"), 0)
 
 
+@pytest.mark.parametrize("state", [_S.EMPTY, _S.ONGOING, _S.PREPARE_ABORT, _S.COMPLETE_COMMIT])
+@pytest.mark.parametrize(("client", "count", "rest"), [(V1, 0, b""), (V2, 1, b"\2\2\0\2")])
+def test_a_record_read_by_hand_is_that_of_the_schema(
+    state: TransactionState, client: int, count: int, rest: bytes
+) -> None:
+    one = known(state, client_version=client)._replace(last_epoch=-1)
+    value = transaction_value(one, 1)
+    assert value.endswith(bytes([count]) + rest)
+    unknown_tag = bytes([count + 1]) + rest + b"\11\0"  # which only the schema passes over
+    assert read_transaction(value) == one == read_transaction(value[: -1 - len(rest)] + unknown_tag)
+
+
 def test_records_of_later_kinds_are_passed_over_and_broken_ones_refused() -> None:
     assert read_transaction_key(b"\0\x09what") is None
-    _, value = transaction_entry("x", known(_S.ONGOING), 0)
-    assert value is not None
-    for state in (6, 7, 99):
+    for level, state in itertools.product((0, 1), (6, 7, 99)):
+        _, value = transaction_entry("x", known(_S.ONGOING), level)
+        assert value is not None
         with pytest.raises(ProtocolError):
             read_transaction(value[:16] + bytes([state]) + value[17:])
