@@ -76,7 +76,8 @@ class MetadataCache:
         """Changes when topics come or go or get more partitions, and when brokers move to other racks."""
         self._brokers: dict[int, BrokerRegistration] = {}
         self._topics: dict[str, TopicImage] = {}
-        self._names: dict[UUID, str] = {}
+        self.names: dict[bytes, str] = {}
+        """Of topics by the bytes of their ids, as Produce has them."""
         self._collision_names: dict[str, str] = {}
         self._broker_answers: dict[str, list[MetadataResponseBroker]] = {}
         self._topic_answers: dict[tuple[str, AnswerFamily], dict[str, MetadataResponseTopic]] = {}
@@ -138,7 +139,7 @@ class MetadataCache:
         return self._topics.get(name)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        return self._names.get(topic_id)
+        return self.names.get(topic_id.bytes)
 
     def topic_id(self, name: str) -> UUID | None:
         topic = self._topics.get(name)
@@ -168,11 +169,11 @@ class MetadataCache:
         for topic in topics:
             former = self._topics.get(topic.name)
             if former is not None and former.topic_id != topic.topic_id:
-                self._names.pop(former.topic_id, None)
+                self.names.pop(former.topic_id.bytes, None)
             if former is None or not _looks_the_same(former, topic):
                 self.version += 1
             self._topics[topic.name] = topic
-            self._names[topic.topic_id] = topic.name
+            self.names[topic.topic_id.bytes] = topic.name
             self._collision_names[collision_key(topic.name)] = topic.name
             self._forget_answers(topic.name)
 
@@ -183,7 +184,7 @@ class MetadataCache:
             topic = self._topics.pop(name, None)
             if topic is not None:
                 removed.append(name)
-                self._names.pop(topic.topic_id, None)
+                self.names.pop(topic.topic_id.bytes, None)
                 self._collision_names.pop(collision_key(name), None)
                 self._forget_answers(name)
         if removed:

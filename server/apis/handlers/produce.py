@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ....protocol.compiled_support import as_uuid
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -120,20 +119,18 @@ class _Produce(AllAppended):
 
     def entries(self, request: ProduceEntries, replica_manager: ReplicaManager) -> list[AppendEntry]:
         """What is to be appended where, by the names of topics."""
-        before = self._ctx.session.refused_before
-        if self._ctx.api_version < SINCE_TOPIC_IDS and not before:
+        before = self._ctx.channel.session.refused_before
+        by_id = self._ctx.api_version >= SINCE_TOPIC_IDS
+        if not by_id and not before:
             return request.entries
         entries: list[AppendEntry] = []
-        last: str | bytes | None = None
-        name: str | None = None
+        names = self._metadata.names
         for position, (topic, index, records) in enumerate(request.entries):
-            if topic is not last:  # the partitions of a topic share its id
-                last, name = topic, self._name(topic)
+            name = names.get(topic) if by_id else topic
             if name is None:
                 self._refused[position] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
                 continue
-            partition = replica_manager.find(name, index) if before else None
-            if before and partition is not None:
+            if before and (partition := replica_manager.find(name, index)) is not None:
                 gap = before.gap((topic, index), records, partition.log.producer_state.producers)
                 if gap is not None:
                     self._refused[position] = gap
@@ -205,4 +202,4 @@ class _Produce(AllAppended):
         )
 
     def _name(self, topic: str | bytes) -> str | None:
-        return topic if isinstance(topic, str) else self._metadata.topic_name(as_uuid(topic))
+        return topic if isinstance(topic, str) else self._metadata.names.get(topic)
