@@ -15,6 +15,7 @@ from uuid import UUID
 
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.metadata import MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic
+from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
 from .topic_names import collision_key, is_internal
 from .znodes import NO_LEADER, BrokerEndpoint, BrokerRegistration
@@ -77,7 +78,7 @@ class MetadataCache:
         self._brokers: dict[int, BrokerRegistration] = {}
         self._topics: dict[str, TopicImage] = {}
         self.names: dict[bytes, str] = {}
-        """Of topics by the bytes of their ids, as Produce has them."""
+        """Of topics by the bytes of their ids, as Produce has them; controllers of old releases know no ids."""
         self._collision_names: dict[str, str] = {}
         self._broker_answers: dict[str, list[MetadataResponseBroker]] = {}
         self._topic_answers: dict[tuple[str, AnswerFamily], dict[str, MetadataResponseTopic]] = {}
@@ -173,7 +174,8 @@ class MetadataCache:
             if former is None or not _looks_the_same(former, topic):
                 self.version += 1
             self._topics[topic.name] = topic
-            self.names[topic.topic_id.bytes] = topic.name
+            if topic.topic_id != ZERO_UUID:
+                self.names[topic.topic_id.bytes] = topic.name
             self._collision_names[collision_key(topic.name)] = topic.name
             self._forget_answers(topic.name)
 

@@ -63,6 +63,15 @@ def test_topic_made_anew_has_only_its_new_id() -> None:
     assert cache.topic_name(UUID(int=2)) == "t"
 
 
+def test_a_topic_whose_id_nobody_told_is_not_found_by_no_id() -> None:
+    cache = cluster()
+    cache.put_topics([topic("t", topic_id=0)])
+    assert "t" in cache
+    assert cache.topic_name(UUID(int=0)) is None
+    cache.remove_topics(["t"])
+    assert "t" not in cache
+
+
 def test_names_that_differ_in_dot_and_underscore_collide() -> None:
     cache = cluster()
     cache.put_topics([topic("a.b", topic_id=3)])
