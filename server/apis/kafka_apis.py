@@ -129,8 +129,12 @@ class KafkaApis:
         self._long_work = services.long_work
         self._work = services.work
         self._rights = Rights(authorizer, services.metadata, services.work) if authorizer is not None else None
-        self.failures = 0
-        """Requests that failed inside the broker."""
+        self._failures = 0
+
+    @property
+    def failures(self) -> int:
+        """Requests that failed inside the broker, and partitions of requests."""
+        return self._failures + self._services.replica_manager.failures
 
     def surround(self, around: Around) -> None:
         """Have requests from now on go through this, too; costs nothing where it hands back what it got."""
@@ -332,7 +336,7 @@ class KafkaApis:
 
         def unwritable(context: RequestContext, error: BaseException | None) -> None:
             # The broker's own fault, not the client's: its request was understood.
-            self.failures += 1
+            self._failures += 1
             logger.error("API key %d version %d: the response cannot be encoded", key, version, exc_info=error)
             context.close()
 
@@ -350,7 +354,7 @@ class KafkaApis:
             logger.warning("API key %d failed for want of the metadata store: %r", context.api_key, error)
             error = error.as_answer()
         elif not isinstance(error, KafkaError):
-            self.failures += 1
+            self._failures += 1
             logger.error("API key %d version %d failed", context.api_key, context.api_version, exc_info=error)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed to handle the request")
         context.refusals = ()  # the error is for all of it

@@ -75,7 +75,7 @@ def _check_replication(values: Mapping[str, ConfigValue]) -> None:
 
 def _check_connections(values: Mapping[str, ConfigValue]) -> None:
     overrides = parse_overrides(str(values["max.connections.per.ip.overrides"]))
-    none_at_all = values["max.connections.per.ip"] == 0 and not overrides
+    none_at_all = values["max.connections.per.ip"] == 0 and not any(overrides.values())
     reason = "Value can be 0 only if max.connections.per.ip.overrides lets some address in"
     _refuse_unless(not none_at_all, values, "max.connections.per.ip", reason)
     name = "queued.max.request.bytes"

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError
 from ...storage.held_logs import AllLogDirsFailedError
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from ..metadata.metadata_cache import MetadataCache
     from .partition import Partition
 
+logger = room_logger("replication")
+
 
 class HostedPartitions:
     """Loop-thread only."""
@@ -24,6 +27,8 @@ class HostedPartitions:
         self.by_name: dict[tuple[str, int], Partition] = {}
         """For those on the way of each request; only `add` and `remove` change it."""
         self._by_topic: dict[str, dict[TopicPartition, Partition]] = {}
+        self.failures = 0
+        """How often a partition was not served because of a mistake of the broker's."""
         self._log_manager = log_manager
         self._metadata = metadata
 
@@ -88,6 +93,18 @@ class HostedPartitions:
             yield
         except LogDirFailedError as error:
             raise self.storage_error(error) from error
+
+    def answer_to(self, error: Exception, topic: str, index: int) -> KafkaError:
+        """What to answer for one partition that could not be written or read, whatever happened there: others may have
+        been. Kafka's ReplicaManager.appendToLocalLog and readFromLog.
+        """
+        if isinstance(error, KafkaError):
+            return error
+        if isinstance(error, LogDirFailedError):
+            return self.storage_error(error)
+        self.failures += 1
+        logger.error("%s-%d could not be served", topic, index, exc_info=error)
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed to serve the partition")
 
     def storage_error(self, error: LogDirFailedError) -> KafkaError:
         """A disk failed while a partition was served: fail its directory, and say what to answer."""

@@ -180,8 +180,9 @@ class PartitionReader:
                 found = self._read_partition(
                     topic, wanted, params, min(wanted.partition_max_bytes, budget), whole_batch
                 )
-            except KafkaError as error:
-                results.append(like(results[-1] if results else None, error))
+            except Exception as error:  # noqa: BLE001 - whatever one partition comes to, the others are served
+                last = results[-1] if results else None
+                results.append(like(last, self._hosted.answer_to(error, topic, wanted.partition)))
                 continue
             results.append(found)
             size = len(found.records)

@@ -109,6 +109,11 @@ class ReplicaManager:
     # -- partitions ------------------------------------------------------------------------------------------------
 
     @property
+    def failures(self) -> int:
+        """How often a partition was not served because of a mistake of the broker's."""
+        return self._hosted.failures
+
+    @property
     def partitions(self) -> Iterator[Partition]:
         return iter(list(self._partitions.values()))
 
@@ -265,10 +270,8 @@ class ReplicaManager:
             except HeavyRecordsError:
                 begun = self._interrupted(begun, entry, entries, produce_version)
                 break
-            except KafkaError as error:
-                results.append(like(results[-1] if results else None, error))
-            except LogDirFailedError as error:
-                results.append(self._hosted.storage_error(error))
+            except Exception as error:  # noqa: BLE001 - whatever one partition comes to, the others are served
+                results.append(like(results[-1] if results else None, self._hosted.answer_to(error, topic, index)))
             else:
                 is_open = required_acks and info.last_offset >= partition.log.high_watermark
                 if is_open and (required_acks == -1 or partition.has_flushed(info.last_offset + 1) is None):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -31,6 +33,7 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from barnabas.protocol.record import TimestampType
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.refused_before import BEHIND, LONGEST_NAME, MOST_PLACES, RefusedBefore
+from barnabas.server.replication.partition import Partition
 from barnabas.simulation.machines import WorkDelays
 
 SLOW_DISK = WorkDelays(usual=0.5)
@@ -683,5 +686,40 @@ def test_an_answer_can_be_asked_for_by_topic_id_and_names_it() -> None:
             (unknown, [ErrorCode.UNKNOWN_TOPIC_ID] * 2),
             (other, [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
         ]
+
+    play(talk)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("version", [2, 9, 13])
+def test_a_mistake_in_one_partition_is_not_that_of_the_others(
+    monkeypatch: pytest.MonkeyPatch, acks: int, version: int
+) -> None:
+    append, read = Partition.append_records_to_leader, Partition.read
+
+    def mistaken(usual: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Partition, *args: Any, **options: Any) -> Any:
+            if self.topic_partition.partition == 0:
+                raise ValueError("a mistake")
+            return usual(self, *args, **options)
+
+        return call
+
+    async def talk(plane: DataPlane) -> None:
+        monkeypatch.setattr(Partition, "append_records_to_leader", mistaken(append))
+        monkeypatch.setattr(Partition, "read", mistaken(read))
+        connection = await plane.connect()
+        request = produce(None, topic_id=plane.topic_id(), acks=acks)
+        records = build_message_set(legacy_records(b"v"), magic=1) if version < 3 else batch(b"v")
+        data = [PartitionProduceData(index=index, records=records) for index in (0, 1)]
+        request.topic_data[0].partition_data = data
+        response = await connection.send(request, version)
+        answers = [(one.error_code, one.base_offset) for one in response.responses[0].partition_responses]
+        assert answers == [(ErrorCode.UNKNOWN_SERVER_ERROR, -1), (ErrorCode.NONE, 0)]
+        assert plane.server.apis.failures == 1
+        answer = await connection.send(fetch(at(0), at(0, index=1)), 12)
+        assert [one.error_code for one in answer.responses[0].partitions] == [ErrorCode.UNKNOWN_SERVER_ERROR, 0]
+        assert values_in(answer.responses[0].partitions[1]) == [b"v"]
+        assert plane.server.apis.failures == 2
 
     play(talk)

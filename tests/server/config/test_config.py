@@ -182,6 +182,11 @@ def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
         ({"broker.id": "1", "node.id": "2"}, "node.id", "broker.id says 1"),
         ({"log.cleaner.dedupe.buffer.size": "1024"}, "log.cleaner.dedupe.buffer.size", "1 MiB for each"),
         ({"max.connections.per.ip": "0"}, "max.connections.per.ip", "overrides lets some address in"),
+        (
+            {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "10.0.0.1:0"},
+            "max.connections.per.ip",
+            "overrides lets some address in",
+        ),
         ({"max.connections.per.ip.overrides": "a:b"}, "max.connections.per.ip.overrides", "address:count"),
         ({"queued.max.request.bytes": "5"}, "queued.max.request.bytes", "at least socket.request.max.bytes"),
         ({"replica.fetch.wait.max.ms": "99999999"}, "replica.fetch.wait.max.ms", "at most"),

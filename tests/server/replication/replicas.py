@@ -20,9 +20,11 @@ from barnabas.protocol.messages.fetch import EpochEndOffset, FetchableTopicRespo
 from barnabas.protocol.messages.fetch import FetchResponse as FetchAnswer
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.metadata.metadata_cache import MetadataCache
 from barnabas.server.replication.delayed_fetch import FetchParams
 from barnabas.server.replication.delayed_operation import Purgatory
 from barnabas.server.replication.followers import Peers
+from barnabas.server.replication.hosted_partitions import HostedPartitions
 from barnabas.server.replication.isr_changes import IsrChange, PartitionStateNow
 from barnabas.server.replication.leaders import FetchLimits
 from barnabas.server.replication.partition import Partition
@@ -92,10 +94,9 @@ class Node:
             lambda broker_id: self.cluster.nodes[broker_id].is_alive,
         )
         self.partition = Partition(NAME, TOPIC_ID, self.log, cast(Any, self), peers)
-        hosted = SimpleNamespace(
-            by_name={NAME: self.partition}, not_led=lambda *_: KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        )
-        self.reader = PartitionReader(cast(Any, hosted), cast(Purgatory, None), cast(Any, None))
+        hosted = HostedPartitions(cast(Any, None), MetadataCache("cluster"))
+        hosted.add(self.partition)
+        self.reader = PartitionReader(hosted, cast(Purgatory, None), cast(Any, None))
         self.fetcher = ReplicaFetcher(
             cast(Any, FakeLeader(self)),
             cast(Any, self),
