@@ -51,7 +51,7 @@ class ProduceEntries:
     def __init__(
         self, transactional_id: str | None, acks: int, timeout_ms: int, places: list[Place], entries: list[Entry]
     ) -> None:
-        """`places` are those of the entries, for who must not keep the records. ProtocolError beyond `MOST_PLACES`."""
+        """`places`: those of the entries, without the records, to be kept. ProtocolError beyond `MOST_PLACES`."""
         if len(places) > MOST_PLACES:
             raise ProtocolError(f"a produce request for {len(places)} partitions; {MOST_PLACES} are allowed")
         self.transactional_id = transactional_id

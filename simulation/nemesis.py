@@ -73,7 +73,7 @@ class Nemesis:
         self.plan = plan
         self.random = chance(f"{world.seed}/nemesis")
         self.done: list[str] = []
-        """What was done, for who reads a failure."""
+        """What was done, for whoever reads a failure."""
         self._suffering: set[SimClusterBroker] = set()
         self._ends_at = 0.0
         self._acts: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {

@@ -108,7 +108,7 @@ def _at_least(seconds: float) -> float:
 
 
 async def settled(answer: Any) -> Any:
-    """What a way comes to, None if the answer comes otherwise; for who has let time pass."""
+    """What a way comes to, None if the answer comes otherwise; for callers that have let time pass."""
     if isinstance(answer, CoroutineType):
         return await answer
     if isinstance(answer, GeneratorType):

@@ -121,7 +121,7 @@ def consume(
 
 
 def _consumer(bootstrap: str, group: str | None, reset: AutoOffsetReset, isolation: IsolationLevel) -> Consumer:
-    """With what `-X` says on top; what a file says of groups is for who is in one."""
+    """With what `-X` says on top; what a file says of groups is for members of one."""
     settings = {
         "auto_offset_reset": reset,
         "max_poll_records": _BATCH,
