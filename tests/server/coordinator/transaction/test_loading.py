@@ -17,7 +17,7 @@ from barnabas.testing import Broker
 
 COUNT = 100_000
 MOST_SECONDS = 3.0
-"""Of the processor, the broker's start included, once in three: this process also has the garbage of other tests."""
+"""Of the processor, the broker's start included."""
 SETTINGS = {"transaction.state.log.num.partitions": 1, "log.cleaner.enable": "false"}
 
 
@@ -50,14 +50,12 @@ async def fill(broker: Broker) -> None:
 async def test_a_hundred_thousand_ids_are_loaded_in_three_seconds(tmp_path: Path) -> None:
     async with Broker(topics=["t"], data_dir=tmp_path, config=SETTINGS) as broker:
         await fill(broker)
-    taken = []
-    for _ in range(3):
-        began = time.process_time()
-        async with Broker(data_dir=tmp_path, config=SETTINGS) as broker:
-            coordinator = broker.server.state.transactions.coordinator
-            async with asyncio.timeout(120):
-                while coordinator.is_loading:
-                    await asyncio.sleep(0.005)
-            taken.append(time.process_time() - began)
-            assert sum(1 for _ in coordinator.transactions) == COUNT + 1
-    assert min(taken) < MOST_SECONDS, taken
+    began = time.process_time()
+    async with Broker(data_dir=tmp_path, config=SETTINGS) as broker:
+        coordinator = broker.server.state.transactions.coordinator
+        async with asyncio.timeout(120):
+            while coordinator.is_loading:
+                await asyncio.sleep(0.005)
+        taken = time.process_time() - began
+        assert sum(1 for _ in coordinator.transactions) == COUNT + 1
+    assert taken < MOST_SECONDS
