@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError
 from ...storage.held_logs import AllLogDirsFailedError
+from ..runtime.log_limit import LimitedLog
 
 if TYPE_CHECKING:
     from ...storage.log_manager import LogManager
@@ -23,12 +25,15 @@ logger = room_logger("replication")
 class HostedPartitions:
     """Loop-thread only."""
 
-    def __init__(self, log_manager: LogManager, metadata: MetadataCache) -> None:
+    def __init__(self, log_manager: LogManager, metadata: MetadataCache, time: Callable[[], float]) -> None:
+        """`time` is that of the loop, in seconds."""
         self.by_name: dict[tuple[str, int], Partition] = {}
         """For those on the way of each request; only `add` and `remove` change it."""
         self._by_topic: dict[str, dict[TopicPartition, Partition]] = {}
         self.failures = 0
         """How often a partition was not served because of a mistake of the broker's."""
+        self._mistakes = LimitedLog(logger, time)
+        """One request may have the same go wrong in thousands of partitions."""
         self._log_manager = log_manager
         self._metadata = metadata
 
@@ -103,7 +108,7 @@ class HostedPartitions:
         if isinstance(error, LogDirFailedError):
             return self.storage_error(error)
         self.failures += 1
-        logger.error("%s-%d could not be served", topic, index, exc_info=error)
+        self._mistakes.write(logging.ERROR, "%s-%d could not be served", topic, index, error=error)
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed to serve the partition")
 
     def storage_error(self, error: LogDirFailedError) -> KafkaError:

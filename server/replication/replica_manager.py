@@ -68,7 +68,7 @@ class ReplicaManager:
         on_all_failed: Callable[[], None],
     ) -> None:
         self.log_manager = log_manager
-        self._hosted = hosted = HostedPartitions(log_manager, metadata)
+        self._hosted = hosted = HostedPartitions(log_manager, metadata, loop.time)
         self._partitions = hosted.by_name
         self.find, self.partition, self.log_dir_failed = hosted.find, hosted.led, hosted.log_dir_failed
         log_manager.held.on_dir_failure = self._dir_failed

@@ -20,8 +20,8 @@ class LimitedLog:
         self._began = time()
         self._lines = 0
 
-    def write(self, level: int, message: str, *arguments: object) -> None:
-        """Log the message, or count it."""
+    def write(self, level: int, message: str, *arguments: object, error: BaseException | None = None) -> None:
+        """Log the message, with the traceback of an error if there is one, or count it."""
         now = self._time()
         if now - self._began >= SECONDS:
             if self._lines > LINES:
@@ -30,7 +30,7 @@ class LimitedLog:
             self._lines = 0
         self._lines += 1
         if self._lines <= LINES:
-            self._logger.log(level, message, *arguments)
+            self._logger.log(level, message, *arguments, exc_info=error)
 
 
 class LimitedLogs:

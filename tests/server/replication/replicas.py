@@ -94,7 +94,7 @@ class Node:
             lambda broker_id: self.cluster.nodes[broker_id].is_alive,
         )
         self.partition = Partition(NAME, TOPIC_ID, self.log, cast(Any, self), peers)
-        hosted = HostedPartitions(cast(Any, None), MetadataCache("cluster"))
+        hosted = HostedPartitions(cast(Any, None), MetadataCache("cluster"), lambda: self.cluster.now)
         hosted.add(self.partition)
         self.reader = PartitionReader(hosted, cast(Purgatory, None), cast(Any, None))
         self.fetcher = ReplicaFetcher(
