@@ -21,7 +21,13 @@ from .schema import Buffer, carries_records, versions_of
 REQUEST_OBJECT_BUDGET = 50_000
 ORDER_OBJECT_BUDGET = 700_000
 """Of what a controller tells a broker: a hundred thousand partitions with three replicas each."""
-_ORDERS = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA)
+STOP_OBJECT_BUDGET = 100_000
+"""Of replicas that one broker is to give up: far more than it can have."""
+_BUDGETS = {
+    ApiKey.LEADER_AND_ISR: ORDER_OBJECT_BUDGET,
+    ApiKey.STOP_REPLICA: STOP_OBJECT_BUDGET,
+    ApiKey.UPDATE_METADATA: ORDER_OBJECT_BUDGET,
+}
 RESPONSE_OBJECT_BUDGET = 5_000_000
 
 # Pieces of at least this many bytes are handed on as they are; smaller ones are joined.
@@ -47,7 +53,7 @@ def decode_request(key: int, version: int, buffer: Buffer, position: int, end: i
 def request_decoder(key: int, version: int) -> Callable[[Buffer, int, int], Any]:
     """`decode_request` of one API and version, for callers that decode many. Raises `ProtocolError` likewise."""
     cls = _checked(key, version, lambda spec: spec.request)
-    budget = ORDER_OBJECT_BUDGET if key in _ORDERS else REQUEST_OBJECT_BUDGET
+    budget = _BUDGETS.get(ApiKey(key), REQUEST_OBJECT_BUDGET)
     return partial(_decode, hot_decoder(cls, version, decoder(cls, version)), budget)
 
 

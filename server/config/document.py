@@ -81,7 +81,8 @@ nowhere near them.
 | what | limit | beyond it |
 |--|--|--|
 | structs, strings and numbers in the lists of one request | 50000 | the connection is closed |
-| the same of LeaderAndIsr, StopReplica and UpdateMetadata, between brokers | 700000 | the connection is closed |
+| the same of LeaderAndIsr and UpdateMetadata, between brokers | 700000 | the connection is closed |
+| the same of StopReplica, between brokers | 100000 | the connection is closed |
 | partitions of one Produce request | 20000 | the connection is closed |
 | bytes of one request without records | 8 MiB | the connection is closed |
 | members that one LeaveGroup lets go | 20000 | INVALID_REQUEST |

@@ -1,11 +1,12 @@
 """The controller's requests to brokers, from what it has decided to messages and back. No I/O.
 
-What is sent is grouped by topic, which brokers know since Kafka 2.6; what is received may be of any version.
+What is sent is grouped by topic, which brokers know since Kafka 2.6; what is received may be of any version, and as
+long as a request may be: it is read, and answered, in short turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -126,13 +127,17 @@ def leader_and_isr_request(
     return request
 
 
-def orders_of(request: LeaderAndIsrRequest) -> list[PartitionOrder]:
+async def orders_of(request: LeaderAndIsrRequest) -> list[PartitionOrder]:
     """What a request of any version orders."""
-    states = [(state.topic_name, ZERO_UUID, state) for state in request.ungrouped_partition_states]
-    states += [
-        (topic.topic_name, topic.topic_id, state) for topic in request.topic_states for state in topic.partition_states
-    ]
-    return [_order(TopicPartition(name, state.partition_index), topic_id, state) for name, topic_id, state in states]
+    orders, pace = [], Pace()
+    for state in request.ungrouped_partition_states:
+        orders.append(_order(TopicPartition(state.topic_name, state.partition_index), ZERO_UUID, state))
+        await pace.step()
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            orders.append(_order(TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state))
+            await pace.step()
+    return orders
 
 
 def _order(partition: TopicPartition, topic_id: UUID, state: LeaderAndIsrPartitionState) -> PartitionOrder:
@@ -152,13 +157,15 @@ def _order(partition: TopicPartition, topic_id: UUID, state: LeaderAndIsrPartiti
     )
 
 
-def leader_and_isr_response(
+async def leader_and_isr_response(
     version: int, orders: Iterable[PartitionOrder], results: Mapping[TopicPartition, ErrorCode]
 ) -> LeaderAndIsrResponse:
     """What became of each order."""
     response = LeaderAndIsrResponse()
     topics: dict[UUID, LeaderAndIsrTopicError] = {}
+    pace = Pace()
     for order in orders:
+        await pace.step()
         error = LeaderAndIsrPartitionError(
             topic_name=order.topic_partition.topic,
             partition_index=order.topic_partition.partition,
@@ -233,34 +240,28 @@ def stop_replica_request(
     return request
 
 
-def stops_of(request: StopReplicaRequest) -> list[StopOrder]:
-    """What a request of any version orders."""
+def stops_of(request: StopReplicaRequest) -> Iterator[StopOrder]:
+    """What a request of any version orders, made one after the other: there may be hundreds of thousands."""
     delete = request.delete_partitions
-    stops = [
-        StopOrder(TopicPartition(one.topic_name, one.partition_index), NO_EPOCH, delete)
-        for one in request.ungrouped_partitions
-    ]
-    stops += [
-        StopOrder(TopicPartition(topic.name, index), NO_EPOCH, delete)
-        for topic in request.topics
-        for index in topic.partition_indexes
-    ]
-    stops += [
-        StopOrder(TopicPartition(topic.topic_name, state.partition_index), state.leader_epoch, state.delete_partition)
-        for topic in request.topic_states
-        for state in topic.partition_states
-    ]
-    return stops
+    for one in request.ungrouped_partitions:
+        yield StopOrder(TopicPartition(one.topic_name, one.partition_index), NO_EPOCH, delete)
+    for topic in request.topics:
+        for index in topic.partition_indexes:
+            yield StopOrder(TopicPartition(topic.name, index), NO_EPOCH, delete)
+    for of_topic in request.topic_states:
+        for state in of_topic.partition_states:
+            partition = TopicPartition(of_topic.topic_name, state.partition_index)
+            yield StopOrder(partition, state.leader_epoch, state.delete_partition)
 
 
-def stop_replica_response(results: Mapping[TopicPartition, ErrorCode]) -> StopReplicaResponse:
+async def stop_replica_response(results: Mapping[TopicPartition, ErrorCode]) -> StopReplicaResponse:
     """What became of each replica."""
-    return StopReplicaResponse(
-        partition_errors=[
-            StopReplicaPartitionError(topic_name=name, partition_index=index, error_code=error)
-            for (name, index), error in results.items()
-        ]
-    )
+    response, pace = StopReplicaResponse(), Pace()
+    for (name, index), error in results.items():
+        answer = StopReplicaPartitionError(topic_name=name, partition_index=index, error_code=error)
+        response.partition_errors.append(answer)
+        await pace.step()
+    return response
 
 
 def stop_results(response: StopReplicaResponse) -> dict[TopicPartition, ErrorCode]:
@@ -339,24 +340,33 @@ def _topic_state(
 
 
 async def update_of(request: UpdateMetadataRequest) -> MetadataUpdate:
-    """What a request of any version tells, read in short turns."""
+    """What a request of any version tells."""
     pace = Pace()
     states: dict[tuple[str, UUID], list[UpdateMetadataPartitionState]] = {}
     for state in request.ungrouped_partition_states:
         states.setdefault((state.topic_name, ZERO_UUID), []).append(state)
+        await pace.step()
     for topic in request.topic_states:
         states.setdefault((topic.topic_name, topic.topic_id), []).extend(topic.partition_states)
+        await pace.step()
     topics, removed = [], []
     for (name, topic_id), its_states in states.items():
-        images = {state.partition_index: _image(state) for state in its_states}
+        images: dict[int, PartitionImage] = {}
+        for state in its_states:
+            images[state.partition_index] = _image(state)
+            await pace.step()
         gone = {index: image for index, image in images.items() if image.leader == LEADER_DURING_DELETION}
         kept = {index: image for index, image in images.items() if index not in gone}
-        await pace.step(len(images))
+        await pace.step()
         if kept:
             topics.append(TopicImage(name, topic_id, kept))
         if gone:
             removed.append(TopicImage(name, topic_id, gone))
-    return MetadataUpdate(tuple(_broker(one) for one in request.live_brokers), tuple(topics), tuple(removed))
+    brokers = []
+    for told in request.live_brokers:
+        brokers.append(_broker(told))
+        await pace.step(1 + len(told.endpoints))
+    return MetadataUpdate(tuple(brokers), tuple(topics), tuple(removed))
 
 
 def _image(state: UpdateMetadataPartitionState) -> PartitionImage:
@@ -372,9 +382,8 @@ def _image(state: UpdateMetadataPartitionState) -> PartitionImage:
 
 
 def _broker(broker: UpdateMetadataBroker) -> BrokerRegistration:
-    if broker.endpoints:
-        endpoints = tuple(_endpoint(one) for one in broker.endpoints)
-    else:
+    endpoints = tuple(_endpoint(one) for one in broker.endpoints)
+    if broker.v0_host:
         endpoints = (BrokerEndpoint("PLAINTEXT", broker.v0_host, broker.v0_port),)
     return BrokerRegistration(broker.id, endpoints, broker.rack)
 

@@ -14,6 +14,7 @@ from ...protocol.topic_partition import TopicPartition
 from ..metadata.cluster_store import ControllerTerm
 from ..metadata.znodes import PartitionState
 from ..replication.isr_changes import IsrChange
+from ..runtime.turns import Pace
 from .context import ControllerContext
 from .partition_state_machine import PartitionStateMachine
 
@@ -43,7 +44,11 @@ class IsrRequests:
                 return None
 
         await self._partitions.change(wanted, decide, term)
-        return {partition: self._result(partition, refused) for partition in wanted}
+        results, pace = dict[TopicPartition, PartitionState | ErrorCode](), Pace()
+        for partition in wanted:
+            results[partition] = self._result(partition, refused)
+            await pace.step()
+        return results
 
     def _result(
         self, partition: TopicPartition, refused: dict[TopicPartition, PartitionState | ErrorCode]

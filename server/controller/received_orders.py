@@ -121,7 +121,10 @@ class ReceivedOrders:
         """Makes this broker leader or follower; each partition on its own. Raises KafkaError as `check_sender`."""
         async with self._turn:
             self._follow_controller(controller_epoch, broker_epoch)
-            results = {order.topic_partition: self._refusal(order) for order in orders}
+            results, pace = dict[TopicPartition, ErrorCode](), Pace()
+            for order in orders:
+                results[order.topic_partition] = self._refusal(order)
+                await pace.step()
             accepted = [order for order in orders if results[order.topic_partition] is ErrorCode.NONE]
             new = [order for order in accepted if order.topic_partition not in self._hosted]
             await self.learn_configs(order.topic_partition.topic for order in new)
@@ -181,13 +184,14 @@ class ReceivedOrders:
         return any(partition not in self.offline for partition in self._unmade)
 
     async def stop_replicas(
-        self, stops: Sequence[StopOrder], *, controller_epoch: int, broker_epoch: int = NO_BROKER_EPOCH
+        self, stops: Iterable[StopOrder], *, controller_epoch: int, broker_epoch: int = NO_BROKER_EPOCH
     ) -> dict[TopicPartition, ErrorCode]:
         """Gives replicas up. Raises KafkaError as `check_sender`."""
         async with self._turn:
             self._follow_controller(controller_epoch, broker_epoch)
-            results: dict[TopicPartition, ErrorCode] = {}
+            results, pace = dict[TopicPartition, ErrorCode](), Pace()
             for stop in stops:
+                await pace.step()
                 former = self._hosted.get(stop.partition)
                 # Below zero stands "whatever it is", and that the topic is being deleted.
                 if former is not None and NO_EPOCH < stop.leader_epoch < former.leader_epoch:

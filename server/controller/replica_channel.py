@@ -178,8 +178,9 @@ async def stop_here(
     replicas: LocalReplicas, partitions: Iterable[TopicPartition], deleting: WhileDeleting | None
 ) -> dict[TopicPartition, ErrorCode]:
     """Makes this broker give up partitions, with their logs if `deleting` keeps others away from them."""
-    results = {}
+    results, pace = {}, Pace()
     for partition in partitions:
+        await pace.step()
         try:
             async with nullcontext() if deleting is None else deleting(partition):
                 await replicas.stop_replica(partition, delete=deleting is not None)

@@ -94,7 +94,7 @@ class MetadataCache:
         """Replaces the set of live brokers."""
         if any(self.rack(broker_id) != broker.rack for broker_id, broker in brokers.items()):
             self.version += 1
-        self._brokers = dict(sorted(brokers.items()))
+        self._brokers = {broker_id: brokers[broker_id] for broker_id in sorted(brokers)}
         self._broker_answers.clear()
         self._topic_answers.clear()
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.batch_header import HEADER
-from barnabas.protocol.codec import decode_request, encode_request
+from barnabas.protocol.codec import REQUEST_OBJECT_BUDGET, STOP_OBJECT_BUDGET, decode_request, encode_request
 from barnabas.protocol.compression import Compression, compress
 from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceType
 from barnabas.protocol.errors import ProtocolError
@@ -122,32 +122,52 @@ WIDE_PARTITIONS = 100
 GROUP = "g"
 
 
+class Known(NamedTuple):
+    """What a client may know of the broker that it asks."""
+
+    topic_id: UUID
+    """Of `TOPIC`."""
+    controller_epoch: int = 0
+    broker_epoch: int = -1
+
+
 class Worst(NamedTuple):
     """A kind of request; `make` gives one with so many items."""
 
     name: str
     key: ApiKey
     version: int
-    make: Callable[[int, UUID], Any]
+    make: Callable[[int, Known], Any]
+    error: int | None = None
+    """Of all of it, where that is looked at."""
 
-    def frame(self, topic_id: UUID) -> bytes:
+    def frame(self, known: Known) -> bytes:
         """The largest of these that fits into a megabyte and that the broker reads."""
         head = encode_request_header(RequestHeader(self.key, self.version, 1, "hostile"))
-        per_item = max(1, (len(self._body(2000, topic_id)) - len(self._body(1000, topic_id))) // 1000)
-        counts = [FRAME_BYTES // per_item]
-        while counts[-1] > 1:
-            counts.append(counts[-1] * 19 // 20)
-
-        body = cache(lambda items: self._body(items, topic_id))
+        body = cache(lambda items: self._body(items, known))
+        per_item = max(1, (len(body(2000)) - len(body(1000))) // 1000)
+        others = max(0, len(body(1000)) - 1000 * per_item) + len(head)
+        most = max(1, (FRAME_BYTES - others) // per_item)
+        while (size := len(body(most)) + len(head)) > FRAME_BYTES and most > 1:
+            most = min(most - 1, most * FRAME_BYTES // size)
 
         def passes(items: int) -> bool:
             return len(body(items)) + len(head) <= FRAME_BYTES and self._is_read(body(items))
 
-        largest = 0 if passes(counts[0]) else bisect_left(counts, True, lo=1, key=passes)
+        # An item is one object or a few, and mostly it is their number that is limited.
+        budget = STOP_OBJECT_BUDGET if self.key is ApiKey.STOP_REPLICA else REQUEST_OBJECT_BUDGET
+        guesses = [most, *(one for one in (budget * 99 // 100 // n for n in range(1, 5)) if one < most)]
+        guess = next(filter(passes, guesses), None)
+        if guess is not None:
+            return head + body(guess)
+        counts = [guesses[-1]]
+        while counts[-1] > 1:
+            counts.append(counts[-1] * 19 // 20)
+        largest = bisect_left(counts, True, lo=1, key=passes)
         return head + body(counts[largest])
 
-    def _body(self, items: int, topic_id: UUID) -> bytes:
-        return encode_request(self.make(items, topic_id), self.version)
+    def _body(self, items: int, known: Known) -> bytes:
+        return encode_request(self.make(items, known), self.version)
 
     def _is_read(self, body: bytes) -> bool:
         try:
@@ -207,8 +227,8 @@ def _message_set(count: int, codec: int) -> bytes:
     return encode_message(count - 1, 0, None, compress(codec, inner, magic=1), magic=1, attributes=codec)
 
 
-def _produce(records: Callable[[int], bytes], topic: str = TOPIC) -> Callable[[int, UUID], ProduceRequest]:
-    def make(count: int, _: UUID) -> ProduceRequest:
+def _produce(records: Callable[[int], bytes], topic: str = TOPIC) -> Callable[[int, Known], ProduceRequest]:
+    def make(count: int, _: Known) -> ProduceRequest:
         data = [PartitionProduceData(index=0, records=records(count))]
         return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
 
@@ -220,7 +240,7 @@ def _produce_partitions(count: int, _: UUID, records: bytes | None = b"", topic:
     return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
 
 
-def _bombs(count: int, _: UUID) -> ProduceRequest:
+def _bombs(count: int, _: Known) -> ProduceRequest:
     bomb = _batch(compress(Compression.ZSTD, _record_of(bytes(20 << 20))), 1, Compression.ZSTD)
     return _produce_partitions(min(count, FRAME_BYTES // (len(bomb) + 10)), _, bomb, WIDE)
 
@@ -243,13 +263,13 @@ def _record_of(value: bytes) -> bytes:
     return builder.build()[HEADER.size :]
 
 
-def _fetch(topic: str, same: bool = False, **options: Any) -> Callable[[int, UUID], FetchRequest]:
-    def make(count: int, topic_id: UUID) -> FetchRequest:
+def _fetch(topic: str, same: bool = False, **options: Any) -> Callable[[int, Known], FetchRequest]:
+    def make(count: int, known: Known) -> FetchRequest:
         partitions = [
             FetchPartition(partition=0 if same else number, fetch_offset=0, partition_max_bytes=2**31 - 1)
             for number in range(count)
         ]
-        wanted = FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)
+        wanted = FetchTopic(topic=topic, topic_id=known.topic_id, partitions=partitions)
         return FetchRequest(max_bytes=2**31 - 1, max_wait_ms=0, min_bytes=1, topics=[wanted], **options)
 
     return make
@@ -257,8 +277,8 @@ def _fetch(topic: str, same: bool = False, **options: Any) -> Callable[[int, UUI
 
 def _offsets(
     timestamp: int, topic: str, *, same: bool = False, **options: int
-) -> Callable[[int, UUID], ListOffsetsRequest]:
-    def make(count: int, _: UUID) -> ListOffsetsRequest:
+) -> Callable[[int, Known], ListOffsetsRequest]:
+    def make(count: int, _: Known) -> ListOffsetsRequest:
         wanted = [
             ListOffsetsPartition(partition_index=0 if same else n, timestamp=timestamp, **options) for n in range(count)
         ]
@@ -267,8 +287,8 @@ def _offsets(
     return make
 
 
-def _edits(kind: ConfigResourceType, name: str, key: str, operation: int) -> Callable[[int, UUID], Any]:
-    def make(count: int, _: UUID) -> Any:
+def _edits(kind: ConfigResourceType, name: str, key: str, operation: int) -> Callable[[int, Known], Any]:
+    def make(count: int, _: Known) -> Any:
         configs = [
             edited.AlterableConfig(name=f"{key}{number}", config_operation=operation, value="1")
             for number in range(count)
@@ -279,10 +299,10 @@ def _edits(kind: ConfigResourceType, name: str, key: str, operation: int) -> Cal
     return make
 
 
-def _list_edit(operation: int, many: bool) -> Callable[[int, UUID], Any]:
+def _list_edit(operation: int, many: bool) -> Callable[[int, Known], Any]:
     key = "leader.replication.throttled.replicas"
 
-    def make(count: int, _: UUID) -> Any:
+    def make(count: int, _: Known) -> Any:
         value = ",".join(f"{number}:1" for number in range(count))
         config = edited.AlterableConfig(name=key, config_operation=operation, value=value)
         resource = edited.AlterConfigsResource(
@@ -293,7 +313,7 @@ def _list_edit(operation: int, many: bool) -> Callable[[int, UUID], Any]:
     return make
 
 
-def _resources(count: int, _: UUID) -> Any:
+def _resources(count: int, _: Known) -> Any:
     resources = [
         edited.AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=f"x{number}", configs=[])
         for number in range(count)
@@ -301,8 +321,8 @@ def _resources(count: int, _: UUID) -> Any:
     return edited.IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
 
 
-def _replaced(kind: ConfigResourceType, name: str) -> Callable[[int, UUID], Any]:
-    def make(count: int, _: UUID) -> Any:
+def _replaced(kind: ConfigResourceType, name: str) -> Callable[[int, Known], Any]:
+    def make(count: int, _: Known) -> Any:
         configs = [altered.AlterableConfig(name=f"k{number}", value="1") for number in range(count)]
         resource = altered.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
         return altered.AlterConfigsRequest(resources=[resource], validate_only=False)
@@ -310,8 +330,8 @@ def _replaced(kind: ConfigResourceType, name: str) -> Callable[[int, UUID], Any]
     return make
 
 
-def _described(kind: ConfigResourceType, name: str, digits: bool = False) -> Callable[[int, UUID], Any]:
-    def make(count: int, _: UUID) -> DescribeConfigsRequest:
+def _described(kind: ConfigResourceType, name: str, digits: bool = False) -> Callable[[int, Known], Any]:
+    def make(count: int, _: Known) -> DescribeConfigsRequest:
         resources = [
             DescribeConfigsResource(
                 resource_type=kind, resource_name=f"{number:0{8}d}" if digits else name + str(number)
@@ -328,29 +348,29 @@ def _described(kind: ConfigResourceType, name: str, digits: bool = False) -> Cal
     return make
 
 
-def _topics_to_create(count: int, _: UUID) -> created.CreateTopicsRequest:
+def _topics_to_create(count: int, _: Known) -> created.CreateTopicsRequest:
     topics = [created.CreatableTopic(name=f"n{n}", num_partitions=1, replication_factor=1) for n in range(count)]
     return created.CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True)
 
 
-def _most_topics_to_create(count: int, _: UUID) -> created.CreateTopicsRequest:
+def _most_topics_to_create(count: int, _: Known) -> created.CreateTopicsRequest:
     return _topics_to_create(min(count, 10_000), _)
 
 
-def _assignments(count: int, _: UUID) -> created.CreateTopicsRequest:
+def _assignments(count: int, _: Known) -> created.CreateTopicsRequest:
     assigned = [created.CreatableReplicaAssignment(partition_index=n, broker_ids=[0]) for n in range(count)]
     topic = created.CreatableTopic(name="n", num_partitions=-1, replication_factor=-1, assignments=assigned)
     return created.CreateTopicsRequest(topics=[topic], timeout_ms=1000, validate_only=True)
 
 
-def _topic_settings(count: int, _: UUID) -> created.CreateTopicsRequest:
+def _topic_settings(count: int, _: Known) -> created.CreateTopicsRequest:
     configs = [created.CreatableTopicConfig(name=f"k{number}", value="1") for number in range(count)]
     topic = created.CreatableTopic(name="n", num_partitions=1, replication_factor=1, configs=configs)
     return created.CreateTopicsRequest(topics=[topic], timeout_ms=1000, validate_only=True)
 
 
-def _commit(topic: str) -> Callable[[int, UUID], OffsetCommitRequest]:
-    def make(count: int, _: UUID) -> OffsetCommitRequest:
+def _commit(topic: str) -> Callable[[int, Known], OffsetCommitRequest]:
+    def make(count: int, _: Known) -> OffsetCommitRequest:
         if topic == WIDE:
             count = min(count, FRAME_BYTES // 30)
         partitions = [
@@ -365,22 +385,22 @@ def _commit(topic: str) -> Callable[[int, UUID], OffsetCommitRequest]:
     return make
 
 
-def _offset_fetch(count: int, _: UUID) -> OffsetFetchRequest:
+def _offset_fetch(count: int, _: Known) -> OffsetFetchRequest:
     topics = [OffsetFetchRequestTopic(name=WIDE, partition_indexes=list(range(count)))]
     return OffsetFetchRequest(group_id=GROUP, topics=topics)
 
 
-def _offset_fetch_groups(count: int, _: UUID) -> OffsetFetchRequest:
+def _offset_fetch_groups(count: int, _: Known) -> OffsetFetchRequest:
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None) for _ in range(count)])
 
 
-def _offset_fetch_of_a_group(count: int, _: UUID) -> OffsetFetchRequest:
+def _offset_fetch_of_a_group(count: int, _: Known) -> OffsetFetchRequest:
     topics = [OffsetFetchRequestTopics(name=WIDE, partition_indexes=list(range(count)))]
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=topics)])
 
 
-def _quotas(same_entity: bool) -> Callable[[int, UUID], Any]:
-    def make(count: int, _: UUID) -> Any:
+def _quotas(same_entity: bool) -> Callable[[int, Known], Any]:
+    def make(count: int, _: Known) -> Any:
         if same_entity:
             ops = [quotas.OpData(key=f"k{number}", value=1.0, remove=True) for number in range(count)]
             entity = [quotas.EntityData(entity_type="user", entity_name="u")]
@@ -398,8 +418,8 @@ def _names(count: int) -> list[str]:
     return [f"{number:x}" for number in range(count)]
 
 
-def _added_partitions(topic: str | None) -> Callable[[int, UUID], AddPartitionsToTxnRequest]:
-    def make(count: int, _: UUID) -> AddPartitionsToTxnRequest:
+def _added_partitions(topic: str | None) -> Callable[[int, Known], AddPartitionsToTxnRequest]:
+    def make(count: int, _: Known) -> AddPartitionsToTxnRequest:
         topics = [AddPartitionsToTxnTopic(name=topic or "", partitions=list(range(count)))]
         if topic is None:
             topics = [AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in _names(count)]
@@ -408,17 +428,17 @@ def _added_partitions(topic: str | None) -> Callable[[int, UUID], AddPartitionsT
     return make
 
 
-def _added_transactions(count: int, _: UUID) -> AddPartitionsToTxnRequest:
+def _added_transactions(count: int, _: Known) -> AddPartitionsToTxnRequest:
     topics = [AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])]
     return AddPartitionsToTxnRequest(
         transactions=[AddPartitionsToTxnTransaction(transactional_id=name, topics=topics) for name in _names(count)]
     )
 
 
-def _markers(partitions: int) -> Callable[[int, UUID], WriteTxnMarkersRequest]:
+def _markers(partitions: int) -> Callable[[int, Known], WriteTxnMarkersRequest]:
     """Many markers of so many partitions each, or one marker for a great many."""
 
-    def make(count: int, _: UUID) -> WriteTxnMarkersRequest:
+    def make(count: int, _: Known) -> WriteTxnMarkersRequest:
         name = WIDE if partitions > 1 else TOPIC
         topics = [WritableTxnMarkerTopic(name=name, partition_indexes=list(range(partitions or count)))]
         return WriteTxnMarkersRequest(
@@ -428,14 +448,14 @@ def _markers(partitions: int) -> Callable[[int, UUID], WriteTxnMarkersRequest]:
     return make
 
 
-def _offsets_in_transaction(count: int, _: UUID) -> TxnOffsetCommitRequest:
+def _offsets_in_transaction(count: int, _: Known) -> TxnOffsetCommitRequest:
     parts = [TxnOffsetCommitRequestPartition(partition_index=0, committed_metadata="") for _ in range(count)]
     return TxnOffsetCommitRequest(
         transactional_id="x", group_id="g", topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=parts)]
     )
 
 
-def _consumer_beat(count: int, _: UUID) -> beat.ConsumerGroupHeartbeatRequest:
+def _consumer_beat(count: int, _: Known) -> beat.ConsumerGroupHeartbeatRequest:
     return beat.ConsumerGroupHeartbeatRequest(
         group_id="c",
         member_id="m",
@@ -446,7 +466,7 @@ def _consumer_beat(count: int, _: UUID) -> beat.ConsumerGroupHeartbeatRequest:
     )
 
 
-def _consumer_owned(count: int, _: UUID) -> beat.ConsumerGroupHeartbeatRequest:
+def _consumer_owned(count: int, _: Known) -> beat.ConsumerGroupHeartbeatRequest:
     owned = [beat.TopicPartitions(topic_id=UUID(int=number + 1), partitions=[0]) for number in range(count)]
     return beat.ConsumerGroupHeartbeatRequest(
         group_id="c",
@@ -458,7 +478,7 @@ def _consumer_owned(count: int, _: UUID) -> beat.ConsumerGroupHeartbeatRequest:
     )
 
 
-def _consumer_regex(count: int, _: UUID) -> beat.ConsumerGroupHeartbeatRequest:
+def _consumer_regex(count: int, _: Known) -> beat.ConsumerGroupHeartbeatRequest:
     return beat.ConsumerGroupHeartbeatRequest(
         group_id="c",
         member_id="m2",
@@ -498,7 +518,7 @@ WORST: tuple[Worst, ...] = (
         "by the same id",
         K.METADATA,
         12,
-        lambda n, i: MetadataRequest(topics=[MetadataRequestTopic(topic_id=i, name=None)] * n),
+        lambda n, known: MetadataRequest(topics=[MetadataRequestTopic(topic_id=known.topic_id, name=None)] * n),
     ),
     Worst(
         "unknown names",
@@ -892,7 +912,7 @@ WORST: tuple[Worst, ...] = (
 )
 
 
-def by_name() -> Iterator[tuple[str, Worst]]:
+def by_name(worst: Iterable[Worst] = WORST) -> Iterator[tuple[str, Worst]]:
     """Each kind of request with a name for it."""
-    for one in WORST:
+    for one in worst:
         yield f"{one.key.name.lower()}: {one.name}", one

@@ -18,6 +18,7 @@ from ....protocol.topic_partition import TopicPartition
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.znodes import PartitionState
 from ...replication.isr_changes import IsrChange
+from ...runtime.turns import Pace
 from ..request_context import RequestContext
 from ..services import BrokersController
 
@@ -28,36 +29,40 @@ BROKER_EPOCHS_VERSION = 3
 async def handle(
     ctx: RequestContext, request: AlterPartitionRequest, *, controller: BrokersController, metadata: MetadataCache
 ) -> AlterPartitionResponse:
-    """Each partition on its own. Raises KafkaError NOT_CONTROLLER, STALE_BROKER_EPOCH."""
-    names = _names(request, ctx.api_version, metadata)
+    """Each partition on its own, in short turns. Raises KafkaError NOT_CONTROLLER, STALE_BROKER_EPOCH."""
+    names = await _names(request, ctx.api_version, metadata)
     if None in names:
         # Who has just become controller knows the topics when its term has begun, for which this waits. A leader that
         # was told before that a topic is unknown would wait for other orders, which do not come.
         await controller.alter_partitions(request.broker_id, request.broker_epoch, [])
-        names = _names(request, ctx.api_version, metadata)
-    proposals = [
-        _proposal(name, partition, ctx.api_version)
-        for name, topic in zip(names, request.topics, strict=True)
-        if name is not None
-        for partition in topic.partitions
-    ]
+        names = await _names(request, ctx.api_version, metadata)
+    proposals, pace = [], Pace()
+    for name, topic in zip(names, request.topics, strict=True):
+        if name is not None:
+            for partition in topic.partitions:
+                proposals.append(_proposal(name, partition, ctx.api_version))
+                await pace.step()
     results = await controller.alter_partitions(request.broker_id, request.broker_epoch, proposals)
     response = AlterPartitionResponse()
     for name, topic in zip(names, request.topics, strict=True):
         answer = ResponseTopicData(topic_name=topic.topic_name, topic_id=topic.topic_id)
         response.topics.append(answer)
+        await pace.step()
         for partition in topic.partitions:
             result: PartitionState | ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID
             if name is not None:
                 result = results[TopicPartition(name, partition.partition_index)]
             answer.partitions.append(_answer(partition.partition_index, result, ctx.api_version))
+            await pace.step()
     return response
 
 
-def _names(request: AlterPartitionRequest, version: int, metadata: MetadataCache) -> list[str | None]:
-    if version < TOPIC_ID_VERSION:
-        return [topic.topic_name for topic in request.topics]
-    return [metadata.topic_name(topic.topic_id) for topic in request.topics]
+async def _names(request: AlterPartitionRequest, version: int, metadata: MetadataCache) -> list[str | None]:
+    names, pace = list[str | None](), Pace()
+    for topic in request.topics:
+        names.append(topic.topic_name if version < TOPIC_ID_VERSION else metadata.topic_name(topic.topic_id))
+        await pace.step()
+    return names
 
 
 def _proposal(name: str, partition: PartitionData, version: int) -> IsrChange:

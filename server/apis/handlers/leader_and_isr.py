@@ -14,8 +14,8 @@ from ..request_context import RequestContext
 
 async def handle(ctx: RequestContext, request: LeaderAndIsrRequest, *, orders: ReceivedOrders) -> LeaderAndIsrResponse:
     """Each partition on its own. Raises KafkaError STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
-    given = orders_of(request)
+    given = await orders_of(request)
     results = await orders.leader_and_isr(
         given, controller_epoch=request.controller_epoch, broker_epoch=request.broker_epoch
     )
-    return leader_and_isr_response(ctx.api_version, given, results)
+    return await leader_and_isr_response(ctx.api_version, given, results)

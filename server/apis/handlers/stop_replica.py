@@ -16,4 +16,4 @@ async def handle(ctx: RequestContext, request: StopReplicaRequest, *, orders: Re
     results = await orders.stop_replicas(
         stops_of(request), controller_epoch=request.controller_epoch, broker_epoch=request.broker_epoch
     )
-    return stop_replica_response(results)
+    return await stop_replica_response(results)

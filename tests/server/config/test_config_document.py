@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barnabas.protocol.codec import ORDER_OBJECT_BUDGET, REQUEST_OBJECT_BUDGET
+from barnabas.protocol.codec import ORDER_OBJECT_BUDGET, REQUEST_OBJECT_BUDGET, STOP_OBJECT_BUDGET
 from barnabas.protocol.produce_entries import MOST_PLACES
 from barnabas.server.apis.answer_budget import ANSWER_BYTES
 from barnabas.server.apis.handlers.describe_configs import MOST_ENTRIES
@@ -31,6 +31,7 @@ def test_the_limits_told_are_those_in_force() -> None:
     rows = {
         "in the lists of one request": REQUEST_OBJECT_BUDGET,
         "UpdateMetadata, between brokers": ORDER_OBJECT_BUDGET,
+        "StopReplica, between brokers": STOP_OBJECT_BUDGET,
         "of one Produce request": MOST_PLACES,
         "of one request without records": f"{SMALL_FRAME_BYTES >> 20} MiB",
         "one LeaveGroup": MOST_LEAVERS,

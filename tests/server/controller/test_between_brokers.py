@@ -39,7 +39,7 @@ from barnabas.protocol.messages.update_metadata import (
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller import cluster_channel
 from barnabas.server.controller.cluster_control import SINCE_ALTER_PARTITION
-from barnabas.server.controller.control_requests import StopOrder, update_metadata_request
+from barnabas.server.controller.control_requests import StopOrder, update_metadata_request, update_of
 from barnabas.server.controller.replica_channel import MetadataUpdate
 from barnabas.server.controller.topic_rules import TopicCreation
 from barnabas.server.metadata import znodes
@@ -416,6 +416,13 @@ async def test_replica_of_a_newer_epoch_is_not_stopped() -> None:
         results = await member.orders.leader_and_isr([other], controller_epoch=1)
         assert results == {T0: ErrorCode.INCONSISTENT_TOPIC_ID}
         assert member.leads(T0)
+
+
+async def test_a_broker_that_nothing_is_told_of_has_no_endpoint() -> None:
+    """Version 0 says of each where it is; the others say so of each listener, or of none."""
+    told = [UpdateMetadataBroker(id=1), UpdateMetadataBroker(id=2, v0_host="h", v0_port=9)]
+    update = await update_of(UpdateMetadataRequest(live_brokers=told))
+    assert [[(one.host, one.port) for one in broker.endpoints] for broker in update.brokers] == [[], [("h", 9)]]
 
 
 @pytest.mark.parametrize("version", range(9))

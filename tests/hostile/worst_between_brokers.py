@@ -1,0 +1,243 @@
+"""The same for what brokers ask of each other, and for what clients tell of themselves.
+
+Whoever may do that could be a broker gone mad, or anybody where everybody may do everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+from uuid import UUID, uuid5
+
+from tests.hostile.worst_requests import FRAME_BYTES, TOPIC, Known, Worst
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.compression import Compression, compress
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData
+from barnabas.protocol.messages.alter_partition import TopicData as AlteredTopic
+from barnabas.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
+from barnabas.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+    StopReplicaTopicV1,
+)
+from barnabas.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from barnabas.server.controller.control_requests import LEADER_DURING_DELETION
+from barnabas.server.telemetry.client_telemetry import TelemetryClient
+from barnabas.server.telemetry.subscriptions import ALL_METRICS, Wish
+
+BROKER_ID = 1
+ORDERED = "ordered"
+BELIEVED = "believed"
+NEW_PARTITIONS = 500
+"""Whose files are made."""
+WISH = Wish((ALL_METRICS,), 1000)
+"""What the broker asks of clients."""
+K = ApiKey
+
+
+def _ordered(topics: Callable[[int], list[LeaderAndIsrTopicState]]) -> Callable[[int, Known], LeaderAndIsrRequest]:
+    return lambda count, known: LeaderAndIsrRequest(
+        controller_id=BROKER_ID,
+        controller_epoch=known.controller_epoch,
+        broker_epoch=known.broker_epoch,
+        topic_states=topics(count),
+    )
+
+
+def _orders(indexes: range | list[int], name: str = ORDERED, **state: Any) -> LeaderAndIsrTopicState:
+    states = [LeaderAndIsrPartitionState(partition_index=index, leader=BROKER_ID, **state) for index in indexes]
+    return LeaderAndIsrTopicState(topic_name=name, topic_id=uuid5(UUID(int=1), name), partition_states=states)
+
+
+def _mine(indexes: range | list[int], name: str = ORDERED) -> LeaderAndIsrTopicState:
+    return _orders(indexes, name, replicas=[BROKER_ID], isr=[BROKER_ID], is_new=True)
+
+
+def _stopped(fill: Callable[[StopReplicaRequest, int], None]) -> Callable[[int, Known], StopReplicaRequest]:
+    def make(count: int, known: Known) -> StopReplicaRequest:
+        request = StopReplicaRequest(
+            controller_id=BROKER_ID, controller_epoch=known.controller_epoch, broker_epoch=known.broker_epoch
+        )
+        fill(request, count)
+        return request
+
+    return make
+
+
+def _stop_by_name(*, delete: bool) -> Callable[[StopReplicaRequest, int], None]:
+    def fill(request: StopReplicaRequest, count: int) -> None:
+        request.topics = [StopReplicaTopicV1(name=ORDERED, partition_indexes=list(range(count)))]
+        request.delete_partitions = delete
+
+    return fill
+
+
+def _stop_with_epochs(request: StopReplicaRequest, count: int) -> None:
+    states = [StopReplicaPartitionState(partition_index=number, delete_partition=True) for number in range(count)]
+    request.topic_states = [StopReplicaTopicState(topic_name=ORDERED, partition_states=states)]
+
+
+def _told(topics: Callable[[int], list[UpdateMetadataTopicState]]) -> Callable[[int, Known], UpdateMetadataRequest]:
+    return lambda count, known: update(known, topics=topics(count))
+
+
+def update(known: Known, **parts: Any) -> UpdateMetadataRequest:
+    """What a controller tells."""
+    topics, brokers = parts.get("topics", []), parts.get("brokers", [UpdateMetadataBroker(id=BROKER_ID)])
+    return UpdateMetadataRequest(
+        controller_id=BROKER_ID,
+        controller_epoch=known.controller_epoch,
+        broker_epoch=known.broker_epoch,
+        topic_states=topics,
+        live_brokers=brokers,
+    )
+
+
+def _images(indexes: range | list[int], name: str = BELIEVED, **state: Any) -> UpdateMetadataTopicState:
+    states = [UpdateMetadataPartitionState(partition_index=index, **state) for index in indexes]
+    return UpdateMetadataTopicState(topic_name=name, topic_id=uuid5(UUID(int=1), name), partition_states=states)
+
+
+def _many_images(leader: int) -> Callable[[int], list[UpdateMetadataTopicState]]:
+    return lambda count: [_images([0], f"{BELIEVED}{number:x}", leader=leader) for number in range(count)]
+
+
+def _brokers(count: int, known: Known) -> UpdateMetadataRequest:
+    return update(known, brokers=[UpdateMetadataBroker(id=number) for number in range(count)])
+
+
+def _altered(topics: Callable[[int, Known], list[AlteredTopic]]) -> Callable[[int, Known], AlterPartitionRequest]:
+    return lambda count, known: AlterPartitionRequest(
+        broker_id=BROKER_ID, broker_epoch=known.broker_epoch, topics=topics(count, known)
+    )
+
+
+def _isr_of_unknown(count: int, _: Known) -> list[AlteredTopic]:
+    asked = [PartitionData(partition_index=0)]
+    return [
+        AlteredTopic(topic_name=f"x{number}", topic_id=UUID(int=number + 1), partitions=asked)
+        for number in range(count)
+    ]
+
+
+def _isr_of(indexes: Callable[[int], range | list[int]]) -> Callable[[int, Known], list[AlteredTopic]]:
+    return lambda count, known: [
+        AlteredTopic(
+            topic_name=TOPIC,
+            topic_id=known.topic_id,
+            partitions=[PartitionData(partition_index=index) for index in indexes(count)],
+        )
+    ]
+
+
+def _long_isr(count: int, known: Known) -> list[AlteredTopic]:
+    isr = [BrokerState(broker_id=number) for number in range(count)]
+    asked = [PartitionData(partition_index=0, new_isr_with_epochs=isr)]
+    return [AlteredTopic(topic_id=known.topic_id, partitions=asked)]
+
+
+def telemetry_client(name: str) -> UUID:
+    """The client that pushes in a request of that name: each may do so once in a while only."""
+    return uuid5(UUID(int=2), name)
+
+
+def _pushed(name: str, codec: int, data: Callable[[int], bytes], error: ErrorCode = ErrorCode.NONE) -> Worst:
+    client = TelemetryClient(telemetry_client(name), {}, 0.0)
+    client.subscribe(WISH, 0)
+
+    def make(count: int, _: Known) -> PushTelemetryRequest:
+        return PushTelemetryRequest(
+            client_instance_id=client.id,
+            subscription_id=client.subscription,
+            compression_type=codec,
+            metrics=data(count),
+        )
+
+    return Worst(name, K.PUSH_TELEMETRY, 0, make, error)
+
+
+def _points(count: int) -> bytes:
+    """As many numbers as there is room for, each with a label of its own, under names as long as they may be."""
+    from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+    message = MetricsData()
+    scope = message.resource_metrics.add().scope_metrics.add()
+    for number in range(min(count, FRAME_BYTES) // 1000):
+        metric = scope.metrics.add(name=f"{number:x}" * 100)
+        point = metric.gauge.data_points.add(as_int=number)
+        for label in range(9):
+            point.attributes.append(KeyValue(key=f"l{label}", value=AnyValue(string_value="v" * 60)))
+    return message.SerializeToString()
+
+
+_HOLLOW_METRIC = b"\x12\0"
+"""A metric without anything."""
+
+
+def _hollow_metrics(count: int) -> bytes:
+    """One resource with one scope of metrics without anything."""
+    inner = _HOLLOW_METRIC * (count // 2)
+    for tag in (b"\x12", b"\n"):
+        length, size = bytearray(), len(inner)
+        while size > 0x7F:
+            length.append(size & 0x7F | 0x80)
+            size >>= 7
+        length.append(size)
+        inner = tag + bytes(length) + inner
+    return inner
+
+
+@cache
+def _bomb() -> bytes:
+    return compress(Compression.GZIP, bytes(64 << 20))
+
+
+_WORST: tuple[Worst, ...] = (
+    Worst("partitions of others", K.LEADER_AND_ISR, 4, _ordered(lambda n: [_orders(range(n))])),
+    Worst(
+        "topics of others",
+        K.LEADER_AND_ISR,
+        7,
+        _ordered(lambda n: [_orders([0], f"{ORDERED}{number:x}") for number in range(n)]),
+    ),
+    Worst("new partitions", K.LEADER_AND_ISR, 7, _ordered(lambda n: [_mine(range(min(n, NEW_PARTITIONS)))])),
+    Worst("the same new partition", K.LEADER_AND_ISR, 4, _ordered(lambda n: [_mine([NEW_PARTITIONS + 9] * n)])),
+    Worst("replicas", K.LEADER_AND_ISR, 7, _ordered(lambda n: [_orders([0], replicas=list(range(n)))])),
+    Worst("partitions, old", K.STOP_REPLICA, 2, _stopped(_stop_by_name(delete=False))),
+    Worst("partitions deleted, old", K.STOP_REPLICA, 2, _stopped(_stop_by_name(delete=True))),
+    Worst("partitions deleted", K.STOP_REPLICA, 4, _stopped(_stop_with_epochs)),
+    Worst("partitions", K.UPDATE_METADATA, 8, _told(lambda n: [_images(range(n))])),
+    Worst("replicas", K.UPDATE_METADATA, 8, _told(lambda n: [_images([0], replicas=list(range(n)))])),
+    Worst("partitions gone", K.UPDATE_METADATA, 8, _told(lambda n: [_images(range(n), leader=LEADER_DURING_DELETION)])),
+    Worst("topics", K.UPDATE_METADATA, 8, _told(_many_images(BROKER_ID))),
+    Worst("topics gone", K.UPDATE_METADATA, 8, _told(_many_images(LEADER_DURING_DELETION))),
+    Worst("brokers", K.UPDATE_METADATA, 8, _brokers),
+    Worst("unknown topics", K.ALTER_PARTITION, 3, _altered(_isr_of_unknown)),
+    Worst("partitions", K.ALTER_PARTITION, 3, _altered(_isr_of(range))),
+    Worst("the same partition", K.ALTER_PARTITION, 3, _altered(_isr_of(lambda n: [0] * n))),
+    Worst("replicas", K.ALTER_PARTITION, 3, _altered(_long_isr)),
+    _pushed("bytes", Compression.NONE, bytes, ErrorCode.INVALID_RECORD),
+    _pushed("hollow metrics, zstd", Compression.ZSTD, lambda n: compress(Compression.ZSTD, _hollow_metrics(n))),
+    _pushed("numbers", Compression.NONE, _points),
+    _pushed(
+        "a bomb", Compression.GZIP, lambda _: compress(Compression.GZIP, bytes(64 << 20)), ErrorCode.TELEMETRY_TOO_LARGE
+    ),
+)
+
+WORST_BETWEEN_BROKERS = tuple(one if one.error else one._replace(error=ErrorCode.NONE) for one in _WORST)
+"""What is refused as a whole costs nothing, and would show nothing."""
