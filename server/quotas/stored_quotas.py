@@ -13,7 +13,7 @@ from ..metadata.config_store import ConfigStore, stored_config
 from ..metadata.metadata_store import MetadataStore, NoNodeError
 from ..metadata.znodes import DEFAULT_ENTITY, UnreadableNodeError, user_node
 from ..runtime.turns import Pace
-from .entities import CLIENT_ID, IP, QUOTAS, USER, Entity, quota_text
+from .entities import ALL_OF_A_CLIENT, CLIENT_ID, IP, QUOTAS, USER, Entity, quota_text
 
 logger = room_logger("config")
 
@@ -90,7 +90,8 @@ def _only_quotas(where: str, config: Mapping[str, str]) -> dict[str, float]:
                 quotas[key] = float(config[key])
         except ValueError:
             logger.error("The stored quota %s of %s is no number: %s", key, where, config[key])
-    return quotas
+    first = ALL_OF_A_CLIENT if all(key in quotas for key in ALL_OF_A_CLIENT) else ()
+    return {key: quotas[key] for key in (*first, *quotas)}
 
 
 def _place(entity: Entity) -> tuple[str, str]:
