@@ -22,6 +22,10 @@ from tests.barnabas_server import BarnabasServer
 from tests.golang import built, run_go
 from tests.java import compile_java, jars, require_java, run_java
 from tests.node import installed, run_node
+from tests.tools import require_tool, run_checked
+
+from barnabas.clients import Consumer as BarnabasConsumer
+from barnabas.protocol.topic_partition import TopicPartition as BarnabasPartition
 
 HERE = Path(__file__).parent
 TOPIC = "backlog"
@@ -113,4 +117,21 @@ def test_kafka_python(backlog: str) -> None:
     while len(sizes) < PARTITIONS and time.monotonic() < deadline:
         sizes += [len(record.value) for records in consumer.poll(500).values() for record in records]
     consumer.close()
+    assert f"{len(sizes)} {sum(sizes)}" == EVERYTHING
+
+
+def test_kcat(backlog: str) -> None:
+    kcat = require_tool("kcat", "apt-get install kcat")
+    printed = run_checked([kcat, "-b", backlog, "-C", "-t", TOPIC, "-e", "-q", "-f", "%S\n"])
+    sizes = [int(line) for line in printed.split()]
+    assert f"{len(sizes)} {sum(sizes)}" == EVERYTHING
+
+
+def test_our_own(backlog: str) -> None:
+    async def read() -> list[int]:
+        async with asyncio.timeout(SECONDS), BarnabasConsumer(backlog, auto_offset_reset="earliest") as consumer:
+            consumer.assign([BarnabasPartition(TOPIC, partition) for partition in range(PARTITIONS)])
+            return [len((await consumer.getone()).value or b"") for _ in range(PARTITIONS)]
+
+    sizes = asyncio.run(read())
     assert f"{len(sizes)} {sum(sizes)}" == EVERYTHING

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from barnabas.protocol.codec import encode_response
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.codec import decode_response, encode_response
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.server.apis import alike_answers
 from barnabas.server.apis.alike_answers import AlikeAnswers
+from barnabas.server.apis.handlers import api_versions
 from barnabas.server.apis.table import SERVED
 from barnabas.server.apis.versions_told import VersionsTold
 from barnabas.server.metadata.cluster_features import TRANSACTION_VERSION
@@ -28,6 +31,20 @@ def test_rows_are_made_once_and_levels_are_those_of_now() -> None:
     changed = told.answer(takes_zero=True)
     assert [(one.name, one.max_version_level) for one in changed.finalized_features] == [(TRANSACTION_VERSION, 1)]
     assert (changed.finalized_features_epoch, changed.supported_features) == (1, first.supported_features)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_who_knows_of_features_is_told_their_epoch_and_that_nobody_waits_for_a_migration(version: int) -> None:
+    features: Any = SimpleNamespace(epoch=3, level=lambda name: 2 if name == TRANSACTION_VERSION else 0)
+    context: Any = SimpleNamespace(api_version=version, session=SimpleNamespace())
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    answer = api_versions.handle(context, request, versions=VersionsTold(SERVED, features))
+    body = b"".join(encode_response(answer, version))
+    told = decode_response(ApiKey.API_VERSIONS, version, body, 0, len(body))
+    knows = version >= 3
+    assert told.finalized_features_epoch == (3 if knows else -1)
+    assert [one.name for one in told.finalized_features] == ([TRANSACTION_VERSION] if knows else [])
+    assert told.zk_migration_ready is False
 
 
 def test_what_is_the_same_for_all_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -264,6 +264,20 @@ def test_what_is_asked_for_in_vain_is_named_once_together() -> None:
     assert config.notices == ("Accepted without effect: num.io.threads, num.network.threads",)
 
 
+@pytest.mark.parametrize(
+    ("protocol", "counts"), [(None, False), ("3.9-IV0", False), ("3.0-IV1", False), ("3.0-IV0", True), ("2.8", True)]
+)
+def test_a_format_of_messages_that_does_not_count_is_named(protocol: str | None, counts: bool) -> None:
+    settings = {} if protocol is None else {"inter.broker.protocol.version": protocol}
+    sentence = (
+        "log.message.format.version=2.8 is ignored: it counts only while inter.broker.protocol.version is below 3.0"
+    )
+    config = BrokerConfig(settings | {"log.message.format.version": "2.8"})
+    assert config.notices == (() if counts else (sentence,))
+    default = BROKER_KEYS["log.message.format.version"].default
+    assert BrokerConfig(settings | ({"log.message.format.version": str(default)} if not counts else {})).notices == ()
+
+
 def test_what_a_listener_was_asked_for_changes_with_the_settings() -> None:
     config, own = BrokerConfig({}), "listener.name.plaintext.max.connections"
 

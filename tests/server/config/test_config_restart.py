@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.testing.broker import Broker
 
-SET, DELETE, _, _ = ConfigOperation
+SET, DELETE, APPEND, _ = ConfigOperation
 NONE = (0, None)
 
 
@@ -63,3 +64,32 @@ def test_changes_outlive_the_broker(tmp_path: Path) -> None:
         (entry,) = client.describe(ConfigResourceType.CLIENT_METRICS, "x", ["interval.ms"]).configs
         assert (entry.value, entry.config_source) == ("5000", ConfigSource.CLIENT_METRICS)
         assert broker.server.config.log_retention_ms == 60_000
+
+
+def test_an_enormous_list_that_was_appended_to_outlives_the_broker_and_holds_nobody_up(tmp_path: Path) -> None:
+    key = "leader.replication.throttled.replicas"
+    pieces = [",".join(f"{number}:1" for number in range(first, first + 100)) for first in range(10_000, 14_000, 100)]
+
+    def told(client: ConfigClient) -> str | None:
+        (entry,) = client.describe(ConfigResourceType.TOPIC, "flights", [key]).configs
+        return entry.value
+
+    with Broker(["flights"], data_dir=tmp_path) as broker, closing(ConfigClient(broker.bootstrap)) as client:
+        for one in pieces:
+            assert client.edit(ConfigResourceType.TOPIC, "flights", (key, APPEND, one)) == NONE
+        # As large as Kafka lets one be, but for some bytes.
+        error, _ = client.edit(
+            ConfigResourceType.TOPIC, "flights", (key, APPEND, ",".join(f"{number}:2" for number in range(700)))
+        )
+        assert error == ErrorCode.INVALID_CONFIG
+        assert told(client) == ",".join(pieces)
+    with Broker(data_dir=tmp_path) as broker, closing(ConfigClient(broker.bootstrap)) as client:
+        took = []
+        for _ in range(3):
+            began = time.perf_counter()
+            assert told(client) == ",".join(pieces)
+            assert produce(client, 10) == ErrorCode.NONE
+            took.append(time.perf_counter() - began)
+        assert min(took) < 0.25
+        assert client.edit(ConfigResourceType.TOPIC, "flights", (key, APPEND, "7777777:1")) == NONE
+        assert told(client) == ",".join([*pieces, "7777777:1"])

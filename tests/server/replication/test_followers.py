@@ -13,7 +13,7 @@ from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.server.replication.followers import Followers, Peers
 from barnabas.server.replication.inter_broker_versions import highest_version
-from barnabas.server.replication.isr_changes import IsrChange, PartitionStateNow
+from barnabas.server.replication.isr_changes import PartitionStateNow
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.replica import FollowerFetch, Replica
 from barnabas.storage.leader_epochs import EpochEnd
@@ -26,19 +26,9 @@ class Cluster(Listener):
         super().__init__(acks_all_on_disk=on_disk)
         self.now = 100.0
         self.eligible = {2, 3}
-        self.changes: list[IsrChange] = []
         self.peers = Peers(
             1, lambda: self.now, lambda: 10.0, lambda broker, _: broker in self.eligible, self.eligible.__contains__
         )
-
-    def appended(self, _: Partition) -> None:
-        return
-
-    def low_watermark_raised(self, _: Partition) -> None:
-        return
-
-    def isr_change_wanted(self, _: Partition, change: IsrChange) -> None:
-        self.changes.append(change)
 
     def lead(self, isr: tuple[int, ...] = (1, 2, 3), min_isr: int = 1) -> Partition:
         log = leader().log

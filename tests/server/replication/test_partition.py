@@ -11,7 +11,8 @@ from tests.server.orders import next_order
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.replication.partition import Partition
+from barnabas.server.replication.isr_changes import IsrChange
+from barnabas.server.replication.partition import Partition, PartitionListener
 from barnabas.simulation.disk import SimDisk
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
@@ -19,19 +20,33 @@ from barnabas.storage.log_config import LogConfig
 NAME = TopicPartition("t", 0)
 
 
-class Listener:
+class Listener(PartitionListener):
     """What a partition tells, noted down."""
 
     def __init__(self, *, acks_all_on_disk: bool) -> None:
         self.acks_all_on_disk = acks_all_on_disk
         self.requested = 0
         self.raised: list[int] = []
+        self.appends = self.syncs = self.low_watermarks = 0
+        self.changes: list[IsrChange] = []
 
     def flush_wanted(self, partition: Partition, *, may_linger: bool = False) -> None:
         self.requested += 1
 
     def progressed(self, partition: Partition) -> None:
         self.raised.append(partition.log.high_watermark)
+
+    def appended(self, partition: Partition) -> None:
+        self.appends += 1
+
+    def synced(self, partition: Partition) -> None:
+        self.syncs += 1
+
+    def isr_change_wanted(self, partition: Partition, change: IsrChange) -> None:
+        self.changes.append(change)
+
+    def low_watermark_raised(self, partition: Partition) -> None:
+        self.low_watermarks += 1
 
 
 def leader(config: LogConfig | None = None, *, on_disk: bool = True, replicas: tuple[int, ...] = (1,)) -> Partition:
@@ -197,6 +212,19 @@ def test_too_few_replicas_in_sync() -> None:
     assert (partition.log.log_end_offset, partition.log.high_watermark) == (1, 0)
     partition.replicas = (1,)
     assert partition.min_in_sync_replicas == 1
+
+
+@pytest.mark.parametrize("replicas", [(1,), (1, 2), (1, 2, 3)])
+def test_more_in_sync_replicas_than_there_are_replicas_cannot_be_asked_for(replicas: tuple[int, ...]) -> None:
+    partition = leader(LogConfig(min_insync_replicas=5), on_disk=False, replicas=replicas)
+    assert partition.min_in_sync_replicas == len(replicas)
+    append(partition, -1)
+    for fewer in (replicas[:count] for count in range(1, len(replicas))):
+        partition.in_sync_replicas = fewer
+        with pytest.raises(KafkaError) as refused:
+            append(partition, -1)
+        assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert partition.log.log_end_offset == 1
 
 
 def test_only_a_newer_leader_epoch_counts() -> None:

@@ -206,6 +206,18 @@ def test_what_the_consumers_of_a_generation_read() -> None:
     assert group.subscribed_topics is None and group.generation == 2
 
 
+@pytest.mark.parametrize("version", [0, 1, 3, 4, 77, 32767, -1])
+def test_offsets_are_kept_by_what_every_version_of_a_subscription_begins_with(version: int) -> None:
+    """Whatever a member's client says of the rest, which may be of a layout that nobody knows here."""
+    plain = encode_versioned(ConsumerProtocolSubscription(topics=["t", "u"]), 0)
+    foreign = version.to_bytes(2, "big", signed=True) + plain[2:] + b"\xff\xff\xffbehind it"
+    group = make_group(make_member("a", metadata=foreign))
+    group.state = GroupState.PREPARING_REBALANCE
+    group.begin_generation(9)
+    group.state = GroupState.STABLE
+    assert group.offset_expiry == OffsetExpiry(keep=frozenset({"t", "u"}))
+
+
 @pytest.mark.parametrize(
     ("group_id", "partition"),
     [("", 0), ("test", 48), ("my-group", 12), ("console-consumer-12345", 6), ("grüße", 23), ("😀", 49)],
