@@ -10,7 +10,7 @@ response  v0  correlation id int32                                not flexible, 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -26,6 +26,15 @@ _CORRELATION_ID = struct.Struct(">i")
 
 _prefix_and_length_at = _PREFIX_AND_LENGTH.unpack_from
 _new_header = tuple.__new__
+
+key_at = struct.Struct(">h").unpack_from
+"""A request's key alone, for whoever decides by that whether to read on."""
+KEY_SIZE = 2
+api_at = struct.Struct(">i").unpack_from
+"""Key and version as one number, to look up in one step what answers that."""
+API_SIZE = 4
+_SIZE_AND_HEADER = struct.Struct(">ii")
+_SIZE_AND_FLEXIBLE_HEADER = struct.Struct(">iix")
 
 
 class RequestHeader(NamedTuple):
@@ -146,6 +155,15 @@ def encode_response_header(key: int, version: int, correlation_id: int) -> bytes
     """The bytes of the header of an answer to that request."""
     header = _CORRELATION_ID.pack(correlation_id)
     return header + b"\0" if response_header_version(key, version) else header
+
+
+def response_front(key: int, version: int) -> tuple[Callable[[int, int], bytes], int]:
+    """What writes the first bytes of such an answer, given the frame's size and the correlation id; how many these are.
+
+    As `encode_response_header` with the size before it. Found once for each API, it costs an answer one call.
+    """
+    front = _SIZE_AND_FLEXIBLE_HEADER if response_header_version(key, version) else _SIZE_AND_HEADER
+    return front.pack, front.size
 
 
 def decode_response_header(key: int, version: int, buffer: Buffer, position: int, end: int) -> tuple[int, int]:

@@ -7,14 +7,13 @@ import importlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from struct import Struct
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...protocol.apis import ApiKey
 from ...protocol.codec import encode_response, request_decoder
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ...protocol.headers import decode_request_header, response_header_version
+from ...protocol.headers import API_SIZE, api_at, decode_request_header, response_front
 from ...protocol.produce_entries import AllAppended, read_produce
 from ...protocol.room_logger import room_logger
 from ..metadata.metadata_store import StoreFailedError
@@ -34,10 +33,6 @@ if TYPE_CHECKING:
 
 logger = room_logger("apis")
 
-_api_at = Struct(">i").unpack_from  # key and version as one number
-_head = Struct(">ii").pack
-_flexible_head = Struct(">iix").pack  # and no tagged fields
-_API_SIZE = 4
 LARGE_REQUEST_BYTES = 1 << 15
 """A larger request is read beside the loop, and its answer is written there: each takes up to a tenth of a second."""
 MOST_FRAME_BYTES = 2**31
@@ -167,7 +162,7 @@ class KafkaApis:
         serves: Kafka's answer is a closed connection.
         """
         size = end - start
-        route = self._routes.get(_api_at(buffer, start)[0]) if size >= _API_SIZE else None
+        route = self._routes.get(api_at(buffer, start)[0]) if size >= API_SIZE else None
         if route is None:
             route = self._route(buffer, start, end)
         is_long = size > route.most_bytes
@@ -274,7 +269,7 @@ class KafkaApis:
                 route.meter = self._meter(key, version, handle)
             if key in READ_AT_ONCE:
                 route.most_bytes = MOST_FRAME_BYTES
-            self._routes[_api_at(buffer, start)[0]] = route
+            self._routes[api_at(buffer, start)[0]] = route
             return route
         if key is ApiKey.API_VERSIONS:
             # Not even the body's layout is known: the handler answers in version 0, with error 35. Not kept, since
@@ -307,8 +302,7 @@ class KafkaApis:
 
     def _responder(self, key: ApiKey, version: int) -> Callable[[RequestContext, Any], None]:
         """What encodes and sends the answers of one version of one API; None means that the request wants no answer."""
-        flexible = response_header_version(key, version)
-        head, head_size = (_flexible_head, 9) if flexible else (_head, 8)
+        front, front_size = response_front(key, version)
         encode = AlikeAnswers().encode if key is ApiKey.API_VERSIONS else encode_response
 
         def respond(context: RequestContext, response: Any) -> None:
@@ -341,8 +335,8 @@ class KafkaApis:
             context.close()
 
         def send(context: RequestContext, parts: list[Any]) -> None:
-            size = head_size + (len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
-            parts.insert(0, head(size - 4, context.correlation_id))
+            size = front_size + (len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
+            parts.insert(0, front(size - 4, context.correlation_id))
             connection: Any = context.channel
             connection.send(parts, size)
 

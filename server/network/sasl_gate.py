@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ...protocol.headers import KEY_SIZE, key_at
 
 if TYPE_CHECKING:
     from ..security.authentication import SaslAuthentication
     from .connection import Connection, Handle
-
-_api_at = Struct(">h").unpack_from
-_length = Struct(">i").pack
-_API_SIZE = 2
 
 
 class SaslGate:
@@ -36,9 +32,9 @@ class SaslGate:
             task.add_done_callback(self._tasks.discard)
             return
         if authentication.state or authentication.ends_at is not None:
-            if end - start < _API_SIZE:
+            if end - start < KEY_SIZE:
                 raise ProtocolError("a frame without a request")
-            authentication.check(_api_at(buffer, start)[0])
+            authentication.check(key_at(buffer, start)[0])
         self._handle(connection, buffer, start, end)
 
     async def _answer(self, connection: Connection, authentication: SaslAuthentication, message: bytes) -> None:
@@ -50,7 +46,7 @@ class SaslGate:
                 await asyncio.sleep(authentication.failure_delay)
             connection.close()
             return
-        connection.send([_length(len(answer)), answer], 4 + len(answer))
+        connection.send([len(answer).to_bytes(4, "big"), answer], 4 + len(answer))
 
     async def close(self) -> None:
         """Stop an authentication that is under way."""

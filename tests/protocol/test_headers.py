@@ -12,6 +12,7 @@ from barnabas.protocol.headers import (
     encode_request_header,
     encode_response_header,
     request_header_version,
+    response_front,
     response_header_version,
 )
 from barnabas.protocol.negotiation import negotiate
@@ -42,6 +43,13 @@ def test_response_headers_agree_with_construct() -> None:
             {"correlation_id": -5}
         )
         assert decode_response_header(key, version, b"?" + data + b"body", 1, 1 + len(data)) == (-5, 1 + len(data))
+
+
+def test_an_answer_begins_with_its_size_and_header() -> None:
+    for key, version in EVERY_VERSION:
+        write, size = response_front(key, version)
+        assert write(300, -5) == (300).to_bytes(4, "big") + encode_response_header(key, version, -5)
+        assert len(write(300, -5)) == size
 
 
 def test_unknown_tags_are_skipped() -> None:
