@@ -24,7 +24,7 @@ from typing import ClassVar, Protocol
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 _READ_SIZE = 16 * 1024
-_COPIED_AT_ONCE = 256 * 1024
+_COPIED_BYTES = 256 * 1024
 _NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 """What systems say of a file that they cannot send."""
 
@@ -112,7 +112,7 @@ class FileSlice:
         except OSError as error:
             if error.errno not in _NO_SENDFILE:
                 raise
-            sent = os.write(receiver, os.pread(self._fd, min(count, _COPIED_AT_ONCE), position))
+            sent = os.write(receiver, os.pread(self._fd, min(count, _COPIED_BYTES), position))
         if not sent:
             raise _cut()
         return sent

@@ -514,13 +514,13 @@ class Log:
             self.maybe_increment_log_start_offset(following.base_offset)
             return following.base_offset
 
-    def finish_retention(self, below: int) -> list[str]:
-        """Rename segments below an offset to `.deleted`; the paths, for others to sync and then to unlink.
+    def finish_retention(self, below: int, most: int) -> list[str]:
+        """Rename segments below an offset to `.deleted`, `most` at most; the paths, for others to sync and to unlink.
 
-        So many that nobody waits for long; when none is left, none are renamed. Raises `LogDirFailedError`.
+        When no such segment is left, none are renamed. Raises `LogDirFailedError`.
         """
         with failing_dir(self.directory):
-            return self._changes.rename_to_deleted(next_to_delete(self, below))
+            return self._changes.rename_to_deleted(next_to_delete(self, below, most))
 
     # -- compaction ------------------------------------------------------------------------------------------------
 

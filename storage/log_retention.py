@@ -7,9 +7,6 @@ from .log_segment import LogSegment
 if TYPE_CHECKING:
     from .log import Log
 
-SEGMENTS_PER_TURN = 64
-"""How many segments go at once: each has four files to rename."""
-
 
 def deletable_segments(log: "Log", now_ms: int) -> list[LogSegment]:
     """A run of segments from the oldest on; all of them, the active one included, if even that has expired.
@@ -34,9 +31,9 @@ def deletable_segments(log: "Log", now_ms: int) -> list[LogSegment]:
     return found
 
 
-def next_to_delete(log: "Log", below: int) -> list[LogSegment]:
-    """Of the segments below the log start and `below`, so many of the oldest that nobody waits for long."""
-    return log.segments.wholly_below(min(below, log.log_start_offset))[:SEGMENTS_PER_TURN]
+def next_to_delete(log: "Log", below: int, most: int) -> list[LogSegment]:
+    """Of the segments below the log start and `below` so many of the oldest at most."""
+    return log.segments.wholly_below(min(below, log.log_start_offset))[:most]
 
 
 def _is_expired(log: "Log", segment: LogSegment, now_ms: int) -> bool:

@@ -56,19 +56,24 @@ class Retention:
                 raise
         return log.begin_retention()
 
-    def finish(self, below: Mapping[TopicPartition, int]) -> list[LaneTask]:
+    def finish(self, below: Mapping[TopicPartition, int], most: int) -> list[LaneTask]:
         """Renames the files of segments below these offsets to `.deleted`, and has them unlinked some time later.
 
-        The tasks make the new names durable. So few at a time that nobody waits for long: to be called until it returns
-        no tasks.
+        The tasks make the new names durable. Of up to `most` segments, of all these logs together: to be called until
+        it returns no tasks.
         """
+        left = most
         directories: dict[str, list[str]] = {}
         for log in self._not_in_a_pass(below):
+            if left == 0:
+                break
+            count = len(log.segments)
             try:
-                paths = log.finish_retention(below[log.topic_partition])
+                paths = log.finish_retention(below[log.topic_partition], left)
             except LogDirFailedError as error:
                 self._held.fail_log_dir(error.path, error.cause)
             else:
+                left -= count - len(log.segments)
                 if paths:
                     self.delete_later(log, paths)
                     directories.setdefault(log.directory, []).append(log.path)

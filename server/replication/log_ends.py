@@ -12,7 +12,7 @@ from ...protocol.topic_partition import TopicPartition
 from ...storage.held_logs import AllLogDirsFailedError
 from ...storage.log_dir import LOG_START_OFFSET_CHECKPOINT
 from ..metadata.topic_names import is_internal
-from ..runtime.turns import RETAINED_LOGS, Pace
+from ..runtime.turns import RETAINED_LOGS, RETAINED_SEGMENTS, Pace
 from .delayed_delete_records import DelayedDeleteRecords
 from .delayed_operation import Purgatory
 
@@ -112,6 +112,6 @@ class LogEnds:
                 below = logs.retention.begin(topic_partitions[first : first + RETAINED_LOGS])
                 if below:
                     await self.keep_log_starts(below)
-                    while tasks := logs.retention.finish(below):
+                    while tasks := logs.retention.finish(below, RETAINED_SEGMENTS):
                         await self._run_on_lanes(tasks)
                 await pace.rest()

@@ -44,7 +44,7 @@ def retain(manager: LogManager) -> None:
     below = manager.retention.begin(list(manager.logs))
     if below:
         checkpoint(manager, LOG_START_OFFSET_CHECKPOINT)
-    while tasks := manager.retention.finish(below):
+    while tasks := manager.retention.finish(below, 64):
         run(manager, tasks)
 
 

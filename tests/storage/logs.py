@@ -54,7 +54,7 @@ def marker(producer_id: int, *, epoch: int = 0, commit: bool, coordinator_epoch:
 def retain(log: Log) -> list[str]:
     """A round of retention without any sync; the files that are to be unlinked."""
     below, paths = log.begin_retention(), []
-    while below is not None and (more := log.finish_retention(below)):
+    while below is not None and (more := log.finish_retention(below, 64)):
         paths += more
     return paths
 

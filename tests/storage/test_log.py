@@ -252,9 +252,9 @@ def test_retention_lets_nothing_go_before_the_new_start_is_kept(disk: SimDisk) -
     log.maybe_increment_log_start_offset(4)
     for _ in range(2):
         append(log)
-    assert log.finish_retention(2)
+    assert log.finish_retention(2, 64)
     assert base_offsets(log) == [2, 3, 4, 5], "a start that rose since is not on disk"
-    log.finish_retention(below)
+    log.finish_retention(below, 64)
     assert base_offsets(log) == [3, 4, 5]
 
 

@@ -22,7 +22,6 @@ from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from barnabas.storage.log_manager import LogManager
-from barnabas.storage.log_retention import SEGMENTS_PER_TURN
 from barnabas.storage.meta_properties import InconsistentMetaPropertiesError
 from barnabas.storage.partition_dir import marked_dir_name, parse_partition_dir
 
@@ -358,18 +357,19 @@ def test_a_new_log_does_not_inherit_the_offsets_of_a_deleted_one(disk: SimDisk) 
 
 def test_many_segments_go_some_at_a_time(disk: SimDisk) -> None:
     manager = started(disk, config=replace(SMALL, retention_bytes=1, segment_bytes=200))
-    log = manager.creation.get_or_create_log(A, is_new=True)
-    for _ in range(2 * SEGMENTS_PER_TURN + 3):
-        log.append_as_leader(batch(b"x" * 80), leader_epoch=0)
-    log.update_high_watermark(log.log_end_offset)
-    count = len(log.segments)
-    assert count > SEGMENTS_PER_TURN
-    below = manager.retention.begin([A])
-    assert manager.retention.finish(below)
-    assert len(log.segments) == count - SEGMENTS_PER_TURN
+    logs = [manager.creation.get_or_create_log(one, is_new=True) for one in (A, B)]
+    for log in logs:
+        for _ in range(10):
+            log.append_as_leader(batch(b"x" * 80), leader_epoch=0)
+        log.update_high_watermark(log.log_end_offset)
+    below = manager.retention.begin([A, B])
+    count = sum(len(log.segments) for log in logs)
+    for gone in (7, 14):
+        assert manager.retention.finish(below, 7)
+        assert sum(len(log.segments) for log in logs) == count - gone, "of all logs together"
     retain(manager)
-    assert len(log.segments) == 1
-    assert manager.retention.finish(below) == []
+    assert [len(log.segments) for log in logs] == [1, 1]
+    assert manager.retention.finish(below, 7) == []
 
 
 def test_a_late_checkpoint_gives_way_to_one_of_a_later_moment(disk: SimDisk) -> None:
