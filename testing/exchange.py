@@ -19,6 +19,7 @@ from ..protocol.errors import KafkaError
 from ..protocol.produce_entries import ProduceEntries
 from ..protocol.schema import fields_of
 from ..server.apis.error_answers import error_answer
+from ..server.runtime.turns import next_turn
 
 if TYPE_CHECKING:
     from ..server.apis.kafka_apis import Handle, Respond
@@ -122,7 +123,7 @@ async def _result(steps: GeneratorType[Any, Any, Any]) -> Any:
             next(steps)
         except StopIteration as end:
             return end.value
-        await asyncio.sleep(0)
+        await next_turn()
 
 
 def throttle(seconds: float, exchange: Exchange) -> Any:

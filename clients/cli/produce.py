@@ -105,8 +105,10 @@ async def _send_all(
 ) -> int:
     """Raises the first error of any record, when the next lines are sent or at the end."""
     failed: list[BaseException] = []
+    unchecked: set[asyncio.Future[RecordMetadata]] = set()
 
     def check(future: asyncio.Future[RecordMetadata]) -> None:
+        unchecked.discard(future)
         if not failed and (error := future.exception()) is not None:
             failed.append(error)
 
@@ -117,14 +119,17 @@ async def _send_all(
     count = 0
     with record_counter("produced") as show:
         async for lines in chunks:
-            for future in await _send(producer, topic, partition, line_format, lines):
+            futures = await _send(producer, topic, partition, line_format, lines)
+            unchecked.update(futures)
+            for future in futures:
                 future.add_done_callback(check)
             count += len(lines)
             show(count)
             if failed:
                 break
         await producer.flush()
-    await asyncio.sleep(0)  # the callbacks of the last futures run before we look
+    if unchecked:  # those of the last batches, which nobody has been told of yet
+        await asyncio.wait(unchecked)
     if failed:
         raise failed[0]
     return count

@@ -16,6 +16,7 @@ from ...protocol.special_timestamps import EARLIEST, LATEST
 from ...protocol.topic_partition import TopicPartition
 from ..consumer import Consumer
 from ..fetched_records import ConsumerRecord
+from ..turns import next_turn
 from .cluster import MOST_FOLLOWINGS, WatchedCluster
 from .decoding.decoder import Part
 from .previews import LIST_CHARS, SHOWN_BYTES, brief, decoded, full, preview, with_form
@@ -314,7 +315,7 @@ class RecordPages:
             looked_at += len(record.value or b"")
             if looked_at > REST_BYTES:
                 looked_at = 0
-                await asyncio.sleep(0)
+                await next_turn()
             text = None if what is None or what.text is None else what.text.encode("utf-8", "surrogatepass")
             if query.wanted(record.key, record.value) or (text is not None and query.wanted(record.key, text)):
                 yield record
