@@ -47,7 +47,7 @@ from ..metadata.znodes import BrokerRegistration, PartitionState, TopicRegistrat
 from ..quotas.charge import Pay, for_nothing
 from ..replication.inter_broker_versions import highest_version
 from ..replication.isr_changes import IsrChange
-from ..runtime.turns import WISHES, Pace
+from ..runtime.turns import WISHES, WRITTEN_PARTITIONS, Pace
 from .adoption import FoundReplica
 from .announcer import Announcer
 from .balance import imbalanced
@@ -67,10 +67,6 @@ from .topic_rules import PartitionsCreation, TopicConfigs, TopicCreation, TopicR
 
 logger = room_logger("controller")
 
-PARTITIONS_AT_ONCE = 500
-"""Partitions in one write of a store that others share, as ZooKeeper takes a megabyte at most, and in one order to
-another broker: neither is a long turn of the loop."""
-ALL_AT_ONCE = 1_000_000
 DELETION_MS = 10_000
 """For so long is waited until other brokers have deleted their replicas, unless somebody says for how long."""
 LEFT_TO_DELETE = "Not every replica could be deleted yet; the deletion goes on."
@@ -123,7 +119,7 @@ class Controller:
             channel,
             announcer,
             unclean=self._may_elect_uncleanly,
-            partitions_at_once=ALL_AT_ONCE if is_alone else PARTITIONS_AT_ONCE,
+            partitions_at_once=None if is_alone else WRITTEN_PARTITIONS,
         )
         self._topics = TopicMaker(
             context,

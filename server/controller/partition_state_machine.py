@@ -44,10 +44,10 @@ class PartitionStateMachine:
         announcer: Announcer,
         *,
         unclean: Callable[[str], bool],
-        partitions_at_once: int,
+        partitions_at_once: int | None,
     ) -> None:
         """`unclean` says of a topic whether replicas that are not in sync may lead; `partitions_at_once` go into one
-        write of the store, and into one order."""
+        write of the store, and into one order; None: all of them."""
         self._context = context
         self._store = store
         self._channel = channel

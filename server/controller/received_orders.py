@@ -21,7 +21,7 @@ from ..metadata.metadata_cache import MetadataCache, PartitionImage, TopicImage
 from ..metadata.metadata_store import StoreError
 from ..metadata.znodes import NO_BROKER_EPOCH, UnreadableNodeError
 from ..replication.partition_order import PartitionOrder
-from ..runtime.turns import ORDERS, Pace
+from ..runtime.turns import ORDERS, TOPIC_SETTINGS, Pace
 from .control_requests import StopOrder
 from .replica_channel import (
     NO_EPOCH,
@@ -35,9 +35,6 @@ from .replica_channel import (
 from .topic_rules import TopicConfigs
 
 logger = room_logger("controller")
-
-CONFIGS_AT_A_TIME = 100
-"""Topics whose settings are asked for together."""
 
 
 class ClusterReplicas(LocalReplicas, Protocol):
@@ -151,8 +148,8 @@ class ReceivedOrders:
     async def learn_configs(self, topics: Iterable[str]) -> None:
         """A topic comes with settings of its own, of which nobody has told this broker yet."""
         names = list(dict.fromkeys(topics))
-        for start in range(0, len(names), CONFIGS_AT_A_TIME):
-            some = names[start : start + CONFIGS_AT_A_TIME]
+        for start in range(0, len(names), TOPIC_SETTINGS):
+            some = names[start : start + TOPIC_SETTINGS]
             found = await asyncio.gather(*map(self._config_of, some), return_exceptions=True)
             for topic, config in zip(some, found, strict=True):
                 if isinstance(config, StoreError | UnreadableNodeError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...protocol.room_logger import room_logger
+from ..runtime.turns import NOTICES
 from .metadata_store import Create, Delete, MetadataStore, StoreError, Watch
 
 logger = room_logger("metadata")
@@ -15,7 +16,6 @@ logger = room_logger("metadata")
 LIFE_MS = 15 * 60 * 1000
 """How long notices are kept, so that every broker has had its time to read them; as Kafka's."""
 PURGE_INTERVAL_MS = 60 * 1000
-NOTICES_A_PURGE = 1000
 
 
 class ChangeNotices:
@@ -58,14 +58,14 @@ class ChangeNotices:
         try:
             names = sorted(filter(self._is_one, await self._store.children(self._root)))
             too_many = 0 if self._most is None else len(names) - self._most
-            paths = [f"{self._root}/{name}" for name in names[:NOTICES_A_PURGE]]
+            paths = [f"{self._root}/{name}" for name in names[:NOTICES]]
             found = await self._store.get_many(paths)
             old = [
                 Delete(path)
                 for number, (path, node) in enumerate(zip(paths, found, strict=True))
                 if node is not None and (number < too_many or node[1].created_ms < now_ms - LIFE_MS)
             ]
-            if len(old) == NOTICES_A_PURGE:
+            if len(old) == NOTICES:
                 self._next_purge_ms = now_ms
             await self._store.multi(old)
         except StoreError as error:

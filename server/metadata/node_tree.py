@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ...protocol.zookeeper.constants import Perms
 from ...protocol.zookeeper.records import Acl, Id
+from ..runtime.turns import ENDED_NODES
 from .metadata_store import (
     ANY_VERSION,
     ROOT,
@@ -39,9 +40,6 @@ from .metadata_store import (
 )
 from .tree_rights import OPEN, NoAuthError, allows, checked_acl
 from .tree_watches import TreeWatches, WatchKind
-
-ENDED_AT_ONCE = 1000
-"""A session with more ephemeral nodes ends in several transactions."""
 
 
 class Node(NamedTuple):
@@ -207,13 +205,13 @@ class NodeTree:
         return self._planned_as(transaction)
 
     def plan_end_of(self, session: int) -> Transaction:
-        """Plans the end of a session and the removal of a thousand of its ephemeral nodes; empty when all are gone.
+        """Plans the end of a session and the removal of `ENDED_NODES` of its ephemeral nodes; empty when all are gone.
 
-        After the first thousand it is over, whatever happens: a start removes what is left of unknown sessions.
+        After the first of these it is over, whatever happens: a start removes what is left of unknown sessions.
         """
         owned = {path for path in self.ephemerals_of(session) if path not in self._planned.changes}
         owned |= {path for path, node in self._planned.changes.items() if node is not None and node.owner == session}
-        some = sorted(owned, reverse=True)[:ENDED_AT_ONCE]
+        some = sorted(owned, reverse=True)[:ENDED_NODES]
         transaction = self._check([Delete(path) for path in some], session, None)
         if self._planned.sessions.get(session, self._sessions.get(session)) is not None:
             transaction.sessions[session] = None

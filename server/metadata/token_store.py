@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Callable
 from itertools import islice
 from typing import NamedTuple
 
+from ..runtime.turns import TOKENS
 from .change_notices import ChangeNotices
 from .metadata_store import Create, Delete, MetadataStore, NodeExistsError, NoNodeError, SetData
 
 ROOT, CHANGES = "/delegation_token/tokens", "/delegation_token/token_changes"
-NODES_AT_ONCE = 100
 MOST_NOTICES = 10_000
 """Whoever has a token may renew it as often as they like, and each time leaves one."""
 _VERSION = 3
@@ -101,7 +101,7 @@ class TokenStore:
     async def all(self) -> AsyncIterator[DelegationToken]:
         """Every token, some at a time. Raises ValueError."""
         ids = iter(await self.ids())
-        while some := [f"{ROOT}/{token_id}" for token_id in islice(ids, NODES_AT_ONCE)]:
+        while some := [f"{ROOT}/{token_id}" for token_id in islice(ids, TOKENS)]:
             for node in await self._store.get_many(some):
                 if node is not None:
                     yield decode_token(node[0])

@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..runtime.turns import TREE_WRITES
 from .metadata_store import STORE_LANE, StoreUnavailableError
 from .node_tree import NodeTree, Transaction
 
 if TYPE_CHECKING:
     from ..runtime.ports import Work
     from .tree_journal import Journal
-
-MOST_IN_ROUND = 128
 
 Plan = Callable[[], Transaction]
 Done = Callable[[Transaction | BaseException], None]
@@ -74,7 +73,7 @@ class WriteLine:
 
     def _begin_round(self) -> None:
         outcomes: list[tuple[Transaction | BaseException, Done]] = []
-        while self._waiting and len(outcomes) < MOST_IN_ROUND:
+        while self._waiting and len(outcomes) < TREE_WRITES:
             plan, done = self._waiting.popleft()
             try:
                 outcomes.append((plan(), done))

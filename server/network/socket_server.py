@@ -19,7 +19,7 @@ from ..config.listeners import is_loopback
 from ..quotas.managers import CreationRate
 from ..quotas.rates import QuotaWindow
 from ..runtime.log_limit import LimitedLog
-from ..runtime.turns import CONNECTIONS
+from ..runtime.turns import COMPARED_CONNECTIONS, CONNECTIONS
 from ..security.authentication import SaslAuthentication
 from ..security.door import OPEN, Door
 from .answer_box import AnswerBox
@@ -67,8 +67,6 @@ LAST_ANSWERS_SECONDS = 1.0
 """How long a stop waits for clients to take their last answers."""
 SWEEP_SECONDS = 1.0
 NOBODY = "refused a connection from %s: its certificate has expired, or no rule names its owner"
-LOOKED_AT = 1000
-"""So many connections are compared to make room for one: a fifth of a millisecond."""
 ROOM = "max.connections are open, and another broker comes"
 NO_DOORS: Mapping[str, Door] = MappingProxyType({})
 
@@ -290,7 +288,7 @@ class SocketServer:
             for one in self._connections
             if one.session.listener.name != self._protected and (not one.is_local or self._local > LOCAL_CONNECTIONS)
         )
-        oldest = min(islice(others, LOOKED_AT), key=lambda one: one.last_active, default=None)
+        oldest = min(islice(others, COMPARED_CONNECTIONS), key=lambda one: one.last_active, default=None)
         if oldest is not None:
             self._refusals.write(logging.WARNING, "closed the connection from %s: %s", oldest.session.client_host, ROOM)
             oldest.abort()

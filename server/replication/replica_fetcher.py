@@ -21,7 +21,7 @@ from ...protocol.special_timestamps import EARLIEST, LATEST
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError
 from ...storage.leader_epochs import EpochEnd
-from ..runtime.turns import LONG_WORK_SECONDS, next_turn
+from ..runtime.turns import Stint
 from .leaders import SINCE_TOPIC_IDS
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ class ReplicaFetcher:
         names: dict[UUID, str] = {}
         if response.responses and not response.responses[0].topic:
             names = {target.topic_id: name.topic for name, target in targets.items()}
-        enough = self._stopwatch() + LONG_WORK_SECONDS
+        stint = Stint(self._stopwatch)
         for topic in response.responses:
             topic_name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
@@ -327,9 +327,7 @@ class ReplicaFetcher:
                     continue
                 if await self._take_in_one(one, data):
                     appended.append(one.partition)
-                if self._stopwatch() >= enough:
-                    await next_turn()
-                    enough = self._stopwatch() + LONG_WORK_SECONDS
+                await stint.step()
         if appended:
             await self._logs.synced(appended)
 

@@ -1,7 +1,8 @@
 """Sharing the loop: work that is long is done a piece in each turn of it, so that others are served in between.
 
 Every budget of such work stands here, each with its reason. Work whose pieces may be of any length goes by the time
-they take (`LongWork`); coroutines that do many small things of one kind go by their number (`Pace`).
+they take (`LongWork`, and `Stint` for coroutines); coroutines that do many small things of one kind go by their number
+(`Pace`).
 """
 
 from __future__ import annotations
@@ -47,18 +48,29 @@ FETCHED_PARTITIONS = 500
 """Partitions of one fetch that are read, or whose answers are made: a millisecond or two where there are more."""
 SENT_BYTES = 4 << 20
 """Sent of one answer with stretches of files, however quickly its client reads."""
-RETAINED_LOGS = 64
-"""Logs that retention looks at: of each at the segments that are oldest."""
+RETAINED_LOGS, RETAINED_SEGMENTS = 64, 64
+"""Logs that retention looks at, of each at the segments that are oldest; and segments of all of them whose files it
+renames: each has four."""
 WISHES = 50
 """Wishes for topics that are judged, their settings included."""
 PARTITIONS_TOLD = 500
 """Partitions that other brokers are told of in one request: they take some milliseconds to believe them."""
+WRITTEN_PARTITIONS = 500
+"""Partitions in one write of a store that others share, as ZooKeeper takes a megabyte at most, and in one order to
+another broker."""
 ORDERS = 32
 """Orders to lead a partition that are carried out: for a new one files are made."""
+TOPIC_SETTINGS = 100
+"""Topics whose settings are asked for together, as they have come with orders."""
 STATES = 500
 """States of partitions read together: topic by topic each would wait for the store."""
 MARKERS = 100
 """Ends of transactions written into partitions: each takes some tens of microseconds."""
+MARKED_PARTITIONS, ASKED_TRANSACTIONS = 2000, 1000
+"""Partitions, of all markers together, that another broker is asked to mark in one request, and transactions that it is
+asked about: some milliseconds of work at either end."""
+EXPIRED_IDS = 100
+"""Transactional ids that are forgotten with one batch of tombstones."""
 RULES = 50
 """Patterns whose rules of access are changed together: some milliseconds of the loop, and one sync."""
 COMMITTED_PARTITIONS, COMMITTED_GROUP = 5000, 20
@@ -69,8 +81,25 @@ SAMPLES = 50
 """Samples of metrics that are read: quantiles of some histograms, or some logs."""
 ACCEPTED = 20
 """Connections with TLS that are accepted."""
+COMPARED_CONNECTIONS = 1000
+"""Connections that are compared to close one in favour of another: a fifth of a millisecond."""
+LOOKED_FOR_IDLE = 20
+"""Groups or transactional ids of a client at its limit that are looked at for one that can go."""
+ANSWERS, PAUSE_SECONDS = 3, 0.001
+"""Answers of rebalances are sent at this pace. Whoever gets one asks for more at once, and for the next rebalance after
+its heartbeat interval: a thousand members in step would keep the loop busy for a tenth of a second each time."""
+MORE_ANSWERS, MANY_ANSWERS = 4, 1000
+"""For each `MANY_ANSWERS` that wait, so many more are sent together, so that nobody waits for seconds."""
+TOKENS = 100
+"""Delegation tokens that are read together: one by one each would wait for the store."""
+NOTICES = 1000
+"""Notices of changes that are looked at, and removed, together."""
 TREE_REQUESTS, TREE_ANSWER_BYTES = 50, 1 << 16
 """Requests of one connection to the tree that are handled, and how much answers may come to before the rest waits."""
+TREE_WRITES = 128
+"""Writes to the tree that are checked, and then share a sync."""
+ENDED_NODES = 1000
+"""Ephemeral nodes that end with their session in one transaction."""
 
 
 class Turns:
@@ -134,6 +163,23 @@ class Pace:
         """Let others be served now."""
         self._done = 0
         await next_turn()
+
+
+class Stint:
+    """Lets a coroutine work for `LONG_WORK_SECONDS` in one turn: `await stint.step()` after each piece."""
+
+    __slots__ = ("_enough", "_stopwatch")
+
+    def __init__(self, stopwatch: Callable[[], float]) -> None:
+        """`stopwatch` as for `LongWork`."""
+        self._stopwatch = stopwatch
+        self._enough = stopwatch() + LONG_WORK_SECONDS
+
+    async def step(self) -> None:
+        """A piece is done; others are served now if that was enough for this turn."""
+        if self._stopwatch() >= self._enough:
+            await next_turn()
+            self._enough = self._stopwatch() + LONG_WORK_SECONDS
 
 
 Steps: TypeAlias = Generator[None, None, T]

@@ -8,16 +8,12 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ...runtime.turns import ANSWERS, MANY_ANSWERS, MORE_ANSWERS, PAUSE_SECONDS
+
 if TYPE_CHECKING:
     from ...runtime.turns import Turns
 
 T = TypeVar("T")
-
-ANSWERS_AT_ONCE, PAUSE_S = 3, 0.001
-"""Answers of rebalances are sent at this pace. Whoever gets one asks for more at once, and for the next rebalance after
-its heartbeat interval: a thousand members in step would keep the loop busy for a tenth of a second each time."""
-MORE_ANSWERS, MANY_ANSWERS = 4, 1000
-"""For each `MANY_ANSWERS` that wait, so many more are sent at once, so that nobody waits for seconds."""
 
 
 class Answers:
@@ -45,13 +41,13 @@ class Answers:
     def _begin(self) -> None:
         """Send some, and then pause."""
         waiting = len(self._waiting)
-        count = min(ANSWERS_AT_ONCE + MORE_ANSWERS * ((waiting - 1) // MANY_ANSWERS), waiting)
+        count = min(ANSWERS + MORE_ANSWERS * ((waiting - 1) // MANY_ANSWERS), waiting)
         for left in range(count - 1, -1, -1):
             self._turns.add(partial(self._send, left))
 
     def _send(self, left: int) -> None:
         if left == 0 and len(self._waiting) > 1:
-            self._loop.call_later(PAUSE_S, self._begin)
+            self._loop.call_later(PAUSE_SECONDS, self._begin)
         self._waiting.popleft()()
 
 

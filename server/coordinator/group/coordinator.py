@@ -15,7 +15,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.producer_identity import ProducerIdentity
 from ....protocol.room_logger import room_logger
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
-from ...runtime.turns import GROUPS, Pace, steps_of
+from ...runtime.turns import GROUPS, LOOKED_FOR_IDLE, Pace, steps_of
 from ..allowance import Allowance, Maker
 from ..confirmations import Confirmations
 from ..coordinator_log import CoordinatorLog, Entry, ignore
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
 logger = room_logger("groups")
 
 T = TypeVar("T")
-
-IDLE_LOOKED_FOR = 20
-"""How many groups of a client at its limit are looked at for one that can go."""
 
 
 GroupShard = Shard[dict[str, AnyGroup]]
@@ -176,7 +173,7 @@ class GroupCoordinator:
         """
         if self._allowance.has_room(maker):
             return
-        for group_id in self._allowance.next_of(maker, IDLE_LOOKED_FOR):
+        for group_id in self._allowance.next_of(maker, LOOKED_FOR_IDLE):
             group = self.find(group_id)
             if group is not None and group.is_idle:
                 self.delete(group_id, ignore)

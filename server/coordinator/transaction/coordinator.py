@@ -17,7 +17,7 @@ from ....protocol.producer_identity import ProducerIdentity
 from ....protocol.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ....protocol.room_logger import room_logger
 from ...metadata.topic_names import TRANSACTION_STATE_TOPIC
-from ...runtime.turns import GROUPS, Pace
+from ...runtime.turns import EXPIRED_IDS, GROUPS, LOOKED_FOR_IDLE, Pace
 from ..allowance import Allowance, Maker
 from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorLog
 from ..coordinator_topic import CoordinatorTopic, TopicCreator
@@ -39,11 +39,6 @@ if TYPE_CHECKING:
     from ...runtime.ports import Ports
 
 logger = room_logger("transactions")
-
-IDLE_LOOKED_FOR = 20
-"""How many ids of a client at its limit are looked at for one that can go."""
-EXPIRED_AT_ONCE = 100
-"""How many ids one batch of tombstones forgets."""
 
 TransactionShard = Shard[dict[str, HeldTransaction]]
 Reply = Callable[[ErrorCode], None]
@@ -238,7 +233,7 @@ class TransactionCoordinator:
         """Forget ids that a client does not use. Raises KafkaError: CONCURRENT_TRANSACTIONS until they are gone,
         POLICY_VIOLATION if it uses them all.
         """
-        looked_at = [one for name in self._allowance.next_of(maker, IDLE_LOOKED_FOR) if (one := self.find(name))]
+        looked_at = [one for name in self._allowance.next_of(maker, LOOKED_FOR_IDLE) if (one := self.find(name))]
         self._expire(looked_at)
         if any(one.is_changing for one in looked_at):
             raise _concurrent()
@@ -380,7 +375,7 @@ class TransactionCoordinator:
         for transaction in self.transactions:
             if transaction.metadata.update_ms <= since_ms:
                 expired.append(transaction)
-            if len(expired) >= EXPIRED_AT_ONCE:
+            if len(expired) >= EXPIRED_IDS:
                 self._expire(expired)
                 expired = []
             await pace.step()

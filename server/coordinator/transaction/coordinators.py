@@ -20,6 +20,7 @@ from ....protocol.messages.add_partitions_to_txn import (
 )
 from ....protocol.producer_identity import ProducerIdentity
 from ....protocol.topic_partition import TopicPartition, indexes_by_topic
+from ...runtime.turns import ASKED_TRANSACTIONS
 from .broker_queues import BrokerQueues
 from .coordinator import TransactionCoordinator
 from .metadata import Place
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 LOWEST_VERSION = 4
 """Of AddPartitionsToTxn: the first for several transactions, and to ask about them."""
-MOST_IN_A_REQUEST = 1000
-"""Transactions."""
 RETRY_SECONDS = 0.02
 """How long before another broker is asked again whether the transaction before has ended
 (`add.partitions.to.txn.retry.backoff.ms`).
@@ -156,7 +155,7 @@ class TransactionCoordinators:
 def _request(waiting: deque[_Question]) -> tuple[list[_Question], AddPartitionsToTxnRequest]:
     """The next ones, of each transactional id one."""
     taken: dict[str, _Question] = {}
-    while waiting and len(taken) < MOST_IN_A_REQUEST and waiting[0].transactional_id not in taken:
+    while waiting and len(taken) < ASKED_TRANSACTIONS and waiting[0].transactional_id not in taken:
         taken[waiting[0].transactional_id] = waiting[0]
         waiting.popleft()
     questions = list(taken.values())

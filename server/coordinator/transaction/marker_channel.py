@@ -19,6 +19,7 @@ from ....protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ....protocol.topic_partition import TopicPartition, indexes_by_topic
+from ...runtime.turns import MARKED_PARTITIONS
 from .broker_queues import BrokerQueues
 from .markers import MarkerWriter, TransactionMarker, Written
 from .metadata import Place
@@ -26,9 +27,6 @@ from .metadata import Place
 if TYPE_CHECKING:
     from ...metadata.metadata_cache import MetadataCache
     from ...runtime.ports import Ask
-
-MOST_IN_A_REQUEST = 2000
-"""Partitions, of all markers together: some milliseconds of work at either end."""
 
 
 class _Markers(NamedTuple):
@@ -75,14 +73,14 @@ class MarkerChannel:
             elif leader < 0:
                 written(dict.fromkeys(led, ErrorCode.LEADER_NOT_AVAILABLE))
             else:
-                for start in range(0, len(led), MOST_IN_A_REQUEST):
-                    self._queues.add(leader, _Markers(marker, led[start : start + MOST_IN_A_REQUEST], written))
+                for start in range(0, len(led), MARKED_PARTITIONS):
+                    self._queues.add(leader, _Markers(marker, led[start : start + MARKED_PARTITIONS], written))
 
 
 def _request(waiting: deque[_Markers]) -> tuple[list[_Markers], WriteTxnMarkersRequest]:
     """The next ones, as many as go into a request."""
     taken = [waiting.popleft()]
-    room = MOST_IN_A_REQUEST - len(taken[0].places)
+    room = MARKED_PARTITIONS - len(taken[0].places)
     while waiting and len(waiting[0].places) <= room:
         room -= len(waiting[0].places)
         taken.append(waiting.popleft())

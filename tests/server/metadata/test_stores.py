@@ -220,7 +220,7 @@ async def test_what_a_change_costs_does_not_grow_with_those_before_it(monkeypatc
 
 
 async def test_young_announcements_are_not_looked_through_at_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_notices, "NOTICES_A_PURGE", 10)
+    monkeypatch.setattr(change_notices, "NOTICES", 10)
     world, looked_at = World(), 0
     await world.cluster.prepare()
     get_many = world.store.get_many

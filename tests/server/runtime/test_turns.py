@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from barnabas.server.runtime.turns import PIECES_A_COLLECTION, Turns
+from barnabas.server.runtime.turns import LONG_WORK_SECONDS, PIECES_A_COLLECTION, Stint, Turns
 from barnabas.simulation.loop import SimLoop, run
 
 Talk = Callable[[Turns, list[str]], Awaitable[None]]
@@ -75,3 +75,21 @@ def test_new_objects_are_collected_in_turns_of_their_own() -> None:
         assert await diary_after(len(expected) // 2, diary) == expected
 
     play(talk)
+
+
+def test_a_coroutine_that_goes_by_the_time_lets_others_be_served_when_it_is_over() -> None:
+    now, diary = 0.0, list[str]()
+
+    async def main(_: SimLoop) -> None:
+        nonlocal now
+        others = asyncio.ensure_future(diary_after(3, diary))
+        await asyncio.sleep(0)
+        stint = Stint(lambda: now)
+        for seconds in (0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 9):
+            now += seconds * LONG_WORK_SECONDS
+            diary.append("piece")
+            await stint.step()
+        await others
+
+    run(main, seed=3)
+    assert "".join(diary).replace("piece", "x") == "xxx|xxx|xx|", diary

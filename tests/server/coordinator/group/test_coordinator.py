@@ -12,11 +12,11 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.join_group import JoinGroupRequest
 from barnabas.server.coordinator.group import assignments as assigning
-from barnabas.server.coordinator.group.answers import ANSWERS_AT_ONCE, PAUSE_S
 from barnabas.server.coordinator.group.joins import Joins
 from barnabas.server.coordinator.group.member import JoinResult, Leaver, LeaveResult, SyncResult
 from barnabas.server.coordinator.group.requests import Joining, Syncing
 from barnabas.server.coordinator.group.states import GroupState
+from barnabas.server.runtime.turns import ANSWERS, PAUSE_SECONDS
 
 VERSIONS = [
     (0, 0, 0, 0),
@@ -358,8 +358,8 @@ def test_many_answers_are_sent_at_a_pace() -> None:
             reply = groups.later(answer)
             groups.join(GROUP, Joining("", None, "c", "/h", 5000, 5000, "consumer", protocols, False, False, reply))
         await cluster.until(lambda: answered.total() == 60, seconds=1)
-        assert max(answered.values()) == ANSWERS_AT_ONCE
-        assert max(answered) - min(answered) < 60 / ANSWERS_AT_ONCE * PAUSE_S * 1.1
+        assert max(answered.values()) == ANSWERS
+        assert max(answered) - min(answered) < 60 / ANSWERS * PAUSE_SECONDS * 1.1
 
     play(talk)
 
@@ -378,12 +378,12 @@ async def join_again(cluster: Cluster, *members: Member) -> int:
 
 def test_who_waits_for_its_turn_to_be_answered_does_not_fall_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     async def talk(cluster: Cluster) -> None:
-        members = [await cluster.member(versions=(3, 2, 2, 2), session_ms=10_000) for _ in range(2 * ANSWERS_AT_ONCE)]
+        members = [await cluster.member(versions=(3, 2, 2, 2), session_ms=10_000) for _ in range(2 * ANSWERS)]
         await enter_together(*members)
         group = cluster.group()
         assert group is not None
         await asyncio.sleep(9)
-        monkeypatch.setattr("barnabas.server.coordinator.group.answers.PAUSE_S", 8.0)
+        monkeypatch.setattr("barnabas.server.coordinator.group.answers.PAUSE_SECONDS", 8.0)
         began, generation = cluster.loop.time(), group.generation
         assert await join_again(cluster, *members) == generation + 1
         assert cluster.loop.time() - began > 8
@@ -394,7 +394,7 @@ def test_who_waits_for_its_turn_to_be_answered_does_not_fall_silent(monkeypatch:
 
 
 def test_who_was_replaced_before_its_turn_is_answered_under_its_own_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.server.coordinator.group.answers.PAUSE_S", 1.0)
+    monkeypatch.setattr("barnabas.server.coordinator.group.answers.PAUSE_SECONDS", 1.0)
 
     async def talk(cluster: Cluster) -> None:
         groups, told = cluster.state.groups, list[JoinResult]()
@@ -406,16 +406,16 @@ def test_who_was_replaced_before_its_turn_is_answered_under_its_own_id(monkeypat
                 GROUP, Joining("", instance_id, "c", "/h", 5000, 5000, "consumer", protocols, False, False, reply)
             )
 
-        for _ in range(ANSWERS_AT_ONCE):
+        for _ in range(ANSWERS):
             join(None)
         join("static")
-        await cluster.until(lambda: len(told) == ANSWERS_AT_ONCE, seconds=1)
+        await cluster.until(lambda: len(told) == ANSWERS, seconds=1)
         group = cluster.group()
         assert group is not None
         former = group.static_member_id("static")
         join("static")
         assert group.static_member_id("static") != former
-        await cluster.until(lambda: len(told) > ANSWERS_AT_ONCE, seconds=2)
+        await cluster.until(lambda: len(told) > ANSWERS, seconds=2)
         assert (told[-1].error, told[-1].member_id, told[-1].generation) == (ErrorCode.NONE, former, 1)
 
     play(talk)
