@@ -347,7 +347,7 @@ class BrokerServer:
             on_partitions_lost=self._partitions_lost,
             on_all_failed=self.failed.set,
         )
-        cleaner = LogCleaner(replica_manager=replica_manager, config=self.config, ports=self._ports, loop=self._loop)
+        cleaner = LogCleaner(log_manager, replica_manager, config=self.config, ports=self._ports, loop=self._loop)
         dynamic_config.on_topic_change(replica_manager.topic_config_changed)
         dynamic_config.on_topic_change(lambda _: cleaner.settings_changed())
         dynamic_config.on_broker_change(cleaner.settings_changed)
@@ -459,7 +459,7 @@ class BrokerServer:
             await self._sockets.stop_accepting()
         if self._state is not None:
             await self._directories.use_reserves(Reserve.give_up)
-            await self._state.replica_manager.flushes.finish()
+            await self._state.replica_manager.finish_flushes()
             self._state.replica_manager.complete_all()
         while self._stops:
             stop = self._stops.pop()
@@ -540,7 +540,7 @@ class BrokerServer:
         every(
             "retention",
             lambda: config.log_retention_check_interval_ms,
-            lambda: state.replica_manager.log_ends.retain(list(logs.logs)),
+            lambda: state.replica_manager.retain(list(logs.logs)),
             delay_ms=delay_ms,
         )
         every("flush", lambda: min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS), self._flush_by_age)

@@ -168,7 +168,7 @@ class Broker(Embedded):
     async def aexpire(self) -> None:
         """Do now what the broker does every few minutes: retention of records, expiry of offsets and of producers."""
         state = self.server.state
-        await state.replica_manager.log_ends.retain(list(state.log_manager.logs))
+        await state.replica_manager.retain(list(state.log_manager.logs))
         await state.groups.expire()
         await state.replica_manager.expire_producers()
 

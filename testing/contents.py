@@ -141,7 +141,7 @@ class Contents:
             (*one.topic_partition, -1 if before is None else before) for one in self._partitions(topic, partition)
         ]
         starts: dict[TopicPartition, int] = {}
-        outcomes = await self._state.replica_manager.log_ends.delete_records(wanted, TIMEOUT_MS)
+        outcomes = await self._state.replica_manager.delete_records(wanted, TIMEOUT_MS)
         for (name, index, _), outcome in zip(wanted, outcomes, strict=True):
             if isinstance(outcome, KafkaError):
                 raise outcome

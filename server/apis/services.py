@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from ...protocol.errors import ErrorCode, KafkaError
     from ...protocol.topic_partition import TopicPartition
     from ...storage.filesystem import FileSystem
+    from ...storage.leader_epochs import EpochEnd
+    from ...storage.log_config import LogConfig
     from ...storage.log_manager import LogManager
+    from ...storage.producer_state import ProducerStateEntry
     from ..config.broker_config import BrokerConfig
     from ..config.config_repository import ConfigRepository
     from ..config.dynamic_config import DynamicConfig
@@ -39,16 +42,81 @@ if TYPE_CHECKING:
     from ..metadata.producer_ids import ProducerIds
     from ..metadata.znodes import PartitionState, TopicRegistration
     from ..quotas.client_quotas import ClientQuotas
+    from ..replication.delayed_fetch import FetchCallback, FetchParams
+    from ..replication.delayed_produce import AppendCallback
     from ..replication.fetch_session import FetchSessions
     from ..replication.isr_changes import IsrChange
     from ..replication.log_dir_mover import LogDirMover
-    from ..replication.replica_manager import ReplicaManager
+    from ..replication.partition import FetchIsolation, FoundOffset
+    from ..replication.postponed_appends import AppendEntry
     from ..runtime.ports import Work
     from ..runtime.turns import LongWork, Turns
     from ..security.acl_authorizer import AclAuthorizer
     from ..security.delegation_tokens import DelegationTokens
     from ..telemetry.client_telemetry import ClientTelemetry
     from .table import Api
+
+
+class Replicas(Protocol):
+    """The doors of this broker's replicas. For what is wrong with a partition as a whole they raise KafkaError."""
+
+    @property
+    def failures(self) -> int:
+        """How often a partition was not served because of a mistake of the broker's."""
+
+    def append_records(
+        self,
+        entries: Iterable[AppendEntry],
+        required_acks: int,
+        timeout_ms: float,
+        callback: AppendCallback,
+        *,
+        produce_version: int,
+        internal_topics_allowed: bool = False,
+        in_transaction: bool = False,
+    ) -> None:
+        """Append to partitions; a result for each comes when as many have it as the acks say."""
+
+    def fetch_records(
+        self, params: FetchParams, callback: FetchCallback, *, on_resume: Callable[[], None] | None = None
+    ) -> Cancellable | None:
+        """Read partitions, and wait until there is enough; what waits is returned."""
+
+    async def delete_records(
+        self, offsets: Sequence[tuple[str, int, int]], timeout_ms: float
+    ) -> list[int | KafkaError]:
+        """Raise log starts, everywhere; the low watermarks that come of it."""
+
+    def fetch_offset_for_timestamp(
+        self, topic: str, index: int, timestamp: int, *, isolation: FetchIsolation, current_leader_epoch: int = -1
+    ) -> FoundOffset:
+        """An offset by time, or one of the special ones."""
+
+    def legacy_fetch_offsets_for_timestamp(
+        self, topic: str, index: int, timestamp: int, *, isolation: FetchIsolation, max_num_offsets: int
+    ) -> list[int]:
+        """Offsets of segments' starts, as ListOffsets 0 has them."""
+
+    def last_offset_for_leader_epoch(
+        self, topic: str, index: int, leader_epoch: int, *, current_leader_epoch: int
+    ) -> EpochEnd:
+        """Where an epoch ends."""
+
+    def active_producers(self, topic: str, index: int) -> Mapping[int, ProducerStateEntry]:
+        """The producers that a partition knows, by their ids."""
+
+    def log_config(self, topic: str, index: int) -> LogConfig:
+        """How a partition is kept."""
+
+    def loop_time(self) -> float:
+        """Monotonic seconds."""
+
+
+class Cancellable(Protocol):
+    """Something that goes on."""
+
+    def cancel(self) -> None:
+        """Give it up without an answer."""
 
 
 class ActiveController(Protocol):
@@ -136,7 +204,7 @@ class Services:
     now_ms: Callable[[], int]
     producer_ids: ProducerIds
     quotas: ClientQuotas
-    replica_manager: ReplicaManager
+    replica_manager: Replicas
     store: MetadataStore
     telemetry: ClientTelemetry | None
     """What takes clients' metrics, if anybody can read them here."""

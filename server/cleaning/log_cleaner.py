@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ...storage.cleaning.cleaner_manager import CleanerManager
     from ...storage.log import Log
+    from ...storage.log_manager import LogManager
     from ..config.broker_config import BrokerConfig
     from ..replication.replica_manager import ReplicaManager
     from ..runtime.ports import Ports
@@ -38,8 +39,9 @@ class LogCleaner:
 
     def __init__(
         self,
-        *,
+        log_manager: LogManager,
         replica_manager: ReplicaManager,
+        *,
         config: BrokerConfig,
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
@@ -52,7 +54,7 @@ class LogCleaner:
         """What is going on."""
         """Workers that died in the middle of a pass."""
         self._replica_manager = replica_manager
-        self._log_manager = replica_manager.log_manager
+        self._log_manager = log_manager
         self._config = config
         self._ports = ports
         self._loop = loop
@@ -162,7 +164,7 @@ class LogCleaner:
         self._wake.set()
         if report is not None:
             await self._write_checkpoint(one.grabbed.log.directory)
-            await self._replica_manager.log_ends.retain([topic_partition])  # which had to wait
+            await self._replica_manager.retain([topic_partition])  # which had to wait
 
     def _note(self, log: Log, report: PassReport) -> None:
         """A pass is done: keep what it did."""
@@ -283,7 +285,7 @@ class LogCleaner:
     async def _compact_one(self, topic_partition: TopicPartition, *, ignore_lag: bool) -> list[PassReport]:
         self.manager.uncleanable.pop(topic_partition, None)
         await self._wait_for(topic_partition)
-        await self._replica_manager.log_ends.close_active_segment(topic_partition)
+        await self._replica_manager.close_active_segment(topic_partition)
         reports: list[PassReport] = []
         while not self._is_closing:
             await self._wait_for_turn(topic_partition)

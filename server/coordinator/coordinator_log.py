@@ -80,7 +80,7 @@ class CoordinatorLog:
             if topic_partition.topic == self.topic:
                 tell(topic_partition.partition)
 
-        self._replicas.on_role_change.append(changed)
+        self._replicas.on_role_change(changed)
 
     def append(
         self,
@@ -133,7 +133,7 @@ class CoordinatorLog:
         log, records = partition.log, LatestRecords()
         offset, end, pace = log.log_start_offset, log.log_end_offset, Pace(RECORDS)
         while offset < end:
-            data = self._replicas.reader.read_log(partition, offset, LOAD_BYTES)
+            data = self._replicas.read_log(partition, offset, LOAD_BYTES)
             before = offset
             for batch in iter_batches(data):
                 await records.take(batch)

@@ -59,7 +59,7 @@ class MetricsServer:
         requests, flushes = RequestMeters(state.ports.stopwatch, state.metadata.topic_name), Times()
         apis.surround(requests.around)
         apis.measure(requests.meter)
-        state.replica_manager.flushes.on_flushed = flushes.add
+        state.replica_manager.on_flushed(flushes.add)
         readings = Readings(state, requests, flushes, self._lag)
         self._read = lambda: readings.take(sockets, apis.failures)
         self._state = state

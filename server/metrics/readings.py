@@ -109,13 +109,9 @@ class Readings:
         for name, count in sockets.connections_by_listener.items():
             labels = {"listener": name, "networkProcessor": "0"}
             yield Sample("kafka_server_socket_server_metrics_connection_count", "", labels, count)
-        for purgatory in (state.replica_manager.produce_purgatory, state.replica_manager.fetch_purgatory):
-            yield Sample(
-                "kafka_server_delayedoperationpurgatory_purgatorysize",
-                "",
-                {"delayedOperation": purgatory.name},
-                len(purgatory),
-            )
+        for kind, count in state.replica_manager.delayed_operations.items():
+            labels = {"delayedOperation": kind}
+            yield Sample("kafka_server_delayedoperationpurgatory_purgatorysize", "", labels, count)
         yield Sample("kafka_server_fetchsessioncache_numincrementalfetchsessions", "", {}, len(state.fetch_sessions))
 
     def _of_topics(self, topics: Table, sent: Table) -> Iterator[Sample | None]:

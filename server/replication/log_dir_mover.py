@@ -195,7 +195,7 @@ class LogDirMover:
             partition.log = self._log_manager.future_logs.replace(copy)
         except OSError as error:
             raise LogDirFailedError(copy.log_dir.path, error) from error
-        self._replicas.flushes.request(partition)
+        self._replicas.flush_wanted(partition)
         return True
 
     async def _on_lane(self, copy: FutureLog, job: Callable[[], object]) -> None:

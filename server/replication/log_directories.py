@@ -84,7 +84,7 @@ class LogDirectories:
         manager = self.log_manager
         try:
             if replica_manager is not None:
-                await replica_manager.flushes.finish()
+                await replica_manager.finish_flushes()
                 work, online = self._ports.work, manager.held.online_dirs
                 await asyncio.gather(*(work.run(log_dir.path, lambda: None) for log_dir in online))
                 lanes = max(CLOSING_LANES, self._config.num_recovery_threads_per_data_dir)

@@ -6,7 +6,7 @@ that its client is to be told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -311,9 +311,9 @@ class PartitionReader:
         """
         return self._led(topic, index, current_leader_epoch).end_offset_for_epoch(leader_epoch)
 
-    def active_producers(self, topic: str, index: int) -> Collection[ProducerStateEntry]:
-        """The idempotent and transactional producers that a partition knows. Raises KafkaError."""
-        return self._hosted.led(topic, index).log.producer_state.producers.values()
+    def active_producers(self, topic: str, index: int) -> Mapping[int, ProducerStateEntry]:
+        """The idempotent and transactional producers that a partition knows, by their ids. Raises KafkaError."""
+        return self._hosted.led(topic, index).log.producer_state.producers
 
     def log_config(self, topic: str, index: int) -> LogConfig:
         """How a partition that this broker leads is kept. Raises KafkaError."""

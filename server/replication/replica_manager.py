@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from .isr_updates import IsrUpdates
     from .partition_order import PartitionOrder
     from .replica_fetcher_manager import ReplicaFetcherManager
+    from .replica_selector import RackAwareReplicaSelector
+    from .replication_throttle import LeaderThrottle
 
 logger = room_logger("replication")
 
@@ -67,17 +69,16 @@ class ReplicaManager:
         on_partitions_lost: Callable[[list[TopicPartition]], None],
         on_all_failed: Callable[[], None],
     ) -> None:
-        self.log_manager = log_manager
+        self._log_manager = log_manager
         self._hosted = hosted = HostedPartitions(log_manager, metadata, loop.time)
         self._partitions = hosted.by_name
         self.find, self.partition, self.log_dir_failed = hosted.find, hosted.led, hosted.log_dir_failed
         log_manager.held.on_dir_failure = self._dir_failed
         self.acks_all_on_disk = acks_all_on_disk
-        self.produce_purgatory = Purgatory("Produce", loop)
-        self.fetch_purgatory = Purgatory("Fetch", loop)
-        self._purgatories = self.produce_purgatory, self.fetch_purgatory
-        self.flushes = GroupCommit(ports, loop, self.log_dir_failed)
-        self.flush_wanted = self.flushes.request
+        self._produce_purgatory, self._fetch_purgatory = Purgatory("Produce", loop), Purgatory("Fetch", loop)
+        self._purgatories = self._produce_purgatory, self._fetch_purgatory
+        self._flushes = flushes = GroupCommit(ports, loop, self.log_dir_failed)
+        self.flush_wanted, self.finish_flushes = flushes.request, flushes.finish
         self._on_partitions_lost = on_partitions_lost
         self._on_all_failed = on_all_failed
         self._topic_log_config = topic_log_config
@@ -85,19 +86,36 @@ class ReplicaManager:
         self._ports = ports
         self._loop = loop
         self._postponed = PostponedAppends(ports.work, long_work)
-        self.reader = PartitionReader(hosted, self.fetch_purgatory, long_work)
+        self._reader = reader = PartitionReader(hosted, self._fetch_purgatory, long_work)
+        self.fetch_records, self.read_log = reader.fetch_records, reader.read_log
+        self.fetch_offset_for_timestamp = reader.fetch_offset_for_timestamp
+        self.legacy_fetch_offsets_for_timestamp = reader.legacy_fetch_offsets_for_timestamp
+        self.last_offset_for_leader_epoch = reader.last_offset_for_leader_epoch
+        self.active_producers, self.log_config = reader.active_producers, reader.log_config
+        self._log_ends = ends = LogEnds(hosted, log_manager, flushes, self.run_on_lanes, loop)
+        self.delete_records, self.retain = ends.delete_records, ends.retain
+        self.close_active_segment = ends.close_active_segment
         self.verified = VerifiedProducers(is_verification_needed)
-        self.log_ends = LogEnds(hosted, log_manager, self.flushes, self.run_on_lanes, loop)
-        self.follower_logs = FollowerLogs(hosted, log_manager, self.flushes, loop, on_disk=acks_all_on_disk)
+        """Through which coordinators say who may begin a transaction where."""
+        self.follower_logs = FollowerLogs(hosted, log_manager, flushes, loop, on_disk=acks_all_on_disk)
+        """Through which fetchers append what leaders have sent."""
         self.synced = self.follower_logs.flushed
-        self.on_role_change: list[Callable[[TopicPartition], None]] = []
-        """Who wants to know that a partition is led otherwise."""
+        self._tell_role_changes: list[Callable[[TopicPartition], None]] = []
         self._peers: Peers | None = None
         self._isr_updates: IsrUpdates | None = None
         self._fetchers: ReplicaFetcherManager | None = None
 
-    def join_cluster(self, peers: Peers, isr_updates: IsrUpdates, fetchers: ReplicaFetcherManager) -> None:
-        """There are other brokers: before the first order."""
+    def join_cluster(
+        self,
+        peers: Peers,
+        isr_updates: IsrUpdates,
+        fetchers: ReplicaFetcherManager,
+        *,
+        throttle: LeaderThrottle,
+        selector: RackAwareReplicaSelector | None,
+    ) -> None:
+        """There are other brokers: before the first order. `selector` sends consumers to nearer ones, if wished for."""
+        self._reader.throttle, self._reader.selector = throttle, selector
         self._peers = peers
         self._isr_updates = isr_updates
         self._fetchers = fetchers
@@ -105,6 +123,19 @@ class ReplicaManager:
     def loop_time(self) -> float:
         """Monotonic seconds."""
         return self._loop.time()
+
+    def on_flushed(self, tell: Callable[[float], None] | None) -> None:
+        """Have somebody who measures told, from now on, after how many seconds a round of flushes was on the disk."""
+        self._flushes.on_flushed = tell
+
+    def on_role_change(self, tell: Callable[[TopicPartition], None]) -> None:
+        """Have somebody told, from now on, that a partition is led otherwise."""
+        self._tell_role_changes.append(tell)
+
+    @property
+    def delayed_operations(self) -> dict[str, int]:
+        """How many requests of a kind wait now."""
+        return {purgatory.name: len(purgatory) for purgatory in self._purgatories}
 
     # -- partitions ------------------------------------------------------------------------------------------------
 
@@ -122,7 +153,7 @@ class ReplicaManager:
         tasks: list[LaneTask] = []
         with suppress(AllLogDirsFailedError):
             named = {name: topic_id for name, topic_id in topic_ids.items() if topic_id != ZERO_UUID}
-            tasks = self.log_manager.creation.preparation_tasks(named)
+            tasks = self._log_manager.creation.preparation_tasks(named)
         for task in tasks:
             try:
                 await self._ports.work.run(task.lane, task)
@@ -162,7 +193,7 @@ class ReplicaManager:
         if partition is None:
             config = self._topic_log_config(name.topic)
             try:
-                log = self.log_manager.creation.get_or_create_log(
+                log = self._log_manager.creation.get_or_create_log(
                     name, topic_id=topic_id if is_named else None, config=config, is_new=order.is_new
                 )
             except (OSError, LogDirFailedError, AllLogDirsFailedError) as error:
@@ -186,7 +217,7 @@ class ReplicaManager:
         self.follower_logs.role_changed(partition)
         self.progressed(partition)
         self.low_watermark_raised(partition)
-        for tell in self.on_role_change:
+        for tell in self._tell_role_changes:
             tell(partition.topic_partition)
 
     async def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
@@ -196,17 +227,17 @@ class ReplicaManager:
             if self._fetchers is not None:
                 self._fetchers.forget(topic_partition)
             partition.resign()
-            self.flushes.forget(partition)
+            self._flushes.forget(partition)
             self.verified.forget_partition(topic_partition)
             self._role_changed(partition)
         if delete:
             try:
-                task = self.log_manager.delete_log(topic_partition)
+                task = self._log_manager.delete_log(topic_partition)
                 if task is not None:
                     await self._ports.work.run(task.lane, task)
             except LogDirFailedError as error:
                 # Its folder may have its old name again at the next start.
-                self.log_manager.held.offline[topic_partition] = error
+                self._log_manager.held.offline[topic_partition] = error
                 self.log_dir_failed(error.path, error.cause)
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             except (OSError, AllLogDirsFailedError) as error:
@@ -303,7 +334,7 @@ class ReplicaManager:
         waiting = DelayedProduce(awaited, results, callback)
         keys = [append.partition.topic_partition for append in awaited]
         if len(waiting.results) == 1 or not waiting.try_complete():
-            self.produce_purgatory.watch(waiting, keys, timeout_ms)
+            self._produce_purgatory.watch(waiting, keys, timeout_ms)
 
     def _interrupted(
         self, begun: BegunAppend | None, entry: AppendEntry, entries: Iterator[AppendEntry], version: int | None
@@ -323,7 +354,7 @@ class ReplicaManager:
         for partition in self._partitions.values():
             log = partition.log
             if log.recovery_point < log.log_end_offset and now_ms - log.last_flush_ms >= log.config.flush_ms:
-                self.flushes.request(partition)
+                self._flushes.request(partition)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -336,9 +367,9 @@ class ReplicaManager:
 
     def appended(self, partition: Partition) -> None:
         """A leader with followers has more records: they may fetch them."""
-        watchers, key = self.fetch_purgatory.watchers, partition.topic_partition
+        watchers, key = self._fetch_purgatory.watchers, partition.topic_partition
         if watchers and key in watchers:
-            self.fetch_purgatory.check(key)
+            self._fetch_purgatory.check(key)
 
     def isr_change_wanted(self, partition: Partition, change: IsrChange) -> None:
         """Have other replicas in sync."""
@@ -347,7 +378,7 @@ class ReplicaManager:
 
     def low_watermark_raised(self, partition: Partition) -> None:
         """A follower has given up records at the start of its log."""
-        self.log_ends.deletions.check(partition.topic_partition)
+        self._log_ends.deletions.check(partition.topic_partition)
 
     def shrink_isrs(self) -> None:
         """Let go of followers that have not caught up for too long; each half of `replica.lag.time.max.ms`."""
@@ -366,7 +397,7 @@ class ReplicaManager:
                 self.progressed(partition)
         if lost:
             self._on_partitions_lost(lost)
-        if not self.log_manager.held.online_dirs:
+        if not self._log_manager.held.online_dirs:
             self._on_all_failed()
 
     async def run_on_lanes(self, tasks: Sequence[LaneTask], beside: str = "") -> None:
@@ -409,6 +440,6 @@ class ReplicaManager:
 
     def complete_all(self) -> None:
         """Answer everything that waits; for shutdown."""
-        self.produce_purgatory.complete_all()
-        self.fetch_purgatory.complete_all()
-        self.log_ends.deletions.complete_all()
+        self._produce_purgatory.complete_all()
+        self._fetch_purgatory.complete_all()
+        self._log_ends.deletions.complete_all()

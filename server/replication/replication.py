@@ -77,10 +77,14 @@ class Replication:
             self._is_eligible,
             lambda broker_id: broker_id in metadata.brokers,
         )
-        replica_manager.join_cluster(peers, self._isr_updates, self.fetchers)
-        replica_manager.reader.throttle = LeaderThrottle(given, broker_id)
-        if is_rack_aware(config.replica_selector_class):
-            replica_manager.reader.selector = RackAwareReplicaSelector(metadata)
+        by_rack = is_rack_aware(config.replica_selector_class)
+        replica_manager.join_cluster(
+            peers,
+            self._isr_updates,
+            self.fetchers,
+            throttle=LeaderThrottle(given, broker_id),
+            selector=RackAwareReplicaSelector(metadata) if by_rack else None,
+        )
 
     def schedule(self, scheduler: Scheduler) -> None:
         """What is done again and again."""

@@ -4,6 +4,7 @@
     python -m tests.bench.ceiling PORT FOLDER PARTITIONS sink
 
 A socket, a receive buffer, one CRC-32C and one `write` per batch, one `pread` per fetched partition; any topic exists.
+With acks -1 answers wait for one `fdatasync` of all that was written while the one before was under way.
 A compressed batch is opened, as it must be by whoever checks its records, but nobody looks at them. What a broker owes
 its users on top (validation, indexes, recovery, purgatories, limits) is missing on purpose: the distance between a
 broker and this server is what those features cost. Speaks Produce 3-7, Fetch 4, ListOffsets 1, Metadata 1 and
@@ -18,6 +19,8 @@ import os
 import sys
 from bisect import bisect_right
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from struct import Struct
 
@@ -112,10 +115,48 @@ class Sink(PartitionFile):
         return first
 
 
+class Commits:
+    """Answers that wait for the disk: one `fdatasync` of each file at a time, on a thread."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.thread = ThreadPoolExecutor(1)
+        self.files: set[int] = set()
+        self.answers: list[Callable[[], None]] = []
+        self.is_busy = False
+
+    def wait(self, files: list[PartitionFile], answer: Callable[[], None]) -> None:
+        """Answer once what is written by now is on the disk."""
+        self.files.update(file.descriptor for file in files)
+        self.answers.append(answer)
+        if not self.is_busy:
+            self.is_busy = True
+            self.loop.call_soon(self.begin)
+
+    def begin(self) -> None:
+        files, answers = self.files, self.answers
+        self.files, self.answers = set(), []
+
+        def sync() -> None:
+            for descriptor in files:
+                os.fdatasync(descriptor)
+            self.loop.call_soon_threadsafe(self.end, answers)
+
+        self.thread.submit(sync)
+
+    def end(self, answers: list[Callable[[], None]]) -> None:
+        for answer in answers:
+            answer()
+        self.is_busy = bool(self.answers)
+        if self.is_busy:
+            self.loop.call_soon(self.begin)
+
+
 class Store:
     """The partitions, made when first named."""
 
     def __init__(self, folder: Path, port: int, partition_count: int, kind: type[PartitionFile]) -> None:
+        self.commits = Commits()
         self.kind = kind
         self.folder = folder
         self.port = port
@@ -186,6 +227,8 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.close()
 
     def send(self, correlation: int, parts: list[bytes]) -> None:
+        if self.transport.is_closing():
+            return
         length = 4 + sum(map(len, parts))
         self.transport.writelines([INT32.pack(length) + INT32.pack(correlation), *parts])
 
@@ -204,6 +247,7 @@ class Connection(asyncio.BufferedProtocol):
         topics = self.count(position + 6)
         position += 10
         parts = [INT32.pack(topics)]
+        files: list[PartitionFile] = []
         answer_size = PRODUCED.size if version >= 5 else PRODUCED.size - 8
         for _ in range(topics):
             topic, position = self.text(position)
@@ -213,11 +257,15 @@ class Connection(asyncio.BufferedProtocol):
             for _ in range(partitions):
                 index, size = self.count(position), self.count(position + 4)
                 position += 8
-                first = self.store.partition(topic, index).append(self.view[position : position + size])
+                file = self.store.partition(topic, index)
+                first = file.append(self.view[position : position + size])
+                files.append(file)
                 position += size
                 parts.append(PRODUCED.pack(index, 0, first, -1, 0)[:answer_size])
         parts.append(INT32.pack(0))
-        if acks:
+        if acks == -1:
+            self.store.commits.wait(files, partial(self.send, correlation, parts))
+        elif acks:
             self.send(correlation, parts)
 
     def fetch(self, buffer: bytearray | bytes, position: int, correlation: int, *, may_wait: bool) -> None:

@@ -60,7 +60,7 @@ def append(world: World, partition: Partition) -> None:
     partition.log.append_as_leader(batch(), leader_epoch=0)
     server = world.broker.server
     assert server is not None
-    server.state.replica_manager.flushes.request(partition)
+    server.state.replica_manager.flush_wanted(partition)
     wait_until(world, lambda: partition.log.recovery_point == partition.log.log_end_offset)
     partition.log.update_high_watermark(partition.log.log_end_offset)
 
@@ -148,7 +148,7 @@ def test_a_flush_that_cannot_begin_is_tried_again_or_ends_the_directory(
     partition.log.segments[0].indexes.offset._has_content = True
     server = world.broker.server
     assert server is not None
-    server.state.replica_manager.flushes.request(partition)
+    server.state.replica_manager.flush_wanted(partition)
     if goes_offline:
         wait_until(world, lambda: partition.is_offline and other.is_offline)
         assert server.failed.is_set()
@@ -156,7 +156,7 @@ def test_a_flush_that_cannot_begin_is_tried_again_or_ends_the_directory(
         wait_until(world, lambda: partition.log.recovery_point == 2)
         append(world, other)
     assert fault.times == 0
-    assert not server.state.replica_manager.flushes._busy
+    assert not server.state.replica_manager._flushes._busy
 
 
 def test_a_round_takes_a_bounded_number_of_partitions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_a_round_takes_a_bounded_number_of_partitions(world: World, monkeypatch:
     rounds.clear()
     for partition in partitions:
         partition.log.append_as_leader(batch(), leader_epoch=0)
-        server.state.replica_manager.flushes.request(partition)
+        server.state.replica_manager.flush_wanted(partition)
     wait_until(world, lambda: all(partition.log.recovery_point == 1 for partition in partitions))
     assert rounds == [3, 3, 2]
 
@@ -184,7 +184,7 @@ def test_who_may_linger_shares_a_round_with_those_who_come_after(world: World) -
     first, second, third, urgent = start(world, 4)
     server = world.broker.server
     assert server is not None
-    flushes = server.state.replica_manager.flushes
+    flushes = server.state.replica_manager._flushes
 
     def write(partition: Partition, *, may_linger: bool) -> None:
         partition.log.append_as_leader(batch(), leader_epoch=0)
@@ -212,8 +212,8 @@ def test_a_stop_waits_for_those_who_linger(world: World) -> None:
     assert server is not None
     for partition in (first, second):
         partition.log.append_as_leader(batch(), leader_epoch=0)
-        server.state.replica_manager.flushes.request(partition, may_linger=True)
-    run(world, server.state.replica_manager.flushes.finish())
+        server.state.replica_manager.flush_wanted(partition, may_linger=True)
+    run(world, server.state.replica_manager.finish_flushes())
     assert second.log.recovery_point == 1
 
 

@@ -19,13 +19,13 @@ from ...runtime.turns import Pace
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
-    from ...replication.replica_manager import ReplicaManager
+    from ..services import Replicas
 
 NO_LOW_WATERMARK = -1
 
 
 async def handle(
-    _: RequestContext, request: DeleteRecordsRequest, *, replica_manager: ReplicaManager
+    _: RequestContext, request: DeleteRecordsRequest, *, replica_manager: Replicas
 ) -> DeleteRecordsResponse:
     """Moves each partition on its own, and has all of them on disk together."""
     offsets = [
@@ -33,7 +33,7 @@ async def handle(
         for topic in request.topics
         for partition in topic.partitions
     ]
-    results = iter(await replica_manager.log_ends.delete_records(offsets, request.timeout_ms))
+    results = iter(await replica_manager.delete_records(offsets, request.timeout_ms))
     response, pace = DeleteRecordsResponse(), Pace()
     for topic in request.topics:
         answer = DeleteRecordsTopicResult(name=topic.name)

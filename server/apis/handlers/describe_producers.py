@@ -18,13 +18,13 @@ from ...runtime.turns import Steps
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
-    from ...replication.replica_manager import ReplicaManager
+    from ..services import Replicas
 
 NO_OFFSET = -1
 
 
 def handle(
-    _: RequestContext, request: DescribeProducersRequest, *, replica_manager: ReplicaManager
+    _: RequestContext, request: DescribeProducersRequest, *, replica_manager: Replicas
 ) -> Steps[DescribeProducersResponse]:
     """Describes each partition once, on its own; only its leader knows."""
     wanted: dict[str, dict[int, None]] = {}
@@ -40,11 +40,11 @@ def handle(
     return response
 
 
-def _describe(replica_manager: ReplicaManager, topic: str, index: int) -> PartitionResponse:
+def _describe(replica_manager: Replicas, topic: str, index: int) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
     try:
         check_name(topic)
-        producers = replica_manager.reader.active_producers(topic, index)
+        producers = replica_manager.active_producers(topic, index).values()
         answer.active_producers = [_producer(entry) for entry in producers]
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...metadata.metadata_cache import MetadataCache
     from ...replication.fetch_session import FetchSessions
-    from ...replication.replica_manager import ReplicaManager
     from ...runtime.ports import Work
+    from ..services import Replicas
 
 ZSTD = "zstd"
 MOST_CONVERTED_BYTES = 4 << 20
@@ -74,7 +74,7 @@ def handle(
     fetch_sessions: FetchSessions,
     long_work: LongWork,
     metadata: MetadataCache,
-    replica_manager: ReplicaManager,
+    replica_manager: Replicas,
     work: Work,
 ) -> FetchResponse | None:
     """Answer now if anything calls for it, else when there is enough."""
@@ -91,9 +91,7 @@ def handle(
         respond = partial(fetch.convert, work, long_work)
     elif len(items) > FETCHED_PARTITIONS:
         respond = partial(fetch.respond_in_turns, long_work)
-    waiting = replica_manager.reader.fetch_records(
-        fetch.params(items, config.fetch_max_bytes), respond, on_resume=on_resume
-    )
+    waiting = replica_manager.fetch_records(fetch.params(items, config.fetch_max_bytes), respond, on_resume=on_resume)
     if waiting is not None:
         ctx.on_disconnect(waiting.cancel)
     return None
@@ -135,7 +133,7 @@ class _Fetch:
         request: FetchRequest,
         sessions: FetchSessions,
         metadata: MetadataCache,
-        replica_manager: ReplicaManager,
+        replica_manager: Replicas,
     ) -> None:
         self._ctx = ctx
         self._request = request
@@ -338,7 +336,7 @@ class _Fetch:
 
     def _check_codec(self, topic: str, index: int) -> None:
         """Raises KafkaError if the request's version may not be answered with what the topic compresses with."""
-        if self._replicas.reader.log_config(topic, index).compression_type == ZSTD:
+        if self._replicas.log_config(topic, index).compression_type == ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "reading zstd needs Fetch version 10")
 
     def _topic_answer(self, topic: str | UUID) -> FetchableTopicResponse:

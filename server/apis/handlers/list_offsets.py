@@ -25,7 +25,7 @@ from ...runtime.turns import Steps
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
-    from ...replication.replica_manager import ReplicaManager
+    from ..services import Replicas
 
 SINCE_LEADER_EPOCH = 4
 SINCE_OFFSET_NOT_AVAILABLE = 5
@@ -33,7 +33,7 @@ CONSUMER_REPLICA_ID = -1
 
 
 def handle(
-    ctx: RequestContext, request: ListOffsetsRequest, *, replica_manager: ReplicaManager
+    ctx: RequestContext, request: ListOffsetsRequest, *, replica_manager: Replicas
 ) -> Steps[ListOffsetsResponse]:
     """Each partition on its own; one named twice is an error for that partition."""
     isolation: FetchIsolation = "log end"
@@ -63,18 +63,18 @@ def handle(
 
 
 def _offset(
-    version: int, replica_manager: ReplicaManager, isolation: FetchIsolation, topic: str, wanted: ListOffsetsPartition
+    version: int, replica_manager: Replicas, isolation: FetchIsolation, topic: str, wanted: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     """Raises KafkaError."""
     index, timestamp = wanted.partition_index, wanted.timestamp
     answer = ListOffsetsPartitionResponse(partition_index=index, offset=-1, timestamp=-1)
     if version == 0:
-        answer.old_style_offsets = replica_manager.reader.legacy_fetch_offsets_for_timestamp(
+        answer.old_style_offsets = replica_manager.legacy_fetch_offsets_for_timestamp(
             topic, index, timestamp, isolation=isolation, max_num_offsets=wanted.max_num_offsets
         )
         return answer
     _check_timestamp(version, timestamp)
-    found = replica_manager.reader.fetch_offset_for_timestamp(
+    found = replica_manager.fetch_offset_for_timestamp(
         topic, index, timestamp, isolation=isolation, current_leader_epoch=wanted.current_leader_epoch
     )
     answer.offset, answer.timestamp = found.offset, found.timestamp

@@ -20,11 +20,11 @@ from ...runtime.turns import Steps
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
-    from ...replication.replica_manager import ReplicaManager
+    from ..services import Replicas
 
 
 def handle(
-    _: RequestContext, request: OffsetForLeaderEpochRequest, *, replica_manager: ReplicaManager
+    _: RequestContext, request: OffsetForLeaderEpochRequest, *, replica_manager: Replicas
 ) -> Steps[OffsetForLeaderEpochResponse]:
     """Answers each partition on its own; an epoch that the log knows nothing of is (-1, -1)."""
     response = OffsetForLeaderEpochResponse()
@@ -37,10 +37,10 @@ def handle(
     return response
 
 
-def _end(replica_manager: ReplicaManager, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end(replica_manager: Replicas, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
     try:
-        answer.leader_epoch, answer.end_offset = replica_manager.reader.last_offset_for_leader_epoch(
+        answer.leader_epoch, answer.end_offset = replica_manager.last_offset_for_leader_epoch(
             topic, wanted.partition, wanted.leader_epoch, current_leader_epoch=wanted.current_leader_epoch
         )
     except KafkaError as error:

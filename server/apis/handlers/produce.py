@@ -10,6 +10,7 @@ only way to tell the client.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -20,7 +21,7 @@ from ....protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
 )
-from ....protocol.produce_entries import SINCE_TOPIC_IDS, AllAppended, ProduceEntries, response_of
+from ....protocol.produce_entries import SINCE_TOPIC_IDS, AllAppended, Place, ProduceEntries, response_of
 from ....protocol.refused_before import RefusedBefore
 from ....storage.record_validator import RecordValidationError
 from ...coordinator.transaction.enlistment import Manner
@@ -33,7 +34,7 @@ from ..request_context import RequestContext
 if TYPE_CHECKING:
     from ...coordinator.transaction.enlistment import Enlistment
     from ...metadata.metadata_cache import MetadataCache
-    from ...replication.replica_manager import ReplicaManager
+    from ..services import Replicas
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that Kafka lets write to internal topics."""
@@ -48,7 +49,7 @@ def handle(
     fault: Callable[[str], bool],
     long_work: LongWork,
     metadata: MetadataCache,
-    replica_manager: ReplicaManager,
+    replica_manager: Replicas,
     enlistment: Enlistment,
 ) -> None:
     """Append everything, each partition succeeding or failing on its own."""
@@ -71,7 +72,7 @@ def _in_transaction(
     request: ProduceEntries,
     produce: _Produce,
     enlistment: Enlistment,
-    replica_manager: ReplicaManager,
+    replica_manager: Replicas,
 ) -> None:
     """Append once the partitions are part of the producer's transaction."""
 
@@ -117,7 +118,7 @@ class _Produce(AllAppended):
         self._refused: dict[int, KafkaError] = {}
         """Why nothing is to be appended, by the positions of the places."""
 
-    def entries(self, request: ProduceEntries, replica_manager: ReplicaManager) -> list[AppendEntry]:
+    def entries(self, request: ProduceEntries, replica_manager: Replicas) -> list[AppendEntry]:
         """What is to be appended where, by the names of topics."""
         before = self._ctx.channel.session.refused_before
         by_id = self._ctx.api_version >= SINCE_TOPIC_IDS
@@ -130,13 +131,18 @@ class _Produce(AllAppended):
             if name is None:
                 self._refused[position] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
                 continue
-            if before and (partition := replica_manager.find(name, index)) is not None:
-                gap = before.gap((topic, index), records, partition.log.producer_state.producers)
-                if gap is not None:
-                    self._refused[position] = gap
-                    continue
+            if before and (gap := self._gap(name, (topic, index), records, replica_manager)) is not None:
+                self._refused[position] = gap
+                continue
             entries.append((name, index, records))
         return entries
+
+    def _gap(self, name: str, place: Place, records: memoryview, replica_manager: Replicas) -> KafkaError | None:
+        """Why records behind refused ones are refused, too; what is wrong with a partition is found by appending."""
+        before = self._ctx.channel.session.refused_before
+        with suppress(KafkaError):
+            return before.gap(place, records, replica_manager.active_producers(name, place[1])) if before else None
+        return None
 
     def respond(self, results: list[AppendResult]) -> None:
         """Answer with what became of the entries."""

@@ -220,7 +220,7 @@ def test_nothing_there_is_answered_when_the_wait_is_over() -> None:
             data = only_fetched(await connection.send(fetch(at(0), max_wait_ms=wait_ms), 12))
             assert (data.error_code, values_in(data)) == (ErrorCode.NONE, [])
             assert wait_ms / 1000 <= plane.loop.time() - began < wait_ms / 1000 + 0.05
-        assert len(plane.state.replica_manager.fetch_purgatory) == 0
+        assert plane.state.replica_manager.delayed_operations["Fetch"] == 0
 
     play(talk, settings=PAGE_CACHE)
 
@@ -249,14 +249,14 @@ def test_an_append_wakes_a_reader() -> None:
     async def talk(plane: DataPlane) -> None:
         reader, writer = await plane.connect(), await plane.connect()
         waiting = reader.send(fetch(at(0), at(0, 1), max_wait_ms=60_000), 12)
-        await plane.until(lambda: len(plane.state.replica_manager.fetch_purgatory) == 1)
+        await plane.until(lambda: plane.state.replica_manager.delayed_operations["Fetch"] == 1)
         began = plane.loop.time()
         await writer.send(produce(batch(b"v"), index=1), 9)
         answers = fetched(await waiting)
         assert plane.loop.time() - began < 0.05
         assert (values_in(answers[0]), values_in(answers[1])) == ([], [b"v"])
         assert answers[1].high_watermark == 1
-        assert len(plane.state.replica_manager.fetch_purgatory) == 0
+        assert plane.state.replica_manager.delayed_operations["Fetch"] == 0
 
     play(talk, settings=PAGE_CACHE)
 
@@ -284,11 +284,11 @@ def test_after_a_wait_only_what_has_changed_is_read_again(monkeypatch: pytest.Mo
     async def talk(plane: DataPlane) -> None:
         reader, manager = await plane.connect(), plane.state.replica_manager
         waiting = reader.send(fetch(at(0), at(0, 1), max_wait_ms=60_000, min_bytes=1), 12)
-        await plane.until(lambda: len(manager.fetch_purgatory) == 1)
+        await plane.until(lambda: manager.delayed_operations["Fetch"] == 1)
         read: list[int] = []
-        again = manager.reader._read_partition
+        again = manager._reader._read_partition
         monkeypatch.setattr(
-            manager.reader, "_read_partition", lambda *args: (read.append(args[1].partition), again(*args))[1]
+            manager._reader, "_read_partition", lambda *args: (read.append(args[1].partition), again(*args))[1]
         )
         await plane.append(batch(b"v"), index=1)
         answered = fetched(await asyncio.wait_for(waiting, 5))
@@ -309,7 +309,7 @@ def test_what_was_read_is_not_held_while_more_is_waited_for() -> None:
         reader, writer = await plane.connect(), await plane.connect()
         await writer.send(produce(batch(b"v" * 1000)), 9)
         waiting = reader.send(fetch(at(0), max_wait_ms=60_000, min_bytes=100_000), 12)
-        await plane.until(lambda: len(plane.state.replica_manager.fetch_purgatory) == 1)
+        await plane.until(lambda: plane.state.replica_manager.delayed_operations["Fetch"] == 1)
         assert not [one for one in with_records() if all(one is not other for other in of_other_tests)]
         assert values_in(only_fetched(await waiting)) == [b"v" * 1000]
 
@@ -321,7 +321,7 @@ def test_a_log_that_rolls_wakes_a_reader_of_the_old_segment() -> None:
         reader, writer = await plane.connect(), await plane.connect()
         await writer.send(produce(batch(b"a")), 9)
         waiting = reader.send(fetch(at(0), max_wait_ms=60_000, min_bytes=100_000), 12)
-        await plane.until(lambda: len(plane.state.replica_manager.fetch_purgatory) == 1)
+        await plane.until(lambda: plane.state.replica_manager.delayed_operations["Fetch"] == 1)
         plane.partition().log.roll()
         await writer.send(produce(batch(b"b")), 9)
         assert values_in(only_fetched(await asyncio.wait_for(waiting, 5))) == [b"a"]
@@ -366,7 +366,7 @@ def test_a_topic_deleted_under_a_waiting_reader() -> None:
         await plane.create_topic("doomed")
         reader = await plane.connect()
         waiting = reader.send(fetch(at(0), topic="doomed", max_wait_ms=60_000), 12)
-        await plane.until(lambda: len(plane.state.replica_manager.fetch_purgatory) == 1)
+        await plane.until(lambda: plane.state.replica_manager.delayed_operations["Fetch"] == 1)
         began = plane.loop.time()
         await plane.delete_topic("doomed")
         data = only_fetched(await waiting)
@@ -384,7 +384,7 @@ def test_a_reader_that_goes_away_leaves_no_watcher(
     """Nor does one of more partitions than are read in one turn."""
 
     async def talk(plane: DataPlane) -> None:
-        purgatory = plane.state.replica_manager.fetch_purgatory
+        purgatory = plane.state.replica_manager._fetch_purgatory
         client = await plane.raw()
         client.send(ApiKey.FETCH, 12, fetch(at(0), at(0, 1), max_wait_ms=60_000))
         await plane.until(lambda: len(purgatory) == 1)
@@ -405,7 +405,7 @@ def test_a_reader_that_is_gone_before_its_request_is_read_leaves_no_watcher(
     most_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def talk(plane: DataPlane) -> None:
-        purgatory, sockets = plane.state.replica_manager.fetch_purgatory, plane.server.sockets
+        purgatory, sockets = plane.state.replica_manager._fetch_purgatory, plane.server.sockets
         connections = sockets.connection_count
         client = await plane.raw()
         await plane.until(lambda: sockets.connection_count > connections)
@@ -426,7 +426,7 @@ def test_a_fetch_that_waits_blocks_what_is_behind_it_on_its_connection_alone() -
         client = await plane.raw()
         client.send(ApiKey.FETCH, 12, fetch(at(0), max_wait_ms=2000), 1)
         client.send(ApiKey.PRODUCE, 9, produce(batch(b"behind")), 2)
-        await plane.until(lambda: len(plane.state.replica_manager.fetch_purgatory) == 1)
+        await plane.until(lambda: plane.state.replica_manager.delayed_operations["Fetch"] == 1)
         await asyncio.sleep(1)
         assert plane.partition().log.log_end_offset == 0
         await plane.append(batch(b"beside"))
@@ -446,7 +446,7 @@ def test_a_reader_waiting_on_a_directory_that_cannot_be_read_does_no_harm_to_pro
         assert broken.log.directory != sound.log.directory
         reader, writer = await plane.connect(), await plane.connect()
         waiting = reader.send(fetch(at(1), at(0, 1), max_wait_ms=60_000, min_bytes=100_000), 12)
-        await plane.until(lambda: len(plane.state.replica_manager.fetch_purgatory) == 1)
+        await plane.until(lambda: plane.state.replica_manager.delayed_operations["Fetch"] == 1)
         plane.world.broker.disk.faults.append(DiskFault("pread", 5, path_contains=broken.log.path))
         answer = only_produced(await writer.send(produce(batch(b"v"), index=1), 9))
         assert answer.error_code == ErrorCode.NONE
@@ -528,7 +528,7 @@ def test_isolation() -> None:
             assert [(one.producer_id, one.first_offset) for one in aborted] == [(1, 0)]
             assert [one.is_control for one in iter_batches(bytes(data.records or b""))] == [False, True]
         waiting = connection.send(fetch(at(2), isolation_level=1, max_wait_ms=60_000), 12)
-        await plane.until(lambda: len(plane.state.replica_manager.fetch_purgatory) == 1)
+        await plane.until(lambda: plane.state.replica_manager.delayed_operations["Fetch"] == 1)
         append_control(plane, 2, ControlType.COMMIT)
         data = only_fetched(await waiting)
         assert (data.last_stable_offset, data.aborted_transactions) == (5, [])
@@ -640,7 +640,7 @@ def test_a_new_leader_epoch_wakes_a_waiting_reader() -> None:
         partition = plane.partition()
         reader = await plane.connect()
         waiting = reader.send(fetch(at(0, current_leader_epoch=partition.leader_epoch), max_wait_ms=60_000), 12)
-        await plane.until(lambda: len(plane.state.replica_manager.fetch_purgatory) == 1)
+        await plane.until(lambda: plane.state.replica_manager.delayed_operations["Fetch"] == 1)
         plane.state.replica_manager.become_leader(next_order(partition, partition.leader_epoch + 1))
         data = only_fetched(await asyncio.wait_for(waiting, 5))
         assert data.error_code == ErrorCode.FENCED_LEADER_EPOCH
@@ -681,13 +681,13 @@ def test_many_waiting_readers_are_all_woken_by_one_request() -> None:
         waiting = [
             reader.send(fetch(at(0, number % 2), max_wait_ms=60_000), 12) for number, reader in enumerate(readers)
         ]
-        await plane.until(lambda: len(plane.state.replica_manager.fetch_purgatory) == 20)
+        await plane.until(lambda: plane.state.replica_manager.delayed_operations["Fetch"] == 20)
         data = [PartitionProduceData(index=index, records=batch(b"v")) for index in (0, 1)]
         request = ProduceRequest(acks=1, timeout_ms=100, topic_data=[TopicProduceData(name="t", partition_data=data)])
         await (await plane.connect()).send(request, 9)
         for response in await asyncio.gather(*waiting):
             assert values_in(only_fetched(response)) == [b"v"]
-        assert not plane.state.replica_manager.fetch_purgatory.watchers
+        assert not plane.state.replica_manager._fetch_purgatory.watchers
 
     play(talk, settings=PAGE_CACHE)
 

@@ -394,7 +394,7 @@ def test_acks_all_that_is_late_times_out_and_keeps_the_records() -> None:
             assert only_produced(response).error_code == ErrorCode.REQUEST_TIMED_OUT
             assert only_produced(response).base_offset == -1
             assert timeout_ms / 1000 <= plane.loop.time() - began < timeout_ms / 1000 + 0.02
-        assert len(plane.state.replica_manager.produce_purgatory) == 0
+        assert plane.state.replica_manager.delayed_operations["Produce"] == 0
         await plane.until(lambda: plane.partition().log.high_watermark == 2)
         assert values_in(only_fetched(await connection.send(fetch(at(0)), 12))) == [b"v", b"v"]
 
@@ -420,7 +420,7 @@ def test_a_topic_deleted_while_a_producer_waits() -> None:
     async def talk(plane: DataPlane) -> None:
         await plane.create_topic("doomed")
         connection = await plane.connect()
-        plane.state.replica_manager.flushes.request(plane.partition())
+        plane.state.replica_manager.flush_wanted(plane.partition())
         waiting = connection.send(produce(batch(b"v"), topic="doomed", acks=-1), 9)
         log = plane.partition("doomed").log
         await plane.until(lambda: log.log_end_offset == 1)
@@ -430,7 +430,7 @@ def test_a_topic_deleted_while_a_producer_waits() -> None:
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.NONE,  # the disk may have been faster than the deletion
         )
-        assert len(plane.state.replica_manager.produce_purgatory) == 0
+        assert plane.state.replica_manager.delayed_operations["Produce"] == 0
 
     play(talk, delays=WorkDelays(usual=2.0))
 

@@ -237,7 +237,7 @@ def test_without_the_setting_nothing_is_measured() -> None:
     with Broker(["t"]) as broker:
         broker.produce("t", ["a"])
         assert broker.server.metrics is None
-        assert broker.server.state.replica_manager.flushes.on_flushed is None
+        assert broker.server.state.replica_manager._flushes.on_flushed is None
 
 
 @pytest.mark.parametrize("addresses", ["9404", "host", "host:99999", "host:-1"])

@@ -96,7 +96,7 @@ def test_a_session_that_waits_is_woken_with_what_changed_alone() -> None:
         session = await reader(plane)
         await session.ask(at(0), at(0, 1))
         waiting = asyncio.ensure_future(session.ask(max_wait_ms=60_000))
-        await plane.until(lambda: len(plane.state.replica_manager.fetch_purgatory) == 1)
+        await plane.until(lambda: plane.state.replica_manager.delayed_operations["Fetch"] == 1)
         await plane.append(batch(b"v"))
         assert {index: values_in(data) for index, data in fetched(await waiting).items()} == {0: [b"v"]}
 

@@ -219,7 +219,7 @@ def test_who_waits_for_the_disk_at_shutdown_is_answered_first() -> None:
         produced = connection.send(produce(batch(b"v"), acks=-1), 9)
         reading = reader.send(fetch(at(0, 1), max_wait_ms=600_000, min_bytes=1), 12)
         await plane.until(lambda: log.log_end_offset == 1)
-        await plane.until(lambda: len(plane.state.replica_manager.fetch_purgatory) == 1)
+        await plane.until(lambda: plane.state.replica_manager.delayed_operations["Fetch"] == 1)
         await plane.world.broker.stop()
         assert only_produced(await produced).error_code == ErrorCode.NONE
         assert only_fetched(await reading).error_code == ErrorCode.NONE

@@ -357,9 +357,7 @@ def test_coordinators_move_with_their_partitions() -> None:
         for member in cluster.members.values():
             assert member.broker.server is not None
             manager = member.broker.server.state.replica_manager
-            manager.on_role_change.append(
-                lambda name, member=member: told.append((member.id, member.partition.is_leader))
-            )
+            manager.on_role_change(lambda name, member=member: told.append((member.id, member.partition.is_leader)))
         cluster.elect(2)
         await asyncio.sleep(0.1)
         assert sorted(told) == [(1, False), (2, True)]
