@@ -43,6 +43,8 @@ class FoundFolder:
     topic_partition: TopicPartition
     topic_id: UUID | None
     """None if no readable `partition.metadata` says one."""
+    is_named: bool = True
+    """Whether a checkpoint file names the partition, as that of the broker which wrote it does after a while."""
 
 
 FindStrays = Callable[[Mapping[str, FoundFolder]], Mapping[str, str]]
@@ -59,6 +61,8 @@ class FoundLogs:
     open_log: OpenLog
     strays: dict[str, str] = field(default_factory=dict)
     """Folders with a partition's name that are left alone, each with the reason."""
+    unnamed: set[TopicPartition] = field(default_factory=set)
+    """Partitions that no checkpoint file named when they were found."""
 
     def leave_strays(
         self, found: Mapping[LogDir, Sequence[PartitionDir]], find_strays: FindStrays
@@ -69,11 +73,14 @@ class FoundLogs:
         record, would be in the way of the log that is moved there, and be taken for it when the other disk is gone.
         """
         folders = {}
+        # Whichever directory's: a partition whose folder somebody has moved to another disk is the same one.
+        named = {key for log_dir in found for offsets in log_dir.offsets.values() for key in offsets}
         for log_dir, partition_dirs in found.items():
             for partition_dir in partition_dirs:
                 path = f"{log_dir.path}/{partition_dir.name}"
                 if self._holds_log(path):
-                    folders[path] = FoundFolder(partition_dir.topic_partition, self._topic_id(path))
+                    key = partition_dir.topic_partition
+                    folders[path] = FoundFolder(key, self._topic_id(path), key in named)
                 else:
                     logger.warning("%s holds no log and is left alone", path)
         self.strays = dict(find_strays(folders))
@@ -87,6 +94,7 @@ class FoundLogs:
             except OSError as error:
                 logger.warning("%s cannot be removed: %s", path, error)
             del folders[path]
+        self.unnamed = {folder.topic_partition for folder in folders.values()} - named
         return {
             log_dir: [one for one in partition_dirs if f"{log_dir.path}/{one.name}" in folders]
             for log_dir, partition_dirs in found.items()

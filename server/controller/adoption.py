@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 PARTITIONS_PER_FOLDER = 100
 """A broker has at least one of so many partitions of a topic, or else it is no topic. A cluster of as many brokers may
 leave that much behind in one log directory; a date or a process id in a folder's name means more."""
+KEPT: Mapping[str, str] = MappingProxyType({"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"})
+"""Settings of a topic of which nothing but its folder's name and topic id says that it is one: no record goes."""
+UNNAMED = "no checkpoint file names it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,8 @@ class FoundReplica:
     """From `partition.metadata`; None where there is no such file."""
     latest_leader_epoch: int = -1
     """The highest epoch in its leader epoch checkpoint; elections must go on above it. -1: none."""
+    is_named: bool = True
+    """Whether a checkpoint file names it."""
 
 
 @dataclass(slots=True)
@@ -43,6 +49,11 @@ class Adoption:
         if self.known is not None:
             return self.known.topic_id
         return next((self.found[index].topic_id for index in sorted(self.found) if self.found[index].topic_id), None)
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether all that was found is surely a broker's."""
+        return all(replica.is_named for replica in self.found.values())
 
     @property
     def missing_partitions(self) -> range:
@@ -68,18 +79,23 @@ def adoptions(found: Mapping[TopicPartition, FoundReplica], topics: Mapping[str,
 
 
 def strays(
-    folders: Mapping[str, FoundFolder], topics: Mapping[str, TopicRegistration], unreadable: Container[str] = ()
+    folders: Mapping[str, FoundFolder], topics: Mapping[str, TopicRegistration], unreadable: Collection[str] = ()
 ) -> dict[str, str]:
     """Of folders by path: those that are no partitions of this cluster's topics, nor to be adopted, and why not.
 
     Kafka names them `-stray`, and deletes what it finds after a kill and no topic knows; here they stay as they are:
-    somebody's copies (`orders-20240101`), logs of a topic that was deleted while the folder was away, KRaft's own log.
-    What there is of topics that are `unreadable` in the store is none: they may be mended.
+    somebody's copies (`orders-20240101`, `backup-7`), KRaft's own log. What there is of topics that are `unreadable` in
+    the store is none: they may be mended.
+
+    A broker names each of its partitions in the checkpoint files beside them, within seconds of making it; a folder
+    that somebody has put there is named nowhere. So what is named is adopted. What is not may only be what Kafka made
+    just before it was killed: where the store knows no topic yet, a folder with a topic id, and none missing before it.
     """
     names = {topic.topic_id: name for name, topic in topics.items() if topic.topic_id.int}
     found: dict[str, str] = {}
     unknown: dict[str, dict[str, FoundFolder]] = {}
-    for path, folder in sorted(folders.items(), key=lambda item: item[1].topic_partition):
+    # What is named comes first: of two topics with one id it is the one that is surely a topic.
+    for path, folder in sorted(folders.items(), key=lambda item: (not item[1].is_named, item[1].topic_partition)):
         name, index = folder.topic_partition
         known = topics.get(name)
         if name == CLUSTER_METADATA_TOPIC or not is_legal(name):
@@ -90,9 +106,34 @@ def strays(
             found[path] = f"its topic id is not that of {name}"
         elif name not in unreadable and (known is None or index not in known.assignment):
             unknown.setdefault(name, {})[path] = folder
+    is_brought_along = not topics and not unreadable
     for name, its_folders in unknown.items():
         known = topics.get(name)
-        found |= _implausible(its_folders, 0 if known is None else len(known.assignment))
+        in_order = dict(sorted(its_folders.items(), key=lambda item: item[1].topic_partition))
+        unproven = _unproven(in_order, is_brought_along=is_brought_along)
+        proven = {path: folder for path, folder in in_order.items() if path not in unproven}
+        found |= unproven | _implausible(proven, 0 if known is None else len(known.assignment))
+    return found
+
+
+def _unproven(folders: Mapping[str, FoundFolder], *, is_brought_along: bool) -> dict[str, str]:
+    """Of one topic's unknown folders, in the order of their indexes: those that may be somebody's copies."""
+    found: dict[str, str] = {}
+    topic_id, complete = None, 0
+    for path, folder in folders.items():
+        index = folder.topic_partition.partition
+        if not folder.is_named:
+            if not is_brought_along:
+                found[path] = UNNAMED
+            elif folder.topic_id is None:
+                found[path] = f"{UNNAMED}, and it has no topic id"
+            elif topic_id not in (None, folder.topic_id):
+                found[path] = f"{UNNAMED}, and its topic id is not that of {folder.topic_partition.topic}"
+            elif index > complete:
+                found[path] = f"{UNNAMED}, and partition {complete} is not here"
+        if path not in found:
+            topic_id = topic_id or folder.topic_id
+            complete += index == complete
     return found
 
 

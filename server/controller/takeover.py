@@ -12,7 +12,7 @@ from ..metadata.cluster_store import ControllerTerm
 from ..metadata.topic_store import PlannedTopic, TopicStore
 from ..metadata.znodes import NO_LEADER, PartitionState, TopicRegistration
 from ..runtime.turns import STATES, Pace, next_turn
-from .adoption import Adoption, FoundReplica, adoptions
+from .adoption import KEPT, Adoption, FoundReplica, adoptions
 from .context import ControllerContext
 
 logger = room_logger("controller")
@@ -77,14 +77,26 @@ class Takeover:
         unknown = {one: replica for one, replica in found.items() if one.topic not in self._context.unreadable}
         adopted = adoptions(unknown, {topic.name: topic for topic in self._context.topics})
         if adopted:
-            logger.info("adopting %d topics found in the log directories", len(adopted))
+            logger.info(
+                "adopting %d topics found in the log directories, with the broker's settings: folders hold none",
+                len(adopted),
+            )
         configs: dict[str, Mapping[str, str]] = {}
         for adoption in adopted:
-            config = config_of(adoption.name) if adoption.known is None else {}
+            config = self._config_of(adoption, config_of) if adoption.known is None else {}
             await self._adopt_topic(adoption, config)
             if config:
                 configs[adoption.name] = config
         return configs
+
+    @staticmethod
+    def _config_of(adoption: Adoption, config_of: Callable[[str], Mapping[str, str]]) -> Mapping[str, str]:
+        config = config_of(adoption.name)
+        if config or adoption.is_proven:
+            return config
+        settings = ", ".join(f"{name}={value}" for name, value in KEPT.items())
+        logger.warning("%s is adopted though no checkpoint file names all of it, with %s", adoption.name, settings)
+        return KEPT
 
     async def _adopt_topic(self, adoption: Adoption, config: Mapping[str, str]) -> None:
         replicas = (self._broker_id,)

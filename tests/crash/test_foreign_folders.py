@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer
+from tests.server_process import wait_until
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -38,3 +39,72 @@ def test_backups_beside_the_partitions_stay_as_they_are(tmp_path: Path, how: str
         assert broker.stop() == 0
         assert {folder.name: contents(folder) for folder in foreign} == before
         assert "backup-20240101 is left alone: its topic id is that of t" in broker.log_tail()
+
+
+@pytest.mark.parametrize("how", ["clean", "kill"])
+@pytest.mark.parametrize(
+    "topic_id", [None, "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACA\n"], ids=["without id", "foreign id"]
+)
+def test_old_records_of_a_copy_stay_while_those_of_a_topic_expire(
+    tmp_path: Path, how: str, topic_id: str | None
+) -> None:
+    """A backup without a topic id, or with that of a topic elsewhere, is no topic: retention has no say in it."""
+    settings = {
+        "log.roll.ms": "1",
+        "log.retention.ms": "1000",
+        "log.initial.task.delay.ms": "86400000",
+        "log.retention.check.interval.ms": "500",
+    }
+    broker = BarnabasServer(tmp_path / "broker", properties=settings)
+    with broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result()
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
+        for number in range(5):
+            producer.produce("t", b"old", timestamp=1_000_000_000_000 + number * 1000)
+            assert producer.flush(30) == 0
+        broker.stop() if how == "clean" else broker.kill()
+        copies = [broker.log_dir / name for name in ("backup-0", "backup-7", "t-1")]
+        for copy in copies:
+            shutil.copytree(broker.log_dir / "t-0", copy)
+            (copy / "partition.metadata").unlink()
+            if topic_id is not None:
+                (copy / "partition.metadata").write_text(topic_id)
+        before = {copy.name: contents(copy) for copy in copies}
+        assert all(sum(name.endswith(".log") for name in files) > 3 for files in before.values())
+        broker._properties = {**settings, "log.initial.task.delay.ms": "0"}
+        broker.start()
+        oldest = broker.log_dir / "t-0" / f"{0:020}.log"
+        wait_until(lambda: not oldest.exists(), timeout_s=60, what="retention")
+        topics = admin.list_topics(timeout=30).topics
+        assert {name: len(topic.partitions) for name, topic in topics.items()} == {"t": 1}
+        assert broker.stop() == 0
+        assert {copy.name: contents(copy) for copy in copies} == before
+        assert "backup-7 is left alone: no checkpoint file names it" in broker.log_tail()
+
+
+def test_without_its_store_a_killed_broker_knows_its_partitions_from_copies(tmp_path: Path) -> None:
+    """Checkpoint files name a partition from its creation on; what somebody names there by hand is adopted, too."""
+    broker = BarnabasServer(tmp_path / "broker")
+    with broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("t", 3, 1)])["t"].result()
+        broker.kill()
+        data = broker.log_dir
+        for path in data.glob("metadata.sqlite*"):
+            path.unlink()
+        for name in ("backup-7", "wanted-1"):
+            shutil.copytree(data / "t-0", data / name)
+            (data / name / "partition.metadata").unlink()
+        checkpoint = data / "replication-offset-checkpoint"
+        lines = checkpoint.read_text().splitlines() if checkpoint.exists() else ["0", "0"]
+        checkpoint.write_text("\n".join([lines[0], str(int(lines[1]) + 1), *lines[2:], "wanted 1 0", ""]))
+        before = contents(data / "backup-7")
+        broker.start()
+        topics = admin.list_topics(timeout=30).topics
+        assert {name: len(topic.partitions) for name, topic in topics.items()} == {"t": 3, "wanted": 2}
+        assert broker.stop() == 0
+        assert contents(data / "backup-7") == before
+        log = broker.log_tail()
+        assert "backup-7 is left alone: no checkpoint file names it, and it has no topic id" in log
+        assert "is adopted though" not in log

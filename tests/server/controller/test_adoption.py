@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 import pytest
+from tests.server.control_plane import ControlPlane
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.controller.adoption import strays
+from barnabas.server.controller.adoption import FoundReplica, strays
 from barnabas.server.metadata.znodes import TopicRegistration
 from barnabas.storage.found_logs import FoundFolder
 
@@ -18,9 +20,19 @@ TOPICS = {
 }
 
 
-def left_alone(*found: tuple[str, int, UUID | None]) -> set[str]:
-    folders = {f"{name}-{index}": FoundFolder(TopicPartition(name, index), topic_id) for name, index, topic_id in found}
-    return set(strays(folders, TOPICS))
+Found = tuple[str, int, UUID | None]
+
+
+def left_alone(
+    *found: Found, topics: Mapping[str, TopicRegistration] = TOPICS, unnamed: Sequence[Found] = ()
+) -> set[str]:
+    """Of folders that a checkpoint file names, and of some that none names."""
+    folders = {
+        f"{name}-{index}": FoundFolder(TopicPartition(name, index), topic_id, is_named=group is found)
+        for group in (found, unnamed)
+        for name, index, topic_id in group
+    }
+    return set(strays(folders, topics))
 
 
 @pytest.mark.parametrize(
@@ -71,3 +83,72 @@ def test_the_share_of_one_broker_of_a_large_topic_is_adopted_and_a_copy_beside_i
 
 def test_of_two_unknown_names_with_one_id_only_one_is_a_topic() -> None:
     assert left_alone(("a", 0, OTHER_ID), ("b", 0, OTHER_ID)) == {"b-0"}
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        ("backup", 7, None),
+        ("backup", 7, OTHER_ID),
+        ("backup", 0, None),
+        ("backup", 0, OTHER_ID),
+        ("t", 2, None),
+        ("t", 2, KNOWN_ID),
+        ("t", 2, OTHER_ID),
+    ],
+)
+def test_beside_known_topics_what_no_checkpoint_names_is_left_alone(folder: Found) -> None:
+    assert left_alone(("t", 0, KNOWN_ID), unnamed=[folder]) == {f"{folder[0]}-{folder[1]}"}
+    assert left_alone(("t", 0, KNOWN_ID), topics={}, unnamed=[("t", 1, KNOWN_ID)]) == set()
+
+
+def test_partitions_of_known_topics_need_no_checkpoint() -> None:
+    assert left_alone(unnamed=[("t", 0, KNOWN_ID), ("t", 1, None), ("ancient", 0, OTHER_ID)]) == set()
+
+
+@pytest.mark.parametrize("topic_id", [None, OTHER_ID])
+def test_what_a_checkpoint_names_is_adopted_without_metadata_or_lower_partitions(topic_id: UUID | None) -> None:
+    assert left_alone(("share", 7, topic_id), topics={}) == set()
+    assert left_alone(("share", 7, topic_id)) == set()
+
+
+def test_of_a_directory_brought_along_whole_topics_that_kafka_had_just_made_are_adopted() -> None:
+    just_made = [("new", 0, OTHER_ID), ("new", 1, OTHER_ID)]
+    assert left_alone(("t", 0, KNOWN_ID), topics={}, unnamed=just_made) == set()
+    assert left_alone(("new", 0, OTHER_ID), topics={}, unnamed=[("new", 1, OTHER_ID)]) == set()
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        ("backup", 7, None),
+        ("backup", 7, OTHER_ID),
+        ("backup", 0, None),
+        ("backup", 0, KNOWN_ID),
+        ("t", 1, None),
+        ("t", 1, OTHER_ID),
+        ("t", 2, KNOWN_ID),
+    ],
+)
+def test_of_a_directory_brought_along_whole_copies_are_left_alone(copy: Found) -> None:
+    assert left_alone(("t", 0, KNOWN_ID), topics={}, unnamed=[copy]) == {f"{copy[0]}-{copy[1]}"}
+
+
+def test_of_copies_without_a_first_one_none_is_adopted() -> None:
+    copies = [("backup", 0, None), ("backup", 1, OTHER_ID), ("backup", 2, OTHER_ID)]
+    assert left_alone(topics={}, unnamed=copies) == {"backup-0", "backup-1", "backup-2"}
+
+
+async def test_records_of_a_topic_that_no_checkpoint_names_are_kept() -> None:
+    found = {
+        TopicPartition("named", 0): FoundReplica(KNOWN_ID),
+        TopicPartition("unnamed", 0): FoundReplica(OTHER_ID, is_named=False),
+        TopicPartition("__consumer_offsets", 0): FoundReplica(UUID(int=9), is_named=False),
+    }
+    plane = await ControlPlane({"log.retention.bytes": "7", "log.cleanup.policy": "compact"}).start(found)
+    for again in (False, True):
+        config = (await plane.restarted() if again else plane).dynamic_config
+        assert config.topic_config("named") == {}
+        kept = config.topic_log_config("unnamed")
+        assert (kept.cleanup_policy, kept.retention_ms, kept.retention_bytes) == ("delete", -1, -1)
+        assert config.topic_log_config("__consumer_offsets").cleanup_policy == "compact"

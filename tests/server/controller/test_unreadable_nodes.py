@@ -170,4 +170,4 @@ def test_folders_of_an_unreadable_topic_are_no_strays() -> None:
 
 
 def _folder(name: str, index: int = 0) -> SimpleNamespace:
-    return SimpleNamespace(topic_partition=TopicPartition(name, index), topic_id=None)
+    return SimpleNamespace(topic_partition=TopicPartition(name, index), topic_id=None, is_named=True)
