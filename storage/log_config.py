@@ -90,7 +90,7 @@ class LogConfig:
     flush_ms: int = _setting(NEVER, _integer(0))
     follower_replication_throttled_replicas: str = _setting("", str)
     index_interval_bytes: int = _setting(4096, _integer(0, _INT_MAX))
-    internal_segment_bytes: int | None = _setting(None, _integer(-_INT_MAX - 1, _INT_MAX))
+    internal_segment_bytes: int | None = _setting(None, _integer(100, _INT_MAX))
     leader_replication_throttled_replicas: str = _setting("", str)
     local_retention_bytes: int = _setting(-2, _integer(-2))
     local_retention_ms: int = _setting(-2, _integer(-2))

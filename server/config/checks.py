@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import cast
 
+from .keys.catalogue import BROKER_KEYS
 from .keys.definition import ConfigValue
 from .keys.validators import ConfigError
 from .message_format import INTER_BROKER_PROTOCOL, heeds_message_format, needed_protocol
 
+WAYS_IN = ("max.connections", "max.connection.creation.rate")
+"""Limits that let nobody in at 0, of the whole broker or of a listener."""
 _MEBIBYTE = 1 << 20
 _INT_MAX = 2**31 - 1
 
@@ -104,6 +107,14 @@ def parse_overrides(text: str) -> dict[str, int]:
             raise ConfigError(name, text, f"{entry} must be address:count")
         limits[_address(address.strip())] = int(count)
     return limits
+
+
+def is_zero(key: str, raw: str | None) -> bool:
+    """Whether a number is 0, however that is written. What is no number is none; others refuse it."""
+    try:
+        return raw is not None and BROKER_KEYS[key].parse(raw) == 0
+    except ConfigError:
+        return False
 
 
 def _address(text: str) -> str:

@@ -18,6 +18,7 @@ class Deviation(NamedTuple):
 _ONE_BROKER = "one broker is the usual cluster here, and there cannot be more replicas than brokers"
 _FUTURE = "as in every release before 4.0, records of clients whose clock is fast are taken"
 _SMALL_SEGMENTS = "as in every release before 4.0; folders and tests with small segments exist"
+_NO_BATCH_FITS = "in smaller segments no batch has room, so that the topic would refuse every record"
 _BOUNDED = "a flood meets a bound of the broker before it meets one of the machine"
 _BOUND_ONCE = "sockets are bound once, at start"
 _NOT_ONLY_KRAFT = "as up to 3.9: not every configuration is one of a KRaft quorum"
@@ -36,6 +37,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
     Deviation("broker", "group.max.size", "default", "1000", _BOUNDED),
     Deviation("broker", "log.segment.bytes", "validator", "[14,...]", _SMALL_SEGMENTS),
     Deviation("topic", "segment.bytes", "validator", "[14,...]", _SMALL_SEGMENTS),
+    Deviation("topic", "internal.segment.bytes", "validator", "[100,...]", _NO_BATCH_FITS),
     Deviation("broker", "log.message.timestamp.after.max.ms", "default", _LONG_MAX, _FUTURE),
     Deviation("topic", "message.timestamp.after.max.ms", "default", _LONG_MAX, _FUTURE),
     Deviation("broker", "offsets.topic.num.partitions", "default", "8", _FEW_PARTITIONS),

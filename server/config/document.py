@@ -65,7 +65,7 @@ not say who they are is the user `ANONYMOUS`.
 | `consumer_byte_rate` | users, clients | bytes per second of records in Fetch answers |
 | `request_percentage` | users, clients | percent of one thread's time; here one does everything, so 100 is all of it |
 | `controller_mutation_rate` | users, clients | partitions created and deleted per second |
-| `connection_creation_rate` | ips | new connections per second from one address |
+| `connection_creation_rate` | ips | new connections per second from one address; four of the broker's own machine go |
 
 A client over its quota is answered at once, a fetch without records, and told in the answer how long to wait; its next
 request is not looked at before. A change of topics over its quota is refused with THROTTLING_QUOTA_EXCEEDED where the

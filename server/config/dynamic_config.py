@@ -13,6 +13,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.room_logger import room_logger
 from ...storage.log_config import NEVER, LogConfig
 from .broker_config import BrokerConfig
+from .checks import WAYS_IN, is_zero
 from .keys.catalogue import BROKER_KEYS, DYNAMIC_ONLY_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, synonyms
 from .keys.definition import ConfigKey, UpdateMode
 from .keys.validators import ConfigError
@@ -156,13 +157,15 @@ class DynamicConfig:
                 if key is not None:
                     key.parse(value)
             self.config.check_overrides(cluster, broker)
-            self._check_threads(self.config.effective_properties(cluster, broker))
+            before = self.config.effective_properties(self.config.cluster_overrides, self.config.broker_overrides)
+            after = self.config.effective_properties(cluster, broker)
+            self._check_threads(before, after)
+            check_ways_in([listener.name for listener in self.config.listeners], before, after)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
-    def _check_threads(self, properties: Mapping[str, str]) -> None:
+    def _check_threads(self, before: Mapping[str, str], properties: Mapping[str, str]) -> None:
         check_cleaner_threads(self.config, properties)
-        before = self.config.effective_properties(self.config.cluster_overrides, self.config.broker_overrides)
         for name in _THREADS:
             default = str(BROKER_KEYS[name].default)
             check_threads(name, int(before.get(name, default)), int(properties.get(name, default)))
@@ -279,6 +282,18 @@ def check_threads(name: str, now: int, wanted: int) -> None:
         raise ConfigError(name, wanted, f"{reason} be at least half the current value {now}")
     if wanted > now * 2:
         raise ConfigError(name, wanted, f"{reason} not be greater than double the current value {now}")
+
+
+def check_ways_in(listeners: Iterable[str], before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """No limit becomes 0, which lets nobody in who could set it back (Kafka: ListenerConnectionQuota).
+
+    One that is 0 already, in the file, keeps nobody from changing something else. Raises KafkaError INVALID_REQUEST.
+    """
+    for key in WAYS_IN:
+        for name in (key, *(f"listener.name.{listener.lower()}.{key}" for listener in listeners)):
+            if is_zero(key, after.get(name)) and not is_zero(key, before.get(name)):
+                reason = f"Invalid {key} 0: it would keep out whoever is to set it back"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
 
 
 def _update_mode(name: str) -> UpdateMode | None:

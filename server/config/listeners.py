@@ -31,6 +31,11 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
+def is_this_machine(host: str, own: str) -> bool:
+    """Whether a client's address is the machine's own: `own` is where its connection came in."""
+    return is_loopback(host) or host == own
+
+
 def is_address(host: str) -> bool:
     """Whether this is an address and not a name."""
     try:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from .checks import parse_overrides
+from .checks import WAYS_IN, is_zero, parse_overrides
 from .keys.catalogue import BROKER_KEYS
 from .keys.quorum_keys import KRAFT_NAMES, ZOOKEEPER_NAMES
 from .listeners import ListenerConfig, is_address, is_loopback, parse_addresses
 from .message_format import INTER_BROKER_PROTOCOL, heeds_message_format, ignored_format
 from .sentences import BROKER_SENTENCES
 
+NO_WAY_IN = "At 0 these let next to nobody in but four connections from this machine"
 _FORMAT = "log.message.format.version"
 _OVERRIDES = "max.connections.per.ip.overrides"
 _OF_AUTHORIZERS = ("allow.everyone.if.no.acl.found", "super.users")
@@ -31,6 +32,7 @@ def notices_of(static: Mapping[str, str], open_listeners: Sequence[ListenerConfi
             _idle_format(static),
             _without_authorizer(static),
             _limited_names(static.get(_OVERRIDES, "")),
+            _named(NO_WAY_IN, [name for name, raw in static.items() if _lets_nobody_in(name, raw)]),
             *_open_metrics(static.get("metrics.listeners", "")),
             *map(_open_listener, open_listeners),
         )
@@ -66,6 +68,11 @@ def _limited_names(overrides: str) -> str:
     """Kafka looks names up, once; here connections are known by their addresses only."""
     names = [host for host in parse_overrides(overrides) if not is_address(host)]
     return _named(f"{_OVERRIDES} is about addresses; without effect", names)
+
+
+def _lets_nobody_in(name: str, raw: str) -> bool:
+    key = name.split(".", 3)[-1] if name.startswith("listener.name.") else name
+    return key in WAYS_IN and is_zero(key, raw)
 
 
 def is_unknown(name: str) -> bool:

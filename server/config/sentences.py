@@ -182,14 +182,23 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "log.segment.delete.delay.ms": "How long a deleted segment's files stay before they are removed.",
         "max.connection.creation.rate": (
             "New connections a second, on all listeners or with its prefix on one: what comes faster waits. A listener "
-            "between brokers, if clients have others, knows only the rate with its prefix."
+            "between brokers, if clients have others, knows only the rate with its prefix. Four connections from the "
+            "broker's own machine never wait. It cannot be changed to 0 while the broker runs."
         ),
         "max.connections": (
-            "Open connections of the whole broker; more are closed at once. Four from its own machine always go. For "
-            "one on the listener between brokers, if clients have others, another goes that was idle longest."
+            "Open connections of the whole broker, or with its prefix of one listener; more are closed at once. Four "
+            "from the broker's own machine are always let in: whoever has locked all others out undoes it there. For "
+            "one on the listener between brokers, if clients have others, another goes that was idle longest. It "
+            "cannot be changed to 0 while the broker runs."
         ),
-        "max.connections.per.ip": "Open connections from one other machine; further ones are closed at once.",
-        "max.connections.per.ip.overrides": "Other values of `max.connections.per.ip` as `address:count,...`.",
+        "max.connections.per.ip": (
+            "Open connections from one other machine; further ones are closed at once. Four from the broker's own "
+            "machine are always let in. 0 is for `max.connections.per.ip.overrides` that let some address in."
+        ),
+        "max.connections.per.ip.overrides": (
+            "Other values of `max.connections.per.ip` as `address:count,...`; 0 keeps an address out. Four connections "
+            "from the broker's own machine are always let in, whatever its addresses have here."
+        ),
         "max.incremental.fetch.session.cache.slots": "Incremental fetch sessions that are kept.",
         "max.request.partition.size.limit": "Most partitions that one answer about topic partitions lists.",
         "message.max.bytes": _LARGEST_BATCH,
@@ -403,7 +412,10 @@ TOPIC_SENTENCES: Mapping[str, str] = MappingProxyType(
             "`follower.replication.throttled.rate` while they are not in sync."
         ),
         "index.interval.bytes": "An index entry is added after this many bytes of records.",
-        "internal.segment.bytes": "Size at which a new segment is begun, in place of `segment.bytes`; for tests.",
+        "internal.segment.bytes": (
+            "Size at which a new segment is begun, in place of `segment.bytes`; for tests. A batch that is larger is "
+            "refused, and one with a single short record has about 80 bytes."
+        ),
         "leader.replication.throttled.replicas": (
             "Replicas, `partition:broker,…` or `*`, that get nothing faster than their leader's "
             "`leader.replication.throttled.rate` while they are not in sync."

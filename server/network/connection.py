@@ -16,7 +16,7 @@ from ...protocol.errors import ProtocolError
 from ...protocol.frames import FrameReader
 from ...protocol.room_logger import room_logger
 from ...protocol.server_connection import ON_ANSWER, SERVING, ServerEvent, ServerState
-from ..config.listeners import is_loopback
+from ..config.listeners import is_this_machine
 from ..security.session import Session
 from .file_sender import FileSender, has_file_slices, read_into_memory
 from .paced_writer import PacedWriter
@@ -131,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(peer, tuple):
             self.session.client_host = host = str(peer[0])
             self.session.client_port = int(peer[1])
-            self.is_local = is_loopback(host) or (isinstance(own, tuple) and host == own[0])
+            self.is_local = is_this_machine(host, str(own[0]) if isinstance(own, tuple) else "")
         if not self._server.admit(self):
             self.abort()
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.frames import BufferPool, FrameReader
 from ...protocol.room_logger import room_logger
 from ..config.keys.validators import ConfigError
-from ..config.listeners import is_loopback
+from ..config.listeners import is_this_machine
 from ..quotas.managers import CreationRate
 from ..quotas.rates import QuotaWindow
 from ..runtime.log_limit import LimitedLog
@@ -225,7 +225,9 @@ class SocketServer:
             self._refusals.write(logging.WARNING, *refusal)
             return False
         wait = self._connection_quota.wait(host, self.loop.time()) if self._connection_quota is not None else 0.0
-        pause = self._pause(connection, name)
+        pause = self._pause(name)
+        if self._is_operator(is_local=connection.is_local):
+            wait = pause = 0.0
         if name == self._protected and len(self._connections) >= self._config.max_connections:
             self._make_room()
         self._connections[connection] = None
@@ -246,7 +248,11 @@ class SocketServer:
             connection.mute(min(pause, LONGEST_PAUSE_SECONDS))
         return True
 
-    def _pause(self, connection: Connection, listener: str) -> float:
+    def _is_operator(self, *, is_local: bool) -> bool:
+        """Whether a new connection may be that of somebody who has to undo a limit."""
+        return is_local and self._local < LOCAL_CONNECTIONS
+
+    def _pause(self, listener: str) -> float:
         """Seconds for which a new connection is not read, by `max.connection.creation.rate`."""
         now, config = self.loop.time(), self._config
         pause = 0.0
@@ -258,7 +264,7 @@ class SocketServer:
                     window = QuotaWindow(config.quota_window_num, config.quota_window_size_seconds)
                     rate = self._creation_rates[name] = CreationRate(window)
                 pause = max(pause, rate.wait(limit, now))
-        return 0.0 if connection.is_local and self._local < LOCAL_CONNECTIONS else pause
+        return pause
 
     def _refusal(self, descriptor: int, host: str, listener: str, *, is_local: bool) -> tuple[Any, ...] | None:
         """Why a new connection is refused, as arguments for the log; None if it is not."""
@@ -269,7 +275,7 @@ class SocketServer:
             return "refused a connection from %s: too many open files", host
         if self._closing:
             return "refused a connection from %s: the broker is about to stop", host
-        if is_local and self._local < LOCAL_CONNECTIONS:
+        if self._is_operator(is_local=is_local):
             return None
         if listener != self._protected and len(self._connections) >= config.max_connections:
             return "refused a connection from %s: max.connections=%d", host, config.max_connections
@@ -326,9 +332,9 @@ class SocketServer:
             line=self.handshakes,
         )
 
-    def _is_welcome(self, listener: str, host: str, descriptor: int) -> bool:
+    def _is_welcome(self, listener: str, host: str, own: str, descriptor: int) -> bool:
         """Whether a handshake may begin; when it is done the connection is looked at once more."""
-        refusal = self._refusal(descriptor, host, listener, is_local=is_loopback(host))
+        refusal = self._refusal(descriptor, host, listener, is_local=is_this_machine(host, own))
         if refusal is not None:
             self._refusals.write(logging.WARNING, *refusal)
         return refusal is None

@@ -40,10 +40,13 @@ class TlsAcceptor:
         loop: asyncio.AbstractEventLoop,
         *,
         backlog: int,
-        is_welcome: Callable[[str, int], bool],
+        is_welcome: Callable[[str, str, int], bool],
         line: HandshakeLine,
     ) -> None:
-        """`server` holds the bound sockets and never serves; `is_welcome` is asked by address and descriptor."""
+        """`server` holds the bound sockets and never serves.
+
+        `is_welcome` is asked by address, that of this machine where the client came in, and descriptor.
+        """
         self._streams: list[Any] = [stream.dup() for stream in server.sockets]
         self._backlog = backlog
         server.close()
@@ -83,12 +86,13 @@ class TlsAcceptor:
         while True:
             try:
                 stream, address = await self._loop.sock_accept(listening)
+                own = str(stream.getsockname()[0])
             except OSError as error:
                 logger.warning("a connection could not be accepted: %s", error)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             host = str(address[0])
-            if not self._is_welcome(host, stream.fileno()):
+            if not self._is_welcome(host, own, stream.fileno()):
                 stream.close()
             else:
                 task = self._loop.create_task(self._greet(stream, host))

@@ -18,7 +18,7 @@ TOPIC_KEYS: tuple[ConfigKey, ...] = (
     long("flush.ms", LONG_MAX, MEDIUM, Range(0)),
     list_of("follower.replication.throttled.replicas", (), MEDIUM, ThrottledReplicas()),
     integer("index.interval.bytes", 4096, MEDIUM, Range(0)),
-    integer("internal.segment.bytes", None, MEDIUM, internal=True),
+    integer("internal.segment.bytes", None, MEDIUM, Range(100), internal=True),
     list_of("leader.replication.throttled.replicas", (), MEDIUM, ThrottledReplicas()),
     long("local.retention.bytes", -2, MEDIUM, Range(-2)),
     long("local.retention.ms", -2, MEDIUM, Range(-2)),

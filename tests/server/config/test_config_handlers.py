@@ -423,6 +423,13 @@ async def test_broker_settings_are_stored_per_broker_or_for_all(broker: Any) -> 
         (
             TOPIC,
             "flights",
+            ("internal.segment.bytes", SET, "99"),
+            ErrorCode.INVALID_CONFIG,
+            "Invalid value 99 for configuration internal.segment.bytes: Value must be at least 100",
+        ),
+        (
+            TOPIC,
+            "flights",
             ("segment.bytes", SET, "5"),
             40,
             "Invalid value 5 for configuration segment.bytes: Value must be at least 14",

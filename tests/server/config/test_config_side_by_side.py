@@ -15,6 +15,7 @@ from tests.server.config.config_client import ConfigClient
 from tests.server_process import wait_until
 
 from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceType
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResult
 from barnabas.server.config.deviations import DEVIATIONS
 from barnabas.server.config.keys.catalogue import BROKER_KEYS, TOPIC_SYNONYMS
@@ -167,6 +168,15 @@ def test_changes_are_refused_alike(both: tuple[ConfigClient, ConfigClient], kind
     assert answer[0] != 0
     # A set of Scala says which kind of set it is.
     assert ours.edit(kind, name, *changes) == (answer[0], answer[1] and answer[1].replace("HashSet(", "Set("))
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+@pytest.mark.parametrize("key", ["max.connections", "max.connection.creation.rate"])
+def test_neither_lets_itself_be_locked(both: tuple[ConfigClient, ConfigClient], name: str, key: str) -> None:
+    for client in both:
+        code, message = client.edit(BROKER, name, (key, SET, "0"))
+        # Apache Kafka says it within an exception's name.
+        assert code == ErrorCode.INVALID_REQUEST and f"Invalid {key} 0" in str(message)
 
 
 REGEXES_OF_JAVA = r"""
