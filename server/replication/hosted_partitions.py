@@ -99,6 +99,16 @@ class HostedPartitions:
         except LogDirFailedError as error:
             raise self.storage_error(error) from error
 
+    @contextmanager
+    def answering(self, topic: str, index: int) -> Iterator[None]:
+        """Work on one partition for somebody who asks about several: raises KafkaError, whatever happens there."""
+        try:
+            yield
+        except KafkaError:
+            raise
+        except Exception as error:
+            raise self.answer_to(error, topic, index) from error
+
     def answer_to(self, error: Exception, topic: str, index: int) -> KafkaError:
         """What to answer for one partition that could not be written or read, whatever happened there: others may have
         been. Kafka's ReplicaManager.appendToLocalLog and readFromLog.

@@ -64,22 +64,23 @@ class LogEnds:
                         ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}"
                     )
                 results.append(partition.delete_records(offset))
-            except KafkaError as error:
-                results.append(error.as_result())
+            except Exception as error:  # noqa: BLE001 - whatever one partition comes to, the others are served
+                results.append(self._hosted.answer_to(error, topic, index).as_result())
         moved = [number for number, result in enumerate(results) if not isinstance(result, KafkaError)]
         await self.keep_log_starts({TopicPartition(*offsets[number][:2]) for number in moved})
         waiting: dict[int, DelayedDeleteRecords] = {}
         for number in moved:
+            topic, index, _ = offsets[number]
             try:
-                partition = self._hosted.led(*offsets[number][:2])  # unless its directory has failed
-            except KafkaError as error:
-                results[number] = error.as_result()
-                continue
-            target = results[number]
-            if partition.followers is not None and not isinstance(target, KafkaError):
-                waiting[number] = operation = DelayedDeleteRecords(partition, target, self._loop)
-                if not operation.try_complete():
-                    self.deletions.watch(operation, [partition.topic_partition], timeout_ms)
+                partition = self._hosted.led(topic, index)  # unless its directory has failed
+                target = results[number]
+                if partition.followers is not None and not isinstance(target, KafkaError):
+                    operation = DelayedDeleteRecords(partition, target, self._loop)
+                    if not operation.try_complete():
+                        self.deletions.watch(operation, [partition.topic_partition], timeout_ms)
+                    waiting[number] = operation
+            except Exception as error:  # noqa: BLE001 - as above
+                results[number] = self._hosted.answer_to(error, topic, index).as_result()
         for number, operation in waiting.items():
             results[number] = await operation.outcome
         return results

@@ -290,16 +290,16 @@ class PartitionReader:
         self, topic: str, index: int, timestamp: int, *, isolation: FetchIsolation, current_leader_epoch: int = -1
     ) -> FoundOffset:
         """`Partition.fetch_offset_for_timestamp` of a partition that this broker leads. Raises KafkaError."""
-        partition = self._led(topic, index, current_leader_epoch)
-        with self._hosted.checked_io():
+        with self._hosted.answering(topic, index):
+            partition = self._led(topic, index, current_leader_epoch)
             return partition.fetch_offset_for_timestamp(timestamp, isolation)
 
     def legacy_fetch_offsets_for_timestamp(
         self, topic: str, index: int, timestamp: int, *, isolation: FetchIsolation, max_num_offsets: int
     ) -> list[int]:
         """`Partition.legacy_fetch_offsets_for_timestamp` of a partition that this broker leads. Raises KafkaError."""
-        partition = self._hosted.led(topic, index)
-        with self._hosted.checked_io():
+        with self._hosted.answering(topic, index):
+            partition = self._hosted.led(topic, index)
             return partition.legacy_fetch_offsets_for_timestamp(timestamp, isolation, max_num_offsets)
 
     def last_offset_for_leader_epoch(
@@ -309,11 +309,13 @@ class PartitionReader:
 
         Raises KafkaError.
         """
-        return self._led(topic, index, current_leader_epoch).end_offset_for_epoch(leader_epoch)
+        with self._hosted.answering(topic, index):
+            return self._led(topic, index, current_leader_epoch).end_offset_for_epoch(leader_epoch)
 
     def active_producers(self, topic: str, index: int) -> Mapping[int, ProducerStateEntry]:
         """The idempotent and transactional producers that a partition knows, by their ids. Raises KafkaError."""
-        return self._hosted.led(topic, index).log.producer_state.producers
+        with self._hosted.answering(topic, index):
+            return self._hosted.led(topic, index).log.producer_state.producers
 
     def log_config(self, topic: str, index: int) -> LogConfig:
         """How a partition that this broker leads is kept. Raises KafkaError."""
