@@ -16,6 +16,7 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.fetch import AbortedTransaction
 from ..protocol.record_batch_builder import RecordBatchBuilder
 from ..protocol.topic_partition import TopicPartition
+from ..server.runtime.turns import next_turn
 
 if TYPE_CHECKING:
     from ..server.broker_state import BrokerState
@@ -124,7 +125,7 @@ class Contents:
             if fetched.next_offset <= offset:
                 break
             offset = fetched.next_offset
-            await asyncio.sleep(0)
+            await next_turn()
         return found
 
     def _partitions(self, topic: str, partition: int | None) -> list[Partition]:

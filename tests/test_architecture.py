@@ -230,13 +230,38 @@ def test_the_rooms_of_the_server_are_told_in_their_order() -> None:
     assert told == [room for layer in layers for room in layer.split(" | ")]
 
 
-def test_turns_of_the_loop_are_shared_in_one_place() -> None:
-    """Who lets others be served, and after how much, stands in `server/runtime/turns.py`."""
-    turns = ROOT / "server" / "runtime" / "turns.py"
-    budgets = set(re.findall(r"\b([A-Z][A-Z_]+)(?:, \w+)? = ", turns.read_text())) | {"1"}
-    for path in sorted((ROOT / "server").rglob("*.py")):
-        text = path.read_text()
-        if path != turns:
-            assert "sleep(0)" not in text, name_of(path)
-            assert re.findall(r"(?m)^[A-Z_]*(?:A|PER)_TURN\b", text) == [], name_of(path)
-            assert set(re.findall(r"\bPace\((\w+)\)", text)) <= budgets, name_of(path)
+TURNS = ("server/runtime/turns.py", "clients/turns.py")
+"""Who lets others be served: the server with all its budgets, and a client, which may not import the server."""
+
+
+def slices_by_hand(text: str) -> list[str]:
+    """Budgets for a turn of the loop, by the names that they are given, and where work is cut without a helper."""
+    names = r"(?m)^_?[A-Z_]*(?:AT_ONCE|AT_A_TIME|A_TURN|PER_TURN|IN_ROUND|IN_A_REQUEST)\b.*= .*\d"
+    return re.findall(names, text) + re.findall(r"sleep\(0\)|% \w+ == 0:\s+await .*", text)
+
+
+@pytest.mark.parametrize("path", list(sources()), ids=name_of)
+def test_turns_of_the_loop_are_shared_in_one_place(path: Path) -> None:
+    """After how much others are served stands in `server/runtime/turns.py`."""
+    name, text = name_of(path), path.read_text()
+    if name not in TURNS and not name.startswith("simulation/"):
+        budgets = set(re.findall(r"\b([A-Z][A-Z_]+)(?:, \w+)? = ", (ROOT / TURNS[0]).read_text())) | {"1"}
+        assert slices_by_hand(text) == []
+        assert set(re.findall(r"\bPace\((\w+)\)", text)) <= budgets
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "EXPIRED_AT_ONCE = 100",
+        "ANSWERS_AT_ONCE, PAUSE_S = 3, 0.001",
+        "_COPIED_AT_ONCE = 256 * 1024",
+        "CONFIGS_AT_A_TIME = 100",
+        "SEGMENTS_PER_TURN = 64",
+        "LOGS_A_TURN: Final = 64",
+        "await asyncio.sleep(0)",
+        "if count % RECORDS == 0:\n    await next_turn()",
+    ],
+)
+def test_slices_by_hand_are_seen(planted: str) -> None:
+    assert len(slices_by_hand(f"import asyncio\n{planted}\n")) == 1

@@ -136,10 +136,8 @@ class CoordinatorLog:
             data = self._replicas.read_log(partition, offset, LOAD_BYTES)
             before = offset
             for batch in iter_batches(data):
-                await records.take(batch)
-                following = max(offset, batch.last_offset + 1)
-                await pace.step(following - offset)
-                offset = following
+                await records.take(batch, pace)
+                offset = max(offset, batch.last_offset + 1)
             if offset == before:
                 break  # nothing is left: compaction removed the last records
             await pace.rest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...protocol.record_batch import Batch, ControlType, RecordBatch, parse_control_key
-from ..runtime.turns import RECORDS, next_turn
+from ..runtime.turns import Pace
 
 
 class LatestRecords:
@@ -18,14 +18,15 @@ class LatestRecords:
         self._writers: dict[bytes, set[int]] = {}
         """Whose of these have a key in them: there may be thousands of transactions."""
 
-    async def take(self, batch: Batch) -> None:
+    async def take(self, batch: Batch, pace: Pace) -> None:
         """Add a batch in log order. What is in a transaction counts from its commit, unless later ones are there.
 
-        Lets others run in between.
+        Each record is a step; others may run after each.
         """
         if isinstance(batch, RecordBatch):
             if batch.is_control:
                 self._end_transaction(batch)
+                await pace.step()
                 return
             if batch.is_transactional:
                 pending = self._pending.setdefault(batch.producer_id, {})
@@ -34,12 +35,12 @@ class LatestRecords:
                         key = bytes(one.key)
                         pending[key] = (one.offset, one.value)
                         self._writers.setdefault(key, set()).add(batch.producer_id)
+                    await pace.step()
                 return
-        for count, record in enumerate(batch.records(), 1):
+        for record in batch.records():
             if record.key is not None:
                 self._put(bytes(record.key), record.offset, record.value)
-            if count % RECORDS == 0:
-                await next_turn()
+            await pace.step()
 
     def drain(self) -> Iterator[tuple[bytes, bytes]]:
         """Every key with its value, the last first; each is given up when it is taken."""

@@ -46,6 +46,7 @@ from barnabas.server.coordinator.group.states import (
     GroupState,
 )
 from barnabas.server.coordinator.latest_records import LatestRecords
+from barnabas.server.runtime.turns import Pace
 
 
 class AtOnce(Answers):
@@ -366,15 +367,15 @@ def marker(base: int, producer_id: int, control_type: ControlType) -> RecordBatc
 async def test_the_last_record_of_a_key_counts_and_transactions_count_from_their_commit() -> None:
     loaded = LatestRecords()
     key = [offset_key("g", ("t", partition)) for partition in range(5)]
-    await loaded.take(batch(0, (key[0], offset_value(1)), (key[1], offset_value(1)), (key[2], offset_value(1))))
-    await loaded.take(batch(3, (key[0], offset_value(2)), (key[1], None)))
-    await loaded.take(batch(5, (key[0], offset_value(3)), (key[2], offset_value(3)), producer_id=7))
-    await loaded.take(batch(7, (key[3], offset_value(4)), producer_id=8))
-    await loaded.take(batch(8, (key[2], offset_value(5))))
-    await loaded.take(marker(9, 7, ControlType.COMMIT))
-    await loaded.take(marker(10, 8, ControlType.ABORT))
-    await loaded.take(batch(11, (key[4], offset_value(6)), producer_id=9))  # never decided
-    await loaded.take(batch(12, (b"\x00\x63unknown kind", b"x"), (b"\x00\x02\x00", b"broken")))
+    await loaded.take(batch(0, (key[0], offset_value(1)), (key[1], offset_value(1)), (key[2], offset_value(1))), Pace())
+    await loaded.take(batch(3, (key[0], offset_value(2)), (key[1], None)), Pace())
+    await loaded.take(batch(5, (key[0], offset_value(3)), (key[2], offset_value(3)), producer_id=7), Pace())
+    await loaded.take(batch(7, (key[3], offset_value(4)), producer_id=8), Pace())
+    await loaded.take(batch(8, (key[2], offset_value(5))), Pace())
+    await loaded.take(marker(9, 7, ControlType.COMMIT), Pace())
+    await loaded.take(marker(10, 8, ControlType.ABORT), Pace())
+    await loaded.take(batch(11, (key[4], offset_value(6)), producer_id=9), Pace())  # never decided
+    await loaded.take(batch(12, (b"\x00\x63unknown kind", b"x"), (b"\x00\x02\x00", b"broken")), Pace())
     groups = await groups_of(loaded, 0)
     found = {place[1]: offset.offset for place, offset in groups["g"].offsets.committed.items()}
     assert found == {0: 3, 2: 5}
@@ -397,10 +398,10 @@ async def test_a_record_that_is_loaded_does_not_cost_a_look_at_every_transaction
     loaded = LatestRecords()
     for producer_id in range(1000):
         key = offset_key("g", ("t", producer_id))
-        await loaded.take(batch(producer_id, (key, offset_value(1)), producer_id=producer_id))
+        await loaded.take(batch(producer_id, (key, offset_value(1)), producer_id=producer_id), Pace())
     monkeypatch.setattr(latest_records, "bytes", Key, raising=False)
-    await loaded.take(batch(1000, (offset_key("g", ("t", 7)), offset_value(2))))
-    await loaded.take(batch(1001, (offset_key("other", ("t", 7)), offset_value(3))))
+    await loaded.take(batch(1000, (offset_key("g", ("t", 7)), offset_value(2))), Pace())
+    await loaded.take(batch(1001, (offset_key("other", ("t", 7)), offset_value(3))), Pace())
     assert Key.lookups < 20
     assert 7 not in {producer_id for producer_id, *_ in loaded.pending()}
 
@@ -408,5 +409,5 @@ async def test_a_record_that_is_loaded_does_not_cost_a_look_at_every_transaction
 async def test_a_group_with_a_null_value_is_gone() -> None:
     loaded = LatestRecords()
     entry = group_entry(make_group(make_member("a")), {})
-    await loaded.take(batch(0, entry, (entry[0], None)))
+    await loaded.take(batch(0, entry, (entry[0], None)), Pace())
     assert await groups_of(loaded, 0) == {}
