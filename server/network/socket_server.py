@@ -127,10 +127,6 @@ class SocketServer:
         self._errors = LimitedLog(logger, loop.time)
 
     @property
-    def connection_count(self) -> int:
-        return len(self._connections)
-
-    @property
     def connections_by_listener(self) -> dict[str, int]:
         """How many connections are open, by the name of the listener."""
         return {listener.name: self._by_listener[listener.name] for listener in self.listeners}

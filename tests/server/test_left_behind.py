@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import uvloop
+from tests.server.network.open_connections import open_connections
 from tests.waiting import until
 
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
@@ -56,7 +57,7 @@ def left_behind(broker: Broker, talk: Talk) -> Counter[str]:
 async def play(broker: Broker, talk: Talk) -> None:
     await talk(broker)
     sockets = broker.server.sockets
-    await until(lambda: not sockets.connection_count and not any(one.handshakes for one in sockets._acceptors))
+    await until(lambda: not open_connections(sockets) and not any(one.handshakes for one in sockets._acceptors))
     # The loop is done with them one turn later.
     for _ in range(5):
         await asyncio.sleep(0)

@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 import uvloop
 from confluent_kafka import Consumer, Producer
+from tests.server.network.open_connections import open_connections
 
 from barnabas.clients.admin import Admin
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
@@ -447,5 +448,5 @@ async def test_who_goes_while_an_answer_drips_leaves_nothing() -> None:
             while not fault.requests:
                 await asyncio.sleep(0.01)
             writer.transport.abort()
-            while broker.server.sockets.connection_count:
+            while open_connections(broker.server.sockets):
                 await asyncio.sleep(0.01)

@@ -21,6 +21,7 @@ from tests.server.data_plane import (
     produce,
     values_in,
 )
+from tests.server.network.open_connections import open_connections
 from tests.server.orders import next_order
 
 from barnabas.protocol.apis import ApiKey
@@ -406,14 +407,14 @@ def test_a_reader_that_is_gone_before_its_request_is_read_leaves_no_watcher(
 ) -> None:
     async def talk(plane: DataPlane) -> None:
         purgatory, sockets = plane.state.replica_manager._fetch_purgatory, plane.server.sockets
-        connections = sockets.connection_count
+        connections = open_connections(sockets)
         client = await plane.raw()
-        await plane.until(lambda: sockets.connection_count > connections)
+        await plane.until(lambda: open_connections(sockets) > connections)
         long = [ForgottenTopic(topic="t", partitions=[7] * LARGE_REQUEST_BYTES)]
         client.send(ApiKey.FETCH, 12, fetch(at(0), at(0, 1), max_wait_ms=60_000, forgotten_topics_data=long))
         await client.writer.drain()
         client.writer.close()
-        await plane.until(lambda: sockets.connection_count == connections)
+        await plane.until(lambda: open_connections(sockets) == connections)
         await asyncio.sleep(30)
         assert not purgatory.watchers
 

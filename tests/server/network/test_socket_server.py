@@ -8,6 +8,7 @@ import struct
 from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.server.network.open_connections import open_connections
 from tests.waiting import until
 
 from barnabas.protocol.errors import ProtocolError
@@ -138,7 +139,7 @@ def test_garbage_closes_its_own_connection_only(garbage: bytes) -> None:
             await read_frame(reader)
         healthy_writer.write(frame(b"still here"))
         assert await read_frame(healthy_reader) == b"still here"
-        assert world.server.connection_count == 1
+        assert open_connections(world.server) == 1
 
     play(talk)
 
@@ -146,7 +147,7 @@ def test_garbage_closes_its_own_connection_only(garbage: bytes) -> None:
 def test_too_many_connections_are_refused() -> None:
     async def talk(world: World) -> None:
         kept = [await world.connect() for _ in range(2)]
-        await until(lambda: world.server.connection_count == 2)
+        await until(lambda: open_connections(world.server) == 2)
         reader, _ = await world.connect()
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await read_frame(reader)
@@ -159,7 +160,7 @@ def test_too_many_connections_are_refused() -> None:
 def test_a_listener_has_a_limit_of_its_own() -> None:
     async def talk(world: World) -> None:
         _kept = await world.connect(1)
-        await until(lambda: world.server.connection_count == 1)
+        await until(lambda: open_connections(world.server) == 1)
         reader, _ = await world.connect(1)
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await read_frame(reader)
@@ -167,7 +168,7 @@ def test_a_listener_has_a_limit_of_its_own() -> None:
         writer.write(frame(b"served"))
         assert await read_frame(reader) == b"served"
         _kept[1].close()
-        await until(lambda: world.server.connection_count == 1)
+        await until(lambda: open_connections(world.server) == 1)
         reader, writer = await world.connect(1)
         writer.write(frame(b"served again"))
         assert await read_frame(reader) == b"served again"
@@ -180,7 +181,7 @@ def test_clients_do_not_keep_out_other_brokers() -> None:
 
     async def talk(world: World) -> None:
         idle, busy = await world.connect(0), await world.connect(0)
-        await until(lambda: world.server.connection_count == 2)
+        await until(lambda: open_connections(world.server) == 2)
         await asyncio.sleep(1)
         busy[1].write(frame(b"busy"))
         assert await read_frame(busy[0]) == b"busy"
@@ -189,7 +190,7 @@ def test_clients_do_not_keep_out_other_brokers() -> None:
         assert await read_frame(reader) == b"from a broker"
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await read_frame(idle[0])
-        assert world.server.connection_count == 2
+        assert open_connections(world.server) == 2
         refused, _ = await world.connect(0)
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await read_frame(refused)
@@ -208,7 +209,7 @@ def test_at_a_rate_of_0_each_connection_waits_as_long_as_any() -> None:
         writer.write(frame(b"late"))
         assert await read_frame(reader) == b"late"
         assert LONGEST_PAUSE_SECONDS - 1 < world.loop.time() - began < LONGEST_PAUSE_SECONDS + 1
-        assert world.server.connection_count == 1
+        assert open_connections(world.server) == 1
 
     play(talk, max_connection_creation_rate="0")
 
@@ -216,9 +217,9 @@ def test_at_a_rate_of_0_each_connection_waits_as_long_as_any() -> None:
 def test_idle_connections_are_closed() -> None:
     async def talk(world: World) -> None:
         _kept = await world.connect()
-        await until(lambda: world.server.connection_count == 1)
+        await until(lambda: open_connections(world.server) == 1)
         began = world.loop.time()
-        await until(lambda: world.server.connection_count == 0)
+        await until(lambda: open_connections(world.server) == 0)
         assert 5 <= world.loop.time() - began <= 8
 
     play(talk, connections_max_idle_ms="5000")
@@ -227,14 +228,14 @@ def test_idle_connections_are_closed() -> None:
 def test_a_connection_that_takes_its_answer_is_not_idle() -> None:
     async def talk(world: World) -> None:
         _kept = await world.connect()
-        await until(lambda: world.server.connection_count == 1)
+        await until(lambda: open_connections(world.server) == 1)
         connection = next(iter(world.server._connections))
         connection.pause_writing()
         await asyncio.sleep(12)
-        assert world.server.connection_count == 1
+        assert open_connections(world.server) == 1
         connection.resume_writing()
         taken = world.loop.time()
-        await until(lambda: world.server.connection_count == 0)
+        await until(lambda: open_connections(world.server) == 0)
         assert 5 <= world.loop.time() - taken <= 8
 
     play(talk, connections_max_idle_ms="5000")
@@ -253,7 +254,7 @@ def test_a_negative_idle_time_closes_no_connection() -> None:
 def test_many_connections_are_looked_at_in_portions_and_none_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     async def talk(world: World) -> None:
         _kept = [await world.connect() for _ in range(7)]
-        await until(lambda: world.server.connection_count == 7)
+        await until(lambda: open_connections(world.server) == 7)
         reader, writer = await world.connect()
         looked_at: list[int] = []
         look = world.server._end_if_overdue
@@ -263,7 +264,7 @@ def test_many_connections_are_looked_at_in_portions_and_none_is_passed_over(monk
             look(connection)
 
         monkeypatch.setattr(world.server, "_end_if_overdue", watched)
-        while world.server.connection_count > 1:
+        while open_connections(world.server) > 1:
             writer.write(frame(b"busy"))
             await read_frame(reader)
             await asyncio.sleep(0.5)
@@ -281,8 +282,8 @@ def test_a_request_that_dribbles_in_is_cut_off() -> None:
         _, writer = await world.connect()
         writer.write(struct.pack(">i", 1000))
         began = world.loop.time()
-        await until(lambda: world.server.connection_count == 1)
-        while world.server.connection_count:
+        await until(lambda: open_connections(world.server) == 1)
+        while open_connections(world.server):
             writer.write(b"x")
             await asyncio.sleep(1)
             assert world.loop.time() - began < FRAME_SECONDS + 5
@@ -294,11 +295,11 @@ def test_a_client_that_takes_no_answers_is_cut_off() -> None:
     async def talk(world: World) -> None:
         _, writer = await world.connect()
         writer.transport.pause_reading()  # type: ignore[attr-defined]
-        await until(lambda: world.server.connection_count == 1)
+        await until(lambda: open_connections(world.server) == 1)
         connection = next(iter(world.server._connections))
         connection.pause_writing()
         began = world.loop.time()
-        await until(lambda: world.server.connection_count == 0)
+        await until(lambda: open_connections(world.server) == 0)
         assert world.loop.time() - began < STALL_SECONDS + 5
 
     play(talk)
@@ -354,7 +355,7 @@ def test_a_muted_connection_that_the_broker_freezes_is_not_heard_again_and_one_t
             connection.mute(5.0)
             world.answer(connection, first)
         closed[1].close()
-        await until(lambda: world.server.connection_count == 1)
+        await until(lambda: open_connections(world.server) == 1)
         world.waiting[0][0].freeze()
         world.waiting[1][0].freeze()
         began = world.loop.time()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from tests.server.network.open_connections import open_connections
 from tests.tools import require_tool, run_checked
 from tests.waiting import until
 
@@ -62,6 +63,7 @@ class World:
         loop = asyncio.get_running_loop()
         config = BrokerConfig.from_properties({"listeners": "PLAINTEXT://127.0.0.1:0"})
         self.server = SocketServer(config, self.handle, loop, "machine")
+        self.server.listeners.append(config.listeners[0])
 
         def connection() -> Connection:
             self.connections.append(self.server._connection(config.listeners[0]))
@@ -196,7 +198,7 @@ def test_a_file_that_is_cut_while_it_is_sent_ends_the_connection(play: Callable[
         os.truncate(world.file, 10)
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await answer(reader)
-        await until(lambda: world.server.connection_count == 0)
+        await until(lambda: open_connections(world.server) == 0)
         assert world.handled <= 2
         writer.close()
 
@@ -213,6 +215,6 @@ def test_a_broker_that_stops_sends_what_is_ready(play: Callable[[Any], None]) ->
         assert await reader.read() == b""
         writer.close()
         await closing
-        assert world.server.connection_count == 0
+        assert open_connections(world.server) == 0
 
     play(talk)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from tests.server.network.open_connections import open_connections
 from tests.waiting import until
 
 from barnabas.clients.certificates import Authority
@@ -242,7 +243,7 @@ def test_who_is_gone_while_a_step_is_computed_leaves_nothing_behind(
         await until(lambda: not world.acceptor.handshakes)
         monkeypatch.setattr(tls_acceptor, "HANDSHAKE_SECONDS", PATIENCE)
         await world.connect()
-        await until(lambda: not world.broker.server.sockets.connection_count)
+        await until(lambda: not open_connections(world.broker.server.sockets))
 
     play(talk)
 

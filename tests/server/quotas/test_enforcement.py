@@ -18,6 +18,7 @@ from tests.server.data_plane import (
     produce,
     values_in,
 )
+from tests.server.network.open_connections import open_connections
 
 from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.apis import ApiKey
@@ -240,19 +241,19 @@ def test_changes_of_topics_are_refused_or_slowed_down() -> None:
 
 def test_connections_over_the_rate_are_closed_after_a_while() -> None:
     async def talk(plane: DataPlane) -> None:
-        before = plane.server.sockets.connection_count
+        before = open_connections(plane.server.sockets)
         host = next(iter(plane.server.sockets._connections)).session.client_host if before else None
         await set_quota(plane, "connection_creation_rate", 1.0, ip=host)
         clients = [await plane.raw() for _ in range(12)]
         # Those who are put off count among the connections, too.
-        await plane.until(lambda: plane.server.sockets.connection_count == before + len(clients), seconds=0.1)
+        await plane.until(lambda: open_connections(plane.server.sockets) == before + len(clients), seconds=0.1)
         for client in clients:
             client.send(ApiKey.METADATA, 9, MetadataRequest(topics=[]))
         began = plane.loop.time()
         outcomes = await asyncio.gather(*(client.reader.read(1) for client in clients))
         late = outcomes.count(b"")
         assert 1 <= late <= 3 and plane.loop.time() - began < 1.5
-        assert plane.server.sockets.connection_count == before + len(clients) - late
+        assert open_connections(plane.server.sockets) == before + len(clients) - late
         await set_quota_when_possible(plane)
         for client in clients:
             client.writer.close()
