@@ -90,6 +90,7 @@ def strays(
     A broker names each of its partitions in the checkpoint files beside them, within seconds of making it; a folder
     that somebody has put there is named nowhere. So what is named is adopted. What is not may only be what Kafka made
     just before it was killed: where the store knows no topic yet, a folder with a topic id, and none missing before it.
+    Where nothing at all is named, no broker has been, and folders are of those who write logs: they need no topic id.
     """
     names = {topic.topic_id: name for name, topic in topics.items() if topic.topic_id.int}
     found: dict[str, str] = {}
@@ -107,16 +108,17 @@ def strays(
         elif name not in unreadable and (known is None or index not in known.assignment):
             unknown.setdefault(name, {})[path] = folder
     is_brought_along = not topics and not unreadable
+    is_nothing_named = not any(folder.is_named for folder in folders.values())
     for name, its_folders in unknown.items():
         known = topics.get(name)
         in_order = dict(sorted(its_folders.items(), key=lambda item: item[1].topic_partition))
-        unproven = _unproven(in_order, is_brought_along=is_brought_along)
+        unproven = _unproven(in_order, is_brought_along=is_brought_along, needs_id=not is_nothing_named)
         proven = {path: folder for path, folder in in_order.items() if path not in unproven}
         found |= unproven | _implausible(proven, 0 if known is None else len(known.assignment))
     return found
 
 
-def _unproven(folders: Mapping[str, FoundFolder], *, is_brought_along: bool) -> dict[str, str]:
+def _unproven(folders: Mapping[str, FoundFolder], *, is_brought_along: bool, needs_id: bool) -> dict[str, str]:
     """Of one topic's unknown folders, in the order of their indexes: those that may be somebody's copies."""
     found: dict[str, str] = {}
     topic_id, complete = None, 0
@@ -125,9 +127,9 @@ def _unproven(folders: Mapping[str, FoundFolder], *, is_brought_along: bool) -> 
         if not folder.is_named:
             if not is_brought_along:
                 found[path] = UNNAMED
-            elif folder.topic_id is None:
+            elif folder.topic_id is None and needs_id:
                 found[path] = f"{UNNAMED}, and it has no topic id"
-            elif topic_id not in (None, folder.topic_id):
+            elif folder.topic_id != topic_id and (topic_id is not None or (complete and not needs_id)):
                 found[path] = f"{UNNAMED}, and its topic id is not that of {folder.topic_partition.topic}"
             elif index > complete:
                 found[path] = f"{UNNAMED}, and partition {complete} is not here"

@@ -136,7 +136,14 @@ def test_of_a_directory_brought_along_whole_copies_are_left_alone(copy: Found) -
 
 def test_of_copies_without_a_first_one_none_is_adopted() -> None:
     copies = [("backup", 0, None), ("backup", 1, OTHER_ID), ("backup", 2, OTHER_ID)]
-    assert left_alone(topics={}, unnamed=copies) == {"backup-0", "backup-1", "backup-2"}
+    assert left_alone(("t", 0, KNOWN_ID), topics={}, unnamed=copies) == {"backup-0", "backup-1", "backup-2"}
+
+
+def test_where_no_broker_has_been_logs_that_others_wrote_are_adopted_without_ids() -> None:
+    assert left_alone(topics={}, unnamed=[("t", 0, None), ("t", 1, None), ("u", 0, OTHER_ID)]) == set()
+    assert left_alone(topics={}, unnamed=[("t", 0, None), ("t", 2, None), ("backup", 7, None)]) == {"t-2", "backup-7"}
+    assert left_alone(topics={}, unnamed=[("t", 0, None), ("t", 1, OTHER_ID)]) == {"t-1"}
+    assert left_alone(unnamed=[("new", 0, None)]) == {"new-0"}
 
 
 async def test_records_of_a_topic_that_no_checkpoint_names_are_kept() -> None:
