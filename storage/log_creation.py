@@ -58,6 +58,8 @@ class LogCreation:
         if log is not None:
             if topic_id is not None:
                 log.assign_topic_id(topic_id)
+            if config is not None:
+                log.config = config  # opened when nobody knew its topic, perhaps
             return log
         if not is_new and len(self._held.online_dirs) < len(self._held.dirs):
             message = f"Can't create log for {topic_partition} because log directories are offline: it may be there"

@@ -19,7 +19,7 @@ PARTITIONS_PER_FOLDER = 100
 """A broker has at least one of so many partitions of a topic, or else it is no topic. A cluster of as many brokers may
 leave that much behind in one log directory; a date or a process id in a folder's name means more."""
 KEPT: Mapping[str, str] = MappingProxyType({"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"})
-"""Settings of a topic of which nothing but its folder's name and topic id says that it is one: no record goes."""
+"""Settings of a topic of which nothing but its folders says that it is one: no record goes."""
 UNNAMED = "no checkpoint file names it"
 
 

@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer
 from tests.server_process import wait_until
 
+from barnabas.testing import Broker
+
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -108,3 +110,18 @@ def test_without_its_store_a_killed_broker_knows_its_partitions_from_copies(tmp_
         log = broker.log_tail()
         assert "backup-7 is left alone: no checkpoint file names it, and it has no topic id" in log
         assert "is adopted though" not in log
+
+
+def test_old_records_of_an_adopted_topic_stay_from_the_first_start_on(tmp_path: Path) -> None:
+    """Retention takes nothing of a folder that may be a copy, though its log was open before it was a topic."""
+    often = {"log.initial.task.delay.ms": "0", "log.retention.check.interval.ms": "50", "log.retention.ms": "1000"}
+    with Broker(["t", "other"], data_dir=tmp_path / "made") as made:
+        producer = Producer({"bootstrap.servers": made.bootstrap, "acks": "all"})
+        producer.produce("t", b"old", timestamp=1_000_000_000_000)
+        assert producer.flush(30) == 0
+    shutil.copytree(tmp_path / "made" / "t-0", tmp_path / "brought" / "t-0")
+    (tmp_path / "brought" / "t-0" / "partition.metadata").unlink()
+    with Broker(data_dir=tmp_path / "brought", config=often) as broker:
+        assert broker.server.state.replica_manager.partition("t", 0).log.config.retention_ms == -1
+        broker.expire()
+        assert [record.value for record in broker.records("t")] == [b"old"]

@@ -82,7 +82,9 @@ def test_a_broker_serves_what_compact_wrote(spark: Any, tmp_path: Path) -> None:
     jobs.compact(jobs.log_records(spark, str(tmp_path / "log")), str(tmp_path / "data"), drop_tombstones=True)
     expected = facts(read_log({"path": str(tmp_path / "data"), "includeHeaders": "true"}))
     assert expected and all(row[2] is not None for row in expected)
-    with Broker(data_dir=tmp_path / "data", config={"log.retention.ms": "-1"}) as broker:
+    with Broker(data_dir=tmp_path / "data") as broker:
+        assert broker.server.state.dynamic_config.topic_log_config("t").retention_ms == -1
+        broker.expire()
         assert facts(read(Cluster(broker).options("t", includeHeaders="true"))) == expected
 
 
