@@ -151,6 +151,16 @@ def begin_sending(answers: dict[int, bytes], /) -> None:
 def finish_sending(answers: dict[int, bytes], /) -> list[tuple[int, int]]:
     """`answer_box.finish_sending_here`, of what was begun as of what was not."""
 
+def open_syncer(
+    wake: int, /
+) -> tuple[Callable[[list[int]], None], Callable[[], tuple[float, int]], Callable[[], None]]:
+    """`server.runtime.host.ThreadWork.sync` with a thread that needs no interpreter: begin, end and close.
+
+    `begin` has open files synced one after the other, and then writes a byte to the descriptor `wake`, upon which `end`
+    says how many seconds that took, and the number of the error by which it ended, 0 for none. `close` waits for what
+    is under way.
+    """
+
 def watch(count: bytearray, watched: bytearray, /) -> tuple[Callable[[], bool], Callable[[], bool]]:
     """`server.metrics.call_watch.watch_here`, by `stopwatch` and by the ticks of the kernel."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from ..server.metadata.embedded_store import EmbeddedStore
 from ..server.metadata.node_tree import NodeTree
 from ..server.runtime.ports import Ports
 from ..server.security.authorizer import Authorizer
+from ..storage.filesystem import File
 from .chance import chance
 from .cleaning import SimCleaning
 from .disk import Mode, SimDisk
@@ -69,6 +70,16 @@ class SimWork:
 
         self.submit(lane, job, done)
         return await future
+
+    def sync(
+        self, lane: str, files: Sequence[File], done: Callable[[float | None, BaseException | None], None]
+    ) -> None:
+        def sync_all() -> float:
+            for file in files:
+                file.fdatasync()
+            return 0.0
+
+        self.submit(lane, sync_all, done)
 
     def close(self) -> None:
         """Nothing is ever running between two callbacks."""

@@ -306,7 +306,7 @@ class OsFile:
             os.ftruncate(self._fd, position + length)
 
     def fsync(self) -> None:
-        fd = self._open_fd()
+        fd = self.fileno()
         if hasattr(fcntl, "F_FULLFSYNC"):
             # On macOS fsync stops at the drive's own cache.
             fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
@@ -314,7 +314,7 @@ class OsFile:
             os.fsync(fd)
 
     def fdatasync(self) -> None:
-        fd = self._open_fd()
+        fd = self.fileno()
         if hasattr(fcntl, "F_FULLFSYNC"):
             fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
         else:
@@ -323,15 +323,15 @@ class OsFile:
     def start_writeback(self, position: int, length: int) -> None:
         if sys.platform == "linux":
             # Begins to write what was changed, and gives up no more of the cache than what is on the disk at once.
-            os.posix_fadvise(self._open_fd(), position, length, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(self.fileno(), position, length, os.POSIX_FADV_DONTNEED)
 
     def mmap_read(self, length: int) -> memoryview | bytes:
-        fd = self._open_fd()
+        fd = self.fileno()
         if length == 0:
             return b""
         return memoryview(mmap.mmap(fd, length, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ))
 
-    def _open_fd(self) -> int:
+    def fileno(self) -> int:
         """The descriptor, for calls that take a closed one's -1 for a mistake of the program, or for no file at all."""
         if self._fd < 0:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
@@ -348,7 +348,7 @@ class OsFile:
 
     def lend(self, length: int, position: int) -> Sendable:
         try:
-            return FileSlice(os.dup(self._open_fd()), length, position)
+            return FileSlice(os.dup(self.fileno()), length, position)
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise

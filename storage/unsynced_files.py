@@ -55,6 +55,11 @@ class FlushTask:
         self.sync_directory = sync_directory
         self.is_done = False
 
+    @property
+    def has_only_files(self) -> bool:
+        """Whether all there is to do is to sync `files`, which can be done in any other way, too."""
+        return self.epoch_lines is None and not self.sync_directory
+
     def run(self) -> None:
         """Make it durable. Raises as `run_together`."""
         run_together([self])

@@ -56,10 +56,10 @@ class ForgetfulFile(OsFile):
     __slots__ = ()
 
     def fsync(self) -> None:
-        self._open_fd()
+        self.fileno()
 
     def fdatasync(self) -> None:
-        self._open_fd()
+        self.fileno()
 
 
 class ForgetfulDisk(FaultyDisk):

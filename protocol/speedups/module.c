@@ -1,7 +1,7 @@
 /* The extension module `_speedups`; `_speedups.pyi` says which Python function each of these is the twin of. */
 #include "speedups.h"
 
-enum { REVISION = 12 }; /* as in native.py */
+enum { REVISION = 13 }; /* as in native.py */
 
 static PyMethodDef functions[] = {
     {"scan_batches", scan_batches, METH_VARARGS, NULL},
@@ -19,6 +19,7 @@ static PyMethodDef functions[] = {
     {"write_produced", (PyCFunction)(void (*)(void))write_produced, METH_FASTCALL, NULL},
     {"begin_sending", begin_sending, METH_O, NULL},
     {"finish_sending", finish_sending, METH_O, NULL},
+    {"open_syncer", open_syncer, METH_O, NULL},
     {"watch", watch, METH_VARARGS, NULL},
     {"stopwatch", stopwatch, METH_NOARGS, NULL},
     {"mallopt", set_mallopt, METH_VARARGS, NULL},

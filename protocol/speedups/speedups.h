@@ -2,8 +2,8 @@
  *
  * Every function here works on memory that its caller lent for the time of the call, checks each position against the
  * end of it, and answers with a value rather than an exception where the bytes are wrong: the Python side says what
- * that means. Nothing is kept between calls but by `send.c`, whose thread outlives them, and by `meter.c`, whose two
- * functions hold the memory that they were made for. */
+ * that means. Nothing is kept between calls but by `send.c` and `sync.c`, whose threads outlive them, and by `meter.c`,
+ * whose two functions hold the memory that they were made for. */
 #ifndef BARNABAS_SPEEDUPS_H
 #define BARNABAS_SPEEDUPS_H
 
@@ -142,6 +142,7 @@ PyObject *read_produce(PyObject *module, PyObject *const *args, Py_ssize_t count
 PyObject *write_produced(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *begin_sending(PyObject *module, PyObject *dict);
 PyObject *finish_sending(PyObject *module, PyObject *dict);
+PyObject *open_syncer(PyObject *module, PyObject *wake);
 PyObject *watch(PyObject *module, PyObject *parts);
 PyObject *stopwatch(PyObject *module, PyObject *unused);
 PyObject *set_mallopt(PyObject *module, PyObject *args);

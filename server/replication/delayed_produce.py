@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.log_values import LogAppendInfo
@@ -16,43 +16,43 @@ AppendResult = LogAppendInfo | KafkaError
 AppendCallback = Callable[[list[AppendResult]], None]
 
 
-class AwaitedAppend(NamedTuple):
-    """One partition's part of the request: done when the high watermark, or the disk, reaches `required_offset`."""
-
-    partition: Partition
-    required_offset: int
-    position: int
-    """Of its result."""
-    acks: int = -1
-    """-1 waits for the high watermark, 1 for a flush."""
+AwaitedAppend: TypeAlias = "tuple[Partition, int, int]"
+"""One partition's part of a request: the offset that the high watermark or the disk has to reach, and which result it
+is that this decides."""
 
 
 class DelayedProduce(DelayedOperation):
-    """Completes when every awaited append is decided; at the deadline the undecided ones are REQUEST_TIMED_OUT."""
+    """Completes when every awaited append is decided; at the deadline the undecided ones are REQUEST_TIMED_OUT.
 
-    __slots__ = ("_appends", "_callback", "results")
+    Acks of -1 wait for the high watermark, of 1 for a flush.
+    """
 
-    def __init__(self, appends: list[AwaitedAppend], results: list[AppendResult], callback: AppendCallback) -> None:
+    __slots__ = ("_acks", "_appends", "_callback", "results")
+
+    def __init__(
+        self, appends: list[AwaitedAppend], acks: int, results: list[AppendResult], callback: AppendCallback
+    ) -> None:
         super().__init__()
         self._appends = appends
+        self._acks = acks
         self.results = results
         self._callback = callback
 
     def try_complete(self) -> bool:
         undecided = []
         for append in self._appends:
-            partition, offset = append.partition, append.required_offset
-            outcome = partition.has_reached(offset) if append.acks == -1 else partition.has_flushed(offset)
+            partition, offset, position = append
+            outcome = partition.has_reached(offset) if self._acks == -1 else partition.has_flushed(offset)
             if outcome is None:
                 undecided.append(append)
             elif outcome is not ErrorCode.NONE:
-                self.results[append.position] = KafkaError(outcome)
+                self.results[position] = KafkaError(outcome)
         self._appends = undecided
         return not undecided and self.force_complete()
 
     def on_expiration(self) -> None:
-        for append in self._appends:
-            self.results[append.position] = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        for _, _, position in self._appends:
+            self.results[position] = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 
     def on_complete(self) -> None:
         self._callback(self.results)

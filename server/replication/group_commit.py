@@ -61,9 +61,14 @@ class GroupCommit:
         """Have everything that is appended to `partition` so far on disk soon; `partition.flushed` follows."""
         if may_linger and self._lingers(partition):
             return
-        self._lingering.pop(partition, None)
         directory = partition.log.directory
-        self._waiting.setdefault(directory, {})[partition] = None
+        waiting = self._waiting.get(directory)
+        if waiting is None:
+            waiting = self._waiting[directory] = {}
+        elif partition in waiting:
+            return
+        self._lingering.pop(partition, None)
+        waiting[partition] = None
         if directory not in self._busy:
             self._busy.add(directory)
             self._loop.call_soon(self._begin_round, directory)
@@ -140,9 +145,11 @@ class GroupCommit:
     def _run(self, directory: str, flushes: list[Flush]) -> None:
         stopwatch = self._ports.stopwatch
 
+        tasks = [flush for _, _, flush in flushes]
+
         def flush_all() -> float:
             began = stopwatch()
-            run_together([flush for _, _, flush in flushes])
+            run_together(tasks)
             return stopwatch() - began
 
         def done(seconds: float | None, error: BaseException | None) -> None:
@@ -156,12 +163,16 @@ class GroupCommit:
                     self.on_flushed(seconds)
                 self._complete(directory, deque(flushes))
 
-        self._ports.work.submit(directory, flush_all, done)
+        if all(flush.has_only_files for flush in tasks):
+            self._ports.work.sync(directory, [file for flush in tasks for file in flush.files], done)
+        else:
+            self._ports.work.submit(directory, flush_all, done)
 
     def _complete(self, directory: str, flushes: deque[Flush]) -> None:
         """Tell the partitions; others are served after each crowded one, and after a while in any case.
 
-        A new round begins after the last.
+        A new round begins after the last, and a turn later: clients that were answered have asked again by then, and
+        share it.
         """
         stopwatch = self._ports.stopwatch
         enough, is_crowded = stopwatch() + FLUSHED_SECONDS, False
@@ -173,7 +184,7 @@ class GroupCommit:
         if flushes:
             self._loop.call_soon(self._complete, directory, flushes)
         elif self._waiting.get(directory):
-            self._loop.call_soon(self._begin_round, directory)
+            self._loop.call_soon(self._loop.call_soon, self._begin_round, directory)
         else:
             self._end(directory)
 

@@ -306,13 +306,13 @@ class ReplicaManager:
             else:
                 is_open = required_acks and info.last_offset >= partition.log.high_watermark
                 if is_open and (required_acks == -1 or partition.has_flushed(info.last_offset + 1) is None):
-                    awaited.append(AwaitedAppend(partition, info.last_offset + 1, len(results), required_acks))
+                    awaited.append((partition, info.last_offset + 1, len(results)))
                 results.append(info)
             validate = validate_and_assign
         if begun is not None:
             terms = required_acks, timeout_ms, callback, produce_version, internal_topics_allowed, in_transaction
             callback = self._postponed.go_on(begun, self.append_records, terms)
-        self._answer(results, awaited, callback, timeout_ms)
+        self._answer(results, awaited, required_acks, callback, timeout_ms)
 
     def _check_client_records(
         self, entry: AppendEntry, partition: Partition, internal_topics_allowed: bool, in_transaction: bool
@@ -325,15 +325,20 @@ class ReplicaManager:
             self.verified.check(partition, records, in_transaction=in_transaction)
 
     def _answer(
-        self, results: list[AppendResult], awaited: list[AwaitedAppend], callback: AppendCallback, timeout_ms: float
+        self,
+        results: list[AppendResult],
+        awaited: list[AwaitedAppend],
+        acks: int,
+        callback: AppendCallback,
+        timeout_ms: float,
     ) -> None:
         """Only where there were other entries can anything have changed since it was seen that this one must wait."""
         if not awaited:
             callback(results)
             return
-        waiting = DelayedProduce(awaited, results, callback)
-        keys = [append.partition.topic_partition for append in awaited]
-        if len(waiting.results) == 1 or not waiting.try_complete():
+        waiting = DelayedProduce(awaited, acks, results, callback)
+        if len(results) == 1 or not waiting.try_complete():
+            keys = [partition.topic_partition for partition, _, _ in awaited]
             self._produce_purgatory.watch(waiting, keys, timeout_ms)
 
     def _interrupted(

@@ -10,14 +10,15 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from types import ModuleType
 from typing import TypeVar
 
 from ...protocol.native import native
-from ...storage.filesystem import OsFileSystem
+from ...storage.filesystem import File, OsFile, OsFileSystem
 from .ports import CleaningWork, Ports
 
 resource: ModuleType | None
@@ -39,15 +40,77 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """Parameters of glibc's mallopt(3)."""
 
 
+Synced = Callable[[float | None, BaseException | None], None]
+"""Told how many seconds it took to sync files, or why they are not."""
+
+
+class Syncer:
+    """Syncs files on a thread that needs no interpreter, where code is compiled. Loop-thread only.
+
+    A thread of Python's waits for the interpreter when it has waited for the disk, and the loop then waits for it.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Raises OSError without handles or threads."""
+        self._loop = loop
+        self._done: Synced | None = None
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._wake, False)
+        try:
+            self._begin, self._end, self._close = native.open_syncer(self._wake)
+        except OSError:
+            self._close_pipe()
+            raise
+        loop.add_reader(self._woken, self._ended)
+
+    def begin(self, files: Sequence[File], done: Synced) -> bool:
+        """Sync these; false, and nothing is done, while it is busy or where only the file itself knows how."""
+        if self._done is not None:
+            return False
+        try:
+            descriptors = [file.fileno() for file in files if type(file) is OsFile]
+        except OSError:
+            return False
+        if len(descriptors) < len(files):
+            return False
+        self._done = done
+        self._begin(descriptors)
+        return True
+
+    def close(self) -> None:
+        """Wait for what is under way; whoever waits for that is still told."""
+        self._close()
+        self._loop.remove_reader(self._woken)
+        self._close_pipe()
+        if self._done is not None:
+            self._loop.call_soon(self._tell)
+
+    def _ended(self) -> None:
+        os.read(self._woken, 1)
+        self._tell()
+
+    def _tell(self) -> None:
+        done, self._done = self._done, None
+        seconds, number = self._end()
+        if done is not None:
+            done(*((None, OSError(number, os.strerror(number))) if number else (seconds, None)))
+
+    def _close_pipe(self) -> None:
+        os.close(self._woken)
+        os.close(self._wake)
+
+
 class ThreadWork:
     """`Work` on one thread per lane, started at the lane's first job.
 
-    `submit`, `run` and `close` belong to the loop's thread; `done` callbacks run there, too.
+    `submit`, `run`, `sync` and `close` belong to the loop's thread; `done` callbacks run there, too.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._lanes: dict[str, ThreadPoolExecutor] = {}
+        self._syncers: dict[str, Syncer] = {}
         self._closed = False
 
     def submit(self, lane: str, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
@@ -64,10 +127,25 @@ class ThreadWork:
     async def run(self, lane: str, job: Callable[[], T]) -> T:
         return await self._loop.run_in_executor(self._executor(lane), job)
 
+    def sync(self, lane: str, files: Sequence[File], done: Synced) -> None:
+        syncer = self._syncer(lane) if native is not None else None
+        if syncer is None or not syncer.begin(files, done):
+            self.submit(lane, partial(sync_here, files), done)
+
     def close(self) -> None:
         self._closed = True
+        for syncer in self._syncers.values():
+            syncer.close()
         for executor in self._lanes.values():
             executor.shutdown(wait=True)
+
+    def _syncer(self, lane: str) -> Syncer | None:
+        """None while there are no handles for it."""
+        syncer = self._syncers.get(lane)
+        if syncer is None and not self._closed:
+            with suppress(OSError):
+                syncer = self._syncers[lane] = Syncer(self._loop)
+        return syncer
 
     def _executor(self, lane: str) -> ThreadPoolExecutor:
         if self._closed:
@@ -76,6 +154,14 @@ class ThreadWork:
         if executor is None:
             executor = self._lanes[lane] = ThreadPoolExecutor(1, thread_name_prefix=lane)
         return executor
+
+
+def sync_here(files: Sequence[File]) -> float:
+    """Sync the data of these on this thread; how many seconds that took."""
+    began = time.perf_counter()
+    for file in files:
+        file.fdatasync()
+    return time.perf_counter() - began
 
 
 def token_bytes(count: int) -> bytes:

@@ -8,14 +8,14 @@ deterministic one; a test bans every other way to the clock, to randomness, to t
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from ...protocol.schema import UNBOUNDED
 from ...storage.cleaning.clean_job import CleanJob, Event
-from ...storage.filesystem import FileSystem
+from ...storage.filesystem import File, FileSystem
 
 T = TypeVar("T")
 
@@ -24,13 +24,21 @@ LEAST_LOG_FILES = 16
 
 
 class Work(Protocol):
-    """Lanes for what blocks (fsync, recovery, deletion). Jobs of one lane run one after another, in order."""
+    """Lanes for what blocks (syncs, recovery, deletion). Jobs of one lane run one after another, in order."""
 
     def submit(self, lane: str, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         """Run `job` off the loop; then call `done(result, error)` on the loop. Never raises what `job` raises."""
 
     async def run(self, lane: str, job: Callable[[], T]) -> T:
         """Run `job` off the loop and return its result or raise its error."""
+
+    def sync(
+        self, lane: str, files: Sequence[File], done: Callable[[float | None, BaseException | None], None]
+    ) -> None:
+        """Sync the data of open files off the loop, perhaps beside a job of the lane.
+
+        Then call `done(seconds, error)` on the loop: how long that took, or why it was not done.
+        """
 
     def close(self) -> None:
         """Refuse new jobs and wait for the running ones."""

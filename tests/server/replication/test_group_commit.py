@@ -27,13 +27,19 @@ class Clock:
 
 
 @dataclass
+class FakeFlush:
+    has_only_files: bool = True
+    files: tuple[()] = ()
+
+
+@dataclass
 class FakeLog:
     directory: str = "d"
 
-    def begin_flush(self) -> str:
-        return "flush"
+    def begin_flush(self) -> FakeFlush:
+        return FakeFlush()
 
-    def complete_flush(self, flush: str) -> int:
+    def complete_flush(self, flush: FakeFlush) -> int:
         return 1
 
 
@@ -54,9 +60,9 @@ class FakePartition:
 
 
 class InstantWork:
-    """Lanes on which a job is done as soon as it is submitted."""
+    """Syncs that are done as soon as they are asked for."""
 
-    def submit(self, lane: str, job: object, done: Callable[[None, None], None]) -> None:
+    def sync(self, lane: str, files: object, done: Callable[[None, None], None]) -> None:
         asyncio.get_running_loop().call_soon(done, None, None)
 
 

@@ -1,0 +1,271 @@
+"""Files brought onto the disk off the loop: by a thread without the interpreter, by a lane where that cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from barnabas.protocol.native import native
+from barnabas.server.runtime import host
+from barnabas.server.runtime.host import ThreadWork
+from barnabas.storage.filesystem import OsFile, OsFileSystem
+
+PATIENCE = 60.0
+needs_compiled = pytest.mark.skipif(native is None, reason="no compiled code")
+
+
+class NotingFile(OsFile):
+    """Knows by itself how it is synced."""
+
+    __slots__ = ("times",)
+
+    def fdatasync(self) -> None:
+        self.times = getattr(self, "times", 0) + 1
+
+
+class Told:
+    """What `done` was told, in order."""
+
+    def __init__(self, count: int) -> None:
+        self.outcomes: list[tuple[float | None, BaseException | None]] = []
+        self._missing = count
+        self._all = asyncio.get_running_loop().create_future()
+
+    def __call__(self, seconds: float | None, error: BaseException | None) -> None:
+        self.outcomes.append((seconds, error))
+        if len(self.outcomes) == self._missing:
+            self._all.set_result(None)
+
+    async def all(self) -> list[tuple[float | None, BaseException | None]]:
+        await asyncio.wait_for(self._all, PATIENCE)
+        return self.outcomes
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Iterator[Callable[[Any], Any]]:
+    loop = request.param()
+    yield loop.run_until_complete
+    loop.close()
+
+
+@pytest.fixture(params=["python", pytest.param("compiled", marks=needs_compiled)])
+def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "python":
+        monkeypatch.setattr(host, "native", None)
+    return str(request.param)
+
+
+def files(folder: Path, count: int) -> list[OsFile]:
+    opened = [OsFileSystem().open(str(folder / str(number)), create=True) for number in range(count)]
+    for file in opened:
+        file.pwrite(b"data", 0)
+    return opened
+
+
+def unsyncable() -> OsFile:
+    """A pipe, of which the kernel says EINVAL."""
+    end, other = os.pipe()
+    os.close(other)
+    return OsFile(end, set())
+
+
+def test_files_are_synced_and_the_loop_is_told_how_long_it_took(
+    run: Callable[[Any], Any], twin: str, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        work, opened = ThreadWork(asyncio.get_running_loop()), files(tmp_path, 3)
+        for _ in range(200):
+            told = Told(1)
+            work.sync("lane", opened, told)
+            assert not told.outcomes, "told before the caller has gone on"
+            ((seconds, error),) = await told.all()
+            assert error is None
+            assert seconds is not None
+            assert 0 <= seconds < PATIENCE
+        assert ("lane" in work._lanes) is (twin == "python")
+        work.close()
+
+    run(main())
+
+
+def test_the_first_error_ends_a_round(run: Callable[[Any], Any], twin: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        work, (good,) = ThreadWork(asyncio.get_running_loop()), files(tmp_path, 1)
+        for wrong in ([unsyncable()], [good, unsyncable()], [unsyncable(), good]):
+            told = Told(1)
+            work.sync("lane", wrong, told)
+            ((seconds, error),) = await told.all()
+            assert seconds is None
+            assert isinstance(error, OSError)
+            assert error.errno == errno.EINVAL
+        told = Told(1)
+        work.sync("lane", [good], told)
+        assert (await told.all())[0][1] is None, "an error is that of its own round"
+        work.close()
+
+    run(main())
+
+
+def test_a_closed_file_is_an_error_that_is_told(run: Callable[[Any], Any], twin: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        work, (file,) = ThreadWork(asyncio.get_running_loop()), files(tmp_path, 1)
+        file.close()
+        told = Told(1)
+        work.sync("lane", [file], told)
+        ((_, error),) = await told.all()
+        assert isinstance(error, OSError)
+        assert error.errno == errno.EBADF
+        work.close()
+
+    run(main())
+
+
+def test_a_file_that_knows_by_itself_how_it_is_synced_does_so(
+    run: Callable[[Any], Any], twin: str, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        work = ThreadWork(asyncio.get_running_loop())
+        noting = NotingFile(os.open(tmp_path / "noting", os.O_RDWR | os.O_CREAT), set())
+        told = Told(1)
+        work.sync("lane", [*files(tmp_path, 1), noting], told)
+        assert (await told.all())[0][1] is None
+        assert noting.times == 1
+        work.close()
+
+    run(main())
+
+
+def test_rounds_that_meet_are_all_told(run: Callable[[Any], Any], twin: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        work, opened = ThreadWork(asyncio.get_running_loop()), files(tmp_path, 2)
+        told = Told(90)
+        for number in range(90):
+            work.sync(f"lane {number % 3}", opened, told)
+        assert all(error is None for _, error in await told.all())
+        work.close()
+
+    run(main())
+
+
+def test_closing_waits_and_what_was_under_way_is_told(run: Callable[[Any], Any], twin: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        work, told = ThreadWork(asyncio.get_running_loop()), Told(2)
+        work.sync("a", files(tmp_path, 1), told)
+        work.sync("b", [unsyncable()], told)
+        work.close()
+        assert sorted(error is None for _, error in await told.all()) == [False, True]
+        with pytest.raises(RuntimeError, match="closed"):
+            work.sync("a", [NotingFile(os.open(tmp_path / "0", os.O_RDWR), set())], told)
+
+    run(main())
+
+
+def test_without_handles_a_lane_does_it(
+    run: Callable[[Any], Any], twin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_pipe() -> tuple[int, int]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def main() -> None:
+        work, opened, told = ThreadWork(asyncio.get_running_loop()), files(tmp_path, 1), Told(1)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pipe", no_pipe)
+            work.sync("lane", opened, told)
+        assert (await told.all())[0][1] is None
+        assert "lane" in work._lanes
+        told = Told(1)
+        work.sync("lane", opened, told)
+        assert (await told.all())[0][1] is None
+        work.close()
+
+    run(main())
+
+
+def test_nothing_is_left_open(run: Callable[[Any], Any], twin: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        opened = files(tmp_path, 1)
+        before = os.listdir("/proc/self/fd")
+        for _ in range(20):
+            work, told = ThreadWork(asyncio.get_running_loop()), Told(1)
+            work.sync("lane", opened, told)
+            await told.all()
+            work.close()
+        assert len(os.listdir("/proc/self/fd")) <= len(before) + 2, "the loop's own at most"
+
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("the system does not say what is open")
+    run(main())
+
+
+@needs_compiled
+def test_the_compiled_thread_takes_one_round_at_a_time_and_no_nonsense(tmp_path: Path) -> None:
+    assert native is not None
+    woken, wake = os.pipe()
+    begin, end, close = native.open_syncer(wake)
+    with pytest.raises(TypeError):
+        begin((1, 2))  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        begin(["1"])  # type: ignore[list-item]
+    with pytest.raises(OverflowError):
+        begin([2**80])
+    begin([])
+    assert os.read(woken, 10) == b"\0"
+    assert end()[1] == 0
+    (file,) = files(tmp_path, 1)
+    refused: set[str] = set()
+    deadline = time.monotonic() + PATIENCE
+    while len(refused) < 2:
+        assert time.monotonic() < deadline, "a round is always over before it can be asked for"
+        begin([file.fileno()] * 5000)
+        for too_early in (end, lambda: begin([])):
+            try:
+                too_early()
+            except RuntimeError as error:
+                refused.add(str(error))
+        select.select([woken], [], [], PATIENCE)
+        os.read(woken, 10)
+    assert refused == {"the round is not over", "a round of syncs is under way, or there are no more"}
+    begin([file.fileno()] * 100)
+    close()
+    assert end()[1] == 0
+    with pytest.raises(RuntimeError, match="no more"):
+        begin([])
+    close()
+    os.close(woken)
+    os.close(wake)
+
+
+IN_A_FORK = """
+import os
+from barnabas.protocol.native import native
+woken, wake = os.pipe()
+methods = native.open_syncer(wake)
+child = os.fork()
+if child == 0:
+    methods[2]()
+    del methods
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+methods[0]([])
+assert os.read(woken, 1)
+del methods
+print("done")
+"""
+
+
+@needs_compiled
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+def test_a_fork_has_no_such_thread_and_does_not_wait_for_it() -> None:
+    done = subprocess.run([sys.executable, "-c", IN_A_FORK], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout == "done\n", done.stderr
