@@ -543,7 +543,11 @@ class BrokerServer:
             lambda: state.replica_manager.retain(list(logs.logs)),
             delay_ms=delay_ms,
         )
-        every("flush", lambda: min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS), self._flush_by_age)
+        every(
+            "flush",
+            lambda: min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS),
+            state.replica_manager.flush_overdue,
+        )
         every("deletion", lambda: DELETION_CHECK_MS, lambda: run_on_lanes(logs.deletion_tasks(), DELETION_LANE))
         every("reserve", lambda: RESERVE_CHECK_MS, lambda: self._directories.use_reserves(Reserve.fill))
         every("replicas without room", lambda: REPLICA_RETRY_MS, self._retry_replicas)
@@ -594,7 +598,3 @@ class BrokerServer:
     def _partitions_lost(self, partitions: list[TopicPartition]) -> None:
         """A log directory failed: let the controller say so to everybody."""
         self.state.controller.replicas_failed_at(self.state.broker_id, partitions)
-
-    def _flush_by_age(self) -> None:
-        """Make durable what has been in the page cache for `flush.ms`."""
-        self.state.replica_manager.flush_overdue(self._ports.now_ms())

@@ -92,14 +92,6 @@ class HostedPartitions:
             self._log_manager.held.fail_log_dir(directory, error if isinstance(error, OSError) else None)
 
     @contextmanager
-    def checked_io(self) -> Iterator[None]:
-        """Work on a log whose directory fails if the log cannot be read or written. Raises KafkaError."""
-        try:
-            yield
-        except LogDirFailedError as error:
-            raise self.storage_error(error) from error
-
-    @contextmanager
     def answering(self, topic: str, index: int) -> Iterator[None]:
         """Work on one partition for somebody who asks about several: raises KafkaError, whatever happens there."""
         try:

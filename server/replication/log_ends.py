@@ -89,7 +89,7 @@ class LogEnds:
         """Begin a new segment, and have the old one on disk. Raises KafkaError as `partition`, KAFKA_STORAGE_ERROR."""
         partition = self._hosted.led(*topic_partition)
         log = partition.log
-        with self._hosted.checked_io():
+        with self._hosted.answering(*topic_partition):
             log.roll()
         end = log.log_end_offset
         with suppress(TimeoutError):

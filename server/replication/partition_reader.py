@@ -283,8 +283,10 @@ class PartitionReader:
 
         Raises KafkaError.
         """
-        with self._hosted.checked_io():
+        try:
             return partition.log.read(offset, max_bytes, min_one_message=True).data
+        except LogDirFailedError as error:
+            raise self._hosted.storage_error(error) from error
 
     def fetch_offset_for_timestamp(
         self, topic: str, index: int, timestamp: int, *, isolation: FetchIsolation, current_leader_epoch: int = -1

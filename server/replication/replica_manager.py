@@ -354,12 +354,18 @@ class ReplicaManager:
 
     # -- durability ------------------------------------------------------------------------------------------------
 
-    def flush_overdue(self, now_ms: int) -> None:
-        """Flush the logs that have waited for `flush.ms`."""
-        for partition in self._partitions.values():
+    async def flush_overdue(self) -> None:
+        """Flush the logs that have waited for `flush.ms`; others are served meanwhile."""
+        pace, now_ms = Pace(), self._ports.now_ms()
+        for partition in self.partitions:
             log = partition.log
-            if log.recovery_point < log.log_end_offset and now_ms - log.last_flush_ms >= log.config.flush_ms:
+            if (
+                log.recovery_point < log.log_end_offset
+                and now_ms - log.last_flush_ms >= log.config.flush_ms
+                and self._partitions.get(partition.topic_partition) is partition  # and has not gone meanwhile
+            ):
                 self._flushes.request(partition)
+            await pace.step()
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -385,11 +391,16 @@ class ReplicaManager:
         """A follower has given up records at the start of its log."""
         self._log_ends.deletions.check(partition.topic_partition)
 
-    def shrink_isrs(self) -> None:
-        """Let go of followers that have not caught up for too long; each half of `replica.lag.time.max.ms`."""
-        for partition in self._partitions.values():
+    async def shrink_isrs(self) -> None:
+        """Let go of followers that have not caught up for too long; each half of `replica.lag.time.max.ms`.
+
+        Others are served meanwhile.
+        """
+        pace = Pace()
+        for partition in self.partitions:
             if partition.followers is not None:
                 partition.shrink_isr()
+            await pace.step()
 
     def _dir_failed(self, failure: LogDirFailedError, lost: list[TopicPartition]) -> None:
         """A log directory is offline, whoever found out: its partitions are too, and nobody waits for them."""

@@ -27,6 +27,7 @@ from tests.server.data_plane import (
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partition_order import PartitionOrder
 from barnabas.server.runtime.turns import LongWork, Pace
 from barnabas.simulation.disk import DiskFault
@@ -156,6 +157,45 @@ def test_while_producers_are_forgotten_others_are_served(monkeypatch: pytest.Mon
         assert 7 not in second
 
     play(talk, settings={"producer.id.expiration.ms": "1000"})
+
+
+def test_while_logs_are_looked_at_for_their_age_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def talk(plane: DataPlane) -> None:
+        topics = ("first", "deleted", "last")
+        manager, asked = plane.state.replica_manager, list[str]()
+        for topic in topics:
+            await plane.create_topic(topic, flush_ms="1000000")
+            await plane.append(batch(b"v"), topic=topic)
+            plane.partition(topic).log.last_flush_ms = 0
+        monkeypatch.setattr(manager._flushes, "request", lambda one: asked.append(one.topic_partition.topic))
+        monkeypatch.setattr("barnabas.server.replication.replica_manager.Pace", partial(Pace, 1))
+        flushing = asyncio.ensure_future(manager.flush_overdue())
+        while not asked:
+            await asyncio.sleep(0)
+        assert asked == ["first"], "all in one turn"
+        await manager.stop_replica(plane.partition("deleted").topic_partition, delete=True)
+        await flushing
+        assert asked == ["first", "last"]
+
+    play(talk)
+
+
+def test_while_followers_are_looked_at_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def talk(plane: DataPlane) -> None:
+        manager, looked_at = plane.state.replica_manager, list[int]()
+        for index in range(2):
+            monkeypatch.setattr(plane.partition(index=index), "followers", object())
+        monkeypatch.setattr(Partition, "shrink_isr", lambda one: looked_at.append(one.topic_partition.partition))
+        monkeypatch.setattr("barnabas.server.replication.replica_manager.Pace", partial(Pace, 1))
+        shrinking = asyncio.ensure_future(manager.shrink_isrs())
+        while not looked_at:
+            await asyncio.sleep(0)
+        assert looked_at == [0], "all in one turn"
+        await shrinking
+        assert looked_at == [0, 1]
+        monkeypatch.undo()
+
+    play(talk)
 
 
 def test_segments_of_a_test_may_be_smaller() -> None:
