@@ -441,10 +441,9 @@ class BrokerServer:
 
     async def _serve_alone(self, state: BrokerState, registration: BrokerRegistration) -> None:
         state.broker_epoch = (await state.cluster_store.register_broker(registration)).broker_epoch
-        logs, is_named = state.log_manager.logs, state.log_manager.is_named
-        found = {
-            key: FoundReplica(log.topic_id, log.leader_epochs.latest_epoch, is_named(key)) for key, log in logs.items()
-        } | {key: FoundReplica(is_named=is_named(key)) for key in state.log_manager.held.offline}
+        logs = state.log_manager.logs.items()
+        found = {key: FoundReplica(log.topic_id, log.leader_epochs.latest_epoch) for key, log in logs}
+        found |= dict.fromkeys(state.log_manager.held.offline, FoundReplica())
         await state.controller.start(found)
 
     async def stop(self, *, leave: bool = True) -> None:

@@ -61,8 +61,6 @@ class FoundLogs:
     open_log: OpenLog
     strays: dict[str, str] = field(default_factory=dict)
     """Folders with a partition's name that are left alone, each with the reason."""
-    unnamed: set[TopicPartition] = field(default_factory=set)
-    """Partitions that no checkpoint file named when they were found."""
 
     def leave_strays(
         self, found: Mapping[LogDir, Sequence[PartitionDir]], find_strays: FindStrays
@@ -94,7 +92,6 @@ class FoundLogs:
             except OSError as error:
                 logger.warning("%s cannot be removed: %s", path, error)
             del folders[path]
-        self.unnamed = {folder.topic_partition for folder in folders.values()} - named
         return {
             log_dir: [one for one in partition_dirs if f"{log_dir.path}/{one.name}" in folders]
             for log_dir, partition_dirs in found.items()

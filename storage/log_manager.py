@@ -146,10 +146,6 @@ class LogManager:
         self.future_logs.take_up(found)
         return tasks
 
-    def is_named(self, topic_partition: TopicPartition) -> bool:
-        """Whether a checkpoint file named a partition when its folder was found."""
-        return topic_partition not in self._found.unnamed
-
     def finish_loading(self) -> None:
         """Counts what was found, and closes the logs of directories that failed while others were loading."""
         for log_dir in self.dirs:

@@ -19,7 +19,7 @@ PARTITIONS_PER_FOLDER = 100
 """A broker has at least one of so many partitions of a topic, or else it is no topic. A cluster of as many brokers may
 leave that much behind in one log directory; a date or a process id in a folder's name means more."""
 KEPT: Mapping[str, str] = MappingProxyType({"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"})
-"""Settings of a topic of which nothing but its folders says that it is one: no record goes."""
+"""Settings of a topic of which nothing but folders is known, and those hold none: no record goes that was to stay."""
 UNNAMED = "no checkpoint file names it"
 
 
@@ -31,8 +31,6 @@ class FoundReplica:
     """From `partition.metadata`; None where there is no such file."""
     latest_leader_epoch: int = -1
     """The highest epoch in its leader epoch checkpoint; elections must go on above it. -1: none."""
-    is_named: bool = True
-    """Whether a checkpoint file names it."""
 
 
 @dataclass(slots=True)
@@ -49,11 +47,6 @@ class Adoption:
         if self.known is not None:
             return self.known.topic_id
         return next((self.found[index].topic_id for index in sorted(self.found) if self.found[index].topic_id), None)
-
-    @property
-    def is_proven(self) -> bool:
-        """Whether all that was found is surely a broker's."""
-        return all(replica.is_named for replica in self.found.values())
 
     @property
     def missing_partitions(self) -> range:

@@ -17,6 +17,9 @@ from .context import ControllerContext
 
 logger = room_logger("controller")
 
+NAMES_TOLD = 10
+"""Of adopted topics, in the log."""
+
 
 class Takeover:
     """Brings a controller's context up to date, at the start of its term above all; nobody leads anything before."""
@@ -70,33 +73,24 @@ class Takeover:
     async def adopt(
         self, found: Mapping[TopicPartition, FoundReplica], config_of: Callable[[str], Mapping[str, str]]
     ) -> dict[str, Mapping[str, str]]:
-        """Registers found partitions that the store does not know; returns new topics that have settings, with them.
+        """Registers found partitions that the store does not know; returns the settings of new topics.
 
-        `config_of` gives the settings that a topic of this name must have.
+        `config_of` gives those that a topic of this name must have. Others are `KEPT`.
         """
         unknown = {one: replica for one, replica in found.items() if one.topic not in self._context.unreadable}
         adopted = adoptions(unknown, {topic.name: topic for topic in self._context.topics})
-        if adopted:
-            logger.info(
-                "adopting %d topics found in the log directories, with the broker's settings: folders hold none",
-                len(adopted),
-            )
-        configs: dict[str, Mapping[str, str]] = {}
+        new = {adoption.name: config_of(adoption.name) or KEPT for adoption in adopted if adoption.known is None}
         for adoption in adopted:
-            config = self._config_of(adoption, config_of) if adoption.known is None else {}
-            await self._adopt_topic(adoption, config)
-            if config:
-                configs[adoption.name] = config
-        return configs
-
-    @staticmethod
-    def _config_of(adoption: Adoption, config_of: Callable[[str], Mapping[str, str]]) -> Mapping[str, str]:
-        config = config_of(adoption.name)
-        if config or adoption.is_proven:
-            return config
-        settings = ", ".join(f"{name}={value}" for name, value in KEPT.items())
-        logger.warning("%s is adopted though no checkpoint file names all of it, with %s", adoption.name, settings)
-        return KEPT
+            await self._adopt_topic(adoption, new.get(adoption.name, {}))
+        kept = [name for name, config in new.items() if config is KEPT]
+        if kept:
+            logger.warning(
+                "adopted %d topics found in the log directories (%s) with %s: folders do not hold their settings",
+                len(kept),
+                ", ".join(kept[:NAMES_TOLD]) + ("" if len(kept) <= NAMES_TOLD else ", …"),
+                ", ".join(f"{name}={value}" for name, value in KEPT.items()),
+            )
+        return new
 
     async def _adopt_topic(self, adoption: Adoption, config: Mapping[str, str]) -> None:
         replicas = (self._broker_id,)

@@ -109,18 +109,25 @@ def test_without_its_store_a_killed_broker_knows_its_partitions_from_copies(tmp_
         assert contents(data / "backup-7") == before
         log = broker.log_tail()
         assert "backup-7 is left alone: no checkpoint file names it, and it has no topic id" in log
-        assert "is adopted though" not in log
+        assert "adopted 2 topics found in the log directories (t, wanted) with cleanup.policy=delete, " in log
 
 
-def test_old_records_of_an_adopted_topic_stay_from_the_first_start_on(tmp_path: Path) -> None:
-    """Retention takes nothing of a folder that may be a copy, though its log was open before it was a topic."""
+@pytest.mark.parametrize("is_whole", [True, False], ids=["a directory", "a folder of one"])
+def test_old_records_of_an_adopted_topic_stay_from_the_first_start_on(tmp_path: Path, is_whole: bool) -> None:
+    """Retention takes nothing of a topic whose settings nobody knows, though its log was open before it was a topic."""
     often = {"log.initial.task.delay.ms": "0", "log.retention.check.interval.ms": "50", "log.retention.ms": "1000"}
     with Broker(["t", "other"], data_dir=tmp_path / "made") as made:
         producer = Producer({"bootstrap.servers": made.bootstrap, "acks": "all"})
         producer.produce("t", b"old", timestamp=1_000_000_000_000)
         assert producer.flush(30) == 0
-    shutil.copytree(tmp_path / "made" / "t-0", tmp_path / "brought" / "t-0")
-    (tmp_path / "brought" / "t-0" / "partition.metadata").unlink()
+    if is_whole:
+        shutil.copytree(tmp_path / "made", tmp_path / "brought")
+        for path in (tmp_path / "brought").glob("metadata.sqlite*"):
+            path.unlink()
+        assert "\nt 0 " in (tmp_path / "brought" / "replication-offset-checkpoint").read_text()
+    else:
+        shutil.copytree(tmp_path / "made" / "t-0", tmp_path / "brought" / "t-0")
+        (tmp_path / "brought" / "t-0" / "partition.metadata").unlink()
     with Broker(data_dir=tmp_path / "brought", config=often) as broker:
         assert broker.server.state.replica_manager.partition("t", 0).log.config.retention_ms == -1
         broker.expire()

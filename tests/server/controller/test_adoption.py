@@ -146,16 +146,17 @@ def test_where_no_broker_has_been_logs_that_others_wrote_are_adopted_without_ids
     assert left_alone(unnamed=[("new", 0, None)]) == {"new-0"}
 
 
-async def test_records_of_a_topic_that_no_checkpoint_names_are_kept() -> None:
-    found = {
-        TopicPartition("named", 0): FoundReplica(KNOWN_ID),
-        TopicPartition("unnamed", 0): FoundReplica(OTHER_ID, is_named=False),
-        TopicPartition("__consumer_offsets", 0): FoundReplica(UUID(int=9), is_named=False),
-    }
+async def test_records_of_topics_whose_settings_nobody_knows_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    names = [f"t{number:02}" for number in range(12)]
+    found = {TopicPartition(name, 0): FoundReplica() for name in names}
+    found[TopicPartition("__consumer_offsets", 0)] = FoundReplica(UUID(int=9))
     plane = await ControlPlane({"log.retention.bytes": "7", "log.cleanup.policy": "compact"}).start(found)
+    (told,) = (record.getMessage() for record in caplog.records if "adopted" in record.getMessage())
+    assert "adopted 12 topics found in the log directories (t00, " in told
+    assert "t09, …) with cleanup.policy=delete, retention.bytes=-1, retention.ms=-1" in told
     for again in (False, True):
         config = (await plane.restarted() if again else plane).dynamic_config
-        assert config.topic_config("named") == {}
-        kept = config.topic_log_config("unnamed")
-        assert (kept.cleanup_policy, kept.retention_ms, kept.retention_bytes) == ("delete", -1, -1)
+        for name in names:
+            kept = config.topic_log_config(name)
+            assert (kept.cleanup_policy, kept.retention_ms, kept.retention_bytes) == ("delete", -1, -1)
         assert config.topic_log_config("__consumer_offsets").cleanup_policy == "compact"
