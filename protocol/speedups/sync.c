@@ -31,7 +31,7 @@ static int sync_data(int descriptor)
     do {
 #if defined(F_FULLFSYNC) /* on macOS fsync stops at the drive's own cache */
         done = fcntl(descriptor, F_FULLFSYNC);
-#elif defined(_POSIX_SYNCHRONIZED_IO) && _POSIX_SYNCHRONIZED_IO > 0
+#elif defined(__linux__) || (defined(_POSIX_SYNCHRONIZED_IO) && _POSIX_SYNCHRONIZED_IO > 0) /* musl does not say so */
         done = fdatasync(descriptor);
 #else
         done = fsync(descriptor);
@@ -126,8 +126,9 @@ static PyObject *end_sync(PyObject *capsule, PyObject *Py_UNUSED(unused))
     if (one == NULL)
         return NULL;
     pthread_mutex_lock(&one->lock);
-    int is_busy = one->is_busy, error = one->error;
-    double seconds = one->seconds;
+    int is_busy = one->is_busy; /* then the rest is the thread's */
+    int error = is_busy ? 0 : one->error;
+    double seconds = is_busy ? 0 : one->seconds;
     pthread_mutex_unlock(&one->lock);
     if (is_busy)
         return PyErr_Format(PyExc_RuntimeError, "the round is not over");
