@@ -51,18 +51,18 @@ class Syncer:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Raises OSError without handles or threads."""
+        """Raises OSError without handles or threads, NotImplementedError on a loop that watches no descriptors."""
         self._loop = loop
         self._done: Synced | None = None
         self._woken, self._wake = os.pipe()
-        os.set_blocking(self._woken, False)
-        os.set_blocking(self._wake, False)
         try:
+            os.set_blocking(self._woken, False)
+            os.set_blocking(self._wake, False)
+            loop.add_reader(self._woken, self._ended)
             self._begin, self._end, self._close = native.open_syncer(self._wake)
-        except OSError:
+        except BaseException:
             self._close_pipe()
             raise
-        loop.add_reader(self._woken, self._ended)
 
     def begin(self, files: Sequence[File], done: Synced) -> bool:
         """Sync these; false, and nothing is done, while it is busy or where only the file itself knows how."""
@@ -74,14 +74,13 @@ class Syncer:
             return False
         if len(descriptors) < len(files):
             return False
-        self._done = done
         self._begin(descriptors)
+        self._done = done
         return True
 
     def close(self) -> None:
         """Wait for what is under way; whoever waits for that is still told."""
         self._close()
-        self._loop.remove_reader(self._woken)
         self._close_pipe()
         if self._done is not None:
             self._loop.call_soon(self._tell)
@@ -97,6 +96,8 @@ class Syncer:
             done(*((None, OSError(number, os.strerror(number))) if number else (seconds, None)))
 
     def _close_pipe(self) -> None:
+        with suppress(NotImplementedError):
+            self._loop.remove_reader(self._woken)
         os.close(self._woken)
         os.close(self._wake)
 
@@ -134,16 +135,17 @@ class ThreadWork:
 
     def close(self) -> None:
         self._closed = True
-        for syncer in self._syncers.values():
+        while self._syncers:  # each once: the numbers of its descriptors are soon those of others
+            _, syncer = self._syncers.popitem()
             syncer.close()
         for executor in self._lanes.values():
             executor.shutdown(wait=True)
 
     def _syncer(self, lane: str) -> Syncer | None:
-        """None while there are no handles for it."""
+        """None while there are no handles for it, or where the loop cannot be told."""
         syncer = self._syncers.get(lane)
         if syncer is None and not self._closed:
-            with suppress(OSError):
+            with suppress(OSError, NotImplementedError):
                 syncer = self._syncers[lane] = Syncer(self._loop)
         return syncer
 

@@ -208,6 +208,72 @@ def test_nothing_is_left_open(run: Callable[[Any], Any], twin: str, tmp_path: Pa
     run(main())
 
 
+def test_closing_twice_leaves_alone_what_others_have_opened_since(
+    run: Callable[[Any], Any], twin: str, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        work, opened, told = ThreadWork(asyncio.get_running_loop()), files(tmp_path, 1), Told(1)
+        work.sync("lane", opened, told)
+        await told.all()
+        work.close()
+        others = [end for _ in range(4) for end in os.pipe()]
+        work.close()
+        for descriptor in others:
+            os.close(descriptor)
+
+    run(main())
+
+
+@needs_compiled
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "no watches"), NotImplementedError()], ids=["full", "unable"])
+def test_where_the_loop_cannot_be_told_a_lane_does_it_and_nothing_is_left_open(
+    run: Callable[[Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "add_reader", refuse)
+        if isinstance(error, NotImplementedError):
+            monkeypatch.setattr(loop, "remove_reader", refuse)
+        work, opened = ThreadWork(loop), files(tmp_path, 1)
+        before = sorted(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            told = Told(1)
+            work.sync("lane", opened, told)
+            assert (await told.all())[0][1] is None
+        assert len(os.listdir("/proc/self/fd")) <= len(before) + 2, "the loop's own at most"
+        work.close()
+
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("the system does not say what is open")
+    run(main())
+
+
+@needs_compiled
+def test_a_round_that_could_not_begin_is_not_one_under_way(run: Callable[[Any], Any], tmp_path: Path) -> None:
+    async def main() -> None:
+        work, opened, told = ThreadWork(asyncio.get_running_loop()), files(tmp_path, 1), Told(1)
+        syncer = work._syncer("lane")
+        assert syncer is not None
+        begin = syncer._begin
+
+        def no_memory(_: list[int]) -> None:
+            raise MemoryError
+
+        syncer._begin = no_memory
+        with pytest.raises(MemoryError):
+            work.sync("lane", opened, told)
+        syncer._begin = begin
+        work.sync("lane", opened, told)
+        assert (await told.all())[0][1] is None
+        assert "lane" not in work._lanes
+        work.close()
+
+    run(main())
+
+
 @needs_compiled
 def test_the_compiled_thread_takes_one_round_at_a_time_and_no_nonsense(tmp_path: Path) -> None:
     assert native is not None
