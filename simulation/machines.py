@@ -51,6 +51,9 @@ class SimWork:
         self._free_at: dict[str, float] = {}
 
     def submit(self, lane: str, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        self._queue(lane, job, done)
+
+    def _queue(self, lane: str, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         delays, rng = self._delays, self._random
         duration = rng.random() * (delays.slow if rng.random() < delays.slow_chance else delays.usual)
         begins = max(self._loop.time(), self._free_at.get(lane, 0.0))
@@ -74,12 +77,14 @@ class SimWork:
     def sync(
         self, lane: str, files: Sequence[File], done: Callable[[float | None, BaseException | None], None]
     ) -> None:
+        """Beside the lane, as threads do it: whoever counts on an order of the two is found out here."""
+
         def sync_all() -> float:
             for file in files:
                 file.fdatasync()
             return 0.0
 
-        self.submit(lane, sync_all, done)
+        self._queue(f"syncs of {lane}", sync_all, done)
 
     def close(self) -> None:
         """Nothing is ever running between two callbacks."""

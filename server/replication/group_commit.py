@@ -56,6 +56,8 @@ class GroupCommit:
         """Where appends may linger, and so many are answered at once."""
         self._linger_until = 0.0
         self._ended: asyncio.Future[None] | None = None
+        self._rounds: dict[str, asyncio.Future[None]] = {}
+        """Those that have begun, by directory, until their partitions are told."""
 
     def request(self, partition: Partition, *, may_linger: bool = False) -> None:
         """Have everything that is appended to `partition` so far on disk soon; `partition.flushed` follows."""
@@ -91,6 +93,17 @@ class GroupCommit:
                     self._end_linger()
                     self._ended = self._loop.create_future()
                     await self._ended
+
+    async def end(self) -> None:
+        """As `finish`; then begin no further round, and wait for those under way, however long the disk takes.
+
+        They need the files that are closed next, which brings all that is left onto the disk, too.
+        """
+        await self.finish()
+        self._waiting.clear()
+        self._lingering.clear()
+        while self._rounds:
+            await asyncio.wait(list(self._rounds.values()))
 
     def _lingers(self, partition: Partition) -> bool:
         self._crowded.add(partition)
@@ -154,6 +167,7 @@ class GroupCommit:
 
         def done(seconds: float | None, error: BaseException | None) -> None:
             if isinstance(error, FlushPostponedError):
+                self._round_over(directory)
                 logger.warning("%s: a flush is tried again: %s", directory, error)
                 self._loop.call_later(RETRY_SECONDS, self._run, directory, flushes)
             elif error is not None:
@@ -167,6 +181,7 @@ class GroupCommit:
             self._ports.work.sync(directory, [file for flush in tasks for file in flush.files], done)
         else:
             self._ports.work.submit(directory, flush_all, done)
+        self._rounds[directory] = self._loop.create_future()
 
     def _complete(self, directory: str, flushes: deque[Flush]) -> None:
         """Tell the partitions; others are served after each crowded one, and after a while in any case.
@@ -176,22 +191,34 @@ class GroupCommit:
         """
         stopwatch = self._ports.stopwatch
         enough, is_crowded = stopwatch() + FLUSHED_SECONDS, False
-        while flushes and not is_crowded and stopwatch() < enough:
-            partition, log, flush = flushes.popleft()
-            is_crowded = partition in self._crowded
-            if partition.log is log:  # and has not moved to another directory meanwhile
-                partition.flushed(log.complete_flush(flush))
+        try:
+            while flushes and not is_crowded and stopwatch() < enough:
+                partition, log, flush = flushes.popleft()
+                is_crowded = partition in self._crowded
+                flushed = log.complete_flush(flush)  # which closes what a log that has moved away kept open for it
+                if partition.log is log:
+                    partition.flushed(flushed)
+        except BaseException:
+            self._round_over(directory)  # no stop waits for a mistake
+            raise
         if flushes:
             self._loop.call_soon(self._complete, directory, flushes)
-        elif self._waiting.get(directory):
+            return
+        self._round_over(directory)
+        if self._waiting.get(directory):
             self._loop.call_soon(self._loop.call_soon, self._begin_round, directory)
         else:
             self._end(directory)
 
     def _fail(self, directory: str, error: BaseException) -> None:
         self._waiting.pop(directory, None)
+        self._round_over(directory)
         self._end(directory)
         self._on_dir_failed(directory, error)
+
+    def _round_over(self, directory: str) -> None:
+        if (over := self._rounds.pop(directory, None)) is not None:
+            over.set_result(None)
 
     def _end(self, directory: str) -> None:
         self._busy.discard(directory)

@@ -79,12 +79,13 @@ class LogDirectories:
     async def shut_down(self, replica_manager: ReplicaManager | None, broker_epoch: int) -> None:
         """Kafka's clean shutdown of the logs, on the lanes; without replicas nothing was written, and all is let go.
 
-        Whatever still runs on a directory's lane, a checkpoint for one, is over before its logs are closed.
+        Whatever still runs on a directory's lane, a checkpoint for one, or beside it, a round of syncs, is over before
+        its logs are closed.
         """
         manager = self.log_manager
         try:
             if replica_manager is not None:
-                await replica_manager.finish_flushes()
+                await replica_manager.end_flushes()
                 work, online = self._ports.work, manager.held.online_dirs
                 await asyncio.gather(*(work.run(log_dir.path, lambda: None) for log_dir in online))
                 lanes = max(CLOSING_LANES, self._config.num_recovery_threads_per_data_dir)

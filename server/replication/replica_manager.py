@@ -78,7 +78,7 @@ class ReplicaManager:
         self._produce_purgatory, self._fetch_purgatory = Purgatory("Produce", loop), Purgatory("Fetch", loop)
         self._purgatories = self._produce_purgatory, self._fetch_purgatory
         self._flushes = flushes = GroupCommit(ports, loop, self.log_dir_failed)
-        self.flush_wanted, self.finish_flushes = flushes.request, flushes.finish
+        self.flush_wanted, self.finish_flushes, self.end_flushes = flushes.request, flushes.finish, flushes.end
         self._on_partitions_lost = on_partitions_lost
         self._on_all_failed = on_all_failed
         self._topic_log_config = topic_log_config

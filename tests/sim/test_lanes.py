@@ -217,6 +217,22 @@ def test_a_stop_waits_for_those_who_linger(world: World) -> None:
     assert second.log.recovery_point == 1
 
 
+def test_a_stop_waits_for_a_round_however_long_the_disk_takes(world: World) -> None:
+    (partition,) = start(world)
+    append(world, partition)
+    partition.log.append_as_leader(batch(), leader_epoch=0)
+    server = world.broker.server
+    assert server is not None
+    world.delays.slow_chance, world.delays.slow = 1.0, 10 * group_commit.FINISH_SECONDS
+    server.state.replica_manager.flush_wanted(partition)
+    run(world, asyncio.sleep(0))
+    world.delays.slow_chance = 0.0
+    run(world, world.broker.stop())
+    assert world.loop.time() > 3 * group_commit.FINISH_SECONDS, "the disk was quick enough"
+    assert not server.state.log_manager.held.offline
+    assert world.broker.disk.exists(f"/data/{CLEAN_SHUTDOWN_FILE}")
+
+
 def test_a_topic_made_on_a_full_disk_gets_its_leader_when_there_is_room(world: World) -> None:
     start(world)
     server = world.broker.server

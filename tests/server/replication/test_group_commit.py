@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from barnabas.server.replication.group_commit import GroupCommit
+from barnabas.server.replication.group_commit import FINISH_SECONDS, GroupCommit
 from barnabas.server.replication.partition import Partition
 from barnabas.server.runtime.ports import Ports
 from barnabas.server.runtime.turns import FLUSHED_SECONDS
@@ -32,14 +32,16 @@ class FakeFlush:
     files: tuple[()] = ()
 
 
-@dataclass
+@dataclass(eq=False)
 class FakeLog:
     directory: str = "d"
+    completed: list[FakeFlush] = field(default_factory=list)
 
     def begin_flush(self) -> FakeFlush:
         return FakeFlush()
 
     def complete_flush(self, flush: FakeFlush) -> int:
+        self.completed.append(flush)
         return 1
 
 
@@ -95,5 +97,43 @@ def test_a_turn_tells_as_many_as_it_has_time_for(seconds: float, may_linger: boo
             told.append("".join(diary[before:]))
         assert [names for names in told if names] == turns
         await commit.finish()
+
+    run(main, seed=1)
+
+
+def test_a_log_that_moved_away_during_a_round_gets_its_files_back() -> None:
+    async def main(loop: SimLoop) -> None:
+        clock, diary = Clock(), list[str]()
+        commit = GroupCommit(cast(Ports, FakePorts(clock)), loop, lambda _, error: pytest.fail(str(error)))
+        partition = FakePartition("a", diary, clock, 0.0)
+        log = partition.log
+        commit.request(cast(Partition, cast(Any, partition)))
+        await asyncio.sleep(0)
+        partition.log = FakeLog("other")
+        await commit.finish()
+        assert len(log.completed) == 1, "it keeps files open for as long as a flush is under way"
+        assert not diary, "what was synced is not the log that it has now"
+
+    run(main, seed=1)
+
+
+def test_the_end_waits_for_a_round_and_begins_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Callable[[None, None], None]] = []
+    monkeypatch.setattr(InstantWork, "sync", lambda *arguments: told.append(arguments[-1]))
+
+    async def main(loop: SimLoop) -> None:
+        clock, diary = Clock(), list[str]()
+        commit = GroupCommit(cast(Ports, FakePorts(clock)), loop, lambda _, error: pytest.fail(str(error)))
+        first, second = (cast(Any, FakePartition(name, diary, clock, 0.0)) for name in "ab")
+        commit.request(first)
+        await asyncio.sleep(0)
+        commit.request(second)
+        ending = asyncio.ensure_future(commit.end())
+        await asyncio.sleep(10 * FINISH_SECONDS)
+        assert not ending.done()
+        told.pop()(None, None)
+        await ending
+        assert diary == ["a"]
+        assert not told
 
     run(main, seed=1)

@@ -38,16 +38,21 @@ SLOW_DISK = WorkDelays(usual=1.0)
 
 
 def count_rounds(plane: DataPlane) -> list[str]:
-    """Notes every job that is given to a lane from now on."""
+    """Notes the lane of every job, and of every round of syncs, from now on."""
     work = plane.state.ports.work
     lanes: list[str] = []
-    submit = work.submit
+    submit, sync = work.submit, work.sync
 
     def counted(lane: str, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         lanes.append(lane)
         submit(lane, job, done)
 
+    def counted_sync(lane: str, files: Any, done: Callable[[Any, BaseException | None], None]) -> None:
+        lanes.append(lane)
+        sync(lane, files, done)
+
     pytest.MonkeyPatch().setattr(work, "submit", counted)
+    pytest.MonkeyPatch().setattr(work, "sync", counted_sync)
     return lanes
 
 
