@@ -53,6 +53,14 @@ _TYPES = {name: kind for kind, name in TYPE_NAMES.items()}
 _OPERATIONS = {name: operation for operation, name in OPERATION_NAMES.items()}
 _PERMISSIONS = {name: permission for permission, name in PERMISSION_NAMES.items()}
 
+MOST_BYTES = 1_000_000
+"""Of a pattern's node: ZooKeeper takes no more in one request, and each change reads and writes all of it."""
+
+
+class TooManyRulesError(ValueError):
+    """A pattern is to have more rules than its node has room for."""
+
+
 Change = Callable[[frozenset[AccessControlEntry]], frozenset[AccessControlEntry]]
 """From the rules that a pattern has to those that it is to have; called again if somebody else was faster."""
 
@@ -184,7 +192,10 @@ class AclStore:
         return decode_acls(data)[1]
 
     async def change(self, pattern: ResourcePattern, change: Change) -> frozenset[AccessControlEntry]:
-        """Change a pattern's rules and notify the brokers; returns what they are now. Raises ValueError."""
+        """Change a pattern's rules and notify the brokers; returns what they are now.
+
+        Raises TooManyRulesError, and ValueError for a node that holds none.
+        """
         path = acl_path(pattern)
         is_literal = pattern.pattern_type is AclPatternType.LITERAL
         notices = self._notices[LITERAL_CHANGES if is_literal else EXTENDED_CHANGES]
@@ -200,6 +211,8 @@ class AclStore:
             if wanted == present:
                 return present
             text = encode_acls(pattern, wanted)
+            if len(text) > MOST_BYTES and not wanted < present:
+                raise TooManyRulesError(f"the rules of {pattern.name} would take more than {MOST_BYTES} bytes")
             if version is None:
                 write: Create | SetData | Delete = Create(path, text)
             else:

@@ -71,8 +71,9 @@ MARKED_PARTITIONS, ASKED_TRANSACTIONS = 2000, 1000
 asked about: some milliseconds of work at either end."""
 EXPIRED_IDS = 100
 """Transactional ids that are forgotten with one batch of tombstones."""
-RULES = 50
-"""Patterns whose rules of access are changed together: some milliseconds of the loop, and one sync."""
+CHANGED_PATTERNS, CHANGED_RULES = 50, 2000
+"""Patterns whose rules of access are changed together, and their rules of before and after, unless it is one: some
+milliseconds of the loop, and one sync."""
 COMMITTED_PARTITIONS, COMMITTED_GROUP = 5000, 20
 """Partitions whose committed offset is looked up or deleted; a group counts as so many of them."""
 TOMBSTONES = 500

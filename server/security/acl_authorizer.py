@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...protocol.acl_bindings import AccessControlEntry, AclBinding, AclBindingFilter, ResourcePattern
@@ -16,7 +15,7 @@ from ..metadata.metadata_store import StoreError
 from ..metadata.store_follower import StoreFollower
 from ..metadata.topic_names import MAX_NAME_LENGTH
 from ..runtime.log_limit import LimitedLogs
-from ..runtime.turns import RULES, Pace, next_turn
+from ..runtime.turns import CHANGED_PATTERNS, CHANGED_RULES, Pace, next_turn
 from .acl_index import AclIndex
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ LONGEST_NAME = MAX_NAME_LENGTH
 PAUSE_SECONDS = 0.1
 """Between two looks at what has changed: of many changes at once not each is looked for."""
 
+Rules = Mapping[ResourcePattern, frozenset[AccessControlEntry]]
 Failures = dict[ResourcePattern, StoreError | ValueError]
 _Question = tuple[str, str, AclOperation, AclResourceType, str]
 _Some = tuple[str, str, AclOperation, AclResourceType]
@@ -113,29 +113,27 @@ class AclAuthorizer:
         pace = Pace()
         for bindings in self._index.selected(wanted):
             found += bindings
-            await pace.step()
+            await pace.step(1 + len(bindings))
         return found
 
     async def create(self, bindings: Iterable[AclBinding]) -> Failures:
         """Add rules; they count when this returns, but for those that it returns an error for."""
-        return await self._change({pattern: entries.union for pattern, entries in _by_pattern(bindings).items()})
+        return await self._change(_by_pattern(bindings), lambda entries: entries.union)
 
     async def delete(self, bindings: Iterable[AclBinding]) -> None:
         """Take rules back; they no longer count when this returns.
 
         Raises StoreError, ValueError where some of them could not be.
         """
-        found = _by_pattern(bindings)
-        for error in (await self._change({one: partial(_without, found[one]) for one in found})).values():
+        for error in (await self._change(_by_pattern(bindings), lambda entries: partial(_without, entries))).values():
             raise error
 
-    async def _change(self, changes: Mapping[ResourcePattern, Change]) -> Failures:
+    async def _change(self, rules: Rules, change_by: Callable[[frozenset[AccessControlEntry]], Change]) -> Failures:
         """Some at a time: the store syncs once for all that it is asked for meanwhile."""
         failed: Failures = {}
-        rest = iter(changes.items())
-        while some := list(islice(rest, RULES)):
+        for some in self._portions(rules):
             async with self._changing:
-                work = (self._store.change(pattern, change) for pattern, change in some)
+                work = (self._store.change(pattern, change_by(entries)) for pattern, entries in some)
                 outcomes = await asyncio.gather(*work, return_exceptions=True)
                 for (pattern, _), outcome in zip(some, outcomes, strict=True):
                     if isinstance(outcome, StoreError | ValueError):
@@ -145,6 +143,19 @@ class AclAuthorizer:
                     else:
                         self._replace(pattern, outcome)
         return failed
+
+    def _portions(self, rules: Rules) -> Iterator[list[tuple[ResourcePattern, frozenset[AccessControlEntry]]]]:
+        portion: list[tuple[ResourcePattern, frozenset[AccessControlEntry]]] = []
+        count = 0
+        for pattern, entries in rules.items():
+            size = len(entries) + len(self._index.entries(pattern))
+            if portion and (len(portion) == CHANGED_PATTERNS or count + size > CHANGED_RULES):
+                yield portion
+                portion, count = [], 0
+            portion.append((pattern, entries))
+            count += size
+        if portion:
+            yield portion
 
     def _replace(self, pattern: ResourcePattern, entries: frozenset[AccessControlEntry]) -> None:
         self._index.replace(pattern, entries)
@@ -180,7 +191,7 @@ class AclAuthorizer:
         await next_turn()
 
 
-def _by_pattern(bindings: Iterable[AclBinding]) -> Mapping[ResourcePattern, frozenset[AccessControlEntry]]:
+def _by_pattern(bindings: Iterable[AclBinding]) -> Rules:
     found: dict[ResourcePattern, set[AccessControlEntry]] = {}
     for binding in bindings:
         found.setdefault(binding.pattern, set()).add(binding.entry)

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from tests.hostile.in_process import HostileConnection
 from tests.hostile.record_forge import honest_batch
+from tests.hostile.worst_about_rules import WORST_ABOUT_RULES
 from tests.hostile.worst_between_brokers import WISH, WORST_BETWEEN_BROKERS, telemetry_client, update
 from tests.hostile.worst_requests import (
     FRAME_BYTES,
@@ -65,6 +66,7 @@ from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import MetadataStore
 from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.runtime.host import host_ports, now_ms
+from barnabas.server.security.acl_authorizer import AclAuthorizer
 from barnabas.storage.filesystem import FileSlice
 
 MOST_SECONDS = 0.25
@@ -72,7 +74,7 @@ MOST_SECONDS = 0.25
 ATTEMPTS = 3
 MOST_BYTES = 64 << 20
 ANSWER_SECONDS = 100.0
-SMALL = {ApiKey.HEARTBEAT, ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_ACLS, ApiKey.DESCRIBE_CLUSTER}
+SMALL = {ApiKey.HEARTBEAT, ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_CLUSTER}
 SMALL |= {ApiKey.LIST_CONFIG_RESOURCES, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALLOCATE_PRODUCER_IDS}
 SMALL |= {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS}
 """APIs whose requests have nothing in them that there could be many of."""
@@ -82,6 +84,7 @@ ERROR_AT |= dict.fromkeys((ApiKey.ALTER_PARTITION, ApiKey.PUSH_TELEMETRY), 4)
 LONGEST_HEAD = 32
 BYSTANDERS = "bystanders"
 IN_CLUSTER = {"metrics.listeners": "HTTP://127.0.0.1:0", "auto.leader.rebalance.enable": "false"}
+GUARDED = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
 SETTINGS = {"listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "1", "log.cleaner.enable": "false"}
 
 
@@ -272,7 +275,7 @@ async def serving(
     server = BrokerServer(config, host_ports(loop, WorkerPool(loop)), loop, join_store=join_store)
     await server.start()
     parts = services(server.state)
-    apis = KafkaApis(parts, loop)
+    apis = KafkaApis(parts, loop, server.state.security.authorizer)
     try:
         await server.create_topic(TOPIC, 1, {})
         await server.create_topic(BYSTANDERS, 1, {})
@@ -390,8 +393,18 @@ async def test_nobody_waits_for_one_request_between_brokers(tmp_path: Path, monk
         assert await complaints(here, WORST_BETWEEN_BROKERS, monkeypatch, prepare) == []
 
 
+@pytest.mark.timeout(900)
+async def test_nobody_waits_for_one_request_about_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(tmp_path, GUARDED) as here, others_forgotten():
+        assert await complaints(here, WORST_ABOUT_RULES, monkeypatch) == []
+        authorizer = here.server.state.security.authorizer
+        assert isinstance(authorizer, AclAuthorizer)
+        assert not list(authorizer._index.patterns()), "the last request deletes all"
+
+
 def test_every_api_is_tried() -> None:
-    assert {one.key for one in (*WORST, *WORST_BETWEEN_BROKERS)} | SMALL == set(ALL)
+    every = (*WORST, *WORST_BETWEEN_BROKERS, *WORST_ABOUT_RULES)
+    assert {one.key for one in every} | SMALL == set(ALL)
 
 
 async def test_what_came_first_is_first_in_the_log_whatever_it_takes_to_validate(tmp_path: Path) -> None:

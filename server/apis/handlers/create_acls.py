@@ -9,6 +9,7 @@ from ....protocol.acl_bindings import AclBinding, ResourcePattern
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from ....protocol.room_logger import room_logger
+from ...metadata.acl_store import TooManyRulesError
 from ...metadata.metadata_store import STORE_FAILED
 from ...runtime.turns import Pace
 from ...security.acl_authorizer import AclAuthorizer
@@ -17,14 +18,23 @@ from ..request_context import RequestContext
 
 logger = room_logger("authorizer")
 
+MOST_RULES = 10_000
+"""In one request (`MAX_RECORDS_PER_USER_OP` of Kafka's QuorumController)."""
+
 
 async def handle(ctx: RequestContext, request: CreateAclsRequest, *, acls: AclAuthorizer | None) -> CreateAclsResponse:
-    """Each rule on its own; they count from the next request on."""
+    """Each rule on its own; they count from the next request on.
+
+    Raises KafkaError POLICY_VIOLATION for more than `MOST_RULES`.
+    """
     if acls is None:
         refused = AclCreationResult(
             error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured."
         )
         return CreateAclsResponse(results=[refused] * len(request.creations))
+    if len(request.creations) > MOST_RULES:
+        reason = f"Unable to perform excessively large batch operation: {MOST_RULES} rules are allowed."
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, reason)
     bindings: dict[AclBinding, list[AclCreationResult]] = {}
     results, pace = [], Pace()
     for creation in request.creations:
@@ -42,11 +52,14 @@ async def handle(ctx: RequestContext, request: CreateAclsRequest, *, acls: AclAu
     for pattern, group in by_pattern.items():
         await pace.step()
         if pattern in failed:
-            logger.error("access rules of %s could not be stored: %r", pattern.name, failed[pattern])
+            error = failed[pattern]
+            logger.error("access rules of %s could not be stored: %r", pattern.name, error)
+            code, message = ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED
+            if isinstance(error, TooManyRulesError):
+                code, message = ErrorCode.POLICY_VIOLATION, str(error)
             for binding in group:
                 for result in bindings[binding]:
-                    result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                    result.error_message = STORE_FAILED
+                    result.error_code, result.error_message = code, message
         else:
             logger.info(
                 "%s from %s made %d rules about %s, such as %s",

@@ -7,7 +7,7 @@ import json
 import logging
 import tracemalloc
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.server.data_plane import PAGE_CACHE, DataPlane, play
@@ -15,7 +15,7 @@ from tests.sim.store import SimulatedStore
 
 from barnabas.protocol.acl_bindings import AccessControlEntry, AclBinding, AclBindingFilter, ResourcePattern
 from barnabas.protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -23,10 +23,11 @@ from barnabas.protocol.messages.describe_acls import DescribeAclsRequest
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.server.apis.handlers import create_acls
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.keys.validators import ConfigError
 from barnabas.server.config.listeners import ListenerConfig
-from barnabas.server.metadata import store_follower
+from barnabas.server.metadata import acl_store, store_follower
 from barnabas.server.metadata.acl_store import AclStore, acl_path, encode_acls
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import StoreUnavailableError, Watch
@@ -137,6 +138,32 @@ async def test_many_rules_are_stored_together(tmp_path: Path, monkeypatch: pytes
     await guard.close()
     await store.close()
     work.close()
+
+
+async def test_a_node_of_rules_does_not_outgrow_what_zookeeper_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    guard, store = await authorizer(NodeTree(lambda: 0))
+    rules = [AclBinding(READ_T.pattern, READ_T.entry._replace(principal=f"User:{number}")) for number in range(20)]
+    assert not await guard.create(rules[:10])
+    size = len((await store.get("/kafka-acl/Topic/t"))[0])
+    monkeypatch.setattr(acl_store, "MOST_BYTES", size - 1)
+    other = AclBinding(ResourcePattern(T.TOPIC, "u"), READ_T.entry)
+    failed = await guard.create([rules[10], other])
+    assert [type(error) for error in failed.values()] == [acl_store.TooManyRulesError]
+    assert str(failed[READ_T.pattern]) == f"the rules of t would take more than {size - 1} bytes"
+    assert not guard.authorize(session(KafkaPrincipal("User", "10")), Op.READ, T.TOPIC, "t")
+    assert guard.authorize(session(), Op.READ, T.TOPIC, "u"), "another pattern's rule counts"
+    await guard.delete(rules[:1])
+    assert not guard.authorize(session(KafkaPrincipal("User", "0")), Op.READ, T.TOPIC, "t"), "less is always possible"
+    await guard.close()
+
+
+async def test_a_request_makes_as_many_rules_as_with_kafka_at_most() -> None:
+    guard, _ = await authorizer(NodeTree(lambda: 0))
+    request = CreateAclsRequest(creations=[AclCreation()] * (create_acls.MOST_RULES + 1))
+    with pytest.raises(KafkaError) as refused:
+        await create_acls.handle(cast(Any, None), request, acls=guard)
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+    await guard.close()
 
 
 async def test_a_rule_that_cannot_be_stored_keeps_no_other_away() -> None:

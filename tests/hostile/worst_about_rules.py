@@ -1,0 +1,91 @@
+"""The worst requests about rules of access that whoever may alter them can send, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from barnabas.protocol.messages.describe_acls import DescribeAclsRequest
+from barnabas.server.apis.handlers.create_acls import MOST_RULES
+
+from .worst_requests import Worst
+
+TOPIC_TYPE, LITERAL, PREFIXED, READ, ALLOW, ANY = 2, 3, 4, 2, 3, 1
+SELECTIONS = 300
+"""Each goes through all rules."""
+
+
+def _created(rule: Callable[[int], tuple[str, str]], most: int) -> Callable[[int, Any], CreateAclsRequest]:
+    def request(count: int, _: Any) -> CreateAclsRequest:
+        return CreateAclsRequest(
+            creations=[
+                AclCreation(
+                    resource_type=TOPIC_TYPE,
+                    resource_name=name,
+                    resource_pattern_type=LITERAL if number % 2 else PREFIXED,
+                    principal=principal,
+                    host="*",
+                    operation=READ,
+                    permission_type=ALLOW,
+                )
+                for number in range(min(count, most))
+                for name, principal in (rule(number),)
+            ]
+        )
+
+    return request
+
+
+def _deleted(filters: Callable[[int], list[str | None]]) -> Callable[[int, Any], DeleteAclsRequest]:
+    def request(count: int, _: Any) -> DeleteAclsRequest:
+        return DeleteAclsRequest(
+            filters=[
+                DeleteAclsFilter(
+                    resource_type_filter=ANY,
+                    resource_name_filter=None,
+                    pattern_type_filter=ANY,
+                    principal_filter=principal,
+                    host_filter=None,
+                    operation=ANY,
+                    permission_type=ANY,
+                )
+                for principal in filters(count)
+            ]
+        )
+
+    return request
+
+
+def _described(_: int, __: Any) -> DescribeAclsRequest:
+    return DescribeAclsRequest(
+        resource_type_filter=ANY,
+        resource_name_filter=None,
+        pattern_type_filter=ANY,
+        principal_filter=None,
+        host_filter=None,
+        operation=ANY,
+        permission_type=ANY,
+    )
+
+
+WORST_ABOUT_RULES = [
+    Worst("rules of two patterns", ApiKey.CREATE_ACLS, 1, _created(lambda n: ("t", f"User:{n}"), MOST_RULES)),
+    *(
+        Worst(
+            f"more of them, {times}",
+            ApiKey.CREATE_ACLS,
+            1,
+            _created(lambda n, times=times: ("t", f"User:{times}-{n}"), MOST_RULES),  # type: ignore[misc]
+        )
+        for times in ("a", "b", "c", "d")
+    ),
+    Worst("one more of them", ApiKey.CREATE_ACLS, 1, _created(lambda _: ("t", "User:x"), 1)),
+    Worst("rules of many patterns", ApiKey.CREATE_ACLS, 1, _created(lambda n: (f"t{n}", "User:a"), MOST_RULES)),
+    Worst("too many rules", ApiKey.CREATE_ACLS, 1, _created(lambda n: (f"u{n}", "User:a"), MOST_RULES * 10)),
+    Worst("all rules described", ApiKey.DESCRIBE_ACLS, 1, _described),
+    Worst("nobody's rules", ApiKey.DELETE_ACLS, 1, _deleted(lambda n: [f"User:z{i}" for i in range(n)])),
+    Worst("all rules deleted", ApiKey.DELETE_ACLS, 1, _deleted(lambda _: [None] * SELECTIONS)),
+]
