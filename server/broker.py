@@ -186,7 +186,8 @@ class BrokerServer:
         await security.start()
         dynamic_config.on_broker_change(security.reload)
         topics = await topic_store.find_topics()
-        await self._directories.load(partial(adopt, topics=topics.by_name(), unreadable=topics.unreadable))
+        by_name, unreadable = topics.by_name(), topics.unreadable
+        await self._directories.load(partial(adopt, topics=by_name, unreadable=unreadable), by_name.keys() | unreadable)
         self._state = self._build_state(
             broker_id=broker_id,
             cluster_id=cluster_id,
@@ -441,10 +442,8 @@ class BrokerServer:
 
     async def _serve_alone(self, state: BrokerState, registration: BrokerRegistration) -> None:
         state.broker_epoch = (await state.cluster_store.register_broker(registration)).broker_epoch
-        logs = state.log_manager.logs.items()
-        found = {key: FoundReplica(log.topic_id, log.leader_epochs.latest_epoch) for key, log in logs}
-        found |= dict.fromkeys(state.log_manager.held.offline, FoundReplica())
-        await state.controller.start(found)
+        found = state.log_manager.identities()
+        await state.controller.start({key: FoundReplica(*identity) for key, identity in found.items()})
 
     async def stop(self, *, leave: bool = True) -> None:
         """Kafka's clean shutdown: no new requests, waiting ones answered, logs flushed and marked clean.

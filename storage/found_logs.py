@@ -1,7 +1,7 @@
 """The logs that a start finds in the log directories: which folders are logs, and opening each."""
 
 import errno
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -11,6 +11,8 @@ from .errors import CorruptCheckpointError, LogDirFailedError, StorageError
 from .filesystem import FileSystem, parent_of
 from .future_logs import OpenLog
 from .held_logs import HeldLogs
+from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
+from .leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from .log import Log
 from .log_config import LogConfig
 from .log_dir import (
@@ -61,6 +63,12 @@ class FoundLogs:
     open_log: OpenLog
     strays: dict[str, str] = field(default_factory=dict)
     """Folders with a partition's name that are left alone, each with the reason."""
+    known_topics: Collection[str] | None = None
+    """Those whose settings are known, or else all."""
+    topic_ids: dict[TopicPartition, UUID | None] = field(default_factory=dict)
+    """Of all partitions that were found, those that could not be opened included."""
+    unopened_epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    """The latest leader epoch of logs that could not be opened, where their files say one."""
 
     def leave_strays(
         self, found: Mapping[LogDir, Sequence[PartitionDir]], find_strays: FindStrays
@@ -92,10 +100,18 @@ class FoundLogs:
             except OSError as error:
                 logger.warning("%s cannot be removed: %s", path, error)
             del folders[path]
+        self.topic_ids = {folder.topic_partition: folder.topic_id for folder in folders.values()}
         return {
             log_dir: [one for one in partition_dirs if f"{log_dir.path}/{one.name}" in folders]
             for log_dir, partition_dirs in found.items()
         }
+
+    def identity(self, topic_partition: TopicPartition) -> tuple[UUID | None, int]:
+        """The topic id and the latest leader epoch of a partition, opened or not; -1 where nothing says an epoch."""
+        log = self.held.logs.get(topic_partition)
+        if log is not None:
+            return log.topic_id, log.leader_epochs.latest_epoch
+        return self.topic_ids.get(topic_partition), self.unopened_epochs.get(topic_partition, UNDEFINED_EPOCH)
 
     def _unmade(self, folders: Mapping[str, FoundFolder]) -> list[str]:
         """Of partitions in several directories: what is left of a log that was being made when its disk failed."""
@@ -166,6 +182,11 @@ class FoundLogs:
     def _give_up(self, path: str, topic_partition: TopicPartition, error: StorageError) -> None:
         logger.error("%s is not served: %s", path, error)
         self.held.offline[topic_partition] = error
+        try:
+            epochs = LeaderEpochCache(f"{path}/{EPOCHS_FILE_NAME}", self.fs)
+        except OSError:
+            return
+        self.unopened_epochs[topic_partition] = epochs.latest_epoch
 
     def _open(self, log_dir: LogDir, topic_partition: TopicPartition) -> Log:
         log = self.open_log(
@@ -174,6 +195,7 @@ class FoundLogs:
             recovery_point=self._recovery_point_of(log_dir, topic_partition),
             log_start_offset=log_dir.offsets[LOG_START_OFFSET_CHECKPOINT].get(topic_partition, 0),
             clean_shutdown=log_dir.was_clean_shutdown,
+            may_have_gaps=self.known_topics is not None and topic_partition.topic not in self.known_topics,
         )
         log.restore_high_watermark(log_dir.offsets[HIGH_WATERMARK_CHECKPOINT].get(topic_partition, 0))
         return log

@@ -32,6 +32,7 @@ class OpenLog(Protocol):
         log_start_offset: int,
         clean_shutdown: bool,
         topic_id: UUID | None = None,
+        may_have_gaps: bool = False,
     ) -> Log: ...
 
 

@@ -82,15 +82,17 @@ class Log:
         clean_shutdown: bool,
         rng: Chance,
         topic_id: UUID | None = None,
+        may_have_gaps: bool = False,
     ) -> "Log":
         """Open the partition directory at `path`, creating it if there is none, and repair it after an unclean stop.
 
+        With `may_have_gaps` it may have been compacted, though `config` does not say so.
         A new directory's own name is for the caller to make durable, in its parent. The high watermark starts at the
         log start. Raises OSError, and StorageError for a directory that contradicts itself or the given topic id.
         """
         if not fs.is_dir(path):
             fs.mkdir(path)
-        loader = LogLoader(path, config, fs, now_ms, rng)
+        loader = LogLoader(path, config, fs, now_ms, rng, may_have_gaps)
         loaded = loader.load(
             recovery_point=recovery_point, log_start_offset=log_start_offset, clean_shutdown=clean_shutdown
         )

@@ -57,6 +57,8 @@ class LogLoader:
     fs: FileSystem
     now_ms: Callable[[], int]
     rng: Chance
+    may_have_gaps: bool = False
+    """Whether it may have been compacted, whatever the configuration says."""
 
     def load(self, *, recovery_point: int, log_start_offset: int, clean_shutdown: bool) -> LoadedLog:
         """Open everything in the directory; an empty one gets a first segment. Raises OSError, StorageError.
@@ -290,10 +292,10 @@ class LogLoader:
         """Whether the end of the segment before was lost, although nothing in it is bad.
 
         Unsynced data may reach the disk in any order. But what compaction took away is no loss: below the recovery
-        point nothing is lost, and in a topic that is compacted, or of which nothing is known, a gap says nothing.
+        point nothing is lost, and in a topic that is compacted, or whose settings nobody knows, a gap says nothing.
         What lies behind a real hole was never flushed, since segments are flushed in their order.
         """
-        if self.config.compact or recovery_point == NO_RECOVERY_POINT:
+        if self.config.compact or self.may_have_gaps or recovery_point == NO_RECOVERY_POINT:
             return False
         end = before.next_offset()
         return end != segment.base_offset and end >= recovery_point

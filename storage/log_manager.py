@@ -1,9 +1,10 @@
 """All logs of a broker, over several log directories: found, made, deleted, flushed, checkpointed, closed."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.room_logger import room_logger
@@ -125,13 +126,16 @@ class LogManager:
             if self.held.on_disk(log_dir, partial(write_meta_properties, self._fs, log_dir.path, properties)):
                 log_dir.meta_properties = properties
 
-    def loading_tasks(self, find_strays: FindStrays = lambda folders: {}) -> list[LaneTask]:
+    def loading_tasks(
+        self, find_strays: FindStrays = lambda folders: {}, known_topics: Collection[str] | None = None
+    ) -> list[LaneTask]:
         """Opening every log: after a clean stop by trusting its files, else by recovery from its recovery point.
 
         In pieces that may run on several lanes at once; `finish_loading` comes after. What `find_strays` finds is not
-        touched.
+        touched. Of others than `known_topics` nobody knows whether they were compacted.
         """
         tasks, found = [], {}
+        self._found.known_topics = known_topics
         for log_dir in self.held.online_dirs:
             try:
                 found[log_dir] = log_dir.begin_loading()
@@ -145,6 +149,13 @@ class LogManager:
             self._deletions.resume(log_dir, [d for d in found[log_dir] if d.is_deleted])
         self.future_logs.take_up(found)
         return tasks
+
+    def identities(self) -> dict[TopicPartition, tuple[UUID | None, int]]:
+        """Topic id and latest leader epoch of all partitions that were found, those without a log that opens included.
+
+        None and -1 where no file says them.
+        """
+        return {key: self._found.identity(key) for key in [*self.logs, *self.held.offline]}
 
     def finish_loading(self) -> None:
         """Counts what was found, and closes the logs of directories that failed while others were loading."""

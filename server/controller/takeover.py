@@ -80,16 +80,18 @@ class Takeover:
         unknown = {one: replica for one, replica in found.items() if one.topic not in self._context.unreadable}
         adopted = adoptions(unknown, {topic.name: topic for topic in self._context.topics})
         new = {adoption.name: config_of(adoption.name) or KEPT for adoption in adopted if adoption.known is None}
-        for adoption in adopted:
-            await self._adopt_topic(adoption, new.get(adoption.name, {}))
+        if adopted:
+            logger.info("adopting partitions of %d topics found in the log directories", len(adopted))
         kept = [name for name, config in new.items() if config is KEPT]
         if kept:
             logger.warning(
-                "adopted %d topics found in the log directories (%s) with %s: folders do not hold their settings",
+                "adopting %d topics found in the log directories (%s) with %s: folders do not hold their settings",
                 len(kept),
                 ", ".join(kept[:NAMES_TOLD]) + ("" if len(kept) <= NAMES_TOLD else ", …"),
                 ", ".join(f"{name}={value}" for name, value in KEPT.items()),
             )
+        for adoption in adopted:
+            await self._adopt_topic(adoption, new.get(adoption.name, {}))
         return new
 
     async def _adopt_topic(self, adoption: Adoption, config: Mapping[str, str]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from ...protocol.room_logger import room_logger
 from ...storage.errors import LogDirFailedError
 from ...storage.found_logs import FindStrays
 from ...storage.lane_task import LaneTask
+from ...storage.log_dir import RECOVERY_POINT_CHECKPOINT
 from ...storage.log_manager import LogManager
 from ...storage.reserve import Reserve
 from ..config.broker_config import BrokerConfig
@@ -59,10 +60,17 @@ class LogDirectories:
         except RuntimeError:
             return False
 
-    async def load(self, strays: FindStrays) -> None:
-        """Open the logs of all folders but those that `strays` names."""
+    async def load(self, strays: FindStrays, known_topics: Collection[str]) -> None:
+        """Open the logs of all folders but those that `strays` names.
+
+        Where no topic is known, all that are opened are adopted one after the other, and the first is a known one. So a
+        checkpoint file names them before, durably: if the broker is killed after the first, what nothing names would
+        look like somebody's copies beside it.
+        """
         lanes = max(1, self._config.num_recovery_threads_per_data_dir)
-        await self._on_many_lanes(self.log_manager.loading_tasks(strays), lanes)
+        await self._on_many_lanes(self.log_manager.loading_tasks(strays, known_topics), lanes)
+        if self.log_manager.logs and not known_topics:
+            await self._on_many_lanes(self.log_manager.checkpoint_tasks(RECOVERY_POINT_CHECKPOINT), lanes)
         self.log_manager.finish_loading()
 
     async def use_reserves(self, use: Callable[[Reserve], object]) -> None:

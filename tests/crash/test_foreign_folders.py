@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer
 from tests.server_process import wait_until
 
+from barnabas.server.metadata.cluster_store import ControllerTerm
+from barnabas.server.metadata.topic_store import PlannedTopic, TopicStore
 from barnabas.testing import Broker
 
 
@@ -109,7 +112,7 @@ def test_without_its_store_a_killed_broker_knows_its_partitions_from_copies(tmp_
         assert contents(data / "backup-7") == before
         log = broker.log_tail()
         assert "backup-7 is left alone: no checkpoint file names it, and it has no topic id" in log
-        assert "adopted 2 topics found in the log directories (t, wanted) with cleanup.policy=delete, " in log
+        assert "adopting 2 topics found in the log directories (t, wanted) with cleanup.policy=delete, " in log
 
 
 @pytest.mark.parametrize("is_whole", [True, False], ids=["a directory", "a folder of one"])
@@ -132,3 +135,62 @@ def test_old_records_of_an_adopted_topic_stay_from_the_first_start_on(tmp_path: 
         assert broker.server.state.replica_manager.partition("t", 0).log.config.retention_ms == -1
         broker.expire()
         assert [record.value for record in broker.records("t")] == [b"old"]
+
+
+def test_a_kill_amid_the_adoption_leaves_no_topic_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That the first topic is known must not make copies of the others, which no checkpoint names yet."""
+    with Broker(["a", "b", "c"], data_dir=tmp_path / "made") as made:
+        for name in "abc":
+            made.produce(name, [name])
+    for name in "abc":
+        shutil.copytree(tmp_path / "made" / f"{name}-0", tmp_path / "brought" / f"{name}-0")
+    create_topics = TopicStore.create_topics
+
+    async def create_and_keep(self: TopicStore, topics: Iterable[PlannedTopic], term: ControllerTerm) -> None:
+        await create_topics(self, topics, term)
+        shutil.copytree(tmp_path / "brought", tmp_path / "killed", dirs_exist_ok=True)
+        monkeypatch.setattr(TopicStore, "create_topics", create_topics)
+
+    monkeypatch.setattr(TopicStore, "create_topics", create_and_keep)
+    with Broker(data_dir=tmp_path / "brought"):
+        pass
+    with Broker(data_dir=tmp_path / "killed") as broker:
+        assert [record.value for name in "abc" for record in broker.records(name)] == [b"a", b"b", b"c"]
+
+
+def test_a_topic_whose_only_log_could_not_be_opened_when_it_was_adopted_is_served_once_it_can(tmp_path: Path) -> None:
+    """It is adopted with the id and above the leader epoch that its folder says."""
+    with Broker(["t"], data_dir=tmp_path) as made:
+        made.produce("t", ["kept"])
+    for path in tmp_path.glob("metadata.sqlite*"):
+        path.unlink()
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n7 0\n")
+    log = tmp_path / "t-0" / f"{0:020}.log"
+    log.rename(tmp_path / "elsewhere")
+    log.mkdir()
+    with Broker(data_dir=tmp_path) as broker:
+        assert broker.server.state.log_manager.held.offline
+        (leaderless,) = broker.server.state.metadata.topic("t").partitions.values()
+        assert leaderless.leader_epoch >= 7
+    log.rmdir()
+    (tmp_path / "elsewhere").rename(log)
+    with Broker(data_dir=tmp_path) as broker:
+        assert [record.value for record in broker.records("t")] == [b"kept"]
+
+
+def test_gaps_in_a_log_of_which_nobody_knows_whether_it_was_compacted_are_no_losses(tmp_path: Path) -> None:
+    """Killed in its first pass over a log, a broker has swapped segments, and no cleaner checkpoint says so."""
+    with Broker(data_dir=tmp_path / "made") as made:
+        made.create_topic("t", config={"cleanup.policy": "compact", "segment.bytes": "1000"})
+        for number in range(60):
+            made.produce("t", {f"key {number % 3}": "x" * 100})
+        made.compact("t")
+        for number in range(20):
+            made.produce("t", {f"other {number}": "x" * 100})
+        kept = [(record.offset, record.key) for record in made.records("t")]
+        shutil.copytree(tmp_path / "made", tmp_path / "brought")
+    for path in [*(tmp_path / "brought").glob("metadata.sqlite*"), tmp_path / "brought" / "cleaner-offset-checkpoint"]:
+        path.unlink()
+    (tmp_path / "brought" / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 0\n")
+    with Broker(data_dir=tmp_path / "brought") as broker:
+        assert [(record.offset, record.key) for record in broker.records("t")] == kept
