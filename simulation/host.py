@@ -57,7 +57,7 @@ class SimClock:
         self._looks = 0
 
     def elapsed(self) -> float:
-        """Seconds since the start. Raises NotSimulatedError to who waits for it to move without an await."""
+        """Seconds since the start. Raises NotSimulatedError to whoever waits for it to move without an await."""
         step = self._steps()
         if step != self._step:
             self._step, self._looks = step, 0

@@ -138,7 +138,7 @@ class RecordPages:
     async def one(self, topic: str, partition: int, offset: int) -> ConsumerRecord:
         """Raises KafkaError(OFFSET_OUT_OF_RANGE) if there is none, as after compaction, and TimeoutError.
 
-        What a transaction still holds back never comes to who reads committed records only.
+        What a transaction still holds back never comes to those who read committed records only.
         """
         tp = TopicPartition(topic, partition)
         missing = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"there is no record at offset {offset} of {tp}")

@@ -21,7 +21,7 @@ class Confirmations:
     def __init__(
         self, log: CoordinatorLog, loop: asyncio.AbstractEventLoop, mark: Entry, timeout_ms: Callable[[], int]
     ) -> None:
-        """`mark` is the record: one that says nothing to who loads it, and that compaction keeps once."""
+        """`mark` is the record: one that means nothing to whoever loads the log, and of which compaction keeps one."""
         self._log = log
         self._loop = loop
         self._mark = mark

@@ -1,4 +1,4 @@
-"""The set of in-sync replicas is changed by asking: what a leader proposes, and the port to who decides (KIP-497)."""
+"""The set of in-sync replicas is changed by asking: what a leader proposes, and the port to whoever decides (KIP-497)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class IsrChanges(Protocol):
     """The controller (AlterPartition), or the metadata store that leaders of older clusters write into themselves."""
 
     async def propose(self, change: IsrChange) -> PartitionStateNow:
-        """Have the change made, which is repeated by who asks. Raises KafkaError.
+        """Have the change made, which is repeated by whoever asks. Raises KafkaError.
 
         INELIGIBLE_REPLICA and OPERATION_NOT_ATTEMPTED say that nothing was changed for certain; FENCED_LEADER_EPOCH,
         INVALID_UPDATE_VERSION, INVALID_REQUEST, NEW_LEADER_ELECTED, UNKNOWN_TOPIC_ID and UNKNOWN_TOPIC_OR_PARTITION

@@ -1,4 +1,4 @@
-"""Sends what leaders propose for their in-sync replicas to who decides, until it is decided (AlterPartitionManager)."""
+"""Sends what leaders propose for their in-sync replicas to whoever decides, until it is decided (AlterPartitionManager)."""
 
 from __future__ import annotations
 
