@@ -29,6 +29,7 @@ class FlushTask:
         "directory",
         "epoch_lines",
         "files",
+        "give_up",
         "is_done",
         "sync_directory",
         "up_to_offset",
@@ -43,6 +44,7 @@ class FlushTask:
         files: list[File],
         epoch_lines: list[str] | None,
         sync_directory: bool,
+        give_up: Callable[[], None],
     ) -> None:
         self._fs = fs
         self._directory_of = directory_of
@@ -53,6 +55,8 @@ class FlushTask:
         self.files = files
         self.epoch_lines = epoch_lines
         self.sync_directory = sync_directory
+        self.give_up = give_up
+        """The directory has failed, and nothing is synced there any more: no handle stays open for that."""
         self.is_done = False
 
     @property
@@ -163,6 +167,7 @@ class UnsyncedFiles:
             files=files,
             epoch_lines=epochs.lines() if epochs.is_dirty else None,
             sync_directory=names,
+            give_up=self._give_up,
         )
         self._flushes.append(task)
         epochs.is_dirty = self.names = False
@@ -182,6 +187,10 @@ class UnsyncedFiles:
         task.is_done = True
         while self._flushes and self._flushes[0].is_done:
             self.recovery_point = max(self.recovery_point, self._flushes.pop(0).up_to_offset)
+        self._close_what_may()
+
+    def _give_up(self) -> None:
+        self._flushes.clear()
         self._close_what_may()
 
     def hold(self) -> None:

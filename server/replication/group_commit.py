@@ -128,7 +128,7 @@ class GroupCommit:
             self._loop.call_later(LATE_SECONDS, self._begin_round, directory)
             return
         try:
-            flushes = self._begin_flushes(self._waiting.get(directory, {}))
+            flushes = self._begin_flushes(directory, self._waiting.get(directory, {}))
         except LogDirFailedError as error:
             self._fail(directory, error.cause)
         else:
@@ -140,14 +140,16 @@ class GroupCommit:
             else:
                 self._end(directory)
 
-    def _begin_flushes(self, waiting: dict[Partition, None]) -> list[Flush]:
+    def _begin_flushes(self, directory: str, waiting: dict[Partition, None]) -> list[Flush]:
         """One round of those that wait; a partition that lacks space or handles goes on waiting.
 
         Raises LogDirFailedError.
         """
         flushes: list[Flush] = []
         for partition in list(waiting)[: self._partitions_per_flush]:
-            if not partition.is_offline:
+            if partition.log.directory != directory:
+                self.request(partition)  # it has moved, and this disk is not to fail for the other
+            elif not partition.is_offline:
                 try:
                     flushes.append((partition, partition.log, partition.log.begin_flush()))
                 except KafkaError:
@@ -172,6 +174,8 @@ class GroupCommit:
                 self._loop.call_later(RETRY_SECONDS, self._run, directory, flushes)
             elif error is not None:
                 self._fail(directory, error)
+                for flush in tasks:
+                    flush.give_up()
             else:
                 if self.on_flushed is not None and seconds is not None:
                     self.on_flushed(seconds)

@@ -233,6 +233,20 @@ def test_a_stop_waits_for_a_round_however_long_the_disk_takes(world: World) -> N
     assert world.broker.disk.exists(f"/data/{CLEAN_SHUTDOWN_FILE}")
 
 
+def test_no_file_stays_open_for_a_round_that_failed(world: World) -> None:
+    (partition,) = start(world)
+    append(world, partition)
+    partition.log.append_as_leader(batch(), leader_epoch=0)
+    server = world.broker.server
+    assert server is not None
+    world.broker.disk.fail("fdatasync", errno.EIO, "t-0", times=1)
+    server.state.replica_manager.flush_wanted(partition)
+    wait_until(world, lambda: partition.is_offline)
+    run(world, asyncio.sleep(0))
+    assert not partition.log._unsynced.is_in_use
+    assert partition.log.active_segment.records._file is None
+
+
 def test_a_topic_made_on_a_full_disk_gets_its_leader_when_there_is_room(world: World) -> None:
     start(world)
     server = world.broker.server

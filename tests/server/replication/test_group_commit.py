@@ -117,6 +117,28 @@ def test_a_log_that_moved_away_during_a_round_gets_its_files_back() -> None:
     run(main, seed=1)
 
 
+def test_a_partition_that_moved_before_its_round_is_synced_on_its_own_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    lanes: list[str] = []
+    sync = InstantWork.sync
+
+    def noted(work: InstantWork, lane: str, files: object, done: Callable[[None, None], None]) -> None:
+        lanes.append(lane)
+        sync(work, lane, files, done)
+
+    monkeypatch.setattr(InstantWork, "sync", noted)
+
+    async def main(loop: SimLoop) -> None:
+        clock, diary = Clock(), list[str]()
+        commit = GroupCommit(cast(Ports, FakePorts(clock)), loop, lambda _, error: pytest.fail(str(error)))
+        partition = FakePartition("a", diary, clock, 0.0)
+        commit.request(cast(Partition, cast(Any, partition)))
+        partition.log = FakeLog("other")
+        await commit.finish()
+        assert (lanes, diary) == (["other"], ["a"])
+
+    run(main, seed=1)
+
+
 def test_the_end_waits_for_a_round_and_begins_none(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Callable[[None, None], None]] = []
     monkeypatch.setattr(InstantWork, "sync", lambda *arguments: told.append(arguments[-1]))
