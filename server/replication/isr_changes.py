@@ -1,4 +1,4 @@
-"""The set of in-sync replicas is changed by asking: what a leader proposes, and the port to whoever decides (KIP-497)."""
+"""In-sync replicas are changed by asking: what a leader proposes, and the port to whoever decides (KIP-497)."""
 
 from __future__ import annotations
 

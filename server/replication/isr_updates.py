@@ -1,4 +1,4 @@
-"""Sends what leaders propose for their in-sync replicas to whoever decides, until it is decided (AlterPartitionManager)."""
+"""Sends what leaders want for their in-sync replicas to whoever decides, until that is done (AlterPartitionManager)."""
 
 from __future__ import annotations
 
