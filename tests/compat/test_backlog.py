@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +21,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 from tests.barnabas_server import BarnabasServer
+from tests.compat.test_java import program
+from tests.compat.test_kafka_python_1_4 import packages_of_old_release
 from tests.golang import built, run_go
-from tests.java import compile_java, jars, require_java, run_java
+from tests.java import run_java
 from tests.node import installed, run_node
 from tests.tools import require_tool, run_checked
 
@@ -62,11 +66,17 @@ def fill(bootstrap: str) -> None:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("version", [pytest.param("3.9.1", marks=pytest.mark.verify), "4.1.1"])
-def test_java(backlog: str, version: str) -> None:
-    require_java()
-    classpath = jars(f"org.apache.kafka:kafka-clients:{version}")
-    classpath = [compile_java(HERE / "java" / "backlog", classpath), *classpath]
+@pytest.mark.parametrize(
+    ("version", "poll"),
+    [
+        # It asks by the first version of Fetch with the rule.
+        pytest.param("0.10.2.2", "poll_0_10", marks=pytest.mark.verify),
+        pytest.param("3.9.1", "poll", marks=pytest.mark.verify),
+        ("4.1.1", "poll"),
+    ],
+)
+def test_java(backlog: str, version: str, poll: str, tmp_path: Path) -> None:
+    classpath = program(("backlog", poll), f"org.apache.kafka:kafka-clients:{version}", tmp_path)
     result = run_java("Backlog", classpath, [backlog, TOPIC], timeout=200)
     assert result.stdout.strip() == EVERYTHING, result.stderr[-2000:]
 
@@ -118,6 +128,22 @@ def test_kafka_python(backlog: str) -> None:
         sizes += [len(record.value) for records in consumer.poll(500).values() for record in records]
     consumer.close()
     assert f"{len(sizes)} {sum(sizes)}" == EVERYTHING
+
+
+@pytest.mark.verify
+def test_kafka_python_1_4(backlog: str) -> None:
+    command = [sys.executable, "-S", str(HERE / "legacy_backlog.py"), backlog, TOPIC, str(PARTITIONS)]
+    packages = {"PYTHONPATH": str(packages_of_old_release())}
+    result = subprocess.run(command, env=packages, capture_output=True, text=True, timeout=200, check=False)
+    assert result.stdout.strip() == EVERYTHING, result.stderr[-2000:]
+
+
+@pytest.mark.verify
+def test_spark(backlog: str) -> None:
+    """The code that Spark's planner and its tasks run."""
+    conftest = pytest.importorskip("tests.spark.conftest", reason="pip install barnabas[spark]")
+    rows = conftest.read({"kafka.bootstrap.servers": backlog, "subscribe": TOPIC, "startingOffsets": "earliest"})
+    assert f"{len(rows)} {sum(len(row['value']) for row in rows)}" == EVERYTHING
 
 
 def test_kcat(backlog: str) -> None:

@@ -1,4 +1,3 @@
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
@@ -26,7 +25,7 @@ public final class Backlog {
             long bytes = 0;
             long deadline = System.nanoTime() + 150_000_000_000L;
             while (count < partitions.size() && System.nanoTime() < deadline) {
-                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
+                for (ConsumerRecord<byte[], byte[]> record : Poll.once(consumer)) {
                     count++;
                     bytes += record.value().length;
                 }
