@@ -14,7 +14,7 @@ from ..server.broker import BrokerServer
 from ..server.config.broker_config import BrokerConfig
 from ..server.metadata.embedded_store import EmbeddedStore
 from ..server.metadata.node_tree import NodeTree
-from ..server.runtime.ports import Ports
+from ..server.runtime.ports import Ports, Synced
 from ..server.security.authorizer import Authorizer
 from ..storage.filesystem import File
 from .chance import chance
@@ -74,9 +74,7 @@ class SimWork:
         self.submit(lane, job, done)
         return await future
 
-    def sync(
-        self, lane: str, files: Sequence[File], done: Callable[[float | None, BaseException | None], None]
-    ) -> None:
+    def sync(self, lane: str, files: Sequence[File], done: Synced) -> None:
         """Beside the lane, as threads do it: whoever counts on an order of the two is found out here."""
 
         def sync_all() -> float:

@@ -177,10 +177,10 @@ class AclStore:
                 names = await self.store.children(f"{root}/{kind_name}")
                 nodes = await self.store.get_many([f"{root}/{kind_name}/{name}" for name in names])
                 for node_name, node in zip(names, nodes, strict=True):
-                    await pace.step()
                     if node is not None:
                         name, entries = decode_acls(node[0])
                         found[ResourcePattern(kind, name or node_name, pattern_type)] = entries
+                        await pace.step(1 + len(entries))
         return found
 
     async def entries(self, pattern: ResourcePattern) -> frozenset[AccessControlEntry]:

@@ -159,7 +159,6 @@ class GroupCommit:
 
     def _run(self, directory: str, flushes: list[Flush]) -> None:
         stopwatch = self._ports.stopwatch
-
         tasks = [flush for _, _, flush in flushes]
 
         def flush_all() -> float:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from ...protocol.native import native
 from ...storage.filesystem import File, OsFile, OsFileSystem
-from .ports import CleaningWork, Ports
+from .ports import CleaningWork, Ports, Synced
 
 resource: ModuleType | None
 try:
@@ -38,10 +38,6 @@ ARENAS = 2
 """Heaps of the C library, which gives each thread one of its own: a broker's threads take turns, and need not."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """Parameters of glibc's mallopt(3)."""
-
-
-Synced = Callable[[float | None, BaseException | None], None]
-"""Told how many seconds it took to sync files, or why they are not."""
 
 
 class Syncer:

@@ -23,6 +23,10 @@ LOG_FILES_SHARE = 8
 LEAST_LOG_FILES = 16
 
 
+Synced = Callable[[float | None, BaseException | None], None]
+"""Told how many seconds it took to sync files, or why they are not."""
+
+
 class Work(Protocol):
     """Lanes for what blocks (syncs, recovery, deletion). Jobs of one lane run one after another, in order."""
 
@@ -32,13 +36,8 @@ class Work(Protocol):
     async def run(self, lane: str, job: Callable[[], T]) -> T:
         """Run `job` off the loop and return its result or raise its error."""
 
-    def sync(
-        self, lane: str, files: Sequence[File], done: Callable[[float | None, BaseException | None], None]
-    ) -> None:
-        """Sync the data of open files off the loop, perhaps beside a job of the lane.
-
-        Then call `done(seconds, error)` on the loop: how long that took, or why it was not done.
-        """
+    def sync(self, lane: str, files: Sequence[File], done: Synced) -> None:
+        """Sync the data of open files off the loop, perhaps beside a job of the lane; `done` is told on the loop."""
 
     def close(self) -> None:
         """Refuse new jobs and wait for the running ones."""

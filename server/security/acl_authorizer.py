@@ -180,7 +180,7 @@ class AclAuthorizer:
                 entries = rules.get(pattern, frozenset())
                 if entries != self._index.entries(pattern):
                     self._replace(pattern, entries)
-                await pace.step()
+                await pace.step(1 + len(entries))
 
     async def _read_one(self, pattern: ResourcePattern) -> None:
         async with self._changing:
