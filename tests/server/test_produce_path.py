@@ -88,3 +88,12 @@ def test_one_that_waits_for_the_disk_comes_through_a_few_more() -> None:
     assert sorted(files) == sorted(always + on_disk), files
     assert len(files) <= MOST_FILES_ON_DISK, files
     assert files.total() <= MOST_CALLS_ON_DISK, files
+
+
+def test_the_readme_counts_them() -> None:
+    always, on_disk = files_told()
+    numbers = {13: "thirteen", 18: "eighteen"}
+    told = (
+        f"the path of a produce request is {numbers[len(always)]} files long, and {numbers[len(always + on_disk)]} if"
+    )
+    assert told in (ROOT / "README.md").read_text()
