@@ -5,8 +5,8 @@ from __future__ import annotations
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ...metadata.producer_ids import ProducerIds
+from ..ports import BrokersController
 from ..request_context import RequestContext
-from ..services import BrokersController
 
 
 async def handle(

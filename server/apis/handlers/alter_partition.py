@@ -19,8 +19,8 @@ from ...metadata.metadata_cache import MetadataCache
 from ...metadata.znodes import PartitionState
 from ...replication.isr_changes import IsrChange
 from ...runtime.turns import Pace
+from ..ports import BrokersController
 from ..request_context import RequestContext
-from ..services import BrokersController
 
 TOPIC_ID_VERSION = 2
 BROKER_EPOCHS_VERSION = 3

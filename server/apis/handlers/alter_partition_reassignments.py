@@ -15,8 +15,8 @@ from ....protocol.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from ....protocol.topic_partition import TopicPartition
+from ..ports import ActiveController
 from ..request_context import RequestContext
-from ..services import ActiveController
 
 
 async def handle(

@@ -10,8 +10,8 @@ from ....protocol.messages.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
+from ..ports import BrokersController
 from ..request_context import RequestContext
-from ..services import BrokersController
 
 
 async def handle(

@@ -13,8 +13,8 @@ from ....protocol.messages.create_partitions import (
 )
 from ...controller.topic_rules import PartitionsCreation
 from ...quotas.charge import price_of_changes
+from ..ports import ActiveController
 from ..request_context import RequestContext
-from ..services import ActiveController
 
 STRICT_QUOTA_VERSION = 3
 """From here on, clients over their quota of changes are refused; before, the answer says to wait (KIP-599)."""

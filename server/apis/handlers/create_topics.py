@@ -29,8 +29,8 @@ from ...controller.topic_rules import TopicCreation
 from ...metadata.topic_names import CLUSTER_METADATA_TOPIC
 from ...quotas.charge import price_of_changes
 from ...runtime.turns import WISHES, Pace
+from ..ports import ActiveController
 from ..request_context import RequestContext
-from ..services import ActiveController
 
 CONFIGS_VERSION = 5
 STRICT_QUOTA_VERSION = 6

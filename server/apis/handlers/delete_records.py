@@ -19,7 +19,7 @@ from ...runtime.turns import Pace
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
-    from ..services import Replicas
+    from ..ports import Replicas
 
 NO_LOW_WATERMARK = -1
 

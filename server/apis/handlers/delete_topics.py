@@ -24,8 +24,8 @@ from ...config.broker_config import BrokerConfig
 from ...metadata.metadata_cache import MetadataCache
 from ...quotas.charge import price_of_changes
 from ...runtime.turns import Pace
+from ..ports import ActiveController
 from ..request_context import RequestContext
-from ..services import ActiveController
 
 DELETION_DISABLED_VERSION = 3
 STRICT_QUOTA_VERSION = 5

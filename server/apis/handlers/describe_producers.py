@@ -18,7 +18,7 @@ from ...runtime.turns import Steps
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
-    from ..services import Replicas
+    from ..ports import Replicas
 
 NO_OFFSET = -1
 

@@ -10,8 +10,8 @@ from ....protocol.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from ....protocol.topic_partition import TopicPartition
+from ..ports import ActiveController
 from ..request_context import RequestContext
-from ..services import ActiveController
 
 PREFERRED, UNCLEAN = 0, 1
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ...metadata.metadata_cache import MetadataCache
     from ...replication.fetch_session import FetchSessions
     from ...runtime.ports import Work
-    from ..services import Replicas
+    from ..ports import Replicas
 
 ZSTD = "zstd"
 MOST_CONVERTED_BYTES = 4 << 20

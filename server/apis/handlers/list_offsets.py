@@ -25,7 +25,7 @@ from ...runtime.turns import Steps
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
-    from ..services import Replicas
+    from ..ports import Replicas
 
 SINCE_LEADER_EPOCH = 4
 SINCE_OFFSET_NOT_AVAILABLE = 5

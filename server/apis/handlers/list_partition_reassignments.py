@@ -8,8 +8,8 @@ from ....protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from ..ports import ActiveController
 from ..request_context import RequestContext
-from ..services import ActiveController
 
 
 def handle(

@@ -27,8 +27,8 @@ from ...metadata.topic_names import is_internal, is_legal
 from ...quotas.charge import price_of_changes
 from ...runtime.turns import Pace, Steps
 from ..authorized_operations import NOT_REQUESTED, authorized_operations, cluster_operations
+from ..ports import ActiveController
 from ..request_context import RequestContext
-from ..services import ActiveController
 
 NULL_MEANS_ALL_VERSION = 1
 MAY_BE_THERE = frozenset(

@@ -20,7 +20,7 @@ from ...runtime.turns import Steps
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
-    from ..services import Replicas
+    from ..ports import Replicas
 
 
 def handle(

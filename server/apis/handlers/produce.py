@@ -34,7 +34,7 @@ from ..request_context import RequestContext
 if TYPE_CHECKING:
     from ...coordinator.transaction.enlistment import Enlistment
     from ...metadata.metadata_cache import MetadataCache
-    from ..services import Replicas
+    from ..ports import Replicas
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that Kafka lets write to internal topics."""

@@ -14,8 +14,8 @@ from ....protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from ...metadata.cluster_features import ClusterFeatures, FeatureUpdate, UpgradeType
+from ..ports import ActiveController
 from ..request_context import RequestContext
-from ..services import ActiveController
 
 FIRST_VERSION_WITH_TYPES = 1
 MOST = 100
