@@ -60,10 +60,3 @@ def test_the_examples_in_python() -> None:
         scope: dict[str, object] = {}
         exec(compile("async def example():\n" + textwrap.indent(body, "    "), "README.md", "exec"), scope)
         asyncio.run(scope["example"]())  # type: ignore[operator]
-
-
-def test_the_call_that_a_contributor_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    *_, call = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adding-an-api.md").read_text(), re.DOTALL)
-    served = call.replace("unregister_broker", "list_groups").replace("UnregisterBrokerRequest(broker_id=77)", "List()")
-    exec(served.replace("UnregisterBrokerRequest", "ListGroupsRequest as List"), {})
-    assert "ListGroupsResponse" in capsys.readouterr().out
