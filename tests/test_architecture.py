@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,45 @@ def test_a_class_name_means_one_thing() -> None:
                 if isinstance(node, ast.ClassDef):
                     places.setdefault(node.name, []).append(name_of(path))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def name_in(node: ast.AST) -> str:
+    """The name that it is, or the last part of a dotted one."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def cut_in_two(trees: Iterable[ast.Module]) -> list[str]:
+    """Classes with methods that nobody names but themselves and their one subclass: these two are one class."""
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    named = Counter(map(name_in, nodes))
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+    heirs: dict[str, list[ast.ClassDef]] = {}
+    for one in classes:
+        for base in one.bases:
+            heirs.setdefault(name_in(base.value if isinstance(base, ast.Subscript) else base), []).append(one)
+    found = []
+    for one in classes:
+        has_methods = any(isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) for part in one.body)
+        if has_methods and len(heirs.get(one.name, [])) == 1:
+            (heir,) = heirs[one.name]
+            if named[one.name] == sum(name_in(node) == one.name for half in (one, heir) for node in ast.walk(half)):
+                found.append(one.name)
+    return found
+
+
+def test_no_class_is_cut_in_two_by_a_base_class() -> None:
+    """A file that grows too long is relieved of a part that stands by itself. A base class is something that others
+    make, take, or derive from, too."""
+    assert cut_in_two(ast.parse(path.read_text()) for path in sources()) == []
+
+
+def test_classes_that_are_cut_in_two_are_seen() -> None:
+    queries = ast.parse("class LogQueries:\n    def size(self) -> int:\n        return LogQueries.size(self)")
+    log = ast.parse("from .q import LogQueries\nclass Log(q.LogQueries[T]):\n    def end(self, log: Log): ...")
+    assert cut_in_two([queries, log]) == ["LogQueries"]
+    for other in ("def f(log: LogQueries): ...", "log = LogQueries()", "class Remote(LogQueries): ..."):
+        assert cut_in_two([queries, log, ast.parse(other)]) == []
+    assert cut_in_two([ast.parse("class Settings:\n    broker_id: int\nclass Config(Settings): ...")]) == []
 
 
 def test_a_logger_is_one_of_its_room() -> None:
