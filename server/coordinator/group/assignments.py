@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from ....protocol.errors import ErrorCode
@@ -19,20 +18,53 @@ from .requests import Syncing
 from .states import SYNC_ANSWERS, GroupState
 
 
-@dataclass(frozen=True, slots=True)
 class NewAssignment:
-    """What the leader of a generation has brought, on its way into the log."""
+    """What the leader of a generation has brought, on its way into the log. Loop-thread only.
 
-    group: Group
-    generation: int
-    assignments: Mapping[str, bytes]
-    encoder: GroupEncoder
+    Each step has a turn of the loop to itself. If another rebalance has begun before one of them, everybody has been
+    answered, and nothing comes of the rest.
+    """
 
-    @property
-    def is_over(self) -> bool:
-        """Whether another rebalance has begun and has answered everybody."""
+    def __init__(
+        self,
+        group: Group,
+        assignments: Mapping[str, bytes],
+        writer: GroupWriter,
+        turns: Turns,
+        on_stored: Callable[[NewAssignment, ErrorCode], None],
+    ) -> None:
+        """`on_stored` is the last step: it is durable, or could not be written."""
+        self.group = group
+        self.assignments = assignments
+        self._generation = group.generation
+        self._encoder = GroupEncoder(group, assignments)
+        self._writer = writer
+        self._turns = turns
+        self._on_stored = on_stored
+
+    def begin(self) -> None:
+        """Take one step after the other."""
+        self._next(self._encode)
+
+    def _encode(self) -> None:
+        """Some members at a time: a group may be large."""
+        self._encoder.encode(MEMBERS)
+        self._next(self._append if self._encoder.is_done else self._encode)
+
+    def _append(self) -> None:
+        """The record of the whole."""
+        self._writer.store(self.group, self._encoder.entry(), self._appended)
+
+    def _appended(self, outcome: ErrorCode) -> None:
+        self._next(partial(self._on_stored, self, outcome))
+
+    def _next(self, step: Callable[[], None]) -> None:
+        self._turns.add(partial(self._take, step))
+
+    def _take(self, step: Callable[[], None]) -> None:
         group = self.group
-        return group.generation != self.generation or group.state is not GroupState.COMPLETING_REBALANCE
+        if group.generation == self._generation and group.state is GroupState.COMPLETING_REBALANCE:
+            step()
 
 
 class Assignments:
@@ -70,30 +102,11 @@ class Assignments:
         group.answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_reply = syncing.reply
         if member.member_id == group.leader_id:
-            self._begin(group, syncing.assignments)
-
-    def _begin(self, group: Group, given: Mapping[str, bytes]) -> None:
-        """Write the assignment of a generation down, and tell every member its part."""
-        assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
-        new = NewAssignment(group, group.generation, assignments, GroupEncoder(group, assignments))
-        self._turns.add(partial(self._write_down, new))
-
-    def _write_down(self, new: NewAssignment) -> None:
-        """A part of a large group in each turn of the loop, and in the last one the record of the whole."""
-        if new.is_over:
-            return
-        if new.encoder.is_done:
-            stored = partial(self._stored, new)
-            self._writer.store(
-                new.group, new.encoder.entry(), lambda outcome: self._turns.add(partial(stored, outcome))
-            )
-            return
-        new.encoder.encode(MEMBERS)
-        self._turns.add(partial(self._write_down, new))
+            given = {member_id: syncing.assignments.get(member_id, b"") for member_id in group.members}
+            NewAssignment(group, given, self._writer, self._turns, self._stored).begin()
 
     def _stored(self, new: NewAssignment, outcome: ErrorCode) -> None:
-        if new.is_over:
-            return
+        """Tell every member its part, or that there is none."""
         group = new.group
         if outcome is not ErrorCode.NONE:
             self._rebalances.fail_syncs(group, outcome)
