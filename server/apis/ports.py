@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from ..metadata.znodes import PartitionState, TopicRegistration
     from ..replication.delayed_fetch import FetchCallback, FetchParams
     from ..replication.delayed_produce import AppendCallback
+    from ..replication.described_log_dirs import DescribedLogDir
     from ..replication.isr_changes import IsrChange
     from ..replication.partition import FetchIsolation, FoundOffset
     from ..replication.postponed_appends import AppendEntry
+    from ..runtime.turns import Steps
 
 
 class Replicas(Protocol):
@@ -79,6 +81,13 @@ class Replicas(Protocol):
 
     def loop_time(self) -> float:
         """Monotonic seconds."""
+
+
+class LogDirs(Protocol):
+    """The log directories of this broker."""
+
+    def describe_log_dirs(self, wanted: Iterable[tuple[str, Iterable[int]]] | None) -> Steps[list[DescribedLogDir]]:
+        """Each with what lies in it of some partitions, or of all."""
 
 
 class Cancellable(Protocol):

@@ -17,8 +17,6 @@ from .versions_told import VersionsTold
 
 if TYPE_CHECKING:
     from ...protocol.apis import ApiKey
-    from ...storage.filesystem import FileSystem
-    from ...storage.log_manager import LogManager
     from ..config.broker_config import BrokerConfig
     from ..config.config_repository import ConfigRepository
     from ..config.dynamic_config import DynamicConfig
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from ..security.acl_authorizer import AclAuthorizer
     from ..security.delegation_tokens import DelegationTokens
     from ..telemetry.client_telemetry import ClientTelemetry
-    from .ports import ActiveController, Replicas
+    from .ports import ActiveController, LogDirs, Replicas
     from .table import Api
 
 
@@ -60,9 +58,8 @@ class Services:
     fault: Callable[[str], bool]
     features: ClusterFeatures
     fetch_sessions: FetchSessions
-    filesystem: FileSystem
     groups: GroupCoordinator
-    log_manager: LogManager
+    log_dirs: LogDirs
     markers: MarkerWriter
     metadata: MetadataCache
     mover: LogDirMover

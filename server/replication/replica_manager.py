@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from ..metadata.topic_names import INTERNAL_TOPICS
 from ..runtime.turns import LONG_WORK_SECONDS, LongWork, Pace, Steps, raise_error
 from .delayed_operation import Purgatory
 from .delayed_produce import AppendCallback, AppendResult, AwaitedAppend, DelayedProduce
+from .described_log_dirs import describe_log_dirs
 from .follower_logs import FollowerLogs
 from .group_commit import GroupCommit
 from .hosted_partitions import HostedPartitions
@@ -95,6 +97,7 @@ class ReplicaManager:
         self._log_ends = ends = LogEnds(hosted, log_manager, flushes, self.run_on_lanes, loop)
         self.delete_records, self.retain = ends.delete_records, ends.retain
         self.close_active_segment = ends.close_active_segment
+        self.describe_log_dirs = partial(describe_log_dirs, log_manager, ports.filesystem)
         self.verified = VerifiedProducers(is_verification_needed)
         """Through which coordinators say who may begin a transaction where."""
         self.follower_logs = FollowerLogs(hosted, log_manager, flushes, loop, on_disk=acks_all_on_disk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -31,6 +32,7 @@ from barnabas.server.apis.answer_budget import holds_much
 from barnabas.server.apis.handlers import delete_records, describe_log_dirs, describe_producers, offset_for_leader_epoch
 from barnabas.server.apis.request_context import RequestContext
 from barnabas.server.broker_state import services
+from barnabas.server.replication.described_log_dirs import describe_log_dirs as described
 from barnabas.testing.broker import Broker
 
 TIMESTAMP = 1_700_000_000_000
@@ -165,8 +167,9 @@ class HeldLogs:
     def describing(self) -> Any:
         """Work on a description of all."""
         disk = SimpleNamespace(total_bytes=lambda path: 9, free_bytes=lambda path: 5)
-        parts: Any = {"filesystem": disk, "log_manager": self}
-        return describe_log_dirs.handle(cast("RequestContext", None), DescribeLogDirsRequest(topics=None), **parts)
+        log_dirs: Any = SimpleNamespace(describe_log_dirs=partial(described, self, disk))
+        ctx = cast("RequestContext", None)
+        return describe_log_dirs.handle(ctx, DescribeLogDirsRequest(topics=None), log_dirs=log_dirs)
 
 
 def told(response: Any) -> set[tuple[str, str, int, bool]]:

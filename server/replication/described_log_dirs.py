@@ -1,0 +1,99 @@
+"""What lies in which log directory, as data: replicas, the copies on their way elsewhere, and the room that is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.topic_partition import TopicPartition
+from ..runtime.turns import Steps
+
+if TYPE_CHECKING:
+    from ...storage.filesystem import FileSystem
+    from ...storage.log_manager import LogManager
+
+UNKNOWN_BYTES = -1
+
+
+class DescribedReplica(NamedTuple):
+    """A partition's log in a directory."""
+
+    topic_partition: TopicPartition
+    size: int
+    offset_lag: int
+    """How far it is behind the high watermark, or a copy behind the log whose place it is to take."""
+    is_future: bool = False
+    """Whether it is such a copy."""
+
+
+class DescribedLogDir(NamedTuple):
+    """A directory with the replicas that were asked for, by topic and number."""
+
+    path: str
+    replicas: list[DescribedReplica]
+    is_online: bool = True
+    """One that has failed is told of with nothing in it."""
+    total_bytes: int = UNKNOWN_BYTES
+    """Of its volume."""
+    usable_bytes: int = UNKNOWN_BYTES
+
+
+def describe_log_dirs(
+    log_manager: LogManager, filesystem: FileSystem, wanted: Iterable[tuple[str, Iterable[int]]] | None
+) -> Steps[list[DescribedLogDir]]:
+    """Every directory with some partitions, or with all: a partition in a turn, others may come and go in between.
+
+    Kafka's ReplicaManager.describeLogDirs.
+    """
+    named = yield from (_all(log_manager) if wanted is None else _named(wanted))
+    found: dict[str, list[DescribedReplica]] = {}
+    for topic in sorted(named):
+        for index in sorted(named[topic]):
+            for path, replica in _replicas(TopicPartition(topic, index), log_manager):
+                found.setdefault(path, []).append(replica)
+            yield
+    return [
+        DescribedLogDir(log_dir.path, found.get(log_dir.path, []), True, *_volume_bytes(log_dir.path, filesystem))
+        if log_dir.is_online
+        else DescribedLogDir(log_dir.path, [], is_online=False)
+        for log_dir in log_manager.dirs
+    ]
+
+
+def _all(log_manager: LogManager) -> Steps[dict[str, set[int]]]:
+    named: dict[str, set[int]] = {}
+    for topic, index in list(log_manager.logs):  # others may come in between
+        named.setdefault(topic, set()).add(index)
+        yield
+    return named
+
+
+def _named(wanted: Iterable[tuple[str, Iterable[int]]]) -> Steps[dict[str, set[int]]]:
+    named: dict[str, set[int]] = {}
+    for topic, indexes in wanted:
+        named.setdefault(topic, set()).update(indexes)
+        yield
+    return named
+
+
+def _replicas(partition: TopicPartition, log_manager: LogManager) -> Iterable[tuple[str, DescribedReplica]]:
+    """Where a partition lies now, and the copy of it that is on its way to another directory."""
+    log, directory = log_manager.logs.get(partition), log_manager.log_dir_of(partition)
+    if log is None:
+        return
+    if directory is not None:
+        # How far this copy is behind the high watermark: a leader never is.
+        lag = max(0, log.high_watermark - log.log_end_offset)
+        yield directory, DescribedReplica(partition, log.size, lag)
+    copy = log_manager.future_logs.copies.get(partition)
+    if copy is not None and copy.log is not None:
+        lag = max(0, log.log_end_offset - copy.log.log_end_offset)
+        yield copy.log_dir.path, DescribedReplica(partition, copy.log.size, lag, is_future=True)
+
+
+def _volume_bytes(path: str, filesystem: FileSystem) -> tuple[int, int]:
+    """Size of the volume, and what is free on it."""
+    try:
+        return filesystem.total_bytes(path), filesystem.free_bytes(path)
+    except OSError:
+        return UNKNOWN_BYTES, UNKNOWN_BYTES
