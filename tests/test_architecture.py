@@ -270,6 +270,31 @@ def test_the_rooms_of_the_server_are_told_in_their_order() -> None:
     assert told == [room for layer in layers for room in layer.split(" | ")]
 
 
+LOG_OWNERS = ("server/replication/", "server/cleaning/")
+"""Who knows the logs of partitions: the rooms behind the doors, and who cleans what `LogManager` holds."""
+
+
+def logs_touched(tree: ast.Module) -> list[str]:
+    """Where the log of something is read or taken; what a logger does with lines is something else."""
+    return [
+        f"line {node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "log" and not ast.unparse(node.value).endswith("logger")
+    ]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "server").rglob("*.py")), ids=name_of)
+def test_logs_of_partitions_are_touched_behind_the_doors_only(path: Path) -> None:
+    """What others want to know of a partition it is asked, or its broker's replica manager."""
+    if not name_of(path).startswith(LOG_OWNERS):
+        assert logs_touched(ast.parse(path.read_text())) == []
+
+
+def test_a_touched_log_is_seen() -> None:
+    planted = "end = shard.partition.log.log_end_offset\nlog = partition.log\nself._logger.log(level, 'a line')\n"
+    assert {one.partition(":")[0] for one in logs_touched(ast.parse(planted))} == {"line 1", "line 2"}
+
+
 TURNS = ("server/runtime/turns.py", "clients/turns.py")
 """Who lets others be served: the server with all its budgets, and a client, which may not import the server."""
 

@@ -130,8 +130,8 @@ class CoordinatorLog:
         """Read a partition from its start to its end, others being served meanwhile. Raises KafkaError, ProtocolError,
         StorageError.
         """
-        log, records = partition.log, LatestRecords()
-        offset, end, pace = log.log_start_offset, log.log_end_offset, Pace(RECORDS)
+        records, pace = LatestRecords(), Pace(RECORDS)
+        offset, end = partition.log_start_offset, partition.log_end_offset
         while offset < end:
             data = self._replicas.read_log(partition, offset, LOAD_BYTES)
             before = offset

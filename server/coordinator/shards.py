@@ -110,8 +110,7 @@ class Shards(Generic[State]):
         if partition is None or self._is_closed:
             return None
         shard = self._shards[index] = Shard(partition, self._empty())
-        log = partition.log
-        if log.log_start_offset == log.log_end_offset:
+        if partition.log_start_offset == partition.log_end_offset:
             shard.is_loaded = True
             return shard
         former = self._loading.pop(index, None)
@@ -161,7 +160,7 @@ class Shards(Generic[State]):
         name, began = shard.partition.topic_partition, self._loop.time()
         try:
             async with self._load_lock:
-                end = shard.partition.log.log_end_offset
+                end = shard.partition.log_end_offset
                 state = await self._build(await self._log.load(shard.partition))
         except (KafkaError, ProtocolError, StorageError, OSError) as error:
             logger.error("%s cannot be loaded: %s", name, error)

@@ -218,7 +218,7 @@ class Readings:
             if replica is None:
                 in_part.add(topic)
             else:
-                lag = max(0, replica.log.high_watermark - committed.offset)
+                lag = max(0, replica.high_watermark - committed.offset)
                 sums[topic] += lag
                 lags.add(row, lag)
             yield None

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.record import LOG_OVERHEAD
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ...storage.log import Log
     from ...storage.log_values import FetchData, LogAppendInfo
     from ...storage.record_validator import Origin
+    from .partition_listener import PartitionListener
     from .partition_order import PartitionOrder
     from .replica import FollowerFetch, Replica
 
@@ -51,31 +52,6 @@ class FoundOffset(NamedTuple):
     offset: int = -1
     timestamp: int = -1
     leader_epoch: int = -1
-
-
-class PartitionListener(Protocol):
-    """Called by a partition when something happens to it."""
-
-    acks_all_on_disk: bool
-    """Whether acks=-1 promises the disk."""
-
-    def flush_wanted(self, partition: Partition, *, may_linger: bool = False) -> None:
-        """What has been appended so far shall be on disk soon; `Partition.flushed` is to follow."""
-
-    def progressed(self, partition: Partition) -> None:
-        """The high watermark has risen, or what is on disk: more can be read, and producers may be answered."""
-
-    def appended(self, partition: Partition) -> None:
-        """A leader with followers has more records: they may fetch them."""
-
-    def synced(self, partition: Partition) -> None:
-        """More of what a follower has appended is on its disk."""
-
-    def isr_change_wanted(self, partition: Partition, change: IsrChange) -> None:
-        """Have the change made; `Partition.isr_changed` or `Partition.isr_change_failed` is to follow."""
-
-    def low_watermark_raised(self, partition: Partition) -> None:
-        """A follower has given up records at the start of its log."""
 
 
 class Partition:
@@ -486,6 +462,21 @@ class Partition:
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}")
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}")
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that there is here."""
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The next offset that is appended, committed or not what is below it."""
+        return self.log.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Below it all is committed, as far as this broker knows."""
+        return self.log.high_watermark
 
     def read_bound(self, isolation: FetchIsolation) -> int:
         """The exclusive bound of what may be read."""

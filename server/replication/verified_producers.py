@@ -69,6 +69,10 @@ class VerifiedProducers:
             entry is not None and entry.current_txn_first_offset is not None and entry.producer_epoch == producer_epoch
         )
 
+    def is_first(self, partition: Partition, producer_id: int) -> bool:
+        """Whether nothing is known there of what the producer has written before."""
+        return producer_id not in partition.log.producer_state.producers
+
     def ask(self, partition: Partition, producer_id: int, producer_epoch: int) -> Admission:
         """Its coordinator is being asked: what it says is worth nothing if a marker is written meanwhile."""
         admitted = self._admitted.setdefault(partition.topic_partition, {})

@@ -133,15 +133,11 @@ class Enlistment:
                 continue  # whoever appends finds out
             if self._verified.is_open(partition, *identity):
                 continue
-            if manner is Manner.ADDING and sequence > 0 and self._is_first(place, identity.producer_id):
+            if manner is Manner.ADDING and sequence > 0 and self._verified.is_first(partition, identity.producer_id):
+                # With an epoch a transaction it begins at sequence 0.
                 errors[place] = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             else:
                 yield place
-
-    def _is_first(self, place: Place, producer_id: int) -> bool:
-        """Whether nothing is known of the producer there: with an epoch a transaction it begins at sequence 0."""
-        partition = self._replicas.find(*place)
-        return partition is not None and producer_id not in partition.log.producer_state.producers
 
 
 class _Asking:

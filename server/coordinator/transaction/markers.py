@@ -121,12 +121,12 @@ class MarkerWriter:
     def _refusal(self, place: Place) -> ErrorCode:
         """The error if no marker can be written there, else NONE."""
         try:
-            log = self._replicas.partition(*place).log
+            config = self._replicas.log_config(*place)
             if place[0] == GROUP_METADATA_TOPIC:
                 self._offsets.check_loaded(place[1])
         except KafkaError as error:
             return _AS_TOLD.get(error.code, error.code)
-        return ErrorCode.NONE if log.config.message_magic == 2 else ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+        return ErrorCode.NONE if config.message_magic == 2 else ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 _AS_TOLD = {

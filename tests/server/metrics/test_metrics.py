@@ -132,7 +132,7 @@ def test_groups_without_end_are_counted_and_not_told_of_one_by_one(
 def test_the_lag_of_a_topic_is_told_where_all_of_it_is_here() -> None:
     """Of the others' partitions nobody knows here how far they go: what is left is no sum."""
     here = {("whole", 0): 7, ("whole", 1): 9, ("part", 0): 8}
-    replicas = {place: SimpleNamespace(log=SimpleNamespace(high_watermark=end)) for place, end in here.items()}
+    replicas = {place: SimpleNamespace(high_watermark=end) for place, end in here.items()}
     state = SimpleNamespace(replica_manager=SimpleNamespace(find=lambda *place: replicas.get(place)))
     committed = dict.fromkeys([*here, ("part", 1)], SimpleNamespace(offset=5))
     group = SimpleNamespace(group_id="g", members=(), offsets=SimpleNamespace(committed=committed))

@@ -12,7 +12,8 @@ from tests.server.orders import next_order
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.replication.isr_changes import IsrChange
-from barnabas.server.replication.partition import Partition, PartitionListener
+from barnabas.server.replication.partition import Partition
+from barnabas.server.replication.partition_listener import PartitionListener
 from barnabas.simulation.disk import SimDisk
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
