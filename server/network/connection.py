@@ -191,8 +191,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._state = ON_ANSWER[self._state]
         self.on_close = None
-        if not self._is_processing:
+        if self._is_processing:
+            return
+        reader = self._reader
+        if reader.pending or reader.private is not None or self._input or self.frame_started is not None:
             self._process()
+        elif self._out:  # nothing of a further request has come
+            self._hand_over()
 
     def send_beginning(self, data: bytes) -> bool:
         """Send the first bytes of the answer to the request in hand; `send` gets the rest. False if nobody listens."""

@@ -22,12 +22,13 @@ class DelayedOperation(ABC):
 
     def __init__(self) -> None:
         self.is_completed = False
-        self.timer: asyncio.TimerHandle | None = None
-        self.deadline = 0.0
-        """Loop time, once it waits."""
-        self.keys: Collection[Hashable] = ()
         self.purgatory: Purgatory | None = None
-        """Where it waits; this and what is before it are the purgatory's to set."""
+        """Where it waits; this and what follows is the purgatory's to set."""
+        self.timer: asyncio.TimerHandle | None = None
+        self.deadline: float
+        """Loop time, once it waits."""
+        self.keys: Collection[Hashable]
+        """What it waits for, from then on."""
 
     @abstractmethod
     def try_complete(self) -> bool:
@@ -44,23 +45,19 @@ class DelayedOperation(ABC):
         """Complete now unless that has happened; returns whether this call did it."""
         if self.is_completed:
             return False
-        self._leave()
+        self.cancel()
         self.on_complete()
         return True
 
     def cancel(self) -> None:
-        """Give up without an answer, because nobody waits for it any more."""
-        if not self.is_completed:
-            self._leave()
-
-    def _leave(self) -> None:
-        """Wait no more."""
+        """Wait no more, and give no answer, because nobody wants it any more."""
         self.is_completed = True
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
         if self.purgatory is not None:
             self.purgatory.forget(self)
+            self.purgatory = None
 
 
 class Purgatory:

@@ -341,7 +341,10 @@ class ReplicaManager:
             return
         waiting = DelayedProduce(awaited, acks, results, callback)
         if len(results) == 1 or not waiting.try_complete():
-            keys = [partition.topic_partition for partition, _, _ in awaited]
+            if len(awaited) == 1:  # as most
+                keys = [awaited[0][0].topic_partition]
+            else:
+                keys = [partition.topic_partition for partition, _, _ in awaited]
             self._produce_purgatory.watch(waiting, keys, timeout_ms)
 
     def _interrupted(
