@@ -11,7 +11,7 @@ from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...protocol.apis import ApiKey
-from ...protocol.codec import encode_response, request_decoder
+from ...protocol.codec import encode_long_response, encode_response, request_decoder
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.headers import API_SIZE, api_at, decode_request_header, response_front
 from ...protocol.produce_entries import AllAppended, read_produce
@@ -316,7 +316,8 @@ class KafkaApis:
                     connection.send([frame], len(frame))
                     return
                 if context.is_long:
-                    self._work.submit(LANE, partial(encode_response, response, version), partial(written, context))
+                    write = partial(encode_long_response, response, version)
+                    self._work.submit(LANE, write, partial(written, context))
                 else:
                     send(context, encode(response, version))
             except ProtocolError as error:

@@ -48,6 +48,16 @@ def test_codecs_agree_with_construct(key: ApiKey) -> None:
                 check(name, cls, version, seed)
 
 
+@pytest.mark.parametrize("key", API_MESSAGES, ids=lambda key: key.name)
+def test_a_long_response_has_the_bytes_of_any_other(key: ApiKey) -> None:
+    cls = API_MESSAGES[key].response
+    for version in range(API_MESSAGES[key].versions[0], API_MESSAGES[key].versions[1] + 1):
+        message = random_message(cls, version, random.Random(f"{key} {version}"))
+        assert b"".join(codec.encode_long_response(message, version)) == encoded(cls, message, version)
+    with pytest.raises(ProtocolError, match="cannot carry its values"):
+        codec.encode_long_response(MetadataResponse(brokers=None), 1)  # type: ignore[arg-type]
+
+
 @pytest.mark.verify
 @pytest.mark.parametrize("key", API_MESSAGES, ids=lambda key: key.name)
 def test_codecs_agree_with_construct_at_length(key: ApiKey) -> None:
