@@ -21,7 +21,7 @@ from ..metadata.token_store import DelegationToken, TokenStore
 from ..runtime.turns import RESOURCES, Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Sequence
     from typing import TypeVar
 
     from ..config.broker_config import BrokerConfig
@@ -35,7 +35,7 @@ LANE = "passwords"
 MOST_OF_AN_OWNER = 1000
 """Tokens; Kafka has no limit, and whoever has a password can ask for more and more of them."""
 KNOWN_CREDENTIALS = 1000
-ID_BYTES, SALT_BYTES = 16, 20
+ID_BYTES, SECRET_BYTES, SALT_BYTES = 16, 64, 20
 
 
 class Secured(NamedTuple):
@@ -98,18 +98,16 @@ class DelegationTokens:
         logger.info("%s ends a delegation token of %s", principal, token.owner)
         return self._ports.now_ms()
 
-    async def select(self, wanted: Callable[[DelegationToken], bool]) -> list[DelegationToken]:
-        """The tokens that are wanted."""
+    async def all(self) -> AsyncIterator[DelegationToken]:
+        """Every token, some in each turn of the loop."""
         self._check_enabled()
-        found, pace = [], Pace(RESOURCES)
+        pace = Pace(RESOURCES)
         try:
             async for token in self._store.all():
-                if wanted(token):
-                    found.append(token)
+                yield token
                 await pace.step()
         except (StoreError, ValueError) as error:
             raise _unreadable(error) from error
-        return found
 
     async def secured(self, token_id: str, mechanism: str) -> Secured | None:
         """By what a client has to prove that it has a token; None if nobody is let in by it."""
@@ -147,6 +145,8 @@ class DelegationTokens:
     async def _own(self, principal: str, secret: bytes) -> DelegationToken:
         """The token of that secret, which is the principal's to renew."""
         self._check_enabled()
+        if len(secret) != SECRET_BYTES:  # comparing takes as long as what is shown is
+            raise _unknown()
         pace, found = Pace(), None
         for token_id in await _stored(self._store.ids()):
             if hmac.compare_digest(self.secret(token_id), secret):
@@ -157,7 +157,7 @@ class DelegationTokens:
         except (StoreError, ValueError) as error:
             raise _unreadable(error) from error
         if token is None:
-            raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "Delegation Token is not found on server.")
+            raise _unknown()
         if not token.concerns(principal):
             text = "Specified Principal is not valid Owner/Renewer."
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, text)
@@ -168,13 +168,13 @@ class DelegationTokens:
     async def _set_expiry(self, token: DelegationToken, period_ms: int) -> int:
         expiry_ms = min(token.max_ms, self._ports.now_ms() + period_ms)
         if not await _stored(self._store.change(token._replace(expiry_ms=expiry_ms))):
-            raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "Delegation Token is not found on server.")
+            raise _unknown()
         return expiry_ms
 
     async def _check_room(self, owner: str) -> None:
         if len(await _stored(self._store.ids())) < MOST_OF_AN_OWNER:
             return
-        if len(await self.select(lambda token: token.owner == owner)) >= MOST_OF_AN_OWNER:
+        if sum([token.owner == owner async for token in self.all()]) >= MOST_OF_AN_OWNER:
             text = f"{owner} has {MOST_OF_AN_OWNER} delegation tokens"
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, text)
 
@@ -184,6 +184,10 @@ async def _stored(work: Awaitable[T]) -> T:
         return await work
     except StoreError as error:
         raise _unreadable(error) from error
+
+
+def _unknown() -> KafkaError:
+    return KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "Delegation Token is not found on server.")
 
 
 def _unreadable(error: Exception) -> KafkaError:

@@ -19,6 +19,7 @@ import pytest
 from tests.hostile.in_process import HostileConnection
 from tests.hostile.record_forge import honest_batch
 from tests.hostile.worst_about_rules import WORST_ABOUT_RULES
+from tests.hostile.worst_about_tokens import OTHER_TOKENS, USER, WORST_ABOUT_TOKENS, end, token_wish
 from tests.hostile.worst_between_brokers import WISH, WORST_BETWEEN_BROKERS, telemetry_client, update
 from tests.hostile.worst_requests import (
     FRAME_BYTES,
@@ -39,7 +40,7 @@ from tests.hostile.worst_requests import (
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_request
 from barnabas.protocol.config_resources import ConfigResourceType
-from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -67,6 +68,8 @@ from barnabas.server.metadata.metadata_store import MetadataStore
 from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.runtime.host import host_ports, now_ms
 from barnabas.server.security.acl_authorizer import AclAuthorizer
+from barnabas.server.security.delegation_tokens import MOST_OF_AN_OWNER
+from barnabas.server.security.session import ANONYMOUS, KafkaPrincipal
 from barnabas.storage.filesystem import FileSlice
 
 MOST_SECONDS = 0.25
@@ -80,11 +83,18 @@ SMALL |= {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS}
 """APIs whose requests have nothing in them that there could be many of."""
 ERROR_AT = dict.fromkeys((ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA), 0)
 ERROR_AT |= dict.fromkeys((ApiKey.ALTER_PARTITION, ApiKey.PUSH_TELEMETRY), 4)
-"""Where answers between brokers say first that nothing was done; one that costs nothing for that would show nothing."""
+ERROR_AT |= dict.fromkeys((ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN), 0)
+ERROR_AT |= dict.fromkeys((ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN), 0)
+"""Where answers say first that nothing was done; one that costs nothing for that would show nothing."""
 LONGEST_HEAD = 32
 BYSTANDERS = "bystanders"
 IN_CLUSTER = {"metrics.listeners": "HTTP://127.0.0.1:0", "auto.leader.rebalance.enable": "false"}
 GUARDED = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
+WITH_TOKENS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    "delegation.token.secret.key": "the key of all brokers",
+}
 SETTINGS = {"listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "1", "log.cleaner.enable": "false"}
 
 
@@ -224,9 +234,16 @@ class Cluster:
         self.known = known
         self.services = parts
         self.listener = server.listeners[0]
+        self.principal = ANONYMOUS
+
+    def client(self) -> Client:
+        """One that has come by the listener, and was let in as who it said it is."""
+        client = Client(self.listener)
+        client.session.principal = self.principal
+        return client
 
     async def call(self, frame: bytes) -> Client:
-        connection, body = Client(self.listener), bytearray(frame)
+        connection, body = self.client(), bytearray(frame)
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_soon(self._handle, connection, body)
         await asyncio.sleep(0.01)
@@ -244,7 +261,7 @@ class Cluster:
     async def ask(self, key: ApiKey, version: int, request: object) -> None:
         """An honest request, whose turns nobody measures."""
         head = encode_request_header(RequestHeader(key, version, 1, "honest"))
-        connection = Client(self.listener)
+        connection = self.client()
         self._handle(connection, bytearray(head + encode_request(request, version)))
         async with asyncio.timeout(ANSWER_SECONDS):
             while not connection.is_decided:
@@ -343,7 +360,7 @@ async def complaints(
 ) -> list[str]:
     """What is wrong with how these are dealt with."""
     found = []
-    with Bystander(here.listener.port) as bystander:
+    with Bystander(here.server.listeners[0].port) as bystander:
         for name, one in by_name(worst):
             frame = one.frame(here.known)
             assert len(frame) <= FRAME_BYTES
@@ -402,8 +419,28 @@ async def test_nobody_waits_for_one_request_about_rules(tmp_path: Path, monkeypa
         assert not list(authorizer._index.patterns()), "the last request deletes all"
 
 
+@pytest.mark.timeout(900)
+async def test_nobody_waits_for_one_request_about_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(tmp_path, WITH_TOKENS) as here, others_forgotten():
+        here.listener, here.principal = here.server.listeners[1], KafkaPrincipal("User", USER)
+        for _ in range(OTHER_TOKENS):
+            await here.ask(ApiKey.CREATE_DELEGATION_TOKEN, 3, token_wish())
+        tokens = here.server.state.security.delegation_tokens
+        first, *_ = [token.token_id async for token in tokens.all()]
+        here.known = here.known._replace(token=tokens.secret(first))
+
+        async def prepare(one: Worst) -> None:
+            if one.error is ErrorCode.NONE and one.key is ApiKey.CREATE_DELEGATION_TOKEN:
+                _, *others = [token.token_id async for token in tokens.all()]
+                for token_id in others[OTHER_TOKENS - 1 :]:
+                    await here.ask(ApiKey.EXPIRE_DELEGATION_TOKEN, 2, end(tokens.secret(token_id)))
+
+        assert await complaints(here, WORST_ABOUT_TOKENS, monkeypatch, prepare) == []
+        assert len([token async for token in tokens.all()]) == MOST_OF_AN_OWNER
+
+
 def test_every_api_is_tried() -> None:
-    every = (*WORST, *WORST_BETWEEN_BROKERS, *WORST_ABOUT_RULES)
+    every = (*WORST, *WORST_BETWEEN_BROKERS, *WORST_ABOUT_RULES, *WORST_ABOUT_TOKENS)
     assert {one.key for one in every} | SMALL == set(ALL)
 
 

@@ -45,7 +45,6 @@ from barnabas.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from barnabas.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -56,17 +55,12 @@ from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
 from barnabas.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from barnabas.protocol.messages.describe_delegation_token import (
-    DescribeDelegationTokenOwner,
-    DescribeDelegationTokenRequest,
-)
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
 from barnabas.protocol.messages.elect_leaders import TopicPartitions as ElectedPartitions
 from barnabas.protocol.messages.end_txn import EndTxnRequest
-from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -92,7 +86,6 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
@@ -129,6 +122,8 @@ class Known(NamedTuple):
     """Of `TOPIC`."""
     controller_epoch: int = 0
     broker_epoch: int = -1
+    token: bytes = b""
+    """The secret of one of the client's delegation tokens."""
 
 
 class Worst(NamedTuple):
@@ -822,24 +817,6 @@ WORST: tuple[Worst, ...] = (
                 ScramCredentialUpsertion(name=name, mechanism=1, iterations=4096, salt=b"s", salted_password=b"p")
                 for name in _names(n)
             ],
-        ),
-    ),
-    Worst(
-        "renewers",
-        K.CREATE_DELEGATION_TOKEN,
-        3,
-        lambda n, _: CreateDelegationTokenRequest(
-            renewers=[CreatableRenewers(principal_type="User", principal_name=name) for name in _names(n)]
-        ),
-    ),
-    Worst("bytes", K.RENEW_DELEGATION_TOKEN, 2, lambda n, _: RenewDelegationTokenRequest(hmac=bytes(n))),
-    Worst("bytes", K.EXPIRE_DELEGATION_TOKEN, 2, lambda n, _: ExpireDelegationTokenRequest(hmac=bytes(n))),
-    Worst(
-        "owners",
-        K.DESCRIBE_DELEGATION_TOKEN,
-        3,
-        lambda n, _: DescribeDelegationTokenRequest(
-            owners=[DescribeDelegationTokenOwner(principal_type="User", principal_name=name) for name in _names(n)]
         ),
     ),
     Worst("bytes", K.SASL_HANDSHAKE, 1, lambda n, _: SaslHandshakeRequest(mechanism="x" * min(n, 32_767))),

@@ -12,7 +12,7 @@ from ..token_messages import check_allowed, kind_and_name, principal_of
 
 MOST_RENEWERS = 100
 LONGEST_RENEWERS = 8192
-"""Characters of all their names: a user may have a thousand tokens, and each is kept with them."""
+"""Bytes of all their names: a user may have a thousand tokens, and each is kept with them."""
 FIRST_VERSION_WITH_OWNERS = 3
 
 
@@ -58,8 +58,8 @@ async def _made(
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     if len(request.renewers) > MOST_RENEWERS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A delegation token has {MOST_RENEWERS} renewers at most")
-    if sum(len(one.principal_name) for one in request.renewers) > LONGEST_RENEWERS:
-        text = f"The renewers of a delegation token have names of {LONGEST_RENEWERS} characters at most in all"
+    if sum(len(one.principal_name.encode()) for one in request.renewers) > LONGEST_RENEWERS:
+        text = f"The renewers of a delegation token have names of {LONGEST_RENEWERS} bytes at most in all"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     renewers = [principal_of(one.principal_type, one.principal_name) for one in request.renewers]
     return await delegation_tokens.create(owner, requester, renewers, request.max_lifetime_ms)

@@ -37,12 +37,14 @@ async def handle(
             or ctx.may(AclOperation.DESCRIBE_TOKENS, _USER, token.owner)
         )
 
-    found = await delegation_tokens.select(is_wanted)
-    described = [_described(token, delegation_tokens) for token in found]
-    if ctx.api_version >= FIRST_VERSION_WITH_REQUESTERS:
-        for row, token in zip(described, found, strict=True):
-            kind, name = kind_and_name(token.requester)
-            row.token_requester_principal_type, row.token_requester_principal_name = kind, name
+    described = []
+    async for token in delegation_tokens.all():
+        if is_wanted(token):
+            row = _described(token, delegation_tokens)
+            if ctx.api_version >= FIRST_VERSION_WITH_REQUESTERS:
+                kind, name = kind_and_name(token.requester)
+                row.token_requester_principal_type, row.token_requester_principal_name = kind, name
+            described.append(row)
     return DescribeDelegationTokenResponse(tokens=described)
 
 

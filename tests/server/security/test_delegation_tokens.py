@@ -290,6 +290,8 @@ async def test_one_user_does_not_fill_the_store(monkeypatch: pytest.MonkeyPatch)
         assert many.error_code == ErrorCode.INVALID_REQUEST
         long = await made(ben, renewers=tuple(f"{number}-{'x' * 1000}" for number in range(10)))
         assert long.error_code == ErrorCode.INVALID_REQUEST
+        wide = await made(ben, renewers=tuple(f"{number}-{chr(0x1F600) * 1000}" for number in range(3)))
+        assert wide.error_code == ErrorCode.INVALID_REQUEST, "bytes are counted"
         robot = CreatableRenewers(principal_type="Robot", principal_name="x")
         bad = await ben.send(CreateDelegationTokenRequest(renewers=[robot], max_lifetime_ms=1))
         assert bad.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE

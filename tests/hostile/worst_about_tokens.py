@@ -1,0 +1,77 @@
+"""The worst requests about delegation tokens of a user who has all but one of those that a user may have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from barnabas.protocol.messages.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+)
+from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from barnabas.server.apis.handlers.create_delegation_token import LONGEST_RENEWERS, MOST_RENEWERS
+from barnabas.server.security.delegation_tokens import MOST_OF_AN_OWNER, SECRET_BYTES
+
+from .worst_requests import Known, Worst
+
+USER = "eve"
+OTHER_TOKENS = MOST_OF_AN_OWNER - 1
+HOUR_MS = 3_600_000
+
+
+def token_wish(renewers: int = MOST_RENEWERS) -> CreateDelegationTokenRequest:
+    """A wish for a token that takes as much room as one may."""
+    width = LONGEST_RENEWERS // MOST_RENEWERS
+    return CreateDelegationTokenRequest(
+        renewers=[
+            CreatableRenewers(principal_type="User", principal_name=f"{number:0{width}x}") for number in range(renewers)
+        ],
+        max_lifetime_ms=-1,
+    )
+
+
+def renewal(secret: bytes) -> RenewDelegationTokenRequest:
+    return RenewDelegationTokenRequest(hmac=secret, renew_period_ms=HOUR_MS)
+
+
+def end(secret: bytes, period_ms: int = -1) -> ExpireDelegationTokenRequest:
+    """At once, or then."""
+    return ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=period_ms)
+
+
+def _described(owners: Callable[[int], list[str] | None]) -> Callable[[int, Known], DescribeDelegationTokenRequest]:
+    def make(count: int, _: Known) -> DescribeDelegationTokenRequest:
+        names = owners(count)
+        if names is None:
+            return DescribeDelegationTokenRequest(owners=None)
+        named = [DescribeDelegationTokenOwner(principal_type="User", principal_name=name) for name in names]
+        return DescribeDelegationTokenRequest(owners=named)
+
+    return make
+
+
+def _names(count: int) -> list[str]:
+    return [f"{number:x}" for number in range(count)]
+
+
+NOT_FOUND = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+TOO_MANY = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+K = ApiKey
+WORST_ABOUT_TOKENS = (
+    Worst("the last one", K.CREATE_DELEGATION_TOKEN, 3, lambda _, __: token_wish(), ErrorCode.NONE),
+    Worst("one too many", K.CREATE_DELEGATION_TOKEN, 3, lambda _, __: token_wish(), TOO_MANY),
+    Worst("renewers", K.CREATE_DELEGATION_TOKEN, 3, lambda n, _: token_wish(n), ErrorCode.INVALID_REQUEST),
+    Worst("bytes", K.RENEW_DELEGATION_TOKEN, 2, lambda n, _: renewal(bytes(n)), NOT_FOUND),
+    Worst("a stranger's", K.RENEW_DELEGATION_TOKEN, 2, lambda _, __: renewal(bytes(SECRET_BYTES)), NOT_FOUND),
+    Worst("one's own", K.RENEW_DELEGATION_TOKEN, 2, lambda _, known: renewal(known.token), ErrorCode.NONE),
+    Worst("bytes", K.EXPIRE_DELEGATION_TOKEN, 2, lambda n, _: end(bytes(n)), NOT_FOUND),
+    Worst("a stranger's", K.EXPIRE_DELEGATION_TOKEN, 2, lambda _, __: end(bytes(SECRET_BYTES)), NOT_FOUND),
+    Worst("one's own", K.EXPIRE_DELEGATION_TOKEN, 2, lambda _, known: end(known.token, HOUR_MS), ErrorCode.NONE),
+    Worst("all", K.DESCRIBE_DELEGATION_TOKEN, 3, _described(lambda _: None), ErrorCode.NONE),
+    Worst("of many owners", K.DESCRIBE_DELEGATION_TOKEN, 3, _described(lambda n: [USER, *_names(n)]), ErrorCode.NONE),
+    Worst("of strangers", K.DESCRIBE_DELEGATION_TOKEN, 3, _described(_names), ErrorCode.NONE),
+)
