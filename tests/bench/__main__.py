@@ -17,6 +17,12 @@ from tests.bench.catalogue import BENCHES
 from tests.bench.plot import growth_plot
 from tests.bench.report import BenchResult, print_result, read_json, write_json, write_markdown
 from tests.bench.runner import Plan, run_bench
+from tests.bench.warming import MOST_WARMUP_S, MOST_WARMUPS
+
+AT_LEAST = (
+    "rounds before them that do not count: so many at least, and more until Kafka's figures stop getting better "
+    f"(at most {MOST_WARMUPS}, and none begins after {MOST_WARMUP_S:g} seconds); 0 for none at all"
+)
 
 
 def known_targets(text: str) -> list[str]:
@@ -38,7 +44,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--targets", default=",".join(PACED), type=known_targets, help="which servers, in this order")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one load")
     parser.add_argument("--rounds", type=int, default=3, help="rounds that count, A B C A B C")
-    parser.add_argument("--warmup", type=int, default=1, help="rounds before them that do not count")
+    parser.add_argument("--warmup", type=int, default=1, help=AT_LEAST)
     parser.add_argument("--folder", type=Path, help="where the servers keep their files (default: a temporary folder)")
     parser.add_argument("--property", action="append", default=[], metavar="KEY=VALUE", help="given to both brokers")
     parser.add_argument("--json", type=Path, help="write every figure of every round here")
@@ -60,6 +66,7 @@ def measured(options: argparse.Namespace) -> list[BenchResult]:
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=options.folder))
     properties = dict(entry.split("=", 1) for entry in options.property)
     plan = Plan(folder, options.seconds, options.rounds, options.warmup, properties)
+    asked = {"seconds": options.seconds, "rounds": options.rounds, "warmup": options.warmup}
     results: list[BenchResult] = []
     try:
         for bench in chosen(options.benches):
@@ -68,7 +75,7 @@ def measured(options: argparse.Namespace) -> list[BenchResult]:
                 print_result(result)
                 results.append(result)
             if options.json:
-                write_json(options.json, results, {"seconds": options.seconds, "rounds": options.rounds})
+                write_json(options.json, results, asked)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return results

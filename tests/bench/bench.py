@@ -4,12 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.bench.targets import Target
+from tests.bench.warming import Warmth
 
 Figures = dict[str, float]
 ALL = ("ours", "kafka", "ceiling")
 PACED = (*ALL, "sink")
 """Where the client sets the pace."""
 BROKERS = ("ours", "kafka")
+RIVAL = "kafka"
+"""Who has to be warm before a comparison with it is worth something."""
 LIMIT = "limit"
 """In place of a target to compare with: the goal is for the figure itself."""
 STEPS = (1, 10, 100, 1000)
@@ -24,6 +27,8 @@ class Run:
     seconds: float
     number: int
     state: dict[str, float] = field(default_factory=dict)
+    warmth: Warmth | None = None
+    """Set by a bench that starts its servers itself and warms them up in each round."""
 
     def topic(self, name: str) -> str:
         return f"{name}-{self.number}"
@@ -65,8 +70,22 @@ class Bench:
     started: bool = True
     rounds: int | None = None
     warmup: int | None = None
-    warm_by: str | None = None
-    """The figure by which a rival is still getting warm as long as it gets better; None: it gets the plan's rounds."""
+    warm_by: tuple[str, ...] = ()
+    """In place of the figures that `warming_figures` takes by itself."""
+    cold: str = ""
+    """Why a rival is measured that is not warm."""
+
+    @property
+    def warming_figures(self) -> dict[str, str]:
+        """What has to have stopped getting better at the rival before a round counts, if it is not to be `cold`.
+
+        That is every figure with a goal against it, or the first one where there is no such goal.
+        """
+        if RIVAL not in self.targets or self.cold:
+            return {}
+        compared = [goal.figure for goal in self.goals if goal.against == RIVAL]
+        names = self.warm_by or compared or [next(iter(self.figures))]
+        return {name: self.figures[name] for name in names}
 
 
 THROUGHPUT = {"mb_per_s": "higher", "cpu_s_per_gb": "lower"}

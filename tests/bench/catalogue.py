@@ -114,7 +114,6 @@ def compressed_benches(codec: str, size: int, short: str, words: str) -> list[Be
             f"{about}, compressed beforehand, a request for 32 batches of 16 KB, as Java's producer sends them",
             batch_bytes=16_384,
             batches=32,
-            warm_by="mb_per_s",
             **same,
         ),
     ]
@@ -129,7 +128,6 @@ def java_benches() -> list[Bench]:
             size=size,
             driver="java-produce",
             goals=(*PLAIN, *JAVA[1:]),
-            warm_by="mb_per_s",
         )
         for size, short, words in SIZES
     ]
@@ -143,7 +141,6 @@ def java_benches() -> list[Bench]:
             options={"codec": codec},
             targets=PACED,
             goals=(*JAVA, Goal("cpu_s_per_gb", "ceiling", 1.25)),
-            warm_by="mb_per_s",
         )
         for codec in ("zstd", "lz4")
         for size, short, words in SIZES
@@ -158,7 +155,6 @@ def java_benches() -> list[Bench]:
             fetch_with("java-consume", size=1000),
             prepare_fetch,
             goals=JAVA,
-            warm_by="mb_per_s",
         ),
     ]
 
@@ -227,7 +223,7 @@ def request_benches() -> list[Bench]:
             {f"requests_per_s_{count}": "higher" for count in STEPS} | GROWTH,
             measure_connections,
             goals=MANY,
-            warm_by=f"requests_per_s_{STEPS[-1]}",
+            warm_by=tuple(f"requests_per_s_{count}" for count in STEPS),
         ),
         Bench(
             "metadata-1000",
@@ -247,7 +243,14 @@ def growth_benches() -> list[Bench]:
         ("connections", "1, 10, 100 and 1000 connections with one request in flight each", measure_connection_cost),
     )
     return [
-        Bench(f"growth-{name}", f"server time of a single-record request, {about}", GROWTH, measure, targets=BROKERS)
+        Bench(
+            f"growth-{name}",
+            f"server time of a single-record request, {about}",
+            GROWTH,
+            measure,
+            targets=BROKERS,
+            warm_by=tuple(GROWTH),
+        )
         for name, about, measure in kinds
     ]
 
@@ -262,6 +265,7 @@ def start_benches() -> list[Bench]:
             measure_start,
             properties={"auto.create.topics.enable": "true"},
             started=False,
+            cold="a start is what is measured",
             goals=START,
         ),
         Bench(
@@ -276,6 +280,7 @@ def start_benches() -> list[Bench]:
             measure_start_again,
             targets=BROKERS,
             started=False,
+            cold="starts are what is measured",
             rounds=1,
             warmup=0,
         ),
@@ -295,6 +300,7 @@ def group_benches() -> list[Bench]:
             targets=BROKERS,
             properties=as_by_default,
             goals=(Goal("joined_s", LIMIT, 2 * HEARTBEAT_S), UNDISTURBED),
+            warm_by=("joined_s", "cpu_s"),
         ),
         Bench(
             "group-rebalance",
@@ -304,6 +310,7 @@ def group_benches() -> list[Bench]:
             prepare_groups,
             targets=BROKERS,
             goals=(Goal("rebalance_s", LIMIT, 2 * HEARTBEAT_S), UNDISTURBED),
+            warm_by=("rebalance_s", "cpu_s_per_rebalance"),
         ),
         Bench(
             "group-rebalances",
@@ -313,6 +320,7 @@ def group_benches() -> list[Bench]:
             prepare_groups,
             targets=BROKERS,
             goals=(Goal("rebalance_s", LIMIT, 2 * HEARTBEAT_S), UNDISTURBED),
+            warm_by=("rebalance_s", "cpu_s_per_rebalance"),
         ),
         Bench(
             "group-heartbeats",
@@ -329,6 +337,7 @@ def group_benches() -> list[Bench]:
             targets=BROKERS,
             properties=as_by_default,
             goals=(Goal("cpu_percent", LIMIT, 30), UNDISTURBED),
+            warm_by=("entered_s", "cpu_us_per_heartbeat"),
         ),
         Bench(
             "group-restart",
@@ -338,6 +347,7 @@ def group_benches() -> list[Bench]:
             prepare_groups,
             targets=BROKERS,
             goals=(Goal("load_s", LIMIT, 2), UNDISTURBED),
+            cold="each round starts it anew, and how soon it has loaded is what is measured",
         ),
     ]
 

@@ -4,13 +4,15 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from tests.bench.bench import LIMIT, Bench, Figures, Goal
+from tests.bench.bench import LIMIT, RIVAL, Bench, Figures, Goal
+from tests.bench.warming import Warmth
 
 BEGIN, END = "<!-- figures: written by tests.bench -->", "<!-- end of figures -->"
 
@@ -46,6 +48,13 @@ class BenchResult:
 
     bench: Bench
     rounds: dict[str, list[Figures]] = field(default_factory=dict)
+    warmth: Warmth | None = None
+    """None where nobody has said: in runs of long ago, and where servers are started by the bench."""
+
+    def note_warmth(self, warmth: Warmth | None) -> None:
+        """Where each round warms up by itself, one in which the rival was not warm stands for all."""
+        if self.warmth is None or not self.warmth.rising:
+            self.warmth = warmth
 
     def add(self, target: str, figures: Figures) -> None:
         self.rounds.setdefault(target, []).append(figures)
@@ -96,9 +105,20 @@ class BenchResult:
                 sign = "≥" if self.bench.figures[goal.figure] == "higher" else "≤"
                 ratio = str(self.ratio(goal.figure, goal.against))
                 words = "yes" if reached else "**no**"
+                if goal.against == RIVAL and self.warmth is not None and self.warmth.rising:
+                    words += ", Kafka not warm"
                 bound = f"{sign} {goal.ratio:g}" + (" ×" if goal.against != LIMIT else "")
                 made.append([self.bench.name, goal.figure, goal.against, bound, ratio, words])
         return made
+
+    def how(self) -> str:
+        """How many rounds count, and how warm the rival was then."""
+        parts = [f"Rounds: {max(map(len, self.rounds.values()))}."]
+        if self.warmth is not None:
+            parts.append(f"Warm-up: {self.warmth}.")
+        if self.bench.cold and RIVAL in self.rounds:
+            parts.append(f"Kafka is cold: {self.bench.cold}.")
+        return " ".join(parts)
 
 
 GOAL_HEADER = ["bench", "figure", "against", "goal", "ours ÷ it", "reached"]
@@ -107,12 +127,12 @@ GOAL_HEADER = ["bench", "figure", "against", "goal", "ours ÷ it", "reached"]
 def print_result(result: BenchResult) -> None:
     """A table on the terminal, and one of the goals."""
     console = Console(width=max(Console().width, 180))
-    for title, header, rows in (
-        (f"{result.bench.name}: {result.bench.about}", result.header(), result.rows()),
-        ("", GOAL_HEADER, result.goal_rows()),
+    for title, caption, header, rows in (
+        (f"{result.bench.name}: {result.bench.about}", result.how(), result.header(), result.rows()),
+        ("", "", GOAL_HEADER, result.goal_rows()),
     ):
         if rows:
-            table = Table(title=title, title_justify="left")
+            table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
             for column in header:
                 table.add_column(column, no_wrap=True)
             for row in rows:
@@ -133,8 +153,7 @@ def markdown(results: Sequence[BenchResult]) -> str:
     if goals:
         parts += ["### Goals", markdown_table(GOAL_HEADER, goals)]
     for result in results:
-        rounds = max(map(len, result.rounds.values()))
-        about = f"{result.bench.about[0].upper()}{result.bench.about[1:]}. Rounds: {rounds}."
+        about = f"{result.bench.about[0].upper()}{result.bench.about[1:]}. {result.how()}"
         parts += [f"### {result.bench.name}", about, markdown_table(result.header(), result.rows())]
     return "\n\n".join(parts) + "\n"
 
@@ -160,13 +179,22 @@ def write_json(path: Path, results: Sequence[BenchResult], options: Mapping[str,
         "machine": machine(),
         "options": dict(options),
         "benches": {result.bench.name: result.rounds for result in results},
+        "warm_ups": {result.bench.name: asdict(result.warmth) for result in results if result.warmth is not None},
     }
     path.write_text(json.dumps(data, indent=1) + "\n")
 
 
 def read_json(paths: Sequence[Path], benches: Mapping[str, Bench]) -> list[BenchResult]:
     """What `write_json` wrote, in the order of `benches`; a later file's rounds of a bench replace an earlier's."""
-    found: dict[str, dict[str, list[Figures]]] = {}
+    found: dict[str, BenchResult] = {}
     for path in paths:
-        found.update(json.loads(path.read_text())["benches"])
-    return [BenchResult(bench, found[name]) for name, bench in benches.items() if name in found]
+        data = json.loads(path.read_text())
+        warm_ups = data.get("warm_ups", {})
+        for name in data["benches"].keys() & benches.keys():
+            warmth = _warmth_in(warm_ups[name]) if name in warm_ups else None
+            found[name] = BenchResult(benches[name], data["benches"][name], warmth)
+    return [found[name] for name in benches if name in found]
+
+
+def _warmth_in(data: Mapping[str, Any]) -> Warmth:
+    return Warmth(data["rounds"], data["seconds"], tuple(data["rising"]))

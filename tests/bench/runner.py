@@ -4,12 +4,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import count, islice
 from pathlib import Path
 from unittest import mock
 
-from tests.bench.bench import Bench, Figures, Run
+from tests.bench.bench import RIVAL, Bench, Figures, Run
 from tests.bench.report import BenchResult
 from tests.bench.targets import Target, make_target
+from tests.bench.warming import WarmUp
 
 
 @dataclass(frozen=True)
@@ -27,36 +29,6 @@ class Plan:
 
     def rounds_of(self, bench: Bench) -> int:
         return self.rounds if bench.rounds is None else min(self.rounds, bench.rounds)
-
-
-MOST_WARMUPS = 10
-STILL_WARMING = 1.03
-"""A figure that is so much better than the best before still rises."""
-
-
-class WarmUp:
-    """Rounds that do not count until `least` are over and a rival's figure has stopped rising, `MOST_WARMUPS` at most.
-
-    A JVM compiles what has run often enough, and again what has run still more often: a few seconds are not enough.
-    """
-
-    def __init__(self, bench: Bench, least: int) -> None:
-        self._figure = bench.warm_by if least else None
-        self._sign = 1 if self._figure is None or bench.figures[self._figure] == "higher" else -1
-        self._left = least
-        self._rounds = 0
-        self._best: float | None = None
-
-    def goes_on(self, rivals: Figures | None) -> bool:
-        """Whether another round is to warm up, after one with these figures of the rival; None if there was none."""
-        self._rounds += 1
-        if self._figure is not None and rivals is not None:
-            value = rivals[self._figure] ** self._sign
-            is_rising = self._best is None or value > self._best * STILL_WARMING
-            self._best = value if self._best is None else max(self._best, value)
-            if is_rising and self._rounds < MOST_WARMUPS:
-                return True
-        return self._rounds < self._left
 
 
 @contextmanager
@@ -94,9 +66,8 @@ def _make(bench: Bench, name: str, folder: Path, plan: Plan) -> Target:
 
 def _run_side_by_side(result: BenchResult, names: Sequence[str], plan: Plan) -> None:
     """All targets stay up; each round asks one after the other."""
-    bench, warmup = result.bench, plan.warmup_of(result.bench)
+    bench = result.bench
     targets: list[Target] = []
-    warming = WarmUp(bench, warmup) if warmup else None
     try:
         runs = []
         for name in names:
@@ -107,25 +78,28 @@ def _run_side_by_side(result: BenchResult, names: Sequence[str], plan: Plan) -> 
         for run in runs:
             if bench.prepare:
                 bench.prepare(run)
-        number, left = 0, plan.rounds_of(bench)
-        while left:
-            measured: dict[str, Figures] = {}
-            for run in runs:
-                run.number = number
-                # What the one before wrote goes to disk before this one is measured.
-                os.sync()
-                measured[run.target.name] = bench.measure(run)
-            number += 1
-            if warming is not None:
-                if not warming.goes_on(measured.get("kafka")):
-                    warming = None
-                continue
-            left -= 1
-            for name, figures in measured.items():
+        warming = WarmUp(bench.warming_figures if RIVAL in names else {}, plan.warmup_of(bench))
+        numbers = count()
+        while not warming.is_over():
+            warming.add(_round(bench, runs, next(numbers)).get(RIVAL, {}))
+        result.note_warmth(warming.warmth())
+        for number in islice(numbers, plan.rounds_of(bench)):
+            for name, figures in _round(bench, runs, number).items():
                 result.add(name, figures)
     finally:
         for target in targets:
             target.remove()
+
+
+def _round(bench: Bench, runs: Sequence[Run], number: int) -> dict[str, Figures]:
+    """One target after the other."""
+    measured = {}
+    for run in runs:
+        run.number = number
+        # What the one before wrote goes to disk before this one is measured.
+        os.sync()
+        measured[run.target.name] = bench.measure(run)
+    return measured
 
 
 def _run_fresh(result: BenchResult, names: Sequence[str], plan: Plan) -> None:
@@ -134,10 +108,13 @@ def _run_fresh(result: BenchResult, names: Sequence[str], plan: Plan) -> None:
     for number in range(warmup + plan.rounds_of(bench)):
         for name in names:
             target = _make(bench, name, plan.folder / f"{bench.name}-{number}", plan)
+            run = Run(target, plan.seconds, number)
             os.sync()
             try:
-                figures = bench.measure(Run(target, plan.seconds, number))
+                figures = bench.measure(run)
             finally:
                 target.remove()
             if number >= warmup:
                 result.add(name, figures)
+                if name == RIVAL:
+                    result.note_warmth(run.warmth)

@@ -173,7 +173,6 @@ def secured_benches() -> list[Bench]:
             targets=BROKERS,
             doors=True,
             goals=SAME_OR_BETTER,
-            warm_by="mb_per_s",
         ),
         Bench(
             "tls-fetch-1k",
@@ -184,7 +183,6 @@ def secured_benches() -> list[Bench]:
             targets=BROKERS,
             doors=True,
             goals=SAME_OR_BETTER,
-            warm_by="mb_per_s",
         ),
         *(
             Bench(
@@ -200,7 +198,6 @@ def secured_benches() -> list[Bench]:
                     Goal("produce_p99_ratio", LIMIT, 2),
                     Goal("produce_p99_ratio_elsewhere", LIMIT, 2),
                 ),
-                warm_by="arrivals_per_s",
             )
             for name, how, scram in kinds
         ),
@@ -212,5 +209,6 @@ def secured_benches() -> list[Bench]:
             targets=BROKERS,
             properties=AUTHORIZER,
             goals=(Goal("ratio", LIMIT, 1.1),),
+            warm_by=("cpu_us_0", "cpu_us_10000"),
         ),
     ]
