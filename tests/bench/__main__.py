@@ -15,7 +15,8 @@ from pathlib import Path
 from tests.bench.bench import PACED, Bench
 from tests.bench.catalogue import BENCHES
 from tests.bench.plot import growth_plot
-from tests.bench.report import BenchResult, print_result, read_json, write_json, write_markdown
+from tests.bench.published import write_markdown
+from tests.bench.report import BenchResult, print_result, read_json, write_json
 from tests.bench.runner import Plan, run_bench
 from tests.bench.warming import MOST_WARMUP_S, MOST_WARMUPS
 
@@ -48,7 +49,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="where the servers keep their files (default: a temporary folder)")
     parser.add_argument("--property", action="append", default=[], metavar="KEY=VALUE", help="given to both brokers")
     parser.add_argument("--json", type=Path, help="write every figure of every round here")
-    parser.add_argument("--markdown", type=Path, help="write the tables here, or into the place marked for them")
+    parser.add_argument("--markdown", type=Path, help="write the tables here, or into the place for them")
     parser.add_argument("--plot", type=Path, help="write the growth benches as an SVG plot here")
     return parser.parse_args(arguments)
 
@@ -100,7 +101,7 @@ def main() -> None:
     if options.plot:
         options.plot.write_text(growth_plot(results))
     if options.markdown:
-        write_markdown(options.markdown, results)
+        write_markdown(options.markdown, results, BENCHES)
 
 
 if __name__ == "__main__":

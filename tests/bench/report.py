@@ -1,4 +1,4 @@
-"""Turns the rounds of a bench into a table for the terminal, JSON and Markdown."""
+"""Turns the rounds of a bench into rows of tables, a table for the terminal, and JSON."""
 
 import json
 import os
@@ -13,8 +13,6 @@ from rich.console import Console
 from rich.table import Table
 from tests.bench.bench import LIMIT, RIVAL, Bench, Figures, Goal
 from tests.bench.warming import Warmth
-
-BEGIN, END = "<!-- figures: written by tests.bench -->", "<!-- end of figures -->"
 
 
 @dataclass(frozen=True)
@@ -138,34 +136,6 @@ def print_result(result: BenchResult) -> None:
             for row in rows:
                 table.add_row(*row)
             console.print(table)
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown."""
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
-
-
-def markdown(results: Sequence[BenchResult]) -> str:
-    """The tables as docs/performance.md shows them: median (smallest–largest) of the rounds, the goals first."""
-    parts = []
-    goals = [row for result in results for row in result.goal_rows()]
-    if goals:
-        parts += ["### Goals", markdown_table(GOAL_HEADER, goals)]
-    for result in results:
-        about = f"{result.bench.about[0].upper()}{result.bench.about[1:]}. {result.how()}"
-        parts += [f"### {result.bench.name}", about, markdown_table(result.header(), result.rows())]
-    return "\n\n".join(parts) + "\n"
-
-
-def write_markdown(path: Path, results: Sequence[BenchResult]) -> None:
-    """Write the tables to `path`; in a document that has a place for them, only that place changes."""
-    tables = markdown(results)
-    before = path.read_text() if path.exists() else ""
-    if BEGIN in before and END in before:
-        head, rest = before.split(BEGIN, 1)
-        tables = f"{head}{BEGIN}\n\n{tables}\n{END}{rest.split(END, 1)[1]}"
-    path.write_text(tables)
 
 
 def machine() -> dict[str, str | int]:

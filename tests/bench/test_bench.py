@@ -13,8 +13,9 @@ from tests.bench.bench import LIMIT
 from tests.bench.catalogue import BENCHES
 from tests.bench.ceiling import CODEC_POSITION, PartitionFile, Sink
 from tests.bench.plot import growth_plot
+from tests.bench.published import markdown
 from tests.bench.replay import batch_of
-from tests.bench.report import BEGIN, END, BenchResult, Spread, markdown, read_json, write_json, write_markdown
+from tests.bench.report import BenchResult, Spread, read_json, write_json
 from tests.bench.runner import Plan, run_bench
 from tests.bench.wire import Answers, Cycle, connect, one_record_batch, received_at, stamp_arrivals
 from tests.server_process import wait_until
@@ -131,17 +132,6 @@ def test_a_goal_may_be_a_limit() -> None:
         ["load_s", LIMIT, "≤ 2", "1.25 (1–1.5)", "yes"],
         ["produce_p99_ratio", LIMIT, "≤ 1.5", "1.9 (1.8–2)", "**no**"],
     ]
-
-
-def test_tables_replace_only_their_place_in_a_document(tmp_path: Path) -> None:
-    document = tmp_path / "performance.md"
-    document.write_text(f"# Before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
-    write_markdown(document, [result_of("produce-1k")])
-    text = document.read_text()
-    assert text.startswith("# Before\n") and text.endswith("\n\nafter\n")
-    assert "old" not in text and "### produce-1k" in text
-    write_markdown(document, [result_of("produce-1k")])
-    assert document.read_text() == text
 
 
 def test_a_later_run_replaces_the_benches_it_has(tmp_path: Path) -> None:

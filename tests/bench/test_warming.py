@@ -10,7 +10,8 @@ from tests.bench import runner
 from tests.bench.bench import BROKERS, LIMIT, RIVAL, STEPS, Bench, Figures, Goal, Run
 from tests.bench.catalogue import BENCHES
 from tests.bench.compaction import MOST_WARM_PASSES, DirtyBroker, warm_up
-from tests.bench.report import markdown, print_result, read_json, write_json
+from tests.bench.published import markdown
+from tests.bench.report import print_result, read_json, write_json
 from tests.bench.runner import Plan, run_bench
 from tests.bench.warming import MOST_WARMUP_S, MOST_WARMUPS, Warmth, WarmUp
 
