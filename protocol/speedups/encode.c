@@ -10,20 +10,11 @@ typedef struct {
 
 static int varlong_size(int64_t value)
 {
-    uint64_t zigzag = (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
+    uint64_t zigzag = to_zigzag(value);
     int size = 1;
     for (; zigzag > 0x7F; zigzag >>= 7)
         size++;
     return size;
-}
-
-static uint8_t *write_varlong(uint8_t *at, int64_t value)
-{
-    uint64_t zigzag = (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
-    for (; zigzag > 0x7F; zigzag >>= 7)
-        *at++ = (uint8_t)(zigzag & 0x7F) | 0x80;
-    *at++ = (uint8_t)zigzag;
-    return at;
 }
 
 /* Bytes or None, -1 for the size of None; 0 with an exception for anything else. */
@@ -53,6 +44,18 @@ static uint8_t *write_bytes(uint8_t *at, const char *data, Py_ssize_t size)
         return at;
     memcpy(at, data, (size_t)size);
     return at + size;
+}
+
+/* As `encode_record` of record_codec.py, into memory that has room for it; where the record ends. */
+static inline uint8_t *write_record(uint8_t *at, const record_run *run, int64_t delta, const char *key,
+                                    Py_ssize_t key_size, const char *value, Py_ssize_t value_size)
+{
+    at = write_varlong(at, body_size(run, delta, key_size, value_size));
+    *at++ = 0; /* attributes */
+    at = write_varlong(write_varlong(at, run->timestamp_delta), delta);
+    at = write_bytes(write_bytes(at, key, key_size), value, value_size);
+    memcpy(at, run->headers, (size_t)run->headers_size);
+    return at + run->headers_size;
 }
 
 /* How many records from `first` on fit into `room`, and their bytes; -1 with an exception. */
@@ -97,12 +100,7 @@ PyObject *encode_records(PyObject *module, PyObject *args)
             Py_DECREF(records);
             return NULL;
         }
-        at = write_varlong(at, body_size(&run, delta, key_size, value_size));
-        *at++ = 0; /* attributes */
-        at = write_varlong(write_varlong(at, timestamp_delta), delta);
-        at = write_bytes(write_bytes(at, key, key_size), value, value_size);
-        memcpy(at, run.headers, (size_t)run.headers_size);
-        at += run.headers_size;
+        at = write_record(at, &run, delta, key, key_size, value, value_size);
     }
     return Py_BuildValue("Nn", records, count);
 }
@@ -126,13 +124,8 @@ static Py_ssize_t write_pairs(PyObject *pairs, uint8_t *at)
             return -1;
         int64_t body = body_size(&plain, i, key_size, value_size);
         total += varlong_size(body) + body;
-        if (at == NULL)
-            continue;
-        at = write_varlong(at, body);
-        *at++ = 0; /* attributes */
-        at = write_varlong(write_varlong(at, 0), i);
-        at = write_bytes(write_bytes(at, key, key_size), value, value_size);
-        *at++ = 0; /* headers */
+        if (at != NULL)
+            at = write_record(at, &plain, i, key, key_size, value, value_size);
     }
     return total;
 }

@@ -90,6 +90,20 @@ static inline const uint8_t *read_varint(const uint8_t *at, const uint8_t *end, 
     return at;
 }
 
+static inline uint64_t to_zigzag(int64_t value) { return (uint64_t)value << 1 ^ (uint64_t)(value >> 63); }
+
+enum { LONGEST_VARLONG = 10 };
+
+/* In as many bytes as it needs; the position behind them. */
+static inline uint8_t *write_varlong(uint8_t *at, int64_t value)
+{
+    uint64_t zigzag = to_zigzag(value);
+    for (; zigzag > 0x7F; zigzag >>= 7)
+        *at++ = (uint8_t)(zigzag | 0x80);
+    *at++ = (uint8_t)zigzag;
+    return at;
+}
+
 typedef struct {
     int64_t *offsets, *timestamps;
     int32_t *starts, *key_starts, *key_sizes, *value_starts, *value_sizes, *header_starts, *ends;
