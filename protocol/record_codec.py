@@ -125,17 +125,25 @@ def locate_record(data: bytes | memoryview, position: int, limit: int) -> Record
 
     Raises ProtocolError if there is none that ends at `limit` or before.
     """
-    length, start = decode_varint(data, position)
-    end = start + length
-    if length < MIN_RECORD_SIZE - 1 or end > limit:
-        raise ProtocolError(f"a record of {length} bytes, where {limit - start} are left")
-    timestamp_delta, at = decode_varlong(data, start + 1)  # attributes say nothing yet
+    attributes_at, timestamp_delta, at, end = locate_front(data, position, limit)
     offset_delta, at = decode_varint(data, at)
     key_start, key_size, at = locate_bytes(data, at, end)
     value_start, value_size, at = locate_bytes(data, at, end)
     if at >= end:
-        raise ProtocolError(f"a record of {length} bytes, where its fields have more")
+        raise ProtocolError(f"a record of {end - attributes_at} bytes, where its fields have more")
     return RecordParts(timestamp_delta, offset_delta, key_start, key_size, value_start, value_size, at, end)
+
+
+def locate_front(data: bytes | memoryview, position: int, limit: int) -> tuple[int, int, int, int]:
+    """The first fields of a record: where its attributes are, which say nothing yet, and its timestamp delta.
+
+    Then the position behind them, and where the record ends. Raises ProtocolError if that is behind `limit`.
+    """
+    length, start = decode_varint(data, position)
+    if not MIN_RECORD_SIZE - 1 <= length <= limit - start:
+        raise ProtocolError(f"a record of {length} bytes, where {limit - start} are left")
+    timestamp_delta, at = decode_varlong(data, start + 1)
+    return start, timestamp_delta, at, start + length
 
 
 def locate_bytes(data: bytes | memoryview, position: int, limit: int) -> tuple[int, int, int]:
@@ -146,19 +154,19 @@ def locate_bytes(data: bytes | memoryview, position: int, limit: int) -> tuple[i
     return start, max(size, -1), start + max(size, 0)
 
 
-def locate_headers(data: bytes | memoryview, record: RecordParts) -> Iterator[tuple[int, int, int, int]]:
+def locate_headers(data: bytes | memoryview, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Start and size of the key and of the value of each header. Raises ProtocolError unless they end the record."""
-    count, at = decode_varint(data, record.headers_start)
-    if not 0 <= count <= (record.end - at) // 2:
-        raise ProtocolError(f"a record with {count} headers in {record.end - at} bytes")
+    count, at = decode_varint(data, position)
+    if not 0 <= count <= (end - at) // 2:
+        raise ProtocolError(f"a record with {count} headers in {end - at} bytes")
     for _ in range(count):
-        key_start, key_size, at = locate_bytes(data, at, record.end)
+        key_start, key_size, at = locate_bytes(data, at, end)
         if key_size < 0:
             raise ProtocolError("a header without a key")
-        value_start, value_size, at = locate_bytes(data, at, record.end)
+        value_start, value_size, at = locate_bytes(data, at, end)
         yield key_start, key_size, value_start, value_size
-    if at != record.end:
-        raise ProtocolError(f"a record that goes on for {record.end - at} bytes behind its headers")
+    if at != end:
+        raise ProtocolError(f"a record that goes on for {end - at} bytes behind its headers")
 
 
 def decode_records(
@@ -186,7 +194,7 @@ def decode_records_here(
         found = locate_record(data, position, len(data))
         headers = [
             (data[key : key + key_size].decode(errors="replace"), _some(data, value, value_size))
-            for key, key_size, value, value_size in locate_headers(data, found)
+            for key, key_size, value, value_size in locate_headers(data, found.headers_start, found.end)
         ]
         timestamp = base_timestamp + found.timestamp_delta if append_time is None else append_time
         key = _some(data, found.key_start, found.key_size)

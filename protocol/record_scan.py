@@ -61,7 +61,7 @@ def walk_records(
         record = locate_record(data, position, len(data))
         if record.offset_delta != index:
             raise ProtocolError(f"record {index} has an offset delta of {record.offset_delta}")
-        for _ in locate_headers(data, record):
+        for _ in locate_headers(data, record.headers_start, record.end):
             continue
         delta, has_key, position = record.timestamp_delta, record.key_size >= 0, record.end
         timestamp = base_timestamp + delta

@@ -1,5 +1,5 @@
 /* Records of a batch as Python objects. */
-#include "speedups.h"
+#include "record_parts.h"
 
 typedef struct {
     int64_t base_offset, base_timestamp;
@@ -17,33 +17,23 @@ static PyObject *bytes_or_none(const uint8_t *at, int64_t size)
     return Py_None;
 }
 
-/* A size and where its bytes begin; where they end, or NULL if they are not there. */
-static const uint8_t *read_bytes(const uint8_t *at, const uint8_t *end, const uint8_t **start, int64_t *size)
-{
-    if ((at = read_varint(at, end, size)) == NULL || *size > end - at)
-        return NULL;
-    *start = at;
-    return *size > 0 ? at + *size : at;
-}
-
 /* The headers that are all there is up to `end`: a list, or NULL, with an exception or without. */
 static PyObject *read_headers(const uint8_t *at, const uint8_t *end)
 {
-    int64_t count, name_size, value_size;
-    const uint8_t *name_at, *value_at;
-    if ((at = read_varint(at, end, &count)) == NULL || count < 0 || count > (end - at) / 2)
+    int64_t count;
+    header_parts found;
+    if ((at = locate_headers(at, end, &count)) == NULL)
         return NULL;
     PyObject *headers = PyList_New(0);
     for (; headers != NULL && count; count--) {
-        if ((at = read_bytes(at, end, &name_at, &name_size)) == NULL || name_size < 0
-            || (at = read_bytes(at, end, &value_at, &value_size)) == NULL)
+        if ((at = locate_header(at, end, &found)) == NULL)
             break;
-        PyObject *name = PyUnicode_DecodeUTF8((const char *)name_at, (Py_ssize_t)name_size, "replace");
-        PyObject *value = name == NULL ? NULL : bytes_or_none(value_at, value_size);
-        PyObject *header = value == NULL ? NULL : PyTuple_Pack(2, name, value);
+        PyObject *key = PyUnicode_DecodeUTF8((const char *)found.key_start, (Py_ssize_t)found.key_size, "replace");
+        PyObject *value = key == NULL ? NULL : bytes_or_none(found.value_start, found.value_size);
+        PyObject *header = value == NULL ? NULL : PyTuple_Pack(2, key, value);
         if (header == NULL || PyList_Append(headers, header) < 0)
             at = NULL;
-        Py_XDECREF(name), Py_XDECREF(value), Py_XDECREF(header);
+        Py_XDECREF(key), Py_XDECREF(value), Py_XDECREF(header);
         if (at == NULL)
             break;
     }
@@ -55,29 +45,26 @@ static PyObject *read_headers(const uint8_t *at, const uint8_t *end)
 /* The record at `*at`, which is moved behind it; NULL, with an exception or without, if it is none. */
 static PyObject *read_record(const record_maker *maker, const uint8_t **at, const uint8_t *limit)
 {
-    int64_t size, stamp, delta, key_size, value_size, offset, timestamp = 0;
-    const uint8_t *key_at, *value_at, *here = read_varint(*at, limit, &size);
-    if (here == NULL || size < MIN_RECORD_SIZE - 1 || size > limit - here)
+    int64_t offset, timestamp = 0;
+    record_parts found;
+    if (!locate_record(*at, limit, &found) || __builtin_add_overflow(maker->base_offset, found.offset_delta, &offset)
+        || (maker->append_time == Py_None
+            && __builtin_add_overflow(maker->base_timestamp, found.timestamp_delta, &timestamp)))
         return NULL;
-    const uint8_t *end = *at = here + size;
-    if ((here = read_varlong(here + 1, end, &stamp)) == NULL || (here = read_varint(here, end, &delta)) == NULL
-        || (here = read_bytes(here, end, &key_at, &key_size)) == NULL
-        || (here = read_bytes(here, end, &value_at, &value_size)) == NULL || here >= end
-        || __builtin_add_overflow(maker->base_offset, delta, &offset)
-        || (maker->append_time == Py_None && __builtin_add_overflow(maker->base_timestamp, stamp, &timestamp)))
-        return NULL;
+    *at = found.end;
     PyObject *fields[5] = {NULL}, *record = NULL;
-    if (*here == 0 && here + 1 == end)
+    if (*found.headers_start == 0 && found.headers_start + 1 == found.end)
         Py_INCREF(fields[4] = maker->no_headers);
     else
-        fields[4] = read_headers(here, end);
+        fields[4] = read_headers(found.headers_start, found.end);
     if (fields[4] != NULL) {
         fields[0] = PyLong_FromLongLong(offset);
         if (maker->append_time != Py_None)
             Py_INCREF(fields[1] = maker->append_time);
         else
             fields[1] = PyLong_FromLongLong(timestamp);
-        fields[2] = bytes_or_none(key_at, key_size), fields[3] = bytes_or_none(value_at, value_size);
+        fields[2] = bytes_or_none(found.key_start, found.key_size);
+        fields[3] = bytes_or_none(found.value_start, found.value_size);
         if (fields[0] != NULL && fields[1] != NULL && fields[2] != NULL && fields[3] != NULL)
             record = PyType_GenericAlloc(maker->record_type, 5);
     }

@@ -1,5 +1,5 @@
 /* What the cleaner keeps of batches, written one after the other. */
-#include "speedups.h"
+#include "record_parts.h"
 
 typedef struct {
     const uint8_t *data;
@@ -54,32 +54,19 @@ static int append(filter_run *run, const uint8_t *bytes, Py_ssize_t size)
     return 1;
 }
 
-static Py_ssize_t put_zigzag(uint8_t *at, int64_t value)
+/* Append a record whose timestamp delta is larger by `shift`; false if it is none. */
+static int append_shifted(filter_run *run, const uint8_t *at, const uint8_t *limit, int64_t shift)
 {
-    uint64_t rest = (uint64_t)value << 1 ^ (value < 0 ? ~(uint64_t)0 : 0);
-    Py_ssize_t size = 0;
-    for (; rest > 0x7F; rest >>= 7)
-        at[size++] = (uint8_t)(rest | 0x80);
-    at[size++] = (uint8_t)rest;
-    return size;
-}
-
-/* Append a record whose timestamp delta is larger by `shift`; its varints were read before, so they are sound. */
-static int append_shifted(filter_run *run, const uint8_t *at, const uint8_t *end, int64_t shift)
-{
-    uint64_t size;
+    const uint8_t *attributes, *end;
     int64_t stamp;
-    uint8_t length[10], front[11];
-    at = read_unsigned(at, end, &size);
-    if (at == NULL || at == end)
+    uint8_t length[LONGEST_VARLONG], front[1 + LONGEST_VARLONG];
+    const uint8_t *rest = locate_front(at, limit, &attributes, &stamp, &end);
+    if (rest == NULL)
         return 0;
-    front[0] = *at;
-    at = read_varlong(at + 1, end, &stamp);
-    if (at == NULL)
-        return 0;
-    Py_ssize_t front_size = 1 + put_zigzag(front + 1, add_wrapping(stamp, shift));
-    Py_ssize_t length_size = put_zigzag(length, front_size + (end - at));
-    return append(run, length, length_size) && append(run, front, front_size) && append(run, at, end - at);
+    front[0] = *attributes;
+    Py_ssize_t front_size = write_varlong(front + 1, add_wrapping(stamp, shift)) - front;
+    Py_ssize_t length_size = write_varlong(length, front_size + (end - rest)) - length;
+    return append(run, length, length_size) && append(run, front, front_size) && append(run, rest, end - rest);
 }
 
 /* Correct size, count and CRC of the batch that begins at `start` in the output. */

@@ -1,5 +1,5 @@
 /* What the records of one batch say about themselves, and the whole check of the batches that most producers send. */
-#include "speedups.h"
+#include "record_parts.h"
 
 typedef struct {
     const uint8_t *at, *end;
@@ -25,40 +25,26 @@ const uint8_t *read_long_unsigned(const uint8_t *at, const uint8_t *end, uint64_
     return NULL;
 }
 
-/* Past a length and as many bytes, none for a negative length; NULL if they are not there. */
-static inline const uint8_t *pass_bytes(const uint8_t *at, const uint8_t *end, uint64_t *size)
+/* Whether the headers of a record are some, and end where it does. */
+static inline int has_sound_headers(const record_parts *record)
 {
-    if ((at = read_unsigned32(at, end, size)) == NULL || *size & 1)
-        return at;
-    return *size >> 1 > (uint64_t)(end - at) ? NULL : at + (*size >> 1);
+    int64_t count;
+    header_parts header;
+    const uint8_t *at = locate_headers(record->headers_start, record->end, &count);
+    for (; at != NULL && count; count--)
+        at = locate_header(at, record->end, &header);
+    return at == record->end;
 }
 
-static const uint8_t *pass_headers(const uint8_t *at, const uint8_t *end, uint64_t count)
-{
-    if (count & 1)
-        return NULL;
-    for (uint64_t size; count && at != NULL; count -= 2) {
-        at = pass_bytes(at, end, &size);
-        at = at == NULL || size & 1 ? NULL : pass_bytes(at, end, &size);
-    }
-    return at;
-}
-
-/* Where the record at `at` ends that has this number in its batch, NULL if it is none; numbers still zigzag. */
+/* Where the record at `at` ends that has this number in its batch, NULL if it is none. */
 static inline const uint8_t *
-pass_record(const uint8_t *at, const uint8_t *end, uint64_t index, uint64_t *stamp, uint64_t *key_size)
+pass_record(const uint8_t *at, const uint8_t *limit, int64_t index, int64_t *stamp, int *is_keyless)
 {
-    uint64_t size, delta, value_size, headers;
-    if ((at = read_unsigned32(at, end, &size)) == NULL || size & 1 || size < 2 || size >> 1 > (uint64_t)(end - at))
+    record_parts found;
+    if (!locate_record(at, limit, &found) || found.offset_delta != index || !has_sound_headers(&found))
         return NULL;
-    end = at + (size >> 1);
-    if ((at = read_unsigned(at + 1, end, stamp)) == NULL || (at = read_unsigned32(at, end, &delta)) == NULL
-        || delta != 2 * index || (at = pass_bytes(at, end, key_size)) == NULL
-        || (at = pass_bytes(at, end, &value_size)) == NULL || (at = read_unsigned32(at, end, &headers)) == NULL)
-        return NULL;
-    if (headers)
-        at = pass_headers(at, end, headers);
-    return at == end ? end : NULL;
+    *stamp = found.timestamp_delta, *is_keyless = found.key_size < 0;
+    return found.end;
 }
 
 /* A number of one or two bytes, both of which may be read; false for a longer one. */
@@ -89,22 +75,26 @@ static inline int pass_number(const uint8_t **at, uint32_t number)
     return here[0] == (uint8_t)(number | 0x80) && here[1] == (uint8_t)(number >> 7 | 0x80) && here[2] == number >> 14;
 }
 
-/* As `pass_record`, in three quarters of the time, for short numbers and no headers; NULL for other records. */
+/* As `pass_record` for records of short numbers and without headers, which is what most producers send; NULL for others.
+ *
+ * The fields are walked a second time here because it is the way of all that is produced: 3 ns a record of 100 bytes,
+ * where the general walk takes 5. The timestamp delta is left in zigzag: mostly it is that of the record before. */
 static inline const uint8_t *
-pass_usual(const uint8_t *at, const uint8_t *end, uint64_t index, uint64_t *stamp, uint64_t *key_size)
+pass_usual(const uint8_t *at, const uint8_t *limit, int64_t index, uint32_t *zigzag, int *is_keyless)
 {
     enum { FRONT = 16, INDEXES = 1 << 20 };
-    uint32_t size, time, key, value;
-    if (end - at < FRONT || index >= INDEXES || !read_short(&at, &size) || size & 1 || size >> 1 > end - at)
+    uint32_t size, key, value;
+    if (limit - at < FRONT || index >= INDEXES || !read_short(&at, &size) || size & 1 || size >> 1 > limit - at)
         return NULL;
-    end = at + (size >> 1), at += 1;
-    if (!read_short(&at, &time) || !pass_number(&at, 2 * (uint32_t)index) || !read_short(&at, &key))
+    const uint8_t *end = at + (size >> 1);
+    at += 1;
+    if (!read_short(&at, zigzag) || !pass_number(&at, 2 * (uint32_t)index) || !read_short(&at, &key))
         return NULL;
     at += key & 1 ? 0 : key >> 1;
     if (end - at < 2 || !read_short(&at, &value))
         return NULL;
     at += value & 1 ? 0 : value >> 1;
-    *stamp = time, *key_size = key;
+    *is_keyless = key & 1;
     return end - at == 1 && *at == 0 ? end : NULL;
 }
 
@@ -132,22 +122,32 @@ static inline int is_timely(record_walk *walk, int64_t delta)
     return 1;
 }
 
-/* Whether `count` records with offset deltas 0, 1, 2, … fill the bytes, and nothing ended the walk. */
-static int walk_on(record_walk *walk)
+/* Whether `count` records with offset deltas 0, 1, 2, … fill the bytes, and nothing ended the walk.
+ *
+ * Aligned, as a batch of one record costs up to 7 % more or less by where else the linker puts it. */
+__attribute__((aligned(64))) static int walk_on(record_walk *walk)
 {
     const uint8_t *at = walk->at, *end = walk->end;
-    uint64_t stamp, key_size, last_stamp = 0;
-    int timely = 1, needs_keys = walk->rules->needs_keys;
+    enum { NO_ZIGZAG = 1 << 20 }; /* more than a short number */
+    uint32_t zigzag, last_zigzag = NO_ZIGZAG;
+    int64_t stamp = 0, last_stamp = 0;
+    int timely = 0, is_keyless, needs_keys = walk->rules->needs_keys;
     walk->max_timestamp = NO_TIMESTAMP;
     for (int64_t index = 0, count = walk->count; index < count; index++) {
-        const uint8_t *next = pass_usual(at, end, (uint64_t)index, &stamp, &key_size);
-        if (next == NULL && (next = pass_record(at, end, (uint64_t)index, &stamp, &key_size)) == NULL)
-            return 0;
+        const uint8_t *next = pass_usual(at, end, index, &zigzag, &is_keyless);
+        if (__builtin_expect(next != NULL, 1)) { /* without that hint it takes a fifth longer */
+            if (zigzag != last_zigzag)
+                stamp = from_zigzag(last_zigzag = zigzag);
+        } else {
+            if ((next = pass_record(at, end, index, &stamp, &is_keyless)) == NULL)
+                return 0;
+            last_zigzag = NO_ZIGZAG;
+        }
         at = next;
-        if (stamp != last_stamp || index == 0)
-            timely = is_timely(walk, from_zigzag(last_stamp = stamp));
-        int is_keyless = needs_keys && key_size & 1;
-        if ((is_keyless || !timely) && !note_fault(walk, index, is_keyless, from_zigzag(stamp)))
+        if (stamp != last_stamp || !timely)
+            timely = is_timely(walk, last_stamp = stamp);
+        is_keyless &= needs_keys;
+        if ((is_keyless || !timely) && !note_fault(walk, index, is_keyless, stamp))
             return 0;
     }
     return at == end && walk->count > 0;

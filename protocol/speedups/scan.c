@@ -1,5 +1,5 @@
 /* Hopping over batches and records: what lies where, without decoding it. */
-#include "speedups.h"
+#include "record_parts.h"
 
 enum { END, SPECIAL, ROOM, CORRUPT };
 enum { BATCH_ROW = 3 };
@@ -25,27 +25,19 @@ static const uint8_t *
 add_record(batch_scan *scan, Py_ssize_t row, const uint8_t *at, const uint8_t *end, const batch_times *times, int64_t *delta)
 {
     columns *rows = &scan->rows;
-    const uint8_t *start = at, *data = scan->data;
-    int64_t size, stamp, key_size, value_size;
-    if ((at = read_varint(at, end, &size)) == NULL || size < MIN_RECORD_SIZE - 1 || size > end - at)
+    const uint8_t *data = scan->data;
+    record_parts found;
+    if (!locate_record(at, end, &found))
         return NULL;
-    end = at + size;
-    if ((at = read_varlong(at + 1, end, &stamp)) == NULL || (at = read_varint(at, end, delta)) == NULL
-        || (at = read_varint(at, end, &key_size)) == NULL || key_size > end - at)
-        return NULL;
-    rows->starts[row] = (int32_t)(start - data), rows->ends[row] = (int32_t)(end - data);
-    rows->key_starts[row] = (int32_t)(at - data), rows->key_sizes[row] = key_size < 0 ? -1 : (int32_t)key_size;
-    at += key_size < 0 ? 0 : key_size;
-    if ((at = read_varint(at, end, &value_size)) == NULL || value_size >= end - at)
-        return NULL;
-    rows->value_starts[row] = (int32_t)(at - data), rows->value_sizes[row] = value_size < 0 ? -1 : (int32_t)value_size;
-    at += value_size < 0 ? 0 : value_size;
-    if (at >= end)
-        return NULL;
-    rows->header_starts[row] = (int32_t)(at - data);
-    rows->offsets[row] = add_wrapping(times->base_offset, *delta);
-    rows->timestamps[row] = times->has_append_time ? times->append_time : add_wrapping(times->base_timestamp, stamp);
-    return end;
+    rows->offsets[row] = add_wrapping(times->base_offset, found.offset_delta);
+    rows->timestamps[row]
+        = times->has_append_time ? times->append_time : add_wrapping(times->base_timestamp, found.timestamp_delta);
+    rows->starts[row] = (int32_t)(at - data), rows->ends[row] = (int32_t)(found.end - data);
+    rows->key_starts[row] = (int32_t)(found.key_start - data), rows->key_sizes[row] = (int32_t)found.key_size;
+    rows->value_starts[row] = (int32_t)(found.value_start - data), rows->value_sizes[row] = (int32_t)found.value_size;
+    rows->header_starts[row] = (int32_t)(found.headers_start - data);
+    *delta = found.offset_delta;
+    return found.end;
 }
 
 /* Add the records of a batch that has been found whole; false if they do not fill it in rising order. */

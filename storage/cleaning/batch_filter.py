@@ -20,7 +20,8 @@ from ...protocol.record_batch import (
     BatchHeader,
     write_crc,
 )
-from ...protocol.varint import decode_varint, decode_varlong, encode_varint
+from ...protocol.record_codec import locate_front
+from ...protocol.varint import encode_varint
 
 NO_TIMESTAMP = -1
 _MAX_GROWTH = 12
@@ -140,9 +141,8 @@ def batch_of(run: BatchRun, batch: memoryview, kept: list[int], new_horizon: int
 
 def _shifted(record: bytes, shift: int) -> bytes:
     """A record whose timestamp delta is larger by `shift`, in 64 bits."""
-    _, at = decode_varint(record, 0)
-    delta, rest = decode_varlong(record, at + 1)
-    body = record[at : at + 1] + encode_varint(as_long(delta + shift)) + record[rest:]
+    attributes_at, delta, rest, _ = locate_front(record, 0, len(record))
+    body = record[attributes_at : attributes_at + 1] + encode_varint(as_long(delta + shift)) + record[rest:]
     return encode_varint(len(body)) + body
 
 
