@@ -383,7 +383,9 @@ class BrokerServer:
         """Bind, register, elect, accept."""
         self._stops.append(state.features.close)
         await state.features.start()
-        apis = self._apis = KafkaApis(services(state), self._loop, state.security.authorizer)
+        apis = self._apis = KafkaApis(
+            services(state), self._loop, quotas=state.quotas, turns=state.turns, authorizer=state.security.authorizer
+        )
         sockets = self._sockets = SocketServer(
             self.config,
             apis.handle,

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 
 from .apis.services import Services
 from .config.config_repository import ConfigRepository
+from .coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from .metadata.scram_store import ScramStore
+from .quotas.quota_settings import QuotaSettings
+from .security.scram_credentials import ScramCredentials
 
 if TYPE_CHECKING:
     from ..storage.log_manager import LogManager
@@ -69,13 +73,10 @@ def services(state: BrokerState) -> Services:
     """What handlers may ask for."""
     return Services(
         acls=state.security.acls,
-        broker_id=state.broker_id,
         config=state.config,
-        config_store=state.config_store,
         configs=ConfigRepository(state.broker_id, state.dynamic_config, state.config_store, state.metadata),
         controller=state.controller,
         delegation_tokens=state.security.delegation_tokens,
-        dynamic_config=state.dynamic_config,
         enlistment=state.transactions.enlistment,
         fault=state.ports.fault,
         features=state.features,
@@ -88,12 +89,12 @@ def services(state: BrokerState) -> Services:
         orders=state.orders,
         now_ms=state.ports.now_ms,
         producer_ids=state.producer_ids,
-        quotas=state.quotas,
+        quotas=QuotaSettings(state.store, state.config_store, state.quotas, state.dynamic_config.changing),
         replica_manager=state.replica_manager,
-        store=state.store,
+        scram=ScramCredentials(ScramStore(state.config_store), state.dynamic_config.changing),
         telemetry=state.telemetry,
         transactions=state.transactions.coordinator,
-        turns=state.turns,
         long_work=state.long_work,
         work=state.ports.work,
+        zookeeper_offsets=ZooKeeperOffsets(state.store, state.groups.oldest_allowance),
     )

@@ -270,6 +270,171 @@ def test_the_rooms_of_the_server_are_told_in_their_order() -> None:
     assert told == [room for layer in layers for room in layer.split(" | ")]
 
 
+APIS = ROOT / "server" / "apis"
+MOST_NAMES = 5
+"""Public names of a class that handlers are given whole; of a larger one they see a port."""
+DATA = {
+    "bool", "bytes", "float", "int", "str", "Callable",
+    "Iterable", "Iterator", "Mapping", "Sequence", "dict", "frozenset", "list", "set", "tuple",
+}  # fmt: skip
+GROUP_PARTS = {"groups.consumers", "groups.offsets", "groups.topic"}
+"""What handlers of groups still reach through, until the coordinator has doors for it."""
+WIDE_PARTS = {"groups"}
+"""Parts that are still given whole though they are large."""
+
+
+def alternatives(annotation: ast.expr | None) -> list[ast.expr]:
+    """The members of a union, without None."""
+    if isinstance(annotation, ast.BinOp):
+        return alternatives(annotation.left) + alternatives(annotation.right)
+    is_none = isinstance(annotation, ast.Constant) and annotation.value is None
+    return [] if annotation is None or is_none else [annotation]
+
+
+def type_name(annotation: ast.expr | None) -> str:
+    """What an annotation names before its brackets, None left aside."""
+    names = {one.value if isinstance(one, ast.Subscript) else one for one in alternatives(annotation)}
+    return " | ".join(sorted(map(ast.unparse, names)))
+
+
+def is_data(annotation: ast.expr | None) -> bool:
+    return annotation is not None and set(type_name(annotation).split(" | ")) <= DATA
+
+
+def is_port(declared: ast.ClassDef) -> bool:
+    return any(type_name(base) == "Protocol" for base in declared.bases)
+
+
+class Parts:
+    """What `Services` says of the parts that handlers get, read from the code."""
+
+    def __init__(self) -> None:
+        tree = ast.parse((APIS / "services.py").read_text())
+        services = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Services")
+        self.types = {
+            node.target.id: node.annotation
+            for node in services.body
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        }
+        self.derived = {one.name: one.returns for one in functions(services) if one.name != "served"}
+        """Made of the parts for handlers."""
+        ports = ast.parse((APIS / "ports.py").read_text())
+        self.classes = {one.name: one for one in ports.body if isinstance(one, ast.ClassDef) and is_port(one)}
+        self.ports = set(self.classes)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.level and node.module != "ports":
+                folder = (APIS, ROOT / "server", ROOT)[node.level - 1]
+                source = ast.parse((folder / f"{(node.module or '').replace('.', '/')}.py").read_text())
+                wanted = {alias.name for alias in node.names}
+                self.classes |= {one.name: one for one in source.body if getattr(one, "name", "") in wanted}
+
+    def public_names(self, declared: ast.ClassDef) -> set[str]:
+        """Methods, and attributes whether they are declared or given by `__init__`."""
+        names = {one.name for one in declared.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+        for node in ast.walk(declared):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node in declared.body:
+                names.add(node.target.id)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                names |= {node.attr} if ast.unparse(node.value) == "self" else set()
+        return {name for name in names if not name.startswith("_")}
+
+    def is_narrow(self, annotation: ast.expr) -> bool:
+        """Whether handlers may have it: a port, a callable, plain values, or a small class."""
+        declared = self.classes.get(type_name(annotation))
+        if declared is None:
+            return is_data(annotation)
+        is_plain = not any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in declared.body)
+        return declared.name in self.ports or is_plain or len(self.public_names(declared)) <= MOST_NAMES
+
+    def is_given(self, part: str, name: str) -> bool:
+        """Whether reading this of a part gives data or a method, and not somebody behind it."""
+        declared = self.classes.get(part)
+        if declared is None:
+            return True
+        for node in declared.body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+                is_property = any("property" in ast.unparse(one) for one in node.decorator_list)
+                return is_data(node.returns) if is_property else True
+            if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name:
+                return is_data(node.annotation)
+        return False
+
+
+def handlers() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted((APIS / "handlers").glob("*.py")):
+        yield path.stem, ast.parse(path.read_text())
+
+
+def wishes() -> Iterator[tuple[str, ast.arg]]:
+    """The parts that handlers name."""
+    for name, tree in handlers():
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == "handle":
+                yield from ((name, argument) for argument in node.args.kwonlyargs)
+
+
+def test_handlers_are_given_nothing_large() -> None:
+    parts = Parts()
+    wide = {name for name, annotation in parts.types.items() if not parts.is_narrow(annotation)}
+    assert wide <= WIDE_PARTS
+
+
+def test_every_part_is_named_by_a_handler_and_seen_as_services_has_it() -> None:
+    parts = Parts()
+    given = parts.types | parts.derived
+    assert {argument.arg for _, argument in wishes()} == set(given)
+    for handler, argument in wishes():
+        seen = type_name(argument.annotation)
+        assert seen == type_name(given[argument.arg]) or seen in parts.ports, f"{handler}: {argument.arg}"
+
+
+def reached_through(tree: ast.Module, parts: Parts) -> set[str]:
+    """What is taken out of a part that is neither data nor a method: `groups.topic` for one.
+
+    A part is a parameter with the type of one, of whatever function, and what a class keeps of it.
+    """
+    types = {type_name(one) for one in [*parts.types.values(), *parts.derived.values()]} | parts.ports
+    kept: dict[str, str] = {}
+    found: set[str] = set()
+    for function in functions(tree):
+        arguments = function.args.posonlyargs + function.args.args + function.args.kwonlyargs
+        held = {one.arg: name for one in arguments if (name := type_name(one.annotation)) in types}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in held:
+                kept |= {
+                    ast.unparse(one): held[node.value.id] for one in node.targets if isinstance(one, ast.Attribute)
+                }
+        for node in ast.walk(function):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                owner = ast.unparse(node.value)
+                part = held.get(owner) or kept.get(owner)
+                if part is not None and not parts.is_given(part, node.attr):
+                    found.add(f"{owner.removeprefix('self._')}.{node.attr}")
+    return found
+
+
+def test_handlers_reach_through_no_part() -> None:
+    parts = Parts()
+    found = {f"{name}: {one}" for name, tree in handlers() for one in reached_through(tree, parts)}
+    assert {one for one in found if one.partition(": ")[2] not in GROUP_PARTS} == set()
+
+
+def test_what_is_reached_through_is_seen() -> None:
+    planted = """
+def handle(ctx, request, *, metadata: ClusterMetadata, mover: LogDirMover | None):
+    metadata.brokers.keys(), metadata.endpoint(1, "").host, mover.move(request.path)
+    mover.replicas.find("t", 0)
+
+class _Work:
+    def __init__(self, replica_manager: Replicas):
+        self._replicas = replica_manager
+
+    def run(self):
+        return self._replicas.failures, self._replicas.log_manager
+"""
+    assert reached_through(ast.parse(planted), Parts()) == {"mover.replicas", "replicas.log_manager"}
+
+
 LOG_OWNERS = ("server/replication/", "server/cleaning/")
 """Who knows the logs of partitions: the rooms behind the doors, and who cleans what `LogManager` holds."""
 

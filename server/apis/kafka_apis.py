@@ -29,6 +29,7 @@ from .services import Services, bind
 if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
     from ..network.connection import Connection
+    from ..quotas.client_quotas import ClientQuotas
     from ..security.authorizer import Authorizer
 
 logger = room_logger("apis")
@@ -106,19 +107,24 @@ class KafkaApis:
         self,
         services: Services,
         loop: asyncio.AbstractEventLoop,
+        *,
+        quotas: ClientQuotas,
+        turns: Turns,
         authorizer: Authorizer | None = None,
     ) -> None:
-        """Without an authorizer everybody may do everything, as in Kafka."""
+        """What thousands may want at once is done in `turns`. Without an authorizer everybody may do everything, as in
+        Kafka.
+        """
         self._services = services
         self._served = services.served
-        self._quotas = services.quotas
+        self._quotas = quotas
         self._loop = loop
         self._routes: dict[int, Route] = {}
         """By what a frame begins with."""
         self._around: list[Around] = []
         self._meter: Callable[[ApiKey, int, Handle], Meter] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._turns = services.turns
+        self._turns = turns
         self._door = Turns(loop, no_collection)
         self._authorizer = authorizer
         self._long_work = services.long_work

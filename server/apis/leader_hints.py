@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ...protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from ..metadata.metadata_cache import MetadataCache
+    from .ports import ClusterMetadata
 
 Leader = TypeVar("Leader")
 Endpoint = TypeVar("Endpoint")
@@ -22,7 +22,7 @@ class LeaderHints:
 
     __slots__ = ("_leader_ids", "_listener", "_metadata")
 
-    def __init__(self, metadata: MetadataCache, listener: str) -> None:
+    def __init__(self, metadata: ClusterMetadata, listener: str) -> None:
         self._metadata = metadata
         self._listener = listener
         self._leader_ids: dict[int, None] = {}

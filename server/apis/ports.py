@@ -5,25 +5,43 @@ Each is fulfilled by the part of which it shows a side; a cluster, or a test, ma
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ..quotas.charge import Pay, for_nothing
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
+    from ...protocol.acl_bindings import AclBinding, AclBindingFilter, ResourcePattern
+    from ...protocol.config_resources import ConfigResourceType
     from ...protocol.errors import ErrorCode, KafkaError
+    from ...protocol.messages.metadata import MetadataResponseBroker, MetadataResponseTopic
+    from ...protocol.producer_identity import ProducerIdentity
     from ...protocol.topic_partition import TopicPartition
     from ...storage.leader_epochs import EpochEnd
     from ...storage.log_config import LogConfig
     from ...storage.producer_state import ProducerStateEntry
+    from ..config.config_changes import ConfigChanger
+    from ..config.config_description import ConfigDescriber
+    from ..controller.control_requests import StopOrder
+    from ..controller.replica_channel import MetadataUpdate
     from ..controller.topic_maker import CreatedTopic
     from ..controller.topic_rules import PartitionsCreation, TopicCreation
-    from ..metadata.znodes import PartitionState, TopicRegistration
+    from ..coordinator.allowance import Maker
+    from ..coordinator.transaction.metadata import Place
+    from ..coordinator.transaction.states import TransactionState
+    from ..coordinator.transaction.transaction import HeldTransaction
+    from ..metadata.metadata_cache import PartitionImage
+    from ..metadata.metadata_store import StoreError
+    from ..metadata.token_store import DelegationToken
+    from ..metadata.znodes import BrokerEndpoint, BrokerRegistration, PartitionState, TopicRegistration
     from ..replication.delayed_fetch import FetchCallback, FetchParams
     from ..replication.delayed_produce import AppendCallback
     from ..replication.described_log_dirs import DescribedLogDir
     from ..replication.isr_changes import IsrChange
     from ..replication.partition import FetchIsolation, FoundOffset
+    from ..replication.partition_order import PartitionOrder
     from ..replication.postponed_appends import AppendEntry
     from ..runtime.turns import Steps
 
@@ -83,11 +101,160 @@ class Replicas(Protocol):
         """Monotonic seconds."""
 
 
+class ClusterMetadata(Protocol):
+    """What this broker believes about the cluster. Answers are shared: nobody alters them."""
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    @property
+    def controller_id(self) -> int:
+        """-1 while none is known."""
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerRegistration]:
+        """Live brokers by id."""
+
+    def endpoint(self, broker_id: int, listener_name: str) -> BrokerEndpoint | None:
+        """Where clients of a listener reach a live broker."""
+
+    def response_brokers(self, listener_name: str) -> list[MetadataResponseBroker]:
+        """The brokers reachable on a listener."""
+
+    @property
+    def names(self) -> Mapping[bytes, str]:
+        """Of topics by the bytes of their ids."""
+
+    @property
+    def topic_names(self) -> Iterable[str]:
+        """All topics' names."""
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """None for an id that no topic has."""
+
+    def topic_id(self, name: str) -> UUID | None:
+        """None for a name that no topic has."""
+
+    def has_partition(self, topic: str, index: int) -> bool:
+        """Whether the partition exists, wherever its replicas are."""
+
+    def partition(self, partition: TopicPartition) -> PartitionImage | None:
+        """Who leads a partition and has it."""
+
+    def response_topic(self, name: str, listener_name: str, version: int) -> MetadataResponseTopic | None:
+        """A topic as a Metadata response of that version describes it."""
+
+
+class Configs(Protocol):
+    """The settings of all resources."""
+
+    def describer(self, *, with_synonyms: bool, with_documentation: bool) -> ConfigDescriber:
+        """Who describes resources for one request."""
+
+    def changer(self, *, validate_only: bool) -> ConfigChanger:
+        """Who changes resources for one request."""
+
+    def configured(self, resource_type: ConfigResourceType) -> Iterable[str]:
+        """The names of all groups, or of all subscriptions to clients' metrics, that have settings of their own."""
+
+
 class LogDirs(Protocol):
     """The log directories of this broker."""
 
     def describe_log_dirs(self, wanted: Iterable[tuple[str, Iterable[int]]] | None) -> Steps[list[DescribedLogDir]]:
         """Each with what lies in it of some partitions, or of all."""
+
+
+class ProducerTransactions(Protocol):
+    """What producers may ask of the transaction coordinator. `reply` is told once, when what it says is durable."""
+
+    async def find_coordinator(self, transactional_id: str) -> int:
+        """The id of the broker that coordinates it. Raises KafkaError COORDINATOR_NOT_AVAILABLE."""
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether some transactional ids are not known yet."""
+
+    @property
+    def transactions(self) -> Iterable[HeldTransaction]:
+        """All transactional ids of this broker."""
+
+    def find(self, transactional_id: str) -> HeldTransaction | None:
+        """What is known of one. Raises KafkaError."""
+
+    async def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None, maker: Maker
+    ) -> ProducerIdentity:
+        """An id and epoch; whoever had them before is fenced. Raises KafkaError."""
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        places: frozenset[Place],
+        client_version: int,
+        reply: Callable[[ErrorCode], None],
+    ) -> None:
+        """These partitions take part in the producer's transaction, which may begin by it."""
+
+    def add_partitions_soon(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        places: frozenset[Place],
+        client_version: int,
+        reply: Callable[[ErrorCode], None],
+    ) -> None:
+        """As `add_partitions`, when the transaction before has ended if that is soon."""
+
+    def verify_partitions(
+        self, transactional_id: str, identity: ProducerIdentity, places: frozenset[Place]
+    ) -> Mapping[Place, ErrorCode]:
+        """Whether each of these partitions is part of the producer's transaction."""
+
+    def end(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        wanted: TransactionState,
+        ended: Callable[[ProducerIdentity | ErrorCode], None],
+        *,
+        client_version: int,
+        spare: int,
+    ) -> None:
+        """Commit or abort; `ended` is told who the producer is from now on, or the error."""
+
+
+class AccessRules(Protocol):
+    """The rules of who may do what."""
+
+    async def selected(self, wanted: AclBindingFilter) -> Sequence[AclBinding]:
+        """The rules that a filter selects."""
+
+    async def create(self, bindings: Iterable[AclBinding]) -> Mapping[ResourcePattern, StoreError | ValueError]:
+        """Add rules; those about the resources that it returns an error for are not there."""
+
+    async def delete(self, bindings: Iterable[AclBinding]) -> None:
+        """Take rules back. Raises StoreError, ValueError where some of them could not be."""
+
+
+class Tokens(Protocol):
+    """Delegation tokens. Each raises KafkaError."""
+
+    async def create(self, owner: str, requester: str, renewers: Sequence[str], max_life_ms: int) -> DelegationToken:
+        """A new one, for as long as is asked and allowed."""
+
+    async def renew(self, principal: str, secret: bytes, period_ms: int) -> int:
+        """Have one last longer; until when, in ms."""
+
+    async def expire(self, principal: str, secret: bytes, period_ms: int) -> int:
+        """Have one end, at once if the period is negative; when, in ms."""
+
+    def all(self) -> AsyncIterator[DelegationToken]:
+        """Every token, some in each turn of the loop."""
+
+    def secret(self, token_id: str) -> bytes:
+        """What whoever has the token knows."""
 
 
 class Cancellable(Protocol):
@@ -138,6 +305,25 @@ class ActiveController(Protocol):
         self, wishes: Mapping[TopicPartition, Sequence[int] | None], *, may_change_factor: bool = True
     ) -> dict[TopicPartition, KafkaError | None]:
         """Other replicas for partitions, each on its own; None ends what is going on."""
+
+
+class ControllerOrders(Protocol):
+    """What the cluster's controller may order. Each raises KafkaError for one that is not the present controller."""
+
+    async def leader_and_isr(
+        self, orders: Sequence[PartitionOrder], *, controller_epoch: int, broker_epoch: int
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Lead or follow; each partition on its own."""
+
+    async def stop_replicas(
+        self, stops: Iterable[StopOrder], *, controller_epoch: int, broker_epoch: int
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Give replicas up."""
+
+    async def update_metadata(
+        self, update: MetadataUpdate, *, controller_id: int, controller_epoch: int, broker_epoch: int
+    ) -> None:
+        """Believe this of the cluster."""
 
 
 class BrokersController(Protocol):

@@ -1,7 +1,8 @@
 """What handlers may ask for: the parts of a broker, each by the name of a keyword-only parameter.
 
-A handler that says `*, metadata: MetadataCache` gets the metadata cache and can reach nothing else. What each part is
-to the handlers is its type here, for the large ones a port (`server/apis/ports.py`).
+A handler that says `*, metadata: ClusterMetadata` gets the metadata cache and can reach nothing else. What each part is
+to the handlers is its type here: a small class, or of what is larger a port (`server/apis/ports.py`), and nobody
+reaches through one to what is behind it.
 """
 
 from __future__ import annotations
@@ -17,28 +18,31 @@ from .versions_told import VersionsTold
 
 if TYPE_CHECKING:
     from ...protocol.apis import ApiKey
-    from ..config.broker_config import BrokerConfig
-    from ..config.config_repository import ConfigRepository
-    from ..config.dynamic_config import DynamicConfig
-    from ..controller.received_orders import ReceivedOrders
+    from ..config.settings import Settings
     from ..coordinator.group.coordinator import GroupCoordinator
-    from ..coordinator.transaction.coordinator import TransactionCoordinator
+    from ..coordinator.group.zookeeper_offsets import ZooKeeperOffsets
     from ..coordinator.transaction.enlistment import Enlistment
     from ..coordinator.transaction.markers import MarkerWriter
     from ..metadata.cluster_features import ClusterFeatures
-    from ..metadata.config_store import ConfigStore
-    from ..metadata.metadata_cache import MetadataCache
-    from ..metadata.metadata_store import MetadataStore
     from ..metadata.producer_ids import ProducerIds
-    from ..quotas.client_quotas import ClientQuotas
+    from ..quotas.quota_settings import QuotaSettings
     from ..replication.fetch_session import FetchSessions
     from ..replication.log_dir_mover import LogDirMover
     from ..runtime.ports import Work
-    from ..runtime.turns import LongWork, Turns
-    from ..security.acl_authorizer import AclAuthorizer
-    from ..security.delegation_tokens import DelegationTokens
+    from ..runtime.turns import LongWork
+    from ..security.scram_credentials import ScramCredentials
     from ..telemetry.client_telemetry import ClientTelemetry
-    from .ports import ActiveController, LogDirs, Replicas
+    from .ports import (
+        AccessRules,
+        ActiveController,
+        ClusterMetadata,
+        Configs,
+        ControllerOrders,
+        LogDirs,
+        ProducerTransactions,
+        Replicas,
+        Tokens,
+    )
     from .table import Api
 
 
@@ -46,14 +50,11 @@ if TYPE_CHECKING:
 class Services:
     """Built by `server/broker.py`. Loop-thread only."""
 
-    acls: AclAuthorizer | None
-    broker_id: int
-    config: BrokerConfig
-    config_store: ConfigStore
-    configs: ConfigRepository
+    acls: AccessRules | None
+    config: Settings
+    configs: Configs
     controller: ActiveController
-    delegation_tokens: DelegationTokens
-    dynamic_config: DynamicConfig
+    delegation_tokens: Tokens
     enlistment: Enlistment
     fault: Callable[[str], bool]
     features: ClusterFeatures
@@ -61,21 +62,21 @@ class Services:
     groups: GroupCoordinator
     log_dirs: LogDirs
     markers: MarkerWriter
-    metadata: MetadataCache
+    metadata: ClusterMetadata
     mover: LogDirMover
-    orders: ReceivedOrders | None
+    orders: ControllerOrders | None
     """What the controller of a cluster orders; a broker alone has its own controller and takes no orders."""
     now_ms: Callable[[], int]
     producer_ids: ProducerIds
-    quotas: ClientQuotas
+    quotas: QuotaSettings
     replica_manager: Replicas
-    store: MetadataStore
+    scram: ScramCredentials
     telemetry: ClientTelemetry | None
     """What takes clients' metrics, if anybody can read them here."""
-    transactions: TransactionCoordinator
-    turns: Turns
+    transactions: ProducerTransactions
     long_work: LongWork
     work: Work
+    zookeeper_offsets: ZooKeeperOffsets
 
     @property
     def served(self) -> Mapping[ApiKey, Api]:

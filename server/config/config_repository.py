@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .config_changes import ConfigChanger
+from .config_description import ConfigDescriber
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...protocol.config_resources import ConfigResourceType
     from ..metadata.config_store import ConfigStore
     from ..metadata.metadata_cache import MetadataCache
     from .broker_config import BrokerConfig
@@ -28,3 +34,15 @@ class ConfigRepository:
     def config(self) -> BrokerConfig:
         """The settings of this broker."""
         return self.dynamic_config.config
+
+    def describer(self, *, with_synonyms: bool, with_documentation: bool) -> ConfigDescriber:
+        """Who describes resources for one request."""
+        return ConfigDescriber(self, with_synonyms=with_synonyms, with_documentation=with_documentation)
+
+    def changer(self, *, validate_only: bool) -> ConfigChanger:
+        """Who changes resources for one request."""
+        return ConfigChanger(self, validate_only=validate_only)
+
+    def configured(self, resource_type: ConfigResourceType) -> Iterable[str]:
+        """As `DynamicConfig.configured`."""
+        return self.dynamic_config.configured(resource_type)

@@ -61,6 +61,10 @@ class ConfigStore:
                 configs[unquote(name)] = config
         return configs
 
+    async def names(self, entity_type: str) -> list[str]:
+        """The nodes of a type's entities, without those below them. Raises NoNodeError where nothing is prepared."""
+        return await self._store.children(znodes.configs_path(entity_type))
+
     async def entity_names(self, entity_type: str) -> list[str]:
         """The entities of a type that have a node, by their paths below it: of users also those of their clients."""
         found = []

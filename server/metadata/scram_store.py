@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import unquote
 
 from ...protocol.sasl_server import ScramCredential
 from .config_store import ConfigStore
-from .znodes import user_node
+from .znodes import DEFAULT_ENTITY, user_node
+
+MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+"""Under these names credentials are among a user's settings."""
 
 
 class ScramStore:
@@ -20,6 +24,19 @@ class ScramStore:
         config = await self._configs.client_config("users", user_node(user))
         text = config.get(mechanism)
         return ScramCredential.of_text(text) if text else None
+
+    async def users(self) -> dict[str, str]:
+        """The nodes of all who have settings, credentials or others, by their names."""
+        return {unquote(node): node for node in await self._configs.names("users") if node != DEFAULT_ENTITY}
+
+    async def iterations(self, node: str) -> dict[str, int]:
+        """How often each credential in a node is hashed: `salt=…,stored_key=…,server_key=…,iterations=…`."""
+        config = await self._configs.client_config("users", node)
+        return {
+            mechanism: int(dict(part.split("=", 1) for part in text.split(","))["iterations"])
+            for mechanism in MECHANISMS
+            if (text := config.get(mechanism))
+        }
 
     async def mechanisms(self, user: str) -> set[str]:
         """The settings that a user has, credentials among them."""

@@ -66,7 +66,8 @@ class LiveBroker:
         await self.server.start()
         for name in ("a", "b"):
             await self.server.create_topic(name, 1, {}, exist_ok=True)
-        self.apis = KafkaApis(services(self.server.state), asyncio.get_running_loop())
+        state, loop = self.server.state, asyncio.get_running_loop()
+        self.apis = KafkaApis(services(state), loop, quotas=state.quotas, turns=state.turns)
 
     def directory_of(self, topic: str) -> str:
         partition = self.server.state.replica_manager.find(topic, 0)

@@ -111,7 +111,10 @@ class InProcessFuzz:
             forge = FrameForge(self.seed, topics)
             if server.state.security.acls is not None:
                 await server.state.security.acls.create(RULES)
-            apis = KafkaApis(services(server.state), loop, server.state.security.authorizer)
+            state = server.state
+            apis = KafkaApis(
+                services(state), loop, quotas=state.quotas, turns=state.turns, authorizer=state.security.authorizer
+            )
             began = time.perf_counter()
             for number in range(frames):
                 self._handle(apis, forge.next(), server.listeners[0])

@@ -146,7 +146,8 @@ class Broker:
 
     def __init__(self, server: BrokerServer) -> None:
         self._listener = server.listeners[0]
-        self._apis = KafkaApis(services(server.state), asyncio.get_running_loop())
+        state, loop = server.state, asyncio.get_running_loop()
+        self._apis = KafkaApis(services(state), loop, quotas=state.quotas, turns=state.turns)
 
     async def ask(self, key: ApiKey, version: int, request: Any) -> tuple[float, Any]:
         """The longest turn, and the answer."""

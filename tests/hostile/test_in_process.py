@@ -115,7 +115,8 @@ async def with_broker(folder: Path, talk: Callable[[Call, KafkaApis], Awaitable[
     await server.start()
     try:
         await server.create_topic("t", 1, {})
-        apis = KafkaApis(services(server.state), loop)
+        state = server.state
+        apis = KafkaApis(services(state), loop, quotas=state.quotas, turns=state.turns)
 
         async def call(key: ApiKey, version: int, request: object) -> Any:
             connection = HostileConnection(server.listeners[0])

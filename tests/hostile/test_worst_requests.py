@@ -291,8 +291,9 @@ async def serving(
     config = BrokerConfig.from_properties({"log.dirs": str(folder), **SETTINGS, **settings})
     server = BrokerServer(config, host_ports(loop, WorkerPool(loop)), loop, join_store=join_store)
     await server.start()
-    parts = services(server.state)
-    apis = KafkaApis(parts, loop, server.state.security.authorizer)
+    state = server.state
+    parts = services(state)
+    apis = KafkaApis(parts, loop, quotas=state.quotas, turns=state.turns, authorizer=state.security.authorizer)
     try:
         await server.create_topic(TOPIC, 1, {})
         await server.create_topic(BYSTANDERS, 1, {})

@@ -10,9 +10,9 @@ from ....protocol.errors import ErrorCode
 from ....protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ....protocol.producer_identity import ProducerIdentity
 from ...coordinator.group.coordinator import GroupCoordinator
-from ...coordinator.transaction.coordinator import TransactionCoordinator
 from ...coordinator.transaction.metadata import V1
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
+from ..ports import ProducerTransactions
 from ..request_context import RequestContext
 from ..transaction_errors import known_to
 
@@ -24,7 +24,7 @@ async def handle(
     request: AddOffsetsToTxnRequest,
     *,
     groups: GroupCoordinator,
-    transactions: TransactionCoordinator,
+    transactions: ProducerTransactions,
 ) -> None:
     """Answers when it is durable. Raises KafkaError COORDINATOR_NOT_AVAILABLE if there is no place for offsets."""
     await groups.topic.find_coordinator(request.group_id)

@@ -23,11 +23,10 @@ from ....protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ....protocol.producer_identity import ProducerIdentity
-from ...coordinator.transaction.coordinator import TransactionCoordinator
 from ...coordinator.transaction.metadata import V1, V2, Place
-from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal
 from ...runtime.turns import Steps
+from ..ports import ClusterMetadata, ProducerTransactions
 from ..request_context import RequestContext
 from ..transaction_errors import known_to
 
@@ -41,8 +40,8 @@ def handle(
     ctx: RequestContext,
     request: AddPartitionsToTxnRequest,
     *,
-    metadata: MetadataCache,
-    transactions: TransactionCoordinator,
+    metadata: ClusterMetadata,
+    transactions: ProducerTransactions,
 ) -> Steps[None]:
     """Answers when what is added is durable."""
     if ctx.api_version < FIRST_VERSION_OF_BROKERS:
@@ -82,8 +81,8 @@ def handle(
 def _begin(
     ctx: RequestContext,
     wanted: AddPartitionsToTxnTransaction,
-    metadata: MetadataCache,
-    transactions: TransactionCoordinator,
+    metadata: ClusterMetadata,
+    transactions: ProducerTransactions,
     found: Callable[[Outcomes], None],
 ) -> Steps[None]:
     """`found` is told once what becomes of one transaction's partitions."""
@@ -108,7 +107,7 @@ def _begin(
 
 
 def _sorted(
-    ctx: RequestContext, topics: Iterable[AddPartitionsToTxnTopic], metadata: MetadataCache
+    ctx: RequestContext, topics: Iterable[AddPartitionsToTxnTopic], metadata: ClusterMetadata
 ) -> Steps[tuple[list[Place], Outcomes]]:
     """Partitions that may be added, each once, and what is wrong with the others."""
     places: dict[Place, None] = {}

@@ -6,7 +6,6 @@ changed counts from the next request on.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 from ....protocol.errors import KafkaError
@@ -16,13 +15,8 @@ from ....protocol.messages.alter_client_quotas import (
     EntryData,
     ResponseEntryData,
 )
-from ...config.dynamic_config import DynamicConfig
-from ...metadata.config_store import ConfigStore
-from ...metadata.metadata_store import StoreFailedError
-from ...metadata.znodes import UnreadableNodeError
-from ...quotas.client_quotas import ClientQuotas
 from ...quotas.entities import Entity, check_quota, entity_of, invalid
-from ...quotas.stored_quotas import alter_stored_quotas
+from ...quotas.quota_settings import QuotaSettings
 from ...runtime.turns import Pace
 from ..request_context import RequestContext
 
@@ -31,9 +25,7 @@ async def handle(
     ctx: RequestContext,
     request: AlterClientQuotasRequest,
     *,
-    dynamic_config: DynamicConfig,
-    quotas: ClientQuotas,
-    config_store: ConfigStore,
+    quotas: QuotaSettings,
 ) -> AlterClientQuotasResponse:
     """An entity that is named twice is not changed at all."""
     response = AlterClientQuotasResponse(entries=[])
@@ -48,13 +40,7 @@ async def handle(
             if times_named[key] > 1:
                 names = ", ".join(f"{kind}={name}" for kind, name in key)
                 raise invalid(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{names}}})")
-            await _alter(
-                entry,
-                validate_only=request.validate_only,
-                quotas=quotas,
-                config_store=config_store,
-                changing=dynamic_config.changing,
-            )
+            await _alter(entry, validate_only=request.validate_only, quotas=quotas)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         response.entries.append(answer)
@@ -65,21 +51,13 @@ def _key(entry: EntryData) -> tuple[tuple[str, str | None], ...]:
     return tuple(sorted(((part.entity_type, part.entity_name) for part in entry.entity), key=str))
 
 
-async def _alter(
-    entry: EntryData, *, validate_only: bool, quotas: ClientQuotas, config_store: ConfigStore, changing: asyncio.Lock
-) -> None:
+async def _alter(entry: EntryData, *, validate_only: bool, quotas: QuotaSettings) -> None:
     """Change one entity's quotas. Raises KafkaError."""
     entity = entity_of([(part.entity_type, part.entity_name) for part in entry.entity])
     await quotas.check_host(entity)
     changes = _changes(entity, entry)
-    if validate_only:
-        return
-    async with changing:
-        try:
-            present = await alter_stored_quotas(config_store, entity, changes)
-        except (StoreFailedError, UnreadableNodeError) as error:
-            raise error.as_answer() from error
-        await quotas.changed(entity, present)
+    if not validate_only:
+        await quotas.alter(entity, changes)
 
 
 def _changes(entity: Entity, entry: EntryData) -> dict[str, float | None]:

@@ -10,16 +10,14 @@ from ....protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from ...config.config_changes import ConfigChanger, alter_each
-from ...config.config_repository import ConfigRepository
+from ...config.config_changes import alter_each
+from ..ports import Configs
 from ..request_context import RequestContext
 
 
-async def handle(
-    ctx: RequestContext, request: AlterConfigsRequest, *, configs: ConfigRepository
-) -> AlterConfigsResponse:
+async def handle(ctx: RequestContext, request: AlterConfigsRequest, *, configs: Configs) -> AlterConfigsResponse:
     """Replace the settings of each resource; each succeeds or fails on its own."""
-    changer = ConfigChanger(configs, validate_only=request.validate_only)
+    changer = configs.changer(validate_only=request.validate_only)
     responses = await alter_each(
         request.resources, lambda one: changer.replace(one, one.configs), AlterConfigsResourceResponse
     )

@@ -15,11 +15,10 @@ from ....protocol.messages.alter_partition import (
     ResponseTopicData,
 )
 from ....protocol.topic_partition import TopicPartition
-from ...metadata.metadata_cache import MetadataCache
 from ...metadata.znodes import PartitionState
 from ...replication.isr_changes import IsrChange
 from ...runtime.turns import Pace
-from ..ports import BrokersController
+from ..ports import BrokersController, ClusterMetadata
 from ..request_context import RequestContext
 
 TOPIC_ID_VERSION = 2
@@ -27,7 +26,7 @@ BROKER_EPOCHS_VERSION = 3
 
 
 async def handle(
-    ctx: RequestContext, request: AlterPartitionRequest, *, controller: BrokersController, metadata: MetadataCache
+    ctx: RequestContext, request: AlterPartitionRequest, *, controller: BrokersController, metadata: ClusterMetadata
 ) -> AlterPartitionResponse:
     """Each partition on its own, in short turns. Raises KafkaError NOT_CONTROLLER, STALE_BROKER_EPOCH."""
     names = await _names(request, ctx.api_version, metadata)
@@ -57,7 +56,7 @@ async def handle(
     return response
 
 
-async def _names(request: AlterPartitionRequest, version: int, metadata: MetadataCache) -> list[str | None]:
+async def _names(request: AlterPartitionRequest, version: int, metadata: ClusterMetadata) -> list[str | None]:
     names, pace = list[str | None](), Pace()
     for topic in request.topics:
         names.append(topic.topic_name if version < TOPIC_ID_VERSION else metadata.topic_name(topic.topic_id))

@@ -18,12 +18,8 @@ from ....protocol.messages.alter_user_scram_credentials import (
 )
 from ....protocol.room_logger import room_logger
 from ....protocol.sasl_server import LONGEST_USER, MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential
-from ...config.dynamic_config import DynamicConfig
-from ...metadata.config_store import ConfigStore
-from ...metadata.metadata_store import STORE_FAILED, StoreError
-from ...metadata.scram_store import ScramStore
-from ...metadata.znodes import UnreadableNodeError
 from ...runtime.turns import RESOURCES, Pace
+from ...security.scram_credentials import ScramCredentials
 from ..request_context import RequestContext
 
 logger = room_logger("security")
@@ -35,16 +31,11 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
 async def handle(
-    ctx: RequestContext,
-    request: AlterUserScramCredentialsRequest,
-    *,
-    config_store: ConfigStore,
-    dynamic_config: DynamicConfig,
+    ctx: RequestContext, request: AlterUserScramCredentialsRequest, *, scram: ScramCredentials
 ) -> AlterUserScramCredentialsResponse:
     """Each user succeeds or fails on their own, with all of their credentials. Raises KafkaError INVALID_REQUEST."""
     if len(request.deletions) + len(request.upsertions) > MOST_CHANGES:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A request changes {MOST_CHANGES} credentials at most")
-    store = ScramStore(config_store)
     changes: dict[str, list[Change]] = {}
     asked: list[Change] = [*request.deletions, *request.upsertions]
     for change in asked:
@@ -54,8 +45,7 @@ async def handle(
         await pace.step()
         result = AlterUserScramCredentialsResult(user=user, error_message=None)
         try:
-            async with dynamic_config.changing:
-                await _alter(store, user, wanted)
+            await scram.alter(user, _checked(user, wanted))
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         else:
@@ -64,8 +54,8 @@ async def handle(
     return AlterUserScramCredentialsResponse(results=results)
 
 
-async def _alter(store: ScramStore, user: str, wanted: Sequence[Change]) -> None:
-    """Raises KafkaError."""
+def _checked(user: str, wanted: Sequence[Change]) -> dict[str, ScramCredential | None]:
+    """A user's new credentials by mechanism, None for one that is to go. Raises KafkaError."""
     if not user:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if len(user) > LONGEST_USER:
@@ -75,17 +65,7 @@ async def _alter(store: ScramStore, user: str, wanted: Sequence[Change]) -> None
     if max(Counter(change.mechanism for change in wanted).values()) > 1:
         text = "A user credential cannot be altered twice in the same request"
         raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, text)
-    credentials = {_mechanism(change): _credential(change) for change in wanted}
-    try:
-        present = await store.mechanisms(user)
-        if any(credential is None and name not in present for name, credential in credentials.items()):
-            text = "Attempt to delete a user credential that does not exist"
-            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, text)
-        await store.change(user, credentials)
-    except StoreError as error:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED) from error
-    except UnreadableNodeError as error:
-        raise error.as_answer() from error
+    return {_mechanism(change): _credential(change) for change in wanted}
 
 
 def _mechanism(change: Change) -> str:

@@ -23,10 +23,10 @@ from ...coordinator.group.consumer.assignment import Assignment as Partitions
 from ...coordinator.group.consumer.group import ConsumerGroup
 from ...coordinator.group.consumer.member import ConsumerMember
 from ...coordinator.group.coordinator import GroupCoordinator
-from ...metadata.metadata_cache import MetadataCache
 from ...runtime.turns import Pace, steps_of
 from ..answer_budget import Budget
 from ..authorized_operations import authorized_operations
+from ..ports import ClusterMetadata
 from ..request_context import RequestContext
 
 CLASSIC, CONSUMER = 0, 1
@@ -38,7 +38,7 @@ async def handle(
     request: ConsumerGroupDescribeRequest,
     *,
     groups: GroupCoordinator,
-    metadata: MetadataCache,
+    metadata: ClusterMetadata,
 ) -> ConsumerGroupDescribeResponse:
     """Each group on its own, and once.
 
@@ -86,7 +86,7 @@ def _size(member: Member) -> int:
     return 200 + names + sum(50 + 4 * len(one.partitions) + len(one.topic_name) for one in assigned)
 
 
-def _answer(groups: GroupCoordinator, metadata: MetadataCache, group_id: str) -> DescribedGroup:
+def _answer(groups: GroupCoordinator, metadata: ClusterMetadata, group_id: str) -> DescribedGroup:
     try:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
@@ -108,7 +108,7 @@ def _answer(groups: GroupCoordinator, metadata: MetadataCache, group_id: str) ->
     )
 
 
-def _member(metadata: MetadataCache, group: ConsumerGroup, member: ConsumerMember) -> Member:
+def _member(metadata: ClusterMetadata, group: ConsumerGroup, member: ConsumerMember) -> Member:
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -124,7 +124,7 @@ def _member(metadata: MetadataCache, group: ConsumerGroup, member: ConsumerMembe
     )
 
 
-def _assignment(metadata: MetadataCache, assigned: Partitions) -> Assignment:
+def _assignment(metadata: ClusterMetadata, assigned: Partitions) -> Assignment:
     """With the names of topics; those that are gone are left out."""
     return Assignment(
         topic_partitions=[

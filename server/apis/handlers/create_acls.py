@@ -12,8 +12,8 @@ from ....protocol.room_logger import room_logger
 from ...metadata.acl_store import TooManyRulesError
 from ...metadata.metadata_store import STORE_FAILED
 from ...runtime.turns import Pace
-from ...security.acl_authorizer import AclAuthorizer
 from ..acl_messages import binding_of
+from ..ports import AccessRules
 from ..request_context import RequestContext
 
 logger = room_logger("authorizer")
@@ -22,7 +22,7 @@ MOST_RULES = 10_000
 """In one request (`MAX_RECORDS_PER_USER_OP` of Kafka's QuorumController)."""
 
 
-async def handle(ctx: RequestContext, request: CreateAclsRequest, *, acls: AclAuthorizer | None) -> CreateAclsResponse:
+async def handle(ctx: RequestContext, request: CreateAclsRequest, *, acls: AccessRules | None) -> CreateAclsResponse:
     """Each rule on its own; they count from the next request on.
 
     Raises KafkaError POLICY_VIOLATION for more than `MOST_RULES`.

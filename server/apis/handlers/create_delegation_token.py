@@ -6,7 +6,7 @@ from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from ...metadata.token_store import DelegationToken
-from ...security.delegation_tokens import DelegationTokens
+from ..ports import Tokens
 from ..request_context import RequestContext
 from ..token_messages import check_allowed, kind_and_name, principal_of
 
@@ -17,7 +17,7 @@ FIRST_VERSION_WITH_OWNERS = 3
 
 
 async def handle(
-    ctx: RequestContext, request: CreateDelegationTokenRequest, *, delegation_tokens: DelegationTokens
+    ctx: RequestContext, request: CreateDelegationTokenRequest, *, delegation_tokens: Tokens
 ) -> CreateDelegationTokenResponse:
     """For the client itself, or for another user if it may; a refusal names both. Raises KafkaError."""
     check_allowed(ctx)
@@ -51,7 +51,7 @@ async def _made(
     request: CreateDelegationTokenRequest,
     owner: str,
     requester: str,
-    delegation_tokens: DelegationTokens,
+    delegation_tokens: Tokens,
 ) -> DelegationToken:
     """Raises KafkaError."""
     if owner != requester and not ctx.may(AclOperation.CREATE_TOKENS, AclResourceType.USER, owner):

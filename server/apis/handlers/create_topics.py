@@ -23,13 +23,12 @@ from ....protocol.messages.create_topics import (
 )
 from ....protocol.schema import ZERO_UUID
 from ...config.config_description import ConfigDescriber
-from ...config.config_repository import ConfigRepository
 from ...controller.topic_maker import CreatedTopic
 from ...controller.topic_rules import TopicCreation
 from ...metadata.topic_names import CLUSTER_METADATA_TOPIC
 from ...quotas.charge import price_of_changes
 from ...runtime.turns import WISHES, Pace
-from ..ports import ActiveController
+from ..ports import ActiveController, Configs
 from ..request_context import RequestContext
 
 CONFIGS_VERSION = 5
@@ -41,7 +40,7 @@ HEARD_SECONDS = 1.0
 
 
 async def handle(
-    ctx: RequestContext, request: CreateTopicsRequest, *, configs: ConfigRepository, controller: ActiveController
+    ctx: RequestContext, request: CreateTopicsRequest, *, configs: Configs, controller: ActiveController
 ) -> CreateTopicsResponse:
     """Creates each topic on its own terms; one named twice is not created."""
     named = Counter(topic.name for topic in request.topics)
@@ -66,7 +65,7 @@ async def handle(
             await controller.heard(min(request.timeout_ms / 1000, HEARD_SECONDS))
     except KafkaError as error:
         results = dict.fromkeys((wish.name for wish in wishes), error.as_result())
-    describer = ConfigDescriber(configs, with_synonyms=False, with_documentation=False)
+    describer = configs.describer(with_synonyms=False, with_documentation=False)
     response = CreateTopicsResponse(topics=[])
     pace, left = Pace(WISHES), MOST_SETTINGS
     for name in named:

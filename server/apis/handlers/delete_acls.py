@@ -18,15 +18,15 @@ from ....protocol.messages.delete_acls import (
 from ....protocol.room_logger import room_logger
 from ...metadata.metadata_store import STORE_FAILED, StoreError
 from ...runtime.turns import next_turn
-from ...security.acl_authorizer import AclAuthorizer
 from ..acl_messages import filter_of
+from ..ports import AccessRules
 from ..request_context import RequestContext
 
 logger = room_logger("authorizer")
 PATTERNS_VERSION = 1
 
 
-async def handle(ctx: RequestContext, request: DeleteAclsRequest, *, acls: AclAuthorizer | None) -> DeleteAclsResponse:
+async def handle(ctx: RequestContext, request: DeleteAclsRequest, *, acls: AccessRules | None) -> DeleteAclsResponse:
     """Each filter on its own; what it selects no longer counts from the next request on."""
     if acls is None:
         error = ErrorCode.SECURITY_DISABLED
@@ -40,7 +40,7 @@ async def handle(ctx: RequestContext, request: DeleteAclsRequest, *, acls: AclAu
     return DeleteAclsResponse(filter_results=results)
 
 
-async def _deleted(ctx: RequestContext, one: DeleteAclsFilter, acls: AclAuthorizer) -> DeleteAclsFilterResult:
+async def _deleted(ctx: RequestContext, one: DeleteAclsFilter, acls: AccessRules) -> DeleteAclsFilterResult:
     try:
         wanted = filter_of(one)
     except KafkaError as error:

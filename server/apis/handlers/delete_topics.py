@@ -20,11 +20,10 @@ from ....protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from ....protocol.schema import ZERO_UUID
-from ...config.broker_config import BrokerConfig
-from ...metadata.metadata_cache import MetadataCache
+from ...config.settings import Settings
 from ...quotas.charge import price_of_changes
 from ...runtime.turns import Pace
-from ..ports import ActiveController
+from ..ports import ActiveController, ClusterMetadata
 from ..request_context import RequestContext
 
 DELETION_DISABLED_VERSION = 3
@@ -36,9 +35,9 @@ async def handle(
     ctx: RequestContext,
     request: DeleteTopicsRequest,
     *,
-    config: BrokerConfig,
+    config: Settings,
     controller: ActiveController,
-    metadata: MetadataCache,
+    metadata: ClusterMetadata,
 ) -> DeleteTopicsResponse:
     """Deletes each topic on its own terms."""
     if ctx.api_version >= TOPIC_STATES_VERSION:
@@ -71,7 +70,7 @@ async def handle(
 
 
 async def _resolve(
-    wanted: list[DeleteTopicState], *, metadata: MetadataCache
+    wanted: list[DeleteTopicState], *, metadata: ClusterMetadata
 ) -> list[tuple[str | None, UUID, KafkaError | None]]:
     """Finds the name and id of each topic, or why it cannot be deleted."""
     named = Counter(topic.name for topic in wanted if topic.name is not None)

@@ -16,15 +16,15 @@ from ....protocol.messages.describe_acls import (
     DescribeAclsResponse,
 )
 from ...runtime.turns import Pace
-from ...security.acl_authorizer import AclAuthorizer
 from ..acl_messages import filter_of
+from ..ports import AccessRules
 from ..request_context import RequestContext
 
 PATTERNS_VERSION = 1
 
 
 async def handle(
-    ctx: RequestContext, request: DescribeAclsRequest, *, acls: AclAuthorizer | None
+    ctx: RequestContext, request: DescribeAclsRequest, *, acls: AccessRules | None
 ) -> DescribeAclsResponse:
     """The rules that the filter selects. Raises KafkaError INVALID_REQUEST."""
     if acls is None:

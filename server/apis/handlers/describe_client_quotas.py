@@ -13,14 +13,13 @@ from ....protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from ...metadata.metadata_store import MetadataStore
 from ...quotas.filters import QuotaFilter
-from ...quotas.stored_quotas import stored_quotas
+from ...quotas.quota_settings import QuotaSettings
 from ..request_context import RequestContext
 
 
 async def handle(
-    ctx: RequestContext, request: DescribeClientQuotasRequest, *, store: MetadataStore
+    ctx: RequestContext, request: DescribeClientQuotasRequest, *, quotas: QuotaSettings
 ) -> DescribeClientQuotasResponse:
     """INVALID_REQUEST or UNSUPPORTED_VERSION for a filter that cannot be; the entries are null then, as Kafka's are."""
     components = [(one.entity_type, one.match_type, one.match) for one in request.components]
@@ -32,9 +31,9 @@ async def handle(
         entries=[
             EntryData(
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
-                values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+                values=[ValueData(key=key, value=value) for key, value in limits.items()],
             )
-            async for entity, quotas in stored_quotas(store)
-            if quotas and wanted.matches(entity)
+            async for entity, limits in quotas.described()
+            if limits and wanted.matches(entity)
         ]
     )

@@ -12,14 +12,16 @@ from ....protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from ...metadata.metadata_cache import MetadataCache
 from ..authorized_operations import NOT_REQUESTED, cluster_operations
+from ..ports import ClusterMetadata
 from ..request_context import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2
 
 
-def handle(ctx: RequestContext, request: DescribeClusterRequest, *, metadata: MetadataCache) -> DescribeClusterResponse:
+def handle(
+    ctx: RequestContext, request: DescribeClusterRequest, *, metadata: ClusterMetadata
+) -> DescribeClusterResponse:
     """Raises KafkaError MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE."""
     if request.endpoint_type == CONTROLLERS:
         text = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"

@@ -13,9 +13,8 @@ from ....protocol.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from ...config.config_description import ConfigDescriber
-from ...config.config_repository import ConfigRepository
 from ...runtime.turns import Steps
+from ..ports import Configs
 from ..request_context import RequestContext
 
 MOST_ENTRIES = 200_000
@@ -25,14 +24,10 @@ WITH_SYNONYMS, WITH_DOCUMENTATION = 4, 10
 TOO_MANY = f"One answer holds {MOST_ENTRIES} settings at most."
 
 
-def handle(
-    ctx: RequestContext, request: DescribeConfigsRequest, *, configs: ConfigRepository
-) -> Steps[DescribeConfigsResponse]:
+def handle(ctx: RequestContext, request: DescribeConfigsRequest, *, configs: Configs) -> Steps[DescribeConfigsResponse]:
     """Describe each resource, once; one that cannot be described carries an error of its own."""
-    describer = ConfigDescriber(
-        configs,
-        with_synonyms=request.include_synonyms,
-        with_documentation=request.include_documentation,
+    describer = configs.describer(
+        with_synonyms=request.include_synonyms, with_documentation=request.include_documentation
     )
     wanted = dict.fromkeys(
         (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ()))

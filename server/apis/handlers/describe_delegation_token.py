@@ -10,7 +10,7 @@ from ....protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 from ...metadata.token_store import DelegationToken
-from ...security.delegation_tokens import DelegationTokens
+from ..ports import Tokens
 from ..request_context import RequestContext
 from ..token_messages import check_allowed, kind_and_name
 
@@ -19,7 +19,7 @@ _TOKEN, _USER = AclResourceType.DELEGATION_TOKEN, AclResourceType.USER
 
 
 async def handle(
-    ctx: RequestContext, request: DescribeDelegationTokenRequest, *, delegation_tokens: DelegationTokens
+    ctx: RequestContext, request: DescribeDelegationTokenRequest, *, delegation_tokens: Tokens
 ) -> DescribeDelegationTokenResponse:
     """Of certain owners, or of all. Raises KafkaError."""
     check_allowed(ctx)
@@ -48,7 +48,7 @@ async def handle(
     return DescribeDelegationTokenResponse(tokens=described)
 
 
-def _described(token: DelegationToken, tokens: DelegationTokens) -> DescribedDelegationToken:
+def _described(token: DelegationToken, tokens: Tokens) -> DescribedDelegationToken:
     kind, name = kind_and_name(token.owner)
     return DescribedDelegationToken(
         principal_type=kind,

@@ -15,11 +15,11 @@ from ....protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from ....protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
-from ...config.broker_config import BrokerConfig
-from ...metadata.metadata_cache import MetadataCache
+from ...config.settings import Settings
 from ...metadata.topic_names import is_internal, is_legal
 from ...runtime.turns import Steps
 from ..authorized_operations import authorized_operations
+from ..ports import ClusterMetadata
 from ..request_context import RequestContext
 
 METADATA_VERSION = 12
@@ -27,7 +27,7 @@ METADATA_VERSION = 12
 
 
 def handle(
-    ctx: RequestContext, request: DescribeTopicPartitionsRequest, *, config: BrokerConfig, metadata: MetadataCache
+    ctx: RequestContext, request: DescribeTopicPartitionsRequest, *, config: Settings, metadata: ClusterMetadata
 ) -> Steps[DescribeTopicPartitionsResponse]:
     """Fills one page; a cursor that points nowhere is INVALID_REQUEST for every topic asked for."""
     limit = max(1, min(request.response_partition_limit, config.max_request_partition_size_limit))
@@ -60,7 +60,7 @@ def handle(
     return response
 
 
-def _names(request: DescribeTopicPartitionsRequest, *, metadata: MetadataCache) -> list[str]:
+def _names(request: DescribeTopicPartitionsRequest, *, metadata: ClusterMetadata) -> list[str]:
     """Topics that are asked for, or all, from the cursor on. Raises KafkaError INVALID_REQUEST."""
     cursor = request.cursor
     wanted = {topic.name for topic in request.topics} or set(metadata.topic_names)

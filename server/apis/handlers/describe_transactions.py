@@ -11,16 +11,16 @@ from ....protocol.messages.describe_transactions import (
     TransactionState,
 )
 from ....protocol.topic_partition import indexes_by_topic
-from ...coordinator.transaction.coordinator import TransactionCoordinator
 from ...runtime.turns import Steps
 from ..answer_budget import Budget
+from ..ports import ProducerTransactions
 from ..request_context import RequestContext
 
 PARTITION_BYTES = 8
 
 
 def handle(
-    ctx: RequestContext, request: DescribeTransactionsRequest, *, transactions: TransactionCoordinator
+    ctx: RequestContext, request: DescribeTransactionsRequest, *, transactions: ProducerTransactions
 ) -> Steps[DescribeTransactionsResponse]:
     """Each transactional id once, on its own. Those without room in the answer are put off: clients ask again."""
     response, budget = DescribeTransactionsResponse(), Budget()
@@ -39,8 +39,8 @@ def handle(
     return response
 
 
-def _described(ctx: RequestContext, transactional_id: str, transactions: TransactionCoordinator) -> TransactionState:
-    """Raises KafkaError TRANSACTIONAL_ID_NOT_FOUND and as `TransactionCoordinator.find`."""
+def _described(ctx: RequestContext, transactional_id: str, transactions: ProducerTransactions) -> TransactionState:
+    """Raises KafkaError TRANSACTIONAL_ID_NOT_FOUND and as `ProducerTransactions.find`."""
     transaction = transactions.find(transactional_id)
     if transaction is None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "There is no such transactional id.")

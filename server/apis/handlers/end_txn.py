@@ -13,10 +13,10 @@ from ....protocol.errors import ErrorCode
 from ....protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ....protocol.producer_identity import ProducerIdentity
 from ....protocol.record import NO_PRODUCER_ID
-from ...coordinator.transaction.coordinator import TransactionCoordinator
 from ...coordinator.transaction.metadata import V1, V2, is_exhausted
 from ...coordinator.transaction.states import TransactionState
 from ...metadata.producer_ids import ProducerIds
+from ..ports import ProducerTransactions
 from ..request_context import RequestContext
 from ..transaction_errors import known_to
 
@@ -25,7 +25,7 @@ FIRST_VERSION_WITH_EPOCHS = 5
 
 
 def handle(
-    ctx: RequestContext, request: EndTxnRequest, *, producer_ids: ProducerIds, transactions: TransactionCoordinator
+    ctx: RequestContext, request: EndTxnRequest, *, producer_ids: ProducerIds, transactions: ProducerTransactions
 ) -> Coroutine[Any, Any, None] | None:
     """Decides the transaction. Raises KafkaError as `ProducerIds.next_id` if the producer's epochs are used up."""
     version = V2 if ctx.api_version >= FIRST_VERSION_WITH_EPOCHS else V1

@@ -44,11 +44,10 @@ from ..leader_hints import LeaderHints
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
-    from ...config.broker_config import BrokerConfig
-    from ...metadata.metadata_cache import MetadataCache
+    from ...config.settings import Settings
     from ...replication.fetch_session import FetchSessions
     from ...runtime.ports import Work
-    from ..ports import Replicas
+    from ..ports import ClusterMetadata, Replicas
 
 ZSTD = "zstd"
 MOST_CONVERTED_BYTES = 4 << 20
@@ -69,11 +68,11 @@ def handle(
     ctx: RequestContext,
     request: FetchRequest,
     *,
-    config: BrokerConfig,
+    config: Settings,
     fault: Callable[[str], bool],
     fetch_sessions: FetchSessions,
     long_work: LongWork,
-    metadata: MetadataCache,
+    metadata: ClusterMetadata,
     replica_manager: Replicas,
     work: Work,
 ) -> FetchResponse | None:
@@ -132,7 +131,7 @@ class _Fetch:
         ctx: RequestContext,
         request: FetchRequest,
         sessions: FetchSessions,
-        metadata: MetadataCache,
+        metadata: ClusterMetadata,
         replica_manager: Replicas,
     ) -> None:
         self._ctx = ctx

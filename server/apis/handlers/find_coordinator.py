@@ -7,15 +7,13 @@ one with COORDINATOR_NOT_AVAILABLE, here the client waits for the topic instead.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from ...coordinator.coordinator_topic import CoordinatorTopic
 from ...coordinator.group.coordinator import GroupCoordinator
-from ...coordinator.transaction.coordinator import TransactionCoordinator
-from ...metadata.metadata_cache import MetadataCache
 from ...runtime.turns import Pace, steps_of
+from ..ports import ClusterMetadata, ProducerTransactions
 from ..request_context import RequestContext
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -30,18 +28,18 @@ async def handle(
     request: FindCoordinatorRequest,
     *,
     groups: GroupCoordinator,
-    metadata: MetadataCache,
-    transactions: TransactionCoordinator,
+    metadata: ClusterMetadata,
+    transactions: ProducerTransactions,
 ) -> FindCoordinatorResponse:
     """One answer for each key; before version 4 there is just one."""
-    topics = {GROUP: groups.topic, TRANSACTION: transactions.topic}
+    finders = {GROUP: groups.topic.find_coordinator, TRANSACTION: transactions.find_coordinator}
     if ctx.api_version >= 4:
         answers, pace = [], Pace()
         for key in dict.fromkeys(request.coordinator_keys):
-            answers.append(await _coordinator(ctx, request.key_type, key, topics, metadata))
+            answers.append(await _coordinator(ctx, request.key_type, key, finders, metadata))
             await pace.step(steps_of(key))
         return FindCoordinatorResponse(coordinators=answers)
-    answer = await _coordinator(ctx, request.key_type, request.key, topics, metadata)
+    answer = await _coordinator(ctx, request.key_type, request.key, finders, metadata)
     return FindCoordinatorResponse(
         error_code=answer.error_code,
         error_message=answer.error_message or NO_ERROR,
@@ -52,7 +50,11 @@ async def handle(
 
 
 async def _coordinator(
-    ctx: RequestContext, key_type: int, key: str, topics: Mapping[int, CoordinatorTopic], metadata: MetadataCache
+    ctx: RequestContext,
+    key_type: int,
+    key: str,
+    finders: Mapping[int, Callable[[str], Awaitable[int]]],
+    metadata: ClusterMetadata,
 ) -> Coordinator:
     """The coordinator of one key, or why there is none."""
     version = ctx.api_version
@@ -62,7 +64,7 @@ async def _coordinator(
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is not known")
         if key_type == SHARE:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker has no such coordinators")
-        node_id = await topics[key_type].find_coordinator(key)
+        node_id = await finders[key_type](key)
         endpoint = metadata.endpoint(node_id, ctx.listener.name)
         if endpoint is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator cannot be reached this way")

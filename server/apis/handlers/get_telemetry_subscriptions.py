@@ -7,7 +7,7 @@ from ....protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
-from ...config.broker_config import BrokerConfig
+from ...config.settings import Settings
 from ...telemetry.client_telemetry import ClientTelemetry
 from ..request_context import RequestContext
 
@@ -19,7 +19,7 @@ def handle(
     ctx: RequestContext,
     request: GetTelemetrySubscriptionsRequest,
     *,
-    config: BrokerConfig,
+    config: Settings,
     telemetry: ClientTelemetry,
 ) -> GetTelemetrySubscriptionsResponse:
     """Totals are asked for and not what was added: a push that is lost then changes nothing. Raises KafkaError."""

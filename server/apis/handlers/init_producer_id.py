@@ -13,8 +13,8 @@ from ....protocol.messages.init_producer_id import InitProducerIdRequest, InitPr
 from ....protocol.producer_identity import ProducerIdentity
 from ....protocol.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ...coordinator.allowance import Maker
-from ...coordinator.transaction.coordinator import TransactionCoordinator
 from ...metadata.producer_ids import ProducerIds
+from ..ports import ProducerTransactions
 from ..request_context import RequestContext
 from ..transaction_errors import known_to
 
@@ -26,7 +26,7 @@ async def handle(
     request: InitProducerIdRequest,
     *,
     producer_ids: ProducerIds,
-    transactions: TransactionCoordinator,
+    transactions: ProducerTransactions,
 ) -> InitProducerIdResponse:
     """Hands out a producer id."""
     try:

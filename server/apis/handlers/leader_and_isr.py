@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from ....protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from ...controller.control_requests import leader_and_isr_response, orders_of
-from ...controller.received_orders import ReceivedOrders
+from ..ports import ControllerOrders
 from ..request_context import RequestContext
 
 
-async def handle(ctx: RequestContext, request: LeaderAndIsrRequest, *, orders: ReceivedOrders) -> LeaderAndIsrResponse:
+async def handle(
+    ctx: RequestContext, request: LeaderAndIsrRequest, *, orders: ControllerOrders
+) -> LeaderAndIsrResponse:
     """Each partition on its own. Raises KafkaError STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
     given = await orders_of(request)
     results = await orders.leader_and_isr(

@@ -14,8 +14,7 @@ from ....protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from ...config.dynamic_config import DynamicConfig
-from ...metadata.metadata_cache import MetadataCache
+from ..ports import ClusterMetadata, Configs
 from ..request_context import RequestContext
 
 _LISTED = (
@@ -28,7 +27,7 @@ _LISTED = (
 
 
 def handle(
-    ctx: RequestContext, request: ListConfigResourcesRequest, *, dynamic_config: DynamicConfig, metadata: MetadataCache
+    ctx: RequestContext, request: ListConfigResourcesRequest, *, configs: Configs, metadata: ClusterMetadata
 ) -> ListConfigResourcesResponse:
     """List the resources of the kinds asked for, of every kind if none is named."""
     kinds = request.resource_types if ctx.api_version >= 1 else [ConfigResourceType.CLIENT_METRICS]
@@ -39,15 +38,15 @@ def handle(
             ConfigResource(resource_name=name, resource_type=kind)
             for kind in _LISTED
             if not kinds or kind in kinds
-            for name in _names(kind, dynamic_config=dynamic_config, metadata=metadata)
+            for name in _names(kind, configs=configs, metadata=metadata)
         ]
     )
 
 
-def _names(kind: ConfigResourceType, *, dynamic_config: DynamicConfig, metadata: MetadataCache) -> Iterator[str]:
+def _names(kind: ConfigResourceType, *, configs: Configs, metadata: ClusterMetadata) -> Iterator[str]:
     if kind is ConfigResourceType.TOPIC:
         yield from metadata.topic_names
     elif kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
         yield from map(str, metadata.brokers)
     else:
-        yield from dynamic_config.configured(kind)
+        yield from configs.configured(kind)

@@ -14,12 +14,12 @@ from ....protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
-from ...coordinator.transaction.coordinator import TransactionCoordinator
 from ...coordinator.transaction.states import LABELS
 from ...coordinator.transaction.transaction import HeldTransaction
 from ...patterns.linear_pattern import LinearPattern
 from ...patterns.regex_syntax import RegexSyntaxError
 from ...runtime.turns import Pace
+from ..ports import ProducerTransactions
 from ..request_context import RequestContext
 
 
@@ -28,7 +28,7 @@ async def handle(
     request: ListTransactionsRequest,
     *,
     now_ms: Callable[[], int],
-    transactions: TransactionCoordinator,
+    transactions: ProducerTransactions,
 ) -> ListTransactionsResponse:
     """Names the states in the filter that there are not. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
     pattern = _pattern(request.transactional_id_pattern)

@@ -21,13 +21,12 @@ from ....protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ....protocol.schema import ZERO_UUID
-from ...config.broker_config import BrokerConfig
-from ...metadata.metadata_cache import MetadataCache
+from ...config.settings import Settings
 from ...metadata.topic_names import is_internal, is_legal
 from ...quotas.charge import price_of_changes
 from ...runtime.turns import Pace, Steps
 from ..authorized_operations import NOT_REQUESTED, authorized_operations, cluster_operations
-from ..ports import ActiveController
+from ..ports import ActiveController, ClusterMetadata
 from ..request_context import RequestContext
 
 NULL_MEANS_ALL_VERSION = 1
@@ -50,9 +49,9 @@ def handle(
     ctx: RequestContext,
     request: MetadataRequest,
     *,
-    config: BrokerConfig,
+    config: Settings,
     controller: ActiveController,
-    metadata: MetadataCache,
+    metadata: ClusterMetadata,
 ) -> Steps[MetadataResponse | Awaitable[MetadataResponse]]:
     """Answers from the cache, each topic once, unless one is to be created first."""
     wanted = request.topics
@@ -74,7 +73,7 @@ def _may_create(ctx: RequestContext, name: str) -> bool:
     return ctx.may(create, AclResourceType.TOPIC, name) or ctx.may(create, AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def _all(ctx: RequestContext, request: MetadataRequest, *, metadata: MetadataCache) -> Steps[MetadataResponse]:
+def _all(ctx: RequestContext, request: MetadataRequest, *, metadata: ClusterMetadata) -> Steps[MetadataResponse]:
     """Topics that the client may see. Of those that come or go in between some are told of, and none as unknown."""
     topics = []
     for name in list(metadata.topic_names):
@@ -93,7 +92,7 @@ def _named(
     may_create: bool,
     *,
     controller: ActiveController,
-    metadata: MetadataCache,
+    metadata: ClusterMetadata,
 ) -> Steps[MetadataResponse | Awaitable[MetadataResponse]]:
     """What is known of topics, then those that are not, or may not be made; first some are made, if they may be."""
     topics: list[MetadataResponseTopic] = []
@@ -117,7 +116,7 @@ def _named(
 
 
 def _each(
-    ctx: RequestContext, request: MetadataRequest, topics: Iterator[MetadataResponseTopic], *, metadata: MetadataCache
+    ctx: RequestContext, request: MetadataRequest, topics: Iterator[MetadataResponseTopic], *, metadata: ClusterMetadata
 ) -> Steps[MetadataResponse]:
     described = []
     for topic in topics:
@@ -126,7 +125,7 @@ def _each(
     return _response(ctx, request, described, metadata=metadata)
 
 
-def _by_id(ctx: RequestContext, topic_id: UUID, *, metadata: MetadataCache) -> MetadataResponseTopic:
+def _by_id(ctx: RequestContext, topic_id: UUID, *, metadata: ClusterMetadata) -> MetadataResponseTopic:
     name = metadata.topic_name(topic_id)
     topic = metadata.response_topic(name, ctx.listener.name, ctx.api_version) if name else None
     if topic is None:
@@ -141,7 +140,7 @@ async def _create_and_respond(
     creatable: list[str],
     *,
     controller: ActiveController,
-    metadata: MetadataCache,
+    metadata: ClusterMetadata,
 ) -> MetadataResponse:
     try:
         results = await controller.auto_create(creatable, pay=price_of_changes(ctx.charge))
@@ -187,7 +186,7 @@ def _told(ctx: RequestContext, request: MetadataRequest, topic: MetadataResponse
 
 
 def _response(
-    ctx: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic], *, metadata: MetadataCache
+    ctx: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic], *, metadata: ClusterMetadata
 ) -> MetadataResponse:
     operations = cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_REQUESTED
     return MetadataResponse(

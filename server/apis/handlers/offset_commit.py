@@ -19,14 +19,13 @@ from ....protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from ...config.broker_config import BrokerConfig
+from ...config.settings import Settings
 from ...coordinator.allowance import Maker
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.offset_commits import Committer
 from ...coordinator.group.offsets import CommittedOffset, Place
-from ...coordinator.group.zookeeper_offsets import store_offsets
-from ...metadata.metadata_cache import MetadataCache
-from ...metadata.metadata_store import MetadataStore
+from ...coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from ..ports import ClusterMetadata
 from ..request_context import RequestContext
 
 TOPIC_ID_VERSION = 10
@@ -39,11 +38,11 @@ def handle(
     ctx: RequestContext,
     request: OffsetCommitRequest,
     *,
-    config: BrokerConfig,
+    config: Settings,
     groups: GroupCoordinator,
-    metadata: MetadataCache,
+    metadata: ClusterMetadata,
     now_ms: Callable[[], int],
-    store: MetadataStore,
+    zookeeper_offsets: ZooKeeperOffsets,
 ) -> Awaitable[OffsetCommitResponse] | None:
     """Partitions that cannot be committed are told so; the others are one record batch and share its fate."""
     check = partial(_refusal, metadata, config.offset_metadata_max_bytes)
@@ -51,8 +50,7 @@ def handle(
     maker = Maker(f"/{ctx.client_host}", ctx.client_id or "")
     if ctx.api_version == 0:
         places = {place: offset.offset for place, offset in offsets.items()}
-        storing = store_offsets(store, request.group_id, places, maker, groups.oldest_allowance)
-        return _commit_to_zookeeper(response, storing)
+        return _commit_to_zookeeper(response, zookeeper_offsets.commit(request.group_id, places, maker))
     reply = partial(_finish, ctx, response)
     committer = Committer(
         request.member_id,
@@ -69,7 +67,7 @@ def handle(
 
 
 def _split(
-    ctx: RequestContext, request: OffsetCommitRequest, metadata: MetadataCache, now_ms: int, check: Check
+    ctx: RequestContext, request: OffsetCommitRequest, metadata: ClusterMetadata, now_ms: int, check: Check
 ) -> tuple[OffsetCommitResponse, dict[Place, CommittedOffset]]:
     """The response with the errors that are known already, and what may be committed."""
     by_id = ctx.api_version >= TOPIC_ID_VERSION
@@ -93,7 +91,7 @@ def _split(
     return OffsetCommitResponse(topics=topics), offsets
 
 
-def _refusal(metadata: MetadataCache, most_bytes: int, topic: str, asked: OffsetCommitRequestPartition) -> ErrorCode:
+def _refusal(metadata: ClusterMetadata, most_bytes: int, topic: str, asked: OffsetCommitRequestPartition) -> ErrorCode:
     if not metadata.has_partition(topic, asked.partition_index):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if len(asked.committed_metadata or "") > most_bytes:

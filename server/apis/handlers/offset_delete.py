@@ -14,13 +14,13 @@ from ...coordinator.group.group import CONSUMER_PROTOCOL_TYPE
 from ...coordinator.group.group_id import check_group_id
 from ...coordinator.group.group_port import GroupPort
 from ...coordinator.group.offsets import Place
-from ...metadata.metadata_cache import MetadataCache
 from ...runtime.turns import COMMITTED_PARTITIONS, Pace
+from ..ports import ClusterMetadata
 from ..request_context import RequestContext
 
 
 async def handle(
-    ctx: RequestContext, request: OffsetDeleteRequest, *, groups: GroupCoordinator, metadata: MetadataCache
+    ctx: RequestContext, request: OffsetDeleteRequest, *, groups: GroupCoordinator, metadata: ClusterMetadata
 ) -> OffsetDeleteResponse | None:
     """Each partition on its own; answered when all that is removed is removed on disk."""
     check_group_id(request.group_id)

@@ -27,11 +27,10 @@ from ....protocol.schema import ZERO_UUID
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group_port import GroupPort
 from ...coordinator.group.offsets import NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset
-from ...coordinator.group.zookeeper_offsets import read_offset
-from ...metadata.metadata_cache import MetadataCache
-from ...metadata.metadata_store import MetadataStore
+from ...coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from ...runtime.turns import COMMITTED_GROUP, COMMITTED_PARTITIONS, Pace, steps_of
 from ..answer_budget import Budget
+from ..ports import ClusterMetadata
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_GROUPS = 8
@@ -50,8 +49,8 @@ async def handle(
     request: OffsetFetchRequest,
     *,
     groups: GroupCoordinator,
-    metadata: MetadataCache,
-    store: MetadataStore,
+    metadata: ClusterMetadata,
+    zookeeper_offsets: ZooKeeperOffsets,
 ) -> OffsetFetchResponse:
     """Answers from memory, where there are only offsets that are durable. What is named twice is told once.
 
@@ -60,7 +59,7 @@ async def handle(
     """
     pace = Pace(COMMITTED_PARTITIONS)
     if ctx.api_version == 0:
-        return await _fetch_from_zookeeper(request, metadata, store, pace)
+        return await _fetch_from_zookeeper(request, metadata, zookeeper_offsets, pace)
     if ctx.api_version >= FIRST_VERSION_WITH_GROUPS:
         asked = {one.group_id: one for one in reversed(request.groups)}
         names = dict.fromkeys(one.group_id for one in request.groups)
@@ -148,7 +147,7 @@ class GroupFetch:
         ctx: RequestContext,
         request: OffsetFetchRequest,
         groups: GroupCoordinator,
-        metadata: MetadataCache,
+        metadata: ClusterMetadata,
         pace: Pace,
     ) -> None:
         self._ctx = ctx
@@ -233,7 +232,7 @@ def _check_member(group: GroupPort | None, asked: OffsetFetchRequestGroup) -> No
 
 
 async def _fetch_from_zookeeper(
-    request: OffsetFetchRequest, metadata: MetadataCache, store: MetadataStore, pace: Pace
+    request: OffsetFetchRequest, metadata: ClusterMetadata, offsets: ZooKeeperOffsets, pace: Pace
 ) -> OffsetFetchResponse:
     topics = []
     for name, partitions in _merged((one.name, one.partition_indexes) for one in request.topics or ()).items():
@@ -241,7 +240,7 @@ async def _fetch_from_zookeeper(
         for index in partitions:
             offset, error = NO_OFFSET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if metadata.has_partition(name, index):
-                found = await read_offset(store, request.group_id, (name, index))
+                found = await offsets.read(request.group_id, (name, index))
                 if found is not None:
                     offset, error = found, ErrorCode.NONE
             answers.append(

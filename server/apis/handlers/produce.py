@@ -33,8 +33,7 @@ from ..request_context import RequestContext
 
 if TYPE_CHECKING:
     from ...coordinator.transaction.enlistment import Enlistment
-    from ...metadata.metadata_cache import MetadataCache
-    from ..ports import Replicas
+    from ..ports import ClusterMetadata, Replicas
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that Kafka lets write to internal topics."""
@@ -48,7 +47,7 @@ def handle(
     *,
     fault: Callable[[str], bool],
     long_work: LongWork,
-    metadata: MetadataCache,
+    metadata: ClusterMetadata,
     replica_manager: Replicas,
     enlistment: Enlistment,
 ) -> None:
@@ -104,7 +103,7 @@ class _Produce(AllAppended):
         self,
         ctx: RequestContext,
         request: ProduceEntries,
-        metadata: MetadataCache,
+        metadata: ClusterMetadata,
         fault: Callable[[str], bool],
         long_work: LongWork,
     ) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ....protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-from ...security.delegation_tokens import DelegationTokens
+from ..ports import Tokens
 from ..request_context import RequestContext
 from ..token_messages import check_allowed
 
 
 async def handle(
-    ctx: RequestContext, request: RenewDelegationTokenRequest, *, delegation_tokens: DelegationTokens
+    ctx: RequestContext, request: RenewDelegationTokenRequest, *, delegation_tokens: Tokens
 ) -> RenewDelegationTokenResponse:
     """For owner, requester and renewers. Raises KafkaError."""
     check_allowed(ctx)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from ....protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from ...controller.control_requests import stop_replica_response, stops_of
-from ...controller.received_orders import ReceivedOrders
+from ..ports import ControllerOrders
 from ..request_context import RequestContext
 
 
-async def handle(ctx: RequestContext, request: StopReplicaRequest, *, orders: ReceivedOrders) -> StopReplicaResponse:
+async def handle(ctx: RequestContext, request: StopReplicaRequest, *, orders: ControllerOrders) -> StopReplicaResponse:
     """Each partition on its own. Raises KafkaError STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
     results = await orders.stop_replicas(
         stops_of(request), controller_epoch=request.controller_epoch, broker_epoch=request.broker_epoch

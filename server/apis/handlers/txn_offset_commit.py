@@ -17,16 +17,16 @@ from ....protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ....protocol.producer_identity import ProducerIdentity
-from ...config.broker_config import BrokerConfig
+from ...config.settings import Settings
 from ...coordinator.allowance import Maker
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group_id import check_group_id
 from ...coordinator.group.offset_commits import Committer
 from ...coordinator.group.offsets import CommittedOffset, Place
 from ...coordinator.transaction.enlistment import Enlistment, Manner
-from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
 from ...runtime.turns import Pace
+from ..ports import ClusterMetadata
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_LOADING = 2
@@ -37,10 +37,10 @@ async def handle(
     ctx: RequestContext,
     request: TxnOffsetCommitRequest,
     *,
-    config: BrokerConfig,
+    config: Settings,
     enlistment: Enlistment,
     groups: GroupCoordinator,
-    metadata: MetadataCache,
+    metadata: ClusterMetadata,
     now_ms: Callable[[], int],
 ) -> None:
     """Partitions that cannot be committed are told so; the others are one record batch and share its fate."""
@@ -87,7 +87,7 @@ async def handle(
 
 
 async def _split(
-    request: TxnOffsetCommitRequest, metadata: MetadataCache, most_bytes: int, now_ms: int
+    request: TxnOffsetCommitRequest, metadata: ClusterMetadata, most_bytes: int, now_ms: int
 ) -> tuple[TxnOffsetCommitResponse, dict[Place, CommittedOffset]]:
     """The response with the errors that are known already, and what may be committed."""
     offsets: dict[Place, CommittedOffset] = {}

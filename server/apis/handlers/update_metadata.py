@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from ....protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from ...controller.control_requests import update_of
-from ...controller.received_orders import ReceivedOrders
+from ..ports import ControllerOrders
 from ..request_context import RequestContext
 
 
 async def handle(
-    ctx: RequestContext, request: UpdateMetadataRequest, *, orders: ReceivedOrders
+    ctx: RequestContext, request: UpdateMetadataRequest, *, orders: ControllerOrders
 ) -> UpdateMetadataResponse:
     """Believes all of it. Raises KafkaError STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
     await orders.update_metadata(

@@ -29,48 +29,52 @@ def _path(group_id: str, place: Place) -> str:
     return f"{ROOT}/{group_id}/offsets/{place[0]}/{place[1]}"
 
 
-async def store_offsets(
-    store: MetadataStore, group_id: str, offsets: Mapping[Place, int], maker: Maker, allowance: Allowance
-) -> ErrorCode:
-    """Write offsets one after another; an error leaves the later ones as they were."""
-    if not _is_legal(group_id):
-        return ErrorCode.INVALID_GROUP_ID
-    try:
-        for place, offset in offsets.items():
-            path, data = _path(group_id, place), str(offset).encode()
-            try:
-                await store.set(path, data)
-            except NoNodeError:
-                if await store.exists(f"{ROOT}/{group_id}") is None:
-                    if not allowance.has_room(maker):
-                        return ErrorCode.GROUP_MAX_SIZE_REACHED
-                    allowance.made(group_id, maker)
-                await _create(store, path, data)
-    except StoreError:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return ErrorCode.NONE
+class ZooKeeperOffsets:
+    """The offsets of all groups there. Loop-thread only."""
 
+    def __init__(self, store: MetadataStore, allowance: Allowance) -> None:
+        """`allowance` bounds how many groups there are for each maker of them."""
+        self._store = store
+        self._allowance = allowance
 
-async def _create(store: MetadataStore, path: str, data: bytes) -> None:
-    """Create a node with its parents."""
-    parts = path.split("/")
-    for depth in range(2, len(parts)):
+    async def commit(self, group_id: str, offsets: Mapping[Place, int], maker: Maker) -> ErrorCode:
+        """Write offsets one after another; an error leaves the later ones as they were."""
+        if not _is_legal(group_id):
+            return ErrorCode.INVALID_GROUP_ID
         try:
-            await store.create("/".join(parts[:depth]))
+            for place, offset in offsets.items():
+                path, data = _path(group_id, place), str(offset).encode()
+                try:
+                    await self._store.set(path, data)
+                except NoNodeError:
+                    if await self._store.exists(f"{ROOT}/{group_id}") is None:
+                        if not self._allowance.has_room(maker):
+                            return ErrorCode.GROUP_MAX_SIZE_REACHED
+                        self._allowance.made(group_id, maker)
+                    await self._create(path, data)
+        except StoreError:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    async def _create(self, path: str, data: bytes) -> None:
+        """Create a node with its parents."""
+        parts = path.split("/")
+        for depth in range(2, len(parts)):
+            try:
+                await self._store.create("/".join(parts[:depth]))
+            except NodeExistsError:
+                continue
+        try:
+            await self._store.create(path, data)
         except NodeExistsError:
-            continue
-    try:
-        await store.create(path, data)
-    except NodeExistsError:
-        await store.set(path, data)
+            await self._store.set(path, data)
 
-
-async def read_offset(store: MetadataStore, group_id: str, place: Place) -> int | None:
-    """The offset of a partition, None if there is none that can be read."""
-    if not _is_legal(group_id):
-        return None
-    try:
-        data, _ = await store.get(_path(group_id, place))
-        return int(data)
-    except (StoreError, ValueError):
-        return None
+    async def read(self, group_id: str, place: Place) -> int | None:
+        """The offset of a partition, None if there is none that can be read."""
+        if not _is_legal(group_id):
+            return None
+        try:
+            data, _ = await self._store.get(_path(group_id, place))
+            return int(data)
+        except (StoreError, ValueError):
+            return None

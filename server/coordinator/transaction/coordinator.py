@@ -77,6 +77,7 @@ class TransactionCoordinator:
         self.topic = CoordinatorTopic(
             TRANSACTION_STATE_TOPIC, metadata=metadata, controller=controller, loop=loop, on_created=self.start
         )
+        self.find_coordinator = self.topic.find_coordinator
         self._completions = Completions(markers, metadata, loop, self._coordinator_epoch, self._store_completed)
         metadata.on_topics_removed.append(self._topics_removed)
 

@@ -126,7 +126,7 @@ class Client:
 def test_what_thousands_may_ask_for_at_once_is_handled_one_a_turn_of_the_loop(key: ApiKey) -> None:
     async def talk(plane: DataPlane) -> None:
         client: Any = Client()
-        apis = KafkaApis(services(plane.state), plane.loop)
+        apis = KafkaApis(services(plane.state), plane.loop, quotas=plane.state.quotas, turns=plane.state.turns)
         buffer = bytearray(header(key, 0, 1) + encode_request(API_MESSAGES[key].request(group_id="strangers"), 0))
         for _ in range(5):
             apis.handle(client, memoryview(buffer), 0, len(buffer))
@@ -142,7 +142,7 @@ def test_what_thousands_may_ask_for_at_once_is_handled_one_a_turn_of_the_loop(ke
 def test_those_who_come_are_answered_one_a_turn_of_the_loop_and_not_behind_members_of_groups() -> None:
     async def talk(plane: DataPlane) -> None:
         newcomers, members = Client(), Client()
-        apis = KafkaApis(services(plane.state), plane.loop)
+        apis = KafkaApis(services(plane.state), plane.loop, quotas=plane.state.quotas, turns=plane.state.turns)
 
         def ask(client: Any, key: ApiKey, **fields: Any) -> None:
             frame = bytearray(header(key, 0, 1) + encode_request(API_MESSAGES[key].request(**fields), 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.server.handled import handled
@@ -25,11 +25,18 @@ from barnabas.server.apis.handlers import (
     describe_client_quotas,
     describe_user_scram_credentials,
 )
+from barnabas.server.metadata.config_store import ConfigStore
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import Create, Stat, Watch
 from barnabas.server.metadata.node_tree import NodeTree
+from barnabas.server.metadata.scram_store import ScramStore
 from barnabas.server.metadata.znodes import encode_config
+from barnabas.server.quotas.quota_settings import QuotaSettings
 from barnabas.server.runtime.turns import ITEMS
+from barnabas.server.security.scram_credentials import ScramCredentials
+
+if TYPE_CHECKING:
+    from barnabas.server.quotas.client_quotas import ClientQuotas
 
 EXACT, DEFAULT, ANY = 0, 1, 2
 Entities = list[dict[str, str | None]]
@@ -61,7 +68,14 @@ async def tree() -> EmbeddedStore:
 
 
 def context(version: int, store: EmbeddedStore | None = None) -> Any:
-    return SimpleNamespace(api_version=version, broker=SimpleNamespace(store=store, acls=None))
+    if store is None:
+        return SimpleNamespace(api_version=version, broker=SimpleNamespace(acls=None))
+    changing, configs, quotas = asyncio.Lock(), ConfigStore(store, now_ms=lambda: 0), cast("ClientQuotas", None)
+    broker = SimpleNamespace(
+        scram=ScramCredentials(ScramStore(configs), changing),
+        quotas=QuotaSettings(store, configs, quotas, changing),
+    )
+    return SimpleNamespace(api_version=version, broker=broker)
 
 
 def passed(key: ApiKey, version: int, response: Any) -> Any:

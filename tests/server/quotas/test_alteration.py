@@ -23,6 +23,7 @@ from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.metadata.znodes import decode_config, encode_config
 from barnabas.server.quotas.client_quotas import ClientQuotas
+from barnabas.server.quotas.quota_settings import QuotaSettings
 from barnabas.server.quotas.stored_quotas import stored_quotas
 
 Name = str | None
@@ -59,10 +60,7 @@ class Plane:
         return await self.send(AlterClientQuotasRequest(entries=data, validate_only=validate_only), version)
 
     async def send(self, request: AlterClientQuotasRequest, version: int = 1) -> list[tuple[ErrorCode, Name]]:
-        broker: Any = SimpleNamespace(
-            config_store=self.config_store, quotas=self.quotas, dynamic_config=SimpleNamespace(changing=asyncio.Lock())
-        )
-        context: Any = SimpleNamespace(api_version=version, broker=broker)
+        context: Any = SimpleNamespace(api_version=version, broker=self.parts())
         response = await handled(alter_client_quotas, context, request)
         body = b"".join(encode_response(response, version))
         read = decode_response(ApiKey.ALTER_CLIENT_QUOTAS, version, body, 0, len(body))
@@ -71,8 +69,11 @@ class Plane:
         assert named == [sorted(entity, key=lambda part: part[0]) for entity in asked], "client-id before user"
         return [(ErrorCode(entry.error_code), entry.error_message) for entry in read.entries]
 
+    def parts(self) -> Any:
+        return SimpleNamespace(quotas=QuotaSettings(self.store, self.config_store, self.quotas, asyncio.Lock()))
+
     async def described(self) -> dict[PAIRS, dict[str, float]]:
-        context: Any = SimpleNamespace(api_version=1, broker=SimpleNamespace(store=self.store))
+        context: Any = SimpleNamespace(api_version=1, broker=self.parts())
         response = await handled(describe_client_quotas, context, DescribeClientQuotasRequest(components=[]))
         return {
             tuple((part.entity_type, part.entity_name) for part in entry.entity): {

@@ -1,0 +1,47 @@
+"""What clients may learn of quotas and change about them (KIP-546)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING
+
+from ..metadata.metadata_store import StoreFailedError
+from ..metadata.znodes import UnreadableNodeError
+from .stored_quotas import alter_stored_quotas, stored_quotas
+
+if TYPE_CHECKING:
+    from ..metadata.config_store import ConfigStore
+    from ..metadata.metadata_store import MetadataStore
+    from .client_quotas import ClientQuotas
+    from .entities import Entity
+
+
+class QuotaSettings:
+    """The quotas of all entities, in the store and in force. Loop-thread only."""
+
+    def __init__(
+        self, store: MetadataStore, config_store: ConfigStore, quotas: ClientQuotas, changing: asyncio.Lock
+    ) -> None:
+        """`changing` is held by whoever changes settings, among which the quotas are."""
+        self._store = store
+        self._config_store = config_store
+        self._quotas = quotas
+        self._changing = changing
+
+    def described(self) -> AsyncIterator[tuple[Entity, dict[str, float]]]:
+        """Every entity with its quotas, perhaps none. Raises StoreError."""
+        return stored_quotas(self._store)
+
+    async def check_host(self, entity: Entity) -> None:
+        """As `ClientQuotas.check_host`."""
+        await self._quotas.check_host(entity)
+
+    async def alter(self, entity: Entity, changes: Mapping[str, float | None]) -> None:
+        """Set these checked quotas of an entity, from the next request on; None removes one. Raises KafkaError."""
+        async with self._changing:
+            try:
+                present = await alter_stored_quotas(self._config_store, entity, changes)
+            except (StoreFailedError, UnreadableNodeError) as error:
+                raise error.as_answer() from error
+            await self._quotas.changed(entity, present)
