@@ -460,6 +460,51 @@ def test_a_touched_log_is_seen() -> None:
     assert {one.partition(":")[0] for one in logs_touched(ast.parse(planted))} == {"line 1", "line 2"}
 
 
+KINDS = "server/coordinator/group/kinds.py"
+"""The one file that asks which kind a group is."""
+CLASSES_OF_GROUPS = {"Group", "ConsumerGroup"}
+
+
+def looks_at_kinds_of_groups(tree: ast.Module) -> Iterator[str]:
+    """What asks a group for its kind: by its class, or by its kind's name."""
+    for node in ast.walk(tree):
+        is_look = isinstance(node, ast.Compare | ast.MatchClass) or (
+            isinstance(node, ast.Call) and attribute_path(node.func) in {"isinstance", "issubclass", "cast"}
+        )
+        if is_look:
+            names = {attribute_path(one) for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute)}
+            is_compared = isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.NotEq)
+            last = {name.rpartition(".")[2] for name in names}
+            if last & CLASSES_OF_GROUPS or (is_compared and "type_name" in last):
+                yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
+def test_which_kind_a_group_is_is_asked_in_one_place() -> None:
+    """Everybody else goes through `GroupPort` and `GroupKind`, or asks for a group of the kind that they name."""
+    asking = {
+        name_of(path): looks
+        for path in sources()
+        if "Group" in (text := path.read_text()) and (looks := list(looks_at_kinds_of_groups(ast.parse(text))))
+    }
+    assert asking.keys() == {KINDS}, asking
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "isinstance(group, Group)",
+        "isinstance(group, Group | group_module.ConsumerGroup)",
+        "type(group) is ConsumerGroup",
+        "cast(ConsumerGroup, group)",
+        "match group:\n    case ConsumerGroup():\n        pass",
+        "group.type_name == kind",
+        "group.type_name == ConsumerGroup.type_name",
+    ],
+)
+def test_looks_at_kinds_of_groups_are_seen(planted: str) -> None:
+    assert list(looks_at_kinds_of_groups(ast.parse(planted)))
+
+
 TURNS = ("server/runtime/turns.py", "clients/turns.py")
 """Who lets others be served: the server with all its budgets, and a client, which may not import the server."""
 

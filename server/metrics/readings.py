@@ -17,7 +17,7 @@ from .tables import Table
 
 if TYPE_CHECKING:
     from ..broker_state import BrokerState
-    from ..coordinator.group.any_group import AnyGroup
+    from ..coordinator.group.group_port import GroupPort
     from ..network.socket_server import SocketServer
 
 MILLISECONDS = 1000
@@ -207,7 +207,7 @@ class Readings:
         yield Sample("kafka_coordinator_group_groupmetadatamanager_numgroups", "", {}, len(groups))
         yield Sample("kafka_coordinator_group_groupmetadatamanager_numoffsets", "", {}, offsets)
 
-    def _of_group(self, group: AnyGroup, tables: GroupTables) -> Iterator[None]:
+    def _of_group(self, group: GroupPort, tables: GroupTables) -> Iterator[None]:
         members, commits, lags, sums_by_topic = tables
         name, sums, in_part = group.group_id, Counter[str](), set[str]()
         members.add((name,), len(group.members))

@@ -90,14 +90,10 @@ def _answer(groups: GroupCoordinator, metadata: ClusterMetadata, group_id: str) 
     try:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
-        group = groups.find(group_id)
-        if group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        if not isinstance(group, ConsumerGroup):
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        group = groups.consumers.consumer_group(group_id)
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
-    assignors = groups.consumers.members.assignors
+    assignors = groups.consumers.assignors
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,

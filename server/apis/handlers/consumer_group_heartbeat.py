@@ -32,7 +32,7 @@ def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest, *, group
     if not groups.consumers.are_served:
         reply(BeatResult(ErrorCode.UNSUPPORTED_VERSION))
         return
-    groups.consumers.heartbeat(_beat(ctx, request), reply)
+    groups.consumers.consumer_group_heartbeat(_beat(ctx, request), reply)
 
 
 def _beat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Beat:

@@ -46,22 +46,26 @@ async def handle(
 
 def _answer(groups: GroupCoordinator, group_id: str, version: int, budget: Budget) -> DescribedGroup:
     try:
-        group = groups.find(group_id)
+        group = groups.classic_group(group_id)
     except KafkaError as error:
+        return _not_described(group_id, version, error)
+    if budget.is_spent:
+        return DescribedGroup(group_id=group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    described = _describe(group)
+    budget.spend(sum(len(one.member_metadata) + len(one.member_assignment) for one in described.members))
+    return described
+
+
+def _not_described(group_id: str, version: int, error: KafkaError) -> DescribedGroup:
+    if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
         return DescribedGroup(group_id=group_id, error_code=error.code)
-    if isinstance(group, Group):
-        if budget.is_spent:
-            return DescribedGroup(group_id=group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        described = _describe(group)
-        budget.spend(sum(len(one.member_metadata) + len(one.member_assignment) for one in described.members))
-        return described
     if version < FIRST_VERSION_WITH_NOT_FOUND:
         return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     return DescribedGroup(
         group_id=group_id,
         group_state=GroupState.DEAD.value,
-        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} {'not found' if group is None else 'is not a classic group'}.",
+        error_code=error.code,
+        error_message=error.message,
     )
 
 

@@ -18,23 +18,19 @@ from ...metadata.topic_names import GROUP_METADATA_TOPIC
 from ...runtime.turns import GROUPS, LOOKED_FOR_IDLE, Pace, steps_of
 from ..allowance import Allowance, Maker
 from ..confirmations import Confirmations
-from ..coordinator_log import CoordinatorLog, Entry, ignore
+from ..coordinator_log import CoordinatorLog, ignore
 from ..coordinator_topic import CoordinatorTopic, TopicCreator
 from ..latest_records import LatestRecords
 from ..shards import Shard, Shards
 from .answers import Later
-from .any_group import AnyGroup
-from .consumer.classic_members import ClassicMembers
-from .consumer.group import ConsumerGroup
+from .classic_groups import ClassicGroups
 from .consumer.groups import ConsumerGroups
-from .consumer.membership import ConsumerMembership
-from .consumer.records import removal
 from .group import Group
 from .group_log import groups_of
 from .group_port import GroupPort
-from .group_records import NO_OFFSET_KEY, group_tombstones
+from .group_records import NO_OFFSET_KEY
+from .kinds import GroupKinds, classic_group
 from .member import Leaver, LeaveReply
-from .membership import ClassicMembership
 from .offset_commits import Commits, Committer, OffsetCommits, Reply
 from .removed_topics import RemovedTopics
 from .requests import Joining, Syncing
@@ -53,12 +49,12 @@ logger = room_logger("groups")
 T = TypeVar("T")
 
 
-GroupShard = Shard[dict[str, AnyGroup]]
+GroupShard = Shard[dict[str, GroupPort]]
 """The groups of one partition of `__consumer_offsets`, by name."""
 
 
 class GroupCoordinator:
-    """Kafka's GroupCoordinator, for groups of either protocol and plain offsets. Loop-thread only."""
+    """Kafka's GroupCoordinator, for groups of all kinds and plain offsets. Loop-thread only."""
 
     def __init__(
         self,
@@ -83,22 +79,27 @@ class GroupCoordinator:
             GROUP_METADATA_TOPIC, metadata=metadata, controller=controller, loop=loop, on_created=self.start
         )
         log = CoordinatorLog(GROUP_METADATA_TOPIC, replica_manager, ports.now_ms, loop)
-        self._shards: Shards[dict[str, AnyGroup]] = Shards(
+        self._shards: Shards[dict[str, GroupPort]] = Shards(
             log, loop, empty=dict, build=self._build, resume=self._resume_all, unload=self._unload
         )
         self._confirmations = Confirmations(log, loop, (NO_OFFSET_KEY, None), lambda: config.offsets_commit_timeout_ms)
-        self.members = ClassicMembership(
+        self._classic = ClassicGroups(
             config, log, ports, loop, turns, partition_of=self._index_of, on_idle=self._forget
         )
+        self.consumers = ConsumerGroups(
+            config,
+            dynamic_config,
+            log,
+            ports,
+            loop,
+            table=self,
+            classic=self._classic,
+            metadata=metadata,
+            partition_of=self._index_of,
+        )
+        self._kinds = GroupKinds(self._classic, self.consumers)
         self.offsets = OffsetCommits(config, log, self._index_of, on_sign_of_life=self._heard_of)
         self.transactional = TransactionalOffsets(config, log, self._index_of, self.find)
-        consumers = ConsumerMembership(
-            config, dynamic_config, log, ports, loop, metadata=metadata, partition_of=self._index_of
-        )
-        self.consumers = ConsumerGroups(config, self, consumers, self.members, metadata=metadata, now_ms=ports.now_ms)
-        self.classic_members = ClassicMembers(
-            self.consumers, self.members, metadata=metadata, now_ms=ports.now_ms, loop=loop
-        )
         self._removed_topics = RemovedTopics(self.offsets, long_work, self._served)
         metadata.on_topics_removed.append(self._topics_removed)
 
@@ -115,16 +116,15 @@ class GroupCoordinator:
 
     def expire_sessions(self, group_id: str) -> None:
         """The members of a group have not been heard of for too long."""
-        self.members.heartbeats.sessions.expire(group_id)
-        self.consumers.members.sessions.expire(group_id)
+        for kind in self._kinds:
+            kind.expire_sessions(group_id)
 
     async def close(self) -> None:
         """Give all groups up: members that wait are told to look for another coordinator."""
         await self.topic.close()
         await self._shards.close()
-        self.members.heartbeats.sessions.close()
-        self.consumers.members.close()
-        self.classic_members.close()
+        for kind in self._kinds:
+            kind.close()
 
     # -- where a group is ------------------------------------------------------------------------------------------
 
@@ -140,11 +140,22 @@ class GroupCoordinator:
         """The loaded shard that a group belongs to. Raises KafkaError as `Shards.loaded`."""
         return self._shards.loaded(self.topic.partition_of(group_id))
 
-    def find(self, group_id: str) -> AnyGroup | None:
+    def find(self, group_id: str) -> GroupPort | None:
         """A group of this broker, None if it does not exist. Raises KafkaError as `shard_of`."""
         return self.shard_of(group_id).state.get(group_id)
 
-    def _served(self, group_id: str) -> AnyGroup | None:
+    def existing(self, group_id: str) -> GroupPort:
+        """A group of this broker. Raises KafkaError GROUP_ID_NOT_FOUND, and as `shard_of`."""
+        group = self.find(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+    def classic_group(self, group_id: str) -> Group:
+        """A classic group. Raises KafkaError as `existing`, also for a group of another kind."""
+        return classic_group(self.existing(group_id))
+
+    def _served(self, group_id: str) -> GroupPort | None:
         """A group that is served here now."""
         try:
             return self.find(group_id)
@@ -180,23 +191,23 @@ class GroupCoordinator:
         if not self._allowance.has_room(maker):
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, "This client has made as many groups as it may.")
 
-    def add(self, group: AnyGroup, maker: Maker) -> None:
+    def add(self, group: GroupPort, maker: Maker) -> None:
         """Add a group. Raises KafkaError as `shard_of`."""
         self.put(group)
         self._allowance.made(group.group_id, maker)
 
-    def put(self, group: AnyGroup) -> None:
+    def put(self, group: GroupPort) -> None:
         """Put a group in the place of the one of its name. Raises KafkaError as `shard_of`."""
         self.shard_of(group.group_id).state[group.group_id] = group
 
-    def _drop(self, group: AnyGroup) -> None:
+    def _drop(self, group: GroupPort) -> None:
         """Remove a group."""
         del self.shard_of(group.group_id).state[group.group_id]
         self._allowance.gone(group.group_id)
         self._unload_group(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
     @property
-    def groups(self) -> Iterator[AnyGroup]:
+    def groups(self) -> Iterator[GroupPort]:
         """All groups of this broker."""
         for shard in self._shards:
             yield from list(shard.state.values())
@@ -208,36 +219,29 @@ class GroupCoordinator:
 
     # -- shards ----------------------------------------------------------------------------------------------------
 
-    async def _build(self, records: LatestRecords) -> dict[str, AnyGroup]:
+    async def _build(self, records: LatestRecords) -> dict[str, GroupPort]:
         return await groups_of(records, self._now_ms())
 
-    async def _resume_all(self, groups: dict[str, AnyGroup]) -> None:
+    async def _resume_all(self, groups: dict[str, GroupPort]) -> None:
         pace = Pace(GROUPS)
         for group in list(groups.values()):
             self._resume(group)
             await pace.step()
 
-    def _unload(self, groups: dict[str, AnyGroup]) -> None:
+    def _unload(self, groups: dict[str, GroupPort]) -> None:
         for group in groups.values():
             self._allowance.gone(group.group_id)
             self._unload_group(group, ErrorCode.NOT_COORDINATOR)
 
-    def _resume(self, group: AnyGroup) -> None:
+    def _resume(self, group: GroupPort) -> None:
         """A group was loaded: its members have their full session timeouts from now on."""
         self.transactional.resume(group)
-        if isinstance(group, ConsumerGroup):
-            self.consumers.members.resume(group)
-        else:
-            self.members.heartbeats.resume(group)
+        self._kinds.of(group).resume(group)
 
-    def _unload_group(self, group: AnyGroup, error: ErrorCode) -> None:
+    def _unload_group(self, group: GroupPort, error: ErrorCode) -> None:
         """This broker does not coordinate the group any more, or it is deleted."""
         self.transactional.unload(group)
-        if isinstance(group, ConsumerGroup):
-            self.consumers.members.unload(group)
-            self.classic_members.unload(group)
-        else:
-            self.members.unload(group, error)
+        self._kinds.of(group).unload(group, error)
 
     def _forget(self, group: Group) -> None:
         """Remove a group that has nothing but ids given out."""
@@ -249,7 +253,7 @@ class GroupCoordinator:
 
     def later(self, reply: Callable[[T], None]) -> Later[T]:
         """How a member is answered that waits for the others: when it is its turn."""
-        return self.members.answers.later(reply)
+        return self._classic.later(reply)
 
     def join(self, group_id: str, joining: Joining) -> None:
         """JoinGroup; the request says how to answer it. Who brings no member id makes the group if there is none.
@@ -257,10 +261,8 @@ class GroupCoordinator:
         Raises KafkaError as `shard_of` and `check_room`.
         """
         group = self.find(group_id)
-        if isinstance(group, ConsumerGroup):
-            self.classic_members.join(group, joining)
-        elif group is not None:
-            self.members.joins.join(group, joining)
+        if group is not None:
+            self._kinds.of(group).join(group, joining)
         elif joining.member_id:
             joining.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
         else:
@@ -270,10 +272,10 @@ class GroupCoordinator:
         """Somebody is the first to join a group; as in Kafka 4 it is there and in the log even if he is refused."""
         maker = Maker(joining.client_host, joining.client_id)
         self.check_room(maker)
-        if not self.members.writer.store_empty(group):
+        if not self._classic.begin(group):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group could not be written.")
         self.add(group, maker)
-        self.members.joins.join(group, joining)
+        self._classic.join(group, joining)
 
     def commit(self, group_id: str, committer: Committer, offsets: Commits, reply: Reply) -> None:
         """OffsetCommit; `reply` gets the outcome when it is durable. A consumer without a group makes one by it.
@@ -324,29 +326,19 @@ class GroupCoordinator:
         self.transactional.end(index, producer_id, is_commit=is_commit)
 
     def _heard_of(self, group: GroupPort, member_id: str) -> None:
-        """A commit is a sign of life; members of the newer protocol have to send heartbeats nevertheless."""
-        if isinstance(group, Group):
-            self.members.heartbeats.touch(group, member_id)
+        self._kinds.of(group).heard_of(group, member_id)
 
-    def sync(self, group: AnyGroup, syncing: Syncing) -> None:
+    def sync(self, group: GroupPort, syncing: Syncing) -> None:
         """SyncGroup; the request says how to answer it."""
-        if isinstance(group, ConsumerGroup):
-            self.classic_members.sync(group, syncing)
-        else:
-            self.members.assignments.sync(group, syncing)
+        self._kinds.of(group).sync(group, syncing)
 
-    def heartbeat(self, group: AnyGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def heartbeat(self, group: GroupPort, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Heartbeat; returns whether the member has to join again."""
-        if isinstance(group, ConsumerGroup):
-            return self.classic_members.heartbeat(group, member_id, instance_id, generation)
-        return self.members.heartbeats.heartbeat(group, member_id, instance_id, generation)
+        return self._kinds.of(group).heartbeat(group, member_id, instance_id, generation)
 
-    def leave(self, group: AnyGroup, leaving: Sequence[Leaver], reply: LeaveReply) -> None:
+    def leave(self, group: GroupPort, leaving: Sequence[Leaver], reply: LeaveReply) -> None:
         """LeaveGroup; `reply` gets the outcome when it is durable."""
-        if isinstance(group, ConsumerGroup):
-            self.classic_members.leave(group, leaving, reply)
-        else:
-            self.members.leaving.leave(group, leaving, reply)
+        self._kinds.of(group).leave(group, leaving, reply)
 
     # -- what ends -------------------------------------------------------------------------------------------------
 
@@ -362,7 +354,7 @@ class GroupCoordinator:
             reply(ErrorCode.GROUP_ID_NOT_FOUND)
         elif not group.is_empty:
             reply(ErrorCode.NON_EMPTY_GROUP)
-        elif self.offsets.remove_group(group, _tombstones(group), reply):
+        elif self.offsets.remove_group(group, self._kinds.of(group).tombstones(group), reply):
             self._drop(group)
 
     async def expire(self) -> None:
@@ -388,8 +380,3 @@ class GroupCoordinator:
             self._shards.clear()
             return
         self._removed_topics.begin(gone, chain.from_iterable(shard.state for shard in self._shards))
-
-
-def _tombstones(group: AnyGroup) -> list[Entry]:
-    """What takes the group out of the log, its offsets aside."""
-    return removal(group) if isinstance(group, ConsumerGroup) else group_tombstones(group)

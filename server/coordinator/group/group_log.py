@@ -1,4 +1,4 @@
-"""What the records of `__consumer_offsets` stand for: the groups of either protocol, with their offsets."""
+"""What the records of `__consumer_offsets` stand for: the groups of both kinds, with their offsets."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ....protocol.errors import ProtocolError
 from ....protocol.room_logger import room_logger
 from ...runtime.turns import OFFSETS, Pace
 from ..latest_records import LatestRecords
-from .any_group import AnyGroup
 from .consumer.loading import LoadedConsumerGroups
 from .group import Group
+from .group_port import GroupPort
 from .group_records import OffsetId, read_group, read_key, read_offset
 from .offsets import GroupOffsets, Place
 
@@ -22,7 +22,7 @@ class LoadedGroups:
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
-        self._groups: dict[str, AnyGroup] = {}
+        self._classic: dict[str, Group] = {}
         self._consumers = LoadedConsumerGroups()
         self._offsets: dict[str, GroupOffsets] = {}
         self._places: dict[Place, Place] = {}
@@ -39,7 +39,7 @@ class LoadedGroups:
                     self._offsets[subject.group_id] = GroupOffsets()
                 self._offsets[subject.group_id].committed[place] = offset
             elif subject is not None:
-                self._groups[subject] = read_group(subject, value, self._now_ms)
+                self._classic[subject] = read_group(subject, value, self._now_ms)
             elif self._consumers.knows(key):
                 self._consumers.take(key, value)
         except ProtocolError as error:
@@ -56,17 +56,18 @@ class LoadedGroups:
         except ProtocolError as error:
             logger.warning("an offset of a transaction is skipped: %s", error)
 
-    def groups(self) -> dict[str, AnyGroup]:
+    def groups(self) -> dict[str, GroupPort]:
         """All groups, once every record is taken."""
-        groups = self._groups | self._consumers.groups
+        classic, consumers = self._classic, self._consumers.groups
         for group_id, committed in self._offsets.items():
-            if group_id not in groups:
-                groups[group_id] = Group(group_id, self._now_ms)
-            groups[group_id].offsets = committed
-        return groups
+            group = consumers.get(group_id) or classic.get(group_id)
+            if group is None:
+                group = classic[group_id] = Group(group_id, self._now_ms)
+            group.offsets = committed
+        return {**classic, **consumers}
 
 
-async def groups_of(records: LatestRecords, now_ms: int) -> dict[str, AnyGroup]:
+async def groups_of(records: LatestRecords, now_ms: int) -> dict[str, GroupPort]:
     """The groups that `records` stand for; the records are given up on the way. Lets others run in between."""
     loaded = LoadedGroups(now_ms)
     pace = Pace(OFFSETS)

@@ -1,15 +1,17 @@
-"""What offsets, deletion and listings ask of a group of either protocol."""
+"""A group of whatever kind, as offsets, deletion and listings see it, and where groups are kept."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from ....protocol.errors import ErrorCode
+from ..allowance import Maker
 from .offsets import GroupOffsets, OffsetExpiry
 
 
 class GroupPort(Protocol):
-    """A group of either protocol (`Group`, `ConsumerGroup`). State, without I/O or time."""
+    """A group of any kind (`Group`, `ConsumerGroup`). State, without I/O or time."""
 
     @property
     def group_id(self) -> str:
@@ -17,7 +19,7 @@ class GroupPort(Protocol):
 
     @property
     def type_name(self) -> str:
-        """The protocol as ListGroups calls it."""
+        """The kind that it is, as ListGroups calls it."""
 
     @property
     def protocol_type(self) -> str | None:
@@ -26,6 +28,10 @@ class GroupPort(Protocol):
     @property
     def state_name(self) -> str:
         """The state as ListGroups calls it."""
+
+    @property
+    def members(self) -> Mapping[str, object]:
+        """Who is in it, by member id."""
 
     @property
     def is_dead(self) -> bool:
@@ -73,3 +79,22 @@ class GroupPort(Protocol):
 
     def check_fetch(self, member_id: str | None, generation: int) -> ErrorCode:
         """Whether the offsets may be told to somebody who claims to be this member of this generation."""
+
+
+class GroupTable(Protocol):
+    """Where the groups of this broker are kept (`GroupCoordinator`). Raises KafkaError for those of others."""
+
+    def find(self, group_id: str) -> GroupPort | None:
+        """A group of this broker, None if it does not exist."""
+
+    def existing(self, group_id: str) -> GroupPort:
+        """A group of this broker. Raises KafkaError GROUP_ID_NOT_FOUND, too."""
+
+    def check_room(self, maker: Maker) -> None:
+        """Raises KafkaError GROUP_MAX_SIZE_REACHED if the client must not make one more group."""
+
+    def add(self, group: GroupPort, maker: Maker) -> None:
+        """Add a group."""
+
+    def put(self, group: GroupPort) -> None:
+        """Put a group in the place of the one of its name."""

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING
 
 from .....protocol.errors import ErrorCode, KafkaError
 from ...coordinator_log import ignore
+from ..classic_groups import ClassicGroups
 from ..group import CONSUMER_PROTOCOL_TYPE
 from ..member import NO_MEMBER, JoinResult, Leaver, LeaveReply, LeaveResult, SyncResult
-from ..membership import ClassicMembership
 from ..requests import Joining, Syncing
 from ..sessions import Sessions
 from .assignment import NOTHING
 from .change import Change
 from .conversion import by_id, classic_assignment, subscription_of
 from .group import ConsumerGroup
-from .groups import ConsumerGroups
 from .member import ClassicSide, ConsumerMember
+from .membership import ConsumerMembership
+from .migration import Migration
 from .states import MemberState
 
 if TYPE_CHECKING:
@@ -31,19 +32,20 @@ if TYPE_CHECKING:
 
 
 class ClassicMembers:
-    """The same requests as the parts of `ClassicMembership` take, for the other kind of group. Loop-thread only."""
+    """The same requests as `ClassicGroups` takes, for the other kind of group. Loop-thread only."""
 
     def __init__(
         self,
-        groups: ConsumerGroups,
-        classic: ClassicMembership,
+        migration: Migration,
+        members: ConsumerMembership,
+        classic: ClassicGroups,
         *,
         metadata: MetadataCache,
         now_ms: Callable[[], int],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._groups = groups
-        self._members = groups.members
+        self._migration = migration
+        self._members = members
         self._classic = classic
         self._metadata = metadata
         self._now_ms = now_ms
@@ -55,7 +57,7 @@ class ClassicMembers:
     def join(self, group: ConsumerGroup, joining: Joining) -> None:
         """Let somebody in, or in again."""
         if group.is_empty:
-            self._classic.joins.join(self._groups.emptied(group), joining)
+            self._classic.join(self._migration.emptied(group), joining)
             return
         change = Change(group)
         try:
@@ -89,7 +91,7 @@ class ClassicMembers:
         )
         if former is not None and former.classic is None:
             others = [one for name, one in group.members.items() if name not in (former.member_id, member.member_id)]
-            if self._groups.may_downgrade([*others, member]):
+            if self._migration.may_downgrade([*others, member]):
                 target = group.targets.get(member.member_id, NOTHING)
                 change.undo()
                 self._downgrade(group, former, others, replace(member, assigned=target), joining)
@@ -146,9 +148,9 @@ class ClassicMembers:
                 joining.reply(JoinResult(outcome, member.member_id, group.epoch, CONSUMER_PROTOCOL_TYPE, name))
 
         told = done if keeps else ignore
-        classic = self._groups.downgrade(group, [*others, member], told, rebalances=not keeps)
+        classic = self._migration.downgrade(group, [*others, member], told, rebalances=not keeps)
         if classic is not None and not keeps:
-            self._classic.joins.join(classic, replace(joining, member_id=member.member_id))
+            self._classic.join(classic, replace(joining, member_id=member.member_id))
         elif not keeps:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group could not be written.")
 
@@ -211,7 +213,7 @@ class ClassicMembers:
 
         if not gone:
             done(ErrorCode.NONE)
-        elif self._groups.remove(group, list(gone), done):
+        elif self._migration.remove(group, list(gone), done):
             for member_id in gone:
                 self._forget(group, member_id)
 

@@ -139,8 +139,18 @@ def test_the_protocol_is_not_spoken_where_brokers_hear_of_no_ids_of_topics(
     settings: dict[str, str], are_served: bool
 ) -> None:
     """Members would be given what nobody can name, and wait for ever."""
-    nothing = cast(Any, SimpleNamespace())
-    groups = ConsumerGroups(BrokerConfig(settings), nothing, nothing, nothing, metadata=nothing, now_ms=lambda: 0)
+    any_part = cast(Any, SimpleNamespace(now_ms=lambda: 0, token_bytes=bytes))
+    groups = ConsumerGroups(
+        BrokerConfig(settings),
+        any_part,
+        any_part,
+        any_part,
+        any_part,
+        table=any_part,
+        classic=any_part,
+        metadata=any_part,
+        partition_of=lambda _: 0,
+    )
     assert groups.are_served is are_served
 
 
