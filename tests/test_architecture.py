@@ -388,6 +388,19 @@ def test_every_part_is_named_by_a_handler_and_seen_as_services_has_it() -> None:
         assert seen == type_name(given[argument.arg]) or seen in parts.ports, f"{handler}: {argument.arg}"
 
 
+def test_a_port_shows_only_what_somebody_asks_for() -> None:
+    """By whoever names the port, or dispatches requests."""
+    texts = {path.name: path.read_text() for path in APIS.rglob("*.py") if path.name != "ports.py"}
+    asked = {
+        name: {node.attr for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)}
+        for name, text in texts.items()
+    }
+    parts = Parts()
+    for port in {type_name(argument.annotation) for _, argument in wishes()} & parts.ports:
+        by = [asked[name] for name, text in texts.items() if name == "kafka_apis.py" or port in text]
+        assert parts.public_names(parts.classes[port]) <= set().union(*by), port
+
+
 def reached_through(tree: ast.Module, parts: Parts) -> set[str]:
     """What is taken out of a part that is neither data nor a method: `groups.topic` for one.
 

@@ -53,7 +53,7 @@ def describe_log_dirs(
                 found.setdefault(path, []).append(replica)
             yield
     return [
-        DescribedLogDir(log_dir.path, found.get(log_dir.path, []), True, *_volume_bytes(log_dir.path, filesystem))
+        _online(log_dir.path, found.get(log_dir.path, []), filesystem)
         if log_dir.is_online
         else DescribedLogDir(log_dir.path, [], is_online=False)
         for log_dir in log_manager.dirs
@@ -91,9 +91,9 @@ def _replicas(partition: TopicPartition, log_manager: LogManager) -> Iterable[tu
         yield copy.log_dir.path, DescribedReplica(partition, copy.log.size, lag, is_future=True)
 
 
-def _volume_bytes(path: str, filesystem: FileSystem) -> tuple[int, int]:
-    """Size of the volume, and what is free on it."""
+def _online(path: str, replicas: list[DescribedReplica], filesystem: FileSystem) -> DescribedLogDir:
     try:
-        return filesystem.total_bytes(path), filesystem.free_bytes(path)
+        total, usable = filesystem.total_bytes(path), filesystem.free_bytes(path)
     except OSError:
-        return UNKNOWN_BYTES, UNKNOWN_BYTES
+        total = usable = UNKNOWN_BYTES
+    return DescribedLogDir(path, replicas, total_bytes=total, usable_bytes=usable)

@@ -164,9 +164,14 @@ class HeldLogs:
     def log_dir_of(self, name: TopicPartition) -> str | None:
         return self.places.get(name)
 
+    def free_bytes(self, path: str) -> int:
+        if path == "/two":
+            raise OSError("nobody can say")
+        return 5
+
     def describing(self) -> Any:
         """Work on a description of all."""
-        disk = SimpleNamespace(total_bytes=lambda path: 9, free_bytes=lambda path: 5)
+        disk = SimpleNamespace(total_bytes=lambda path: 9, free_bytes=self.free_bytes)
         log_dirs: Any = SimpleNamespace(describe_log_dirs=partial(described, self, disk))
         ctx = cast("RequestContext", None)
         return describe_log_dirs.handle(ctx, DescribeLogDirsRequest(topics=None), log_dirs=log_dirs)
@@ -240,6 +245,12 @@ def test_partitions_come_go_and_move_while_they_are_described() -> None:
         ("/one", "t", stays.partition, False),
     }
     assert [result.error_code for result in response.results] == [0, 0, ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+def test_a_volume_that_cannot_be_asked_is_described_without_its_size() -> None:
+    response = ended(HeldLogs(TopicPartition("t", 0)).describing())
+    assert [(one.total_bytes, one.usable_bytes) for one in response.results] == [(9, 5), (-1, -1)]
+    assert [one.error_code for one in response.results] == [0, 0]
 
 
 def epoch_end(broker: Broker, version: int, topic: str, epoch: int, current: int = -1) -> tuple[int, int, int]:
