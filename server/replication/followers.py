@@ -47,12 +47,13 @@ class Followers:
         self.pending: IsrChange | None = None
         """The change that is on its way."""
         self.replicas: dict[int, Replica] = {}
+        in_sync = frozenset(isr)
         for broker_id in replicas:
             if broker_id != peers.broker_id:
                 known = None if former is None else former.replicas.get(broker_id)
                 if known is not None:
-                    known.next_term(epoch_start, now, is_in_sync=broker_id in isr)
-                self.replicas[broker_id] = known or Replica(broker_id, now if broker_id in isr else NEVER_CAUGHT_UP)
+                    known.next_term(epoch_start, now, is_in_sync=broker_id in in_sync)
+                self.replicas[broker_id] = known or Replica(broker_id, now if broker_id in in_sync else NEVER_CAUGHT_UP)
 
     def replica(self, broker_id: int, *, knows_epoch: bool) -> Replica:
         """The follower on a broker.

@@ -6,10 +6,10 @@ import asyncio
 import gc
 import random
 import socket
-import struct
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -19,8 +19,10 @@ import pytest
 from tests.hostile.in_process import HostileConnection
 from tests.hostile.record_forge import honest_batch
 from tests.hostile.worst_about_rules import WORST_ABOUT_RULES
-from tests.hostile.worst_about_tokens import OTHER_TOKENS, USER, WORST_ABOUT_TOKENS, end, token_wish
-from tests.hostile.worst_between_brokers import WISH, WORST_BETWEEN_BROKERS, telemetry_client, update
+from tests.hostile.worst_about_tokens import MECHANISM, OTHER_TOKENS, USER, WORST_ABOUT_TOKENS, end, token_wish
+from tests.hostile.worst_between_brokers import WISH, WORST_BETWEEN_BROKERS, forgotten, telemetry_client, update
+from tests.hostile.worst_of_members import TRANSACTION, WORST_OF_MEMBERS, added, consumer_joining, joining
+from tests.hostile.worst_of_operators import WORST_OF_OPERATORS
 from tests.hostile.worst_requests import (
     FRAME_BYTES,
     GROUP,
@@ -50,12 +52,14 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.schema import fields_of, is_struct
 from barnabas.server.apis.kafka_apis import KafkaApis
 from barnabas.server.apis.services import Services
 from barnabas.server.apis.table import ALL
@@ -68,6 +72,7 @@ from barnabas.server.metadata.metadata_store import MetadataStore
 from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.runtime.host import host_ports, now_ms
 from barnabas.server.security.acl_authorizer import AclAuthorizer
+from barnabas.server.security.authentication import SaslAuthentication
 from barnabas.server.security.delegation_tokens import MOST_OF_AN_OWNER
 from barnabas.server.security.session import ANONYMOUS, KafkaPrincipal
 from barnabas.storage.filesystem import FileSlice
@@ -81,18 +86,12 @@ SMALL = {ApiKey.HEARTBEAT, ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID, ApiKey.
 SMALL |= {ApiKey.LIST_CONFIG_RESOURCES, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALLOCATE_PRODUCER_IDS}
 SMALL |= {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS}
 """APIs whose requests have nothing in them that there could be many of."""
-ERROR_AT = dict.fromkeys((ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA), 0)
-ERROR_AT |= dict.fromkeys((ApiKey.ALTER_PARTITION, ApiKey.PUSH_TELEMETRY), 4)
-ERROR_AT |= dict.fromkeys((ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN), 0)
-ERROR_AT |= dict.fromkeys((ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN), 0)
-"""Where answers say first that nothing was done; one that costs nothing for that would show nothing."""
-LONGEST_HEAD = 32
 BYSTANDERS = "bystanders"
 IN_CLUSTER = {"metrics.listeners": "HTTP://127.0.0.1:0", "auto.leader.rebalance.enable": "false"}
 GUARDED = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
 WITH_TOKENS = {
     "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
-    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    "sasl.enabled.mechanisms": MECHANISM,
     "delegation.token.secret.key": "the key of all brokers",
 }
 SETTINGS = {"listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "1", "log.cleaner.enable": "false"}
@@ -134,21 +133,39 @@ class Peak:
 
 
 class Client(HostileConnection):
-    """One that notes how long the answer is, and drops it."""
+    """One that keeps the parts of its answer as they are."""
+
+    parts: list[Any]
 
     def send(self, parts: list[Any], size: int) -> None:
         assert self.answer is None, "answered twice"
         assert size == sum(len(part) for part in parts)
-        self.answer = b"".join(bytes(part[:LONGEST_HEAD]) for part in parts[:3] if not isinstance(part, FileSlice))
+        self.answer, self.parts = b"", parts
 
     def error(self, worst: Worst) -> int | None:
-        """What the answer says of the request as a whole, where answers to such begin with that."""
-        skipped = ERROR_AT.get(worst.key)
-        if skipped is None or self.answer is None:
+        """What the answer says most often, where the row says what that is: what is refused would show nothing."""
+        if worst.error is None or self.answer is None:
             return None
-        _, position = decode_response_header(worst.key, worst.version, self.answer, 4, len(self.answer))
-        (code,) = struct.unpack_from(">h", self.answer, position + skipped)
-        return int(code)
+        data = b"".join(part for part in self.parts if not isinstance(part, FileSlice))
+        codes = Counter(errors_in(read(worst.key, worst.version, data), worst.version))
+        return max(codes, key=lambda code: (codes[code], code))
+
+
+def read(key: ApiKey, version: int, answer: bytes) -> Any:
+    _, position = decode_response_header(key, version, answer, 4, len(answer))
+    return decode_response(key, version, answer, position, len(answer))
+
+
+def errors_in(message: Any, version: int) -> Iterator[int]:
+    """All error codes in a message."""
+    for field in fields_of(type(message)):
+        if version in field.versions:
+            value = getattr(message, field.name)
+            if field.name in ("error_code", "partition_error_code"):
+                yield value
+            elif field.is_array and is_struct(field.element):
+                for item in value or ():
+                    yield from errors_in(item, version)
 
 
 def held_up() -> float:
@@ -235,11 +252,12 @@ class Cluster:
         self.services = parts
         self.listener = server.listeners[0]
         self.principal = ANONYMOUS
+        self.authentication: SaslAuthentication | None = None
 
     def client(self) -> Client:
         """One that has come by the listener, and was let in as who it said it is."""
         client = Client(self.listener)
-        client.session.principal = self.principal
+        client.session.principal, client.session.authentication = self.principal, self.authentication
         return client
 
     async def call(self, frame: bytes) -> Client:
@@ -258,8 +276,8 @@ class Cluster:
         except ProtocolError:
             connection.close()
 
-    async def ask(self, key: ApiKey, version: int, request: object) -> None:
-        """An honest request, whose turns nobody measures."""
+    async def ask(self, key: ApiKey, version: int, request: object) -> Any:
+        """An honest request, whose turns nobody measures, and what is answered."""
         head = encode_request_header(RequestHeader(key, version, 1, "honest"))
         connection = self.client()
         self._handle(connection, bytearray(head + encode_request(request, version)))
@@ -267,6 +285,14 @@ class Cluster:
             while not connection.is_decided:
                 await asyncio.sleep(0.001)
         assert connection.answer is not None
+        return read(key, version, b"".join(connection.parts))
+
+    async def until_served(self, key: ApiKey, version: int, request: object) -> Any:
+        """As `ask`, again until nothing is in the way any more."""
+        async with asyncio.timeout(ANSWER_SECONDS):
+            while (answer := await self.ask(key, version, request)).error_code:
+                await asyncio.sleep(0.01)
+        return answer
 
 
 @asynccontextmanager
@@ -300,7 +326,9 @@ async def serving(
         topic_id = server.state.metadata.topic_id(TOPIC)
         assert topic_id is not None
         orders = server.state.orders
-        known = Known(topic_id, 0 if orders is None else orders.controller_epoch, server.state.broker_epoch)
+        known = Known(
+            topic_id, 0 if orders is None else orders.controller_epoch, server.state.broker_epoch, str(folder)
+        )
         yield Cluster(server, apis, known, parts)
     finally:
         await apis.close()
@@ -392,6 +420,7 @@ async def complaints(
 async def test_nobody_waits_for_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with cluster(tmp_path) as here, others_forgotten():
         assert await complaints(here, WORST, monkeypatch) == []
+        assert await complaints(here, WORST_OF_OPERATORS, monkeypatch) == []
         assert here.apis.failures == 0
 
 
@@ -404,6 +433,8 @@ async def test_nobody_waits_for_one_request_between_brokers(tmp_path: Path, monk
         async def prepare(one: Worst) -> None:
             if one.key is ApiKey.UPDATE_METADATA:
                 await here.ask(ApiKey.UPDATE_METADATA, 8, update(here.known))  # there is one broker again
+            elif one.key is ApiKey.LEADER_AND_ISR:
+                await here.ask(ApiKey.STOP_REPLICA, 2, forgotten(here.known))
             elif one.key is ApiKey.PUSH_TELEMETRY:
                 client = GetTelemetrySubscriptionsRequest(client_instance_id=telemetry_client(one.name))
                 await here.ask(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, client)
@@ -430,7 +461,15 @@ async def test_nobody_waits_for_one_request_about_tokens(tmp_path: Path, monkeyp
         first, *_ = [token.token_id async for token in tokens.all()]
         here.known = here.known._replace(token=tokens.secret(first))
 
+        door = here.server.state.security.doors[here.listener.name]
+
         async def prepare(one: Worst) -> None:
+            here.authentication = None
+            if one.key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE):
+                assert door.sasl is not None
+                here.authentication = SaslAuthentication(door.sasl, asyncio.get_running_loop().time)
+                if one.key is ApiKey.SASL_AUTHENTICATE:
+                    await here.authentication.begin(MECHANISM, bare=False)
             if one.error is ErrorCode.NONE and one.key is ApiKey.CREATE_DELEGATION_TOKEN:
                 _, *others = [token.token_id async for token in tokens.all()]
                 for token_id in others[OTHER_TOKENS - 1 :]:
@@ -440,8 +479,36 @@ async def test_nobody_waits_for_one_request_about_tokens(tmp_path: Path, monkeyp
         assert len([token async for token in tokens.all()]) == MOST_OF_AN_OWNER
 
 
+@pytest.mark.timeout(900)
+async def test_nobody_waits_for_one_request_of_a_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as here, others_forgotten():
+        await here.server.create_topic(WIDE, WIDE_PARTITIONS, {})
+        for kind, name in ((0, GROUP), (1, TRANSACTION)):
+            await here.ask(ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest(key_type=kind, coordinator_keys=[name]))
+        member = await here.until_served(ApiKey.JOIN_GROUP, 3, joining())
+        consumer = await here.until_served(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, consumer_joining())
+        begin = InitProducerIdRequest(transactional_id=TRANSACTION, transaction_timeout_ms=600_000)
+        producer = await here.until_served(ApiKey.INIT_PRODUCER_ID, 4, begin)
+        here.known = here.known._replace(
+            member_id=member.member_id,
+            generation=member.generation_id,
+            member_epoch=consumer.member_epoch,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+        )
+
+        async def prepare(_: Worst) -> None:
+            everything = added(here.known, [(WIDE, list(range(WIDE_PARTITIONS)))])
+            async with asyncio.timeout(ANSWER_SECONDS):
+                while any(errors_in(await here.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, everything), 3)):
+                    await asyncio.sleep(0.01)  # the markers of the transaction before are being written
+
+        assert await complaints(here, WORST_OF_MEMBERS, monkeypatch, prepare) == []
+
+
 def test_every_api_is_tried() -> None:
-    every = (*WORST, *WORST_BETWEEN_BROKERS, *WORST_ABOUT_RULES, *WORST_ABOUT_TOKENS)
+    every = (*WORST, *WORST_OF_OPERATORS, *WORST_OF_MEMBERS, *WORST_ABOUT_RULES, *WORST_ABOUT_TOKENS)
+    every += WORST_BETWEEN_BROKERS
     assert {one.key for one in every} | SMALL == set(ALL)
 
 

@@ -1,4 +1,5 @@
-"""The worst requests about delegation tokens of a user who has all but one of those that a user may have."""
+"""The worst requests of a client that proves who it is; then about delegation tokens, of a user who has all but one of
+those that a user may have."""
 
 from __future__ import annotations
 
@@ -13,12 +14,14 @@ from barnabas.protocol.messages.describe_delegation_token import (
 )
 from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.server.apis.handlers.create_delegation_token import LONGEST_RENEWERS, MOST_RENEWERS
 from barnabas.server.security.delegation_tokens import MOST_OF_AN_OWNER, SECRET_BYTES
 
 from .worst_requests import Known, Worst
 
-USER = "eve"
+USER, MECHANISM = "eve", "SCRAM-SHA-256"
 OTHER_TOKENS = MOST_OF_AN_OWNER - 1
 HOUR_MS = 3_600_000
 
@@ -32,6 +35,11 @@ def token_wish(renewers: int = MOST_RENEWERS) -> CreateDelegationTokenRequest:
         ],
         max_lifetime_ms=-1,
     )
+
+
+def _extensions(count: int, _: Known) -> SaslAuthenticateRequest:
+    """A first message of SCRAM, which is answered with a challenge whoever it names."""
+    return SaslAuthenticateRequest(auth_bytes=b"n,,n=x,r=y" + b"".join(b",%x=" % number for number in range(count)))
 
 
 def renewal(secret: bytes) -> RenewDelegationTokenRequest:
@@ -59,9 +67,13 @@ def _names(count: int) -> list[str]:
 
 
 NOT_FOUND = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+NO_MECHANISM, FAILED = ErrorCode.UNSUPPORTED_SASL_MECHANISM, ErrorCode.SASL_AUTHENTICATION_FAILED
 TOO_MANY = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 K = ApiKey
 WORST_ABOUT_TOKENS = (
+    Worst("bytes", K.SASL_HANDSHAKE, 1, lambda *_: SaslHandshakeRequest(mechanism="x" * 32_767), NO_MECHANISM),
+    Worst("bytes", K.SASL_AUTHENTICATE, 2, lambda n, _: SaslAuthenticateRequest(auth_bytes=bytes(n)), FAILED),
+    Worst("extensions", K.SASL_AUTHENTICATE, 2, _extensions, ErrorCode.NONE),
     Worst("the last one", K.CREATE_DELEGATION_TOKEN, 3, lambda _, __: token_wish(), ErrorCode.NONE),
     Worst("one too many", K.CREATE_DELEGATION_TOKEN, 3, lambda _, __: token_wish(), TOO_MANY),
     Worst("renewers", K.CREATE_DELEGATION_TOKEN, 3, lambda n, _: token_wish(n), ErrorCode.INVALID_REQUEST),

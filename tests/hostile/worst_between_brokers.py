@@ -42,6 +42,7 @@ from barnabas.server.telemetry.subscriptions import ALL_METRICS, Wish
 BROKER_ID = 1
 ORDERED = "ordered"
 BELIEVED = "believed"
+MANY_REPLICAS = "of-many-replicas"
 NEW_PARTITIONS = 500
 """Whose files are made."""
 WISH = Wish((ALL_METRICS,), 1000)
@@ -84,6 +85,18 @@ def _stop_by_name(*, delete: bool) -> Callable[[StopReplicaRequest, int], None]:
         request.delete_partitions = delete
 
     return fill
+
+
+def forgotten(known: Known) -> StopReplicaRequest:
+    """Of the partition with many replicas, so that the next order for it is the first."""
+    topics = [StopReplicaTopicV1(name=MANY_REPLICAS, partition_indexes=[0])]
+    return StopReplicaRequest(
+        controller_id=BROKER_ID,
+        controller_epoch=known.controller_epoch,
+        broker_epoch=known.broker_epoch,
+        topics=topics,
+        delete_partitions=True,
+    )
 
 
 def _stop_with_epochs(request: StopReplicaRequest, count: int) -> None:
@@ -207,17 +220,24 @@ def _bomb() -> bytes:
     return compress(Compression.GZIP, bytes(64 << 20))
 
 
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _WORST: tuple[Worst, ...] = (
-    Worst("partitions of others", K.LEADER_AND_ISR, 4, _ordered(lambda n: [_orders(range(n))])),
+    Worst("partitions of others", K.LEADER_AND_ISR, 4, _ordered(lambda n: [_orders(range(n))]), UNKNOWN),
     Worst(
         "topics of others",
         K.LEADER_AND_ISR,
         7,
         _ordered(lambda n: [_orders([0], f"{ORDERED}{number:x}") for number in range(n)]),
+        UNKNOWN,
     ),
     Worst("new partitions", K.LEADER_AND_ISR, 7, _ordered(lambda n: [_mine(range(min(n, NEW_PARTITIONS)))])),
     Worst("the same new partition", K.LEADER_AND_ISR, 4, _ordered(lambda n: [_mine([NEW_PARTITIONS + 9] * n)])),
-    Worst("replicas", K.LEADER_AND_ISR, 7, _ordered(lambda n: [_orders([0], replicas=list(range(n)))])),
+    Worst(
+        "replicas",
+        K.LEADER_AND_ISR,
+        7,
+        _ordered(lambda n: [_orders([0], MANY_REPLICAS, replicas=list(range(n)), isr=list(range(n)), is_new=True)]),
+    ),
     Worst("partitions, old", K.STOP_REPLICA, 2, _stopped(_stop_by_name(delete=False))),
     Worst("partitions deleted, old", K.STOP_REPLICA, 2, _stopped(_stop_by_name(delete=True))),
     Worst("partitions deleted", K.STOP_REPLICA, 4, _stopped(_stop_with_epochs)),
@@ -227,10 +247,10 @@ _WORST: tuple[Worst, ...] = (
     Worst("topics", K.UPDATE_METADATA, 8, _told(_many_images(BROKER_ID))),
     Worst("topics gone", K.UPDATE_METADATA, 8, _told(_many_images(LEADER_DURING_DELETION))),
     Worst("brokers", K.UPDATE_METADATA, 8, _brokers),
-    Worst("unknown topics", K.ALTER_PARTITION, 3, _altered(_isr_of_unknown)),
-    Worst("partitions", K.ALTER_PARTITION, 3, _altered(_isr_of(range))),
-    Worst("the same partition", K.ALTER_PARTITION, 3, _altered(_isr_of(lambda n: [0] * n))),
-    Worst("replicas", K.ALTER_PARTITION, 3, _altered(_long_isr)),
+    Worst("unknown topics", K.ALTER_PARTITION, 3, _altered(_isr_of_unknown), ErrorCode.UNKNOWN_TOPIC_ID),
+    Worst("partitions", K.ALTER_PARTITION, 3, _altered(_isr_of(range)), UNKNOWN),
+    Worst("the same partition", K.ALTER_PARTITION, 3, _altered(_isr_of(lambda n: [0] * n)), ErrorCode.INVALID_REQUEST),
+    Worst("replicas", K.ALTER_PARTITION, 3, _altered(_long_isr), ErrorCode.INVALID_REQUEST),
     _pushed("bytes", Compression.NONE, bytes, ErrorCode.INVALID_RECORD),
     _pushed("hollow metrics, zstd", Compression.ZSTD, lambda n: compress(Compression.ZSTD, _hollow_metrics(n))),
     _pushed("numbers", Compression.NONE, _points),

@@ -20,7 +20,6 @@ from barnabas.protocol.messages import alter_client_quotas as quotas
 from barnabas.protocol.messages import alter_configs as altered
 from barnabas.protocol.messages import alter_partition_reassignments as reassigned
 from barnabas.protocol.messages import consumer_group_describe as consumer_groups
-from barnabas.protocol.messages import consumer_group_heartbeat as beat
 from barnabas.protocol.messages import create_topics as created
 from barnabas.protocol.messages import describe_client_quotas as quota_filters
 from barnabas.protocol.messages import describe_producers as producers
@@ -29,12 +28,6 @@ from barnabas.protocol.messages import describe_user_scram_credentials as scram
 from barnabas.protocol.messages import incremental_alter_configs as edited
 from barnabas.protocol.messages import list_partition_reassignments as reassignments
 from barnabas.protocol.messages import offset_for_leader_epoch as epochs
-from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from barnabas.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
 from barnabas.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -57,14 +50,10 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
 from barnabas.protocol.messages.elect_leaders import TopicPartitions as ElectedPartitions
-from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from barnabas.protocol.messages.list_groups import ListGroupsRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
@@ -86,14 +75,6 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from barnabas.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -122,8 +103,16 @@ class Known(NamedTuple):
     """Of `TOPIC`."""
     controller_epoch: int = 0
     broker_epoch: int = -1
+    folder: str = ""
+    """Its log directory."""
     token: bytes = b""
     """The secret of one of the client's delegation tokens."""
+    member_id: str = ""
+    generation: int = -1
+    member_epoch: int = -1
+    """As whom it is in groups of either protocol."""
+    producer_id: int = -1
+    producer_epoch: int = -1
 
 
 class Worst(NamedTuple):
@@ -413,23 +402,6 @@ def _names(count: int) -> list[str]:
     return [f"{number:x}" for number in range(count)]
 
 
-def _added_partitions(topic: str | None) -> Callable[[int, Known], AddPartitionsToTxnRequest]:
-    def make(count: int, _: Known) -> AddPartitionsToTxnRequest:
-        topics = [AddPartitionsToTxnTopic(name=topic or "", partitions=list(range(count)))]
-        if topic is None:
-            topics = [AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in _names(count)]
-        return AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=topics)
-
-    return make
-
-
-def _added_transactions(count: int, _: Known) -> AddPartitionsToTxnRequest:
-    topics = [AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])]
-    return AddPartitionsToTxnRequest(
-        transactions=[AddPartitionsToTxnTransaction(transactional_id=name, topics=topics) for name in _names(count)]
-    )
-
-
 def _markers(partitions: int) -> Callable[[int, Known], WriteTxnMarkersRequest]:
     """Many markers of so many partitions each, or one marker for a great many."""
 
@@ -441,48 +413,6 @@ def _markers(partitions: int) -> Callable[[int, Known], WriteTxnMarkersRequest]:
         )
 
     return make
-
-
-def _offsets_in_transaction(count: int, _: Known) -> TxnOffsetCommitRequest:
-    parts = [TxnOffsetCommitRequestPartition(partition_index=0, committed_metadata="") for _ in range(count)]
-    return TxnOffsetCommitRequest(
-        transactional_id="x", group_id="g", topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=parts)]
-    )
-
-
-def _consumer_beat(count: int, _: Known) -> beat.ConsumerGroupHeartbeatRequest:
-    return beat.ConsumerGroupHeartbeatRequest(
-        group_id="c",
-        member_id="m",
-        member_epoch=0,
-        rebalance_timeout_ms=1000,
-        subscribed_topic_names=_names(count),
-        topic_partitions=[],
-    )
-
-
-def _consumer_owned(count: int, _: Known) -> beat.ConsumerGroupHeartbeatRequest:
-    owned = [beat.TopicPartitions(topic_id=UUID(int=number + 1), partitions=[0]) for number in range(count)]
-    return beat.ConsumerGroupHeartbeatRequest(
-        group_id="c",
-        member_id="m",
-        member_epoch=0,
-        rebalance_timeout_ms=1000,
-        subscribed_topic_names=[TOPIC],
-        topic_partitions=owned,
-    )
-
-
-def _consumer_regex(count: int, _: Known) -> beat.ConsumerGroupHeartbeatRequest:
-    return beat.ConsumerGroupHeartbeatRequest(
-        group_id="c",
-        member_id="m2",
-        member_epoch=0,
-        rebalance_timeout_ms=1000,
-        subscribed_topic_names=[],
-        subscribed_topic_regex="(a|b)*" * (count // 6),
-        topic_partitions=[],
-    )
 
 
 K = ApiKey
@@ -509,6 +439,7 @@ WORST: tuple[Worst, ...] = (
     Worst("max timestamp of unknown", K.LIST_OFFSETS, 7, _offsets(-3, "unknown")),
     Worst("the same partition", K.LIST_OFFSETS, 7, _offsets(-1, TOPIC, same=True)),
     Worst("segments", K.LIST_OFFSETS, 0, _offsets(-1, TOPIC, max_num_offsets=1000)),
+    Worst("the same segments", K.LIST_OFFSETS, 0, _offsets(-1, TOPIC, same=True, max_num_offsets=1000)),
     Worst(
         "by the same id",
         K.METADATA,
@@ -537,36 +468,6 @@ WORST: tuple[Worst, ...] = (
         K.FIND_COORDINATOR,
         4,
         lambda n, _: FindCoordinatorRequest(key_type=0, coordinator_keys=["g"] * n),
-    ),
-    Worst(
-        "protocols",
-        K.JOIN_GROUP,
-        4,
-        lambda n, _: JoinGroupRequest(
-            group_id="j",
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=10_000,
-            member_id="",
-            protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name=name, metadata=b"") for name in _names(n)],
-        ),
-    ),
-    Worst(
-        "members",
-        K.LEAVE_GROUP,
-        4,
-        lambda n, _: LeaveGroupRequest(group_id=GROUP, members=[MemberIdentity(member_id=name) for name in _names(n)]),
-    ),
-    Worst(
-        "assignments",
-        K.SYNC_GROUP,
-        4,
-        lambda n, _: SyncGroupRequest(
-            group_id=GROUP,
-            generation_id=1,
-            member_id="m",
-            assignments=[SyncGroupRequestAssignment(member_id=name, assignment=b"") for name in _names(n)],
-        ),
     ),
     Worst("unknown groups", K.DESCRIBE_GROUPS, 5, lambda n, _: DescribeGroupsRequest(groups=_names(n))),
     Worst("the same group", K.DESCRIBE_GROUPS, 5, lambda n, _: DescribeGroupsRequest(groups=[GROUP] * n)),
@@ -819,8 +720,6 @@ WORST: tuple[Worst, ...] = (
             ],
         ),
     ),
-    Worst("bytes", K.SASL_HANDSHAKE, 1, lambda n, _: SaslHandshakeRequest(mechanism="x" * min(n, 32_767))),
-    Worst("bytes", K.SASL_AUTHENTICATE, 2, lambda n, _: SaslAuthenticateRequest(auth_bytes=bytes(n))),
     Worst(
         "the same partition",
         K.DESCRIBE_PRODUCERS,
@@ -845,25 +744,15 @@ WORST: tuple[Worst, ...] = (
             topics=[producers.TopicRequest(name=TOPIC, partition_indexes=list(range(n)))]
         ),
     ),
-    Worst("ids", K.DESCRIBE_TRANSACTIONS, 0, lambda n, _: DescribeTransactionsRequest(transactional_ids=_names(n))),
-    Worst("partitions", K.ADD_PARTITIONS_TO_TXN, 3, _added_partitions(TOPIC)),
-    Worst("unknown topics", K.ADD_PARTITIONS_TO_TXN, 3, _added_partitions(None)),
-    Worst("transactions", K.ADD_PARTITIONS_TO_TXN, 5, _added_transactions),
-    Worst("a long name", K.ADD_OFFSETS_TO_TXN, 4, lambda n, _: AddOffsetsToTxnRequest(transactional_id="x" * n)),
-    Worst("a long name", K.END_TXN, 5, lambda n, _: EndTxnRequest(transactional_id="x" * n)),
     Worst("markers", K.WRITE_TXN_MARKERS, 1, _markers(1)),
     Worst("partitions", K.WRITE_TXN_MARKERS, 1, _markers(0)),
     Worst("partitions of many markers", K.WRITE_TXN_MARKERS, 1, _markers(WIDE_PARTITIONS)),
-    Worst("partitions", K.TXN_OFFSET_COMMIT, 5, _offsets_in_transaction),
     Worst(
         "filters",
         K.LIST_TRANSACTIONS,
         0,
         lambda n, _: ListTransactionsRequest(state_filters=_names(n), producer_id_filters=[]),
     ),
-    Worst("topics", K.CONSUMER_GROUP_HEARTBEAT, 1, _consumer_beat),
-    Worst("owned partitions", K.CONSUMER_GROUP_HEARTBEAT, 1, _consumer_owned),
-    Worst("a pattern", K.CONSUMER_GROUP_HEARTBEAT, 1, _consumer_regex),
     Worst(
         "unknown groups",
         K.CONSUMER_GROUP_DESCRIBE,

@@ -1,0 +1,255 @@
+"""The worst requests of a client that is a member of groups and has a transaction open: what it asks for is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import consumer_group_heartbeat as beat
+from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from barnabas.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
+from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from barnabas.protocol.messages.end_txn import EndTxnRequest
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from barnabas.server.apis.handlers.join_group import MOST_METADATA_BYTES, MOST_PROTOCOLS
+from barnabas.server.apis.handlers.leave_group import MOST_LEAVERS
+from barnabas.server.coordinator.group.consumer.beat import MOST_TOPICS
+
+from .worst_requests import FRAME_BYTES, TOPIC, WIDE, WIDE_PARTITIONS, Known, Worst
+
+GROUP, CONSUMERS = "of members", "of consumers"
+TRANSACTION = "open"
+MEMBER = "member"
+"""Of `CONSUMERS`."""
+UNKNOWN_MEMBER = ErrorCode.UNKNOWN_MEMBER_ID
+K = ApiKey
+
+
+def _names(count: int) -> list[str]:
+    return [f"{number:x}" for number in range(count)]
+
+
+def joining(protocols: int = 1, size: int = 0, group: str = GROUP) -> JoinGroupRequest:
+    """A newcomer with so much to say of itself."""
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=600_000,
+        rebalance_timeout_ms=600_000 if group == GROUP else 10_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[
+            JoinGroupRequestProtocol(name=name, metadata=bytes(size // protocols)) for name in _names(protocols)
+        ],
+    )
+
+
+def _leaving(members: int) -> LeaveGroupRequest:
+    return LeaveGroupRequest(group_id=GROUP, members=[MemberIdentity(member_id=name) for name in _names(members)])
+
+
+def _assigned(count: int, known: Known) -> SyncGroupRequest:
+    members = [known.member_id, *_names(count)]
+    return SyncGroupRequest(
+        group_id=GROUP,
+        generation_id=known.generation,
+        member_id=known.member_id,
+        assignments=[SyncGroupRequestAssignment(member_id=name, assignment=b"") for name in members],
+    )
+
+
+def added(known: Known, topics: Iterable[tuple[str, list[int]]]) -> AddPartitionsToTxnRequest:
+    """Partitions for the transaction."""
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=TRANSACTION,
+        v3_and_below_producer_id=known.producer_id,
+        v3_and_below_producer_epoch=known.producer_epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=partitions) for name, partitions in topics],
+    )
+
+
+def _of_transactions(name: Callable[[int], str]) -> Callable[[int, Known], AddPartitionsToTxnRequest]:
+    def make(count: int, known: Known) -> AddPartitionsToTxnRequest:
+        topics = [AddPartitionsToTxnTopic(name=WIDE, partitions=[0])]
+        return AddPartitionsToTxnRequest(
+            transactions=[
+                AddPartitionsToTxnTransaction(
+                    transactional_id=name(number),
+                    producer_id=known.producer_id,
+                    producer_epoch=known.producer_epoch,
+                    topics=topics,
+                )
+                for number in range(count)
+            ]
+        )
+
+    return make
+
+
+def _with_group(name: str, known: Known) -> AddOffsetsToTxnRequest:
+    return AddOffsetsToTxnRequest(
+        transactional_id=name, producer_id=known.producer_id, producer_epoch=known.producer_epoch, group_id=GROUP
+    )
+
+
+def _offsets(count: int, known: Known) -> TxnOffsetCommitRequest:
+    parts = [
+        TxnOffsetCommitRequestPartition(partition_index=number % WIDE_PARTITIONS, committed_offset=1)
+        for number in range(min(count, FRAME_BYTES // 30))
+    ]
+    return TxnOffsetCommitRequest(
+        transactional_id=TRANSACTION,
+        group_id="of offsets",
+        producer_id=known.producer_id,
+        producer_epoch=known.producer_epoch,
+        topics=[TxnOffsetCommitRequestTopic(name=WIDE, partitions=parts)],
+    )
+
+
+def _ended(name: str, known: Known) -> EndTxnRequest:
+    return EndTxnRequest(
+        transactional_id=name, producer_id=known.producer_id, producer_epoch=known.producer_epoch, committed=True
+    )
+
+
+def _beat(
+    member: str,
+    epoch: int = 0,
+    *,
+    topics: list[str] | None = None,
+    regex: str | None = None,
+    owned: list[beat.TopicPartitions] | None = None,
+) -> beat.ConsumerGroupHeartbeatRequest:
+    return beat.ConsumerGroupHeartbeatRequest(
+        group_id=CONSUMERS,
+        member_id=member,
+        member_epoch=epoch,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=topics,
+        subscribed_topic_regex=regex,
+        topic_partitions=owned or [],
+    )
+
+
+def consumer_joining() -> beat.ConsumerGroupHeartbeatRequest:
+    """The first beat of `MEMBER`."""
+    return _beat(MEMBER, topics=[TOPIC])
+
+
+def _owning(count: int, known: Known) -> beat.ConsumerGroupHeartbeatRequest:
+    owned = [beat.TopicPartitions(topic_id=UUID(int=number + 1), partitions=[0]) for number in range(count)]
+    return _beat(MEMBER, known.member_epoch, topics=[TOPIC], owned=owned)
+
+
+WORST_OF_MEMBERS = (
+    Worst("protocols", K.JOIN_GROUP, 3, lambda n, _: joining(n), ErrorCode.INVALID_REQUEST),
+    Worst(
+        "most protocols",
+        K.JOIN_GROUP,
+        3,
+        lambda _, __: joining(MOST_PROTOCOLS, min(FRAME_BYTES, MOST_METADATA_BYTES) * 98 // 100, "of another"),
+        ErrorCode.NONE,
+    ),
+    Worst(
+        "a large member",
+        K.DESCRIBE_GROUPS,
+        5,
+        lambda _, __: DescribeGroupsRequest(groups=["of another"]),
+        ErrorCode.NONE,
+    ),
+    Worst("assignments", K.SYNC_GROUP, 4, _assigned, ErrorCode.NONE),
+    Worst("members", K.LEAVE_GROUP, 4, lambda n, _: _leaving(n), ErrorCode.INVALID_REQUEST),
+    Worst("most members", K.LEAVE_GROUP, 4, lambda n, _: _leaving(min(n, MOST_LEAVERS)), UNKNOWN_MEMBER),
+    Worst(
+        "topics", K.CONSUMER_GROUP_HEARTBEAT, 1, lambda n, _: _beat("a", topics=_names(n)), ErrorCode.INVALID_REQUEST
+    ),
+    Worst(
+        "most topics",
+        K.CONSUMER_GROUP_HEARTBEAT,
+        1,
+        lambda n, _: _beat("a", topics=_names(min(n, MOST_TOPICS))),
+        ErrorCode.NONE,
+    ),
+    Worst("owned partitions", K.CONSUMER_GROUP_HEARTBEAT, 1, _owning, ErrorCode.NONE),
+    Worst(
+        "a long pattern",
+        K.CONSUMER_GROUP_HEARTBEAT,
+        1,
+        lambda n, _: _beat("b", regex="(a|b)*" * (n // 6)),
+        ErrorCode.INVALID_REGULAR_EXPRESSION,
+    ),
+    Worst(
+        "a pattern",
+        K.CONSUMER_GROUP_HEARTBEAT,
+        1,
+        lambda _, __: _beat("b", regex="(a|b)*" * 500),
+        ErrorCode.NONE,
+    ),
+    Worst(
+        "partitions",
+        K.ADD_PARTITIONS_TO_TXN,
+        3,
+        lambda n, known: added(known, [(WIDE, [number % WIDE_PARTITIONS for number in range(n)])]),
+        ErrorCode.NONE,
+    ),
+    Worst(
+        "unknown partitions",
+        K.ADD_PARTITIONS_TO_TXN,
+        3,
+        lambda n, known: added(known, [(TOPIC, list(range(n)))]),
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ),
+    Worst(
+        "unknown topics",
+        K.ADD_PARTITIONS_TO_TXN,
+        3,
+        lambda n, known: added(known, [(name, [0]) for name in _names(n)]),
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ),
+    Worst(
+        "transactions",
+        K.ADD_PARTITIONS_TO_TXN,
+        5,
+        _of_transactions(lambda number: f"{number:x}"),
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ),
+    Worst("the same transaction", K.ADD_PARTITIONS_TO_TXN, 5, _of_transactions(lambda _: TRANSACTION), ErrorCode.NONE),
+    Worst("a group", K.ADD_OFFSETS_TO_TXN, 4, lambda _, known: _with_group(TRANSACTION, known), ErrorCode.NONE),
+    Worst(
+        "a long name",
+        K.ADD_OFFSETS_TO_TXN,
+        4,
+        lambda n, known: _with_group("x" * n, known),
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ),
+    Worst("partitions", K.TXN_OFFSET_COMMIT, 5, _offsets, ErrorCode.NONE),
+    Worst(
+        "ids",
+        K.DESCRIBE_TRANSACTIONS,
+        0,
+        lambda n, _: DescribeTransactionsRequest(transactional_ids=_names(n)),
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    ),
+    Worst(
+        "the same id",
+        K.DESCRIBE_TRANSACTIONS,
+        0,
+        lambda n, _: DescribeTransactionsRequest(transactional_ids=[TRANSACTION] * n),
+        ErrorCode.NONE,
+    ),
+    Worst("all of it", K.END_TXN, 4, lambda _, known: _ended(TRANSACTION, known), ErrorCode.NONE),
+    Worst("a long name", K.END_TXN, 4, lambda n, known: _ended("x" * n, known), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+)
