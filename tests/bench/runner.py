@@ -16,7 +16,7 @@ from tests.bench.warming import WarmUp
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and how often; a bench may have its own mind about `rounds` and `warmup`."""
+    """How long, how often, and at least how often before; a bench may have its own mind about `rounds` and `warmup`."""
 
     folder: Path
     seconds: float
