@@ -104,7 +104,7 @@ def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000, a
     As nothing waits for an answer, a server that stalls does not slow the load down and hide its stall. An answer is
     here when it has come to the socket: when a processor is free to read it is not the server's doing.
     """
-    first_acknowledgement(bootstrap, topic)
+    first_acknowledgement(bootstrap, topic, acks=acks)
     request = produce_request(topic, [(0, small_batch())], acks)
     answers = Answers(topic)
     total = int(seconds * rate)
@@ -176,14 +176,14 @@ def metadata(bootstrap: str, topic: str, *, seconds: float) -> dict[str, float]:
     return {"requests": len(spent), "answer_bytes": size, "p50_ms": spent[len(spent) // 2]}
 
 
-def first_acknowledgement(bootstrap: str, topic: str, *, timeout_s: float = 60) -> None:
+def first_acknowledgement(bootstrap: str, topic: str, *, acks: int = 1, timeout_s: float = 60) -> None:
     """Return as soon as one record sent to `topic` is acknowledged; asking for its metadata makes it where that may be.
 
     A refused connection or an answer with an error is tried again after two milliseconds.
     """
     deadline = time.monotonic() + timeout_s
     error_at = Answers(topic).errors_at[0] - 4
-    request = produce_request(topic, [(0, small_batch())])
+    request = produce_request(topic, [(0, small_batch())], acks)
     while time.monotonic() < deadline:
         try:
             with connect(bootstrap) as connection:

@@ -9,7 +9,8 @@ from pathlib import Path
 from xml.etree.ElementTree import fromstring as parse_xml
 
 import pytest
-from tests.bench.bench import LIMIT
+from tests.bench import single, throughput
+from tests.bench.bench import LIMIT, Run
 from tests.bench.catalogue import BENCHES
 from tests.bench.ceiling import CODEC_POSITION, PartitionFile, Sink
 from tests.bench.plot import growth_plot
@@ -169,6 +170,60 @@ def test_the_ceiling_opens_what_says_that_it_is_compressed(tmp_path: Path) -> No
         PartitionFile(tmp_path / "log").append(memoryview(lying))
 
 
+class Topics:
+    """A target that notes what is asked of it."""
+
+    bootstrap = "nowhere:1"
+    pids = ()
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
+        self.asked.append(f"create {partitions}")
+
+    def delete_topic(self, topic: str) -> None:
+        self.asked.append("delete")
+
+
+@pytest.mark.parametrize(("acks", "waits"), [(1, []), (-1, ["record in each of 6"])])
+def test_replicas_have_begun_before_what_all_acknowledge_is_timed(
+    acks: int, waits: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Topics()
+
+    def wait(bootstrap: str, topic: str, partitions: int) -> None:
+        target.asked.append(f"record in each of {partitions}")
+
+    def produce(driver: str, **options: object) -> dict[str, float]:
+        target.asked.append(driver)
+        return {"records": 1.0}
+
+    monkeypatch.setattr(throughput, "one_record_at_all_replicas", wait)
+    monkeypatch.setattr(throughput.load, "run", produce)
+    throughput.librdkafka_bench("one", "", size=1000, partitions=6, acks=acks).measure(Run(target, 1, 0))
+    assert target.asked == ["create 6", *waits, "produce", "delete"]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_latency_is_taken_once_a_record_has_the_same_acknowledgement(
+    acks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[int] = []
+
+    def first(bootstrap: str, topic: str, *, acks: int) -> None:
+        waited.append(acks)
+
+    def connect_after(bootstrap: str) -> None:
+        raise ConnectionError(bootstrap)
+
+    monkeypatch.setattr(single, "first_acknowledgement", first)
+    monkeypatch.setattr(single, "connect", connect_after)
+    with pytest.raises(ConnectionError):
+        single.latencies("nowhere:1", "topic", seconds=1, acks=acks)
+    assert waited == [acks]
+
+
 @pytest.mark.verify
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["produce-1k", "fetch-1k", "single-requests", "latency"])
@@ -185,7 +240,13 @@ def test_ours_and_the_ceiling_side_by_side(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("transactions-32-16", "transaction-commit", "transaction-produce", "transaction-fetch"),
+        *(
+            "acks-all-page-cache",
+            "transactions-32-16",
+            "transaction-commit",
+            "transaction-produce",
+            "transaction-fetch",
+        ),
         *("tls-produce-1k", "tls-fetch-1k", "rules-10000", "metrics-cost"),
     ],
 )
