@@ -17,13 +17,15 @@ static PyObject *bytes_or_none(const uint8_t *at, int64_t size)
     return Py_None;
 }
 
-/* The headers that are all there is up to `end`: a list, or NULL, with an exception or without. */
-static PyObject *read_headers(const uint8_t *at, const uint8_t *end)
+/* The headers that are all there is up to `end`; NULL, with an exception or without, if they are none. */
+static PyObject *read_headers(const record_maker *maker, const uint8_t *at, const uint8_t *end)
 {
     int64_t count;
     header_parts found;
     if ((at = locate_headers(at, end, &count)) == NULL)
         return NULL;
+    if (count == 0)
+        return at == end ? Py_NewRef(maker->no_headers) : NULL;
     PyObject *headers = PyList_New(0);
     for (; headers != NULL && count; count--) {
         if ((at = locate_header(at, end, &found)) == NULL)
@@ -53,11 +55,7 @@ static PyObject *read_record(const record_maker *maker, const uint8_t **at, cons
         return NULL;
     *at = found.end;
     PyObject *fields[5] = {NULL}, *record = NULL;
-    if (*found.headers_start == 0 && found.headers_start + 1 == found.end)
-        Py_INCREF(fields[4] = maker->no_headers);
-    else
-        fields[4] = read_headers(found.headers_start, found.end);
-    if (fields[4] != NULL) {
+    if ((fields[4] = read_headers(maker, found.headers_start, found.end)) != NULL) {
         fields[0] = PyLong_FromLongLong(offset);
         if (maker->append_time != Py_None)
             Py_INCREF(fields[1] = maker->append_time);

@@ -28,7 +28,7 @@ from barnabas.protocol.record_codec import (
     encode_record,
     encode_records_here,
 )
-from barnabas.protocol.varint import decode_varint
+from barnabas.protocol.varint import decode_varint, encode_varint
 
 ROADS = [False, True] if native is not None else [False]
 compiled = pytest.mark.usefixtures("speedups")
@@ -167,6 +167,16 @@ def test_both_decoders_make_the_same_records(seed: int, count: int, damages: int
     else:
         assert found == expected
         assert found is None or all(type(record) is Record for record in found[0])
+
+
+@pytest.mark.parametrize("zero", [b"\0", b"\x80\0", b"\x80\x80\x80\x80\0"])
+@compiled
+def test_no_headers_are_no_list_however_long_their_count_is(zero: bytes) -> None:
+    body = encode_record(0, 0, b"k", b"v")[1:-1] + zero
+    data = encode_varint(len(body)) + body
+    assert native is not None
+    found = native.decode_records(data, 0, 1, 7, -3, None, Record)
+    assert found == decoded(data, 1, None) == ([Record(7, -3, b"k", b"v", ())], len(data))
 
 
 @st.composite
