@@ -56,6 +56,11 @@ def scan_batches(
 ) -> tuple[int, int, int, int, int]:
     """`BatchRun._scan_here`: position, reason, numbers of batches and records now, records that lacked room."""
 
+def header_columns(
+    buffer: _Buffer, rows: _Rows, /
+) -> tuple[bytearray, bytearray, bytearray, bytearray, bytearray] | None:
+    """`header_columns.header_columns_here`, each column as its bytes; None where that raises."""
+
 def filter_batches(
     buffer: _Buffer,
     batches: bytearray,

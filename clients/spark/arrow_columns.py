@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from .record_table import Buffer, HeaderColumns, Ints, Slices
+from .record_table import Buffer, HeaderTable, Ints, Slices
 
 _INLINE = 12
 """Byte strings up to this size stand inside an Arrow view itself."""
@@ -86,7 +86,7 @@ def constant_array(value: Any, count: int, kind: Any) -> Any:
     return pa.repeat(pa.scalar(value, type=kind), count)
 
 
-def header_array(data: Buffer, heads: HeaderColumns, kind: Any) -> Any:
+def header_array(data: Buffer, heads: HeaderTable, kind: Any) -> Any:
     """`array<struct<key string, value binary>>`; null for a record without headers, as Spark's connector has it."""
     counts = heads.counts
     offsets: Ints = np.zeros(len(counts) + 1, np.int32)

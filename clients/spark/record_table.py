@@ -1,7 +1,7 @@
 """The records of many batches as numpy columns over one buffer, without an object per record.
 
-The scan of batches fills them; headers are found for all records at once, round by round. Keys, values and headers
-stay where they are and are told by start and size.
+The scan of batches fills them, and another one those of headers. Keys, values and headers stay where they are and are
+told by start and size.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 from ...protocol.batch_header import HEADER, HEADER_SIZE, BatchHeader
 from ...protocol.batch_run import BatchRun, Stop
 from ...protocol.errors import ProtocolError
+from ...protocol.header_columns import header_columns
 from ...protocol.record import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_MASK, Record
-from ...protocol.record_codec import MIN_RECORD_SIZE, encode_headers
+from ...protocol.record_codec import MIN_RECORD_SIZE
 
 Ints: TypeAlias = Any
-"""A numpy array of int64, one number per record unless it says otherwise."""
+"""A numpy array of whole numbers, one per record unless it says otherwise."""
 Buffer: TypeAlias = bytes | memoryview
 
 PAD = bytes(16)
 """Stands behind the last record, so that a fixed number of bytes can be taken from any start."""
-_MAX_VARINT_BYTES = 10
 
 
 class Payload(NamedTuple):
@@ -44,7 +44,7 @@ class Slices:
 
 
 @dataclass(slots=True)
-class HeaderColumns:
+class HeaderTable:
     """All headers of all records, one after another; `counts` tells how many each record has."""
 
     counts: Ints
@@ -64,7 +64,7 @@ class RecordTable:
     timestamp_types: Ints
     keys: Slices
     values: Slices
-    heads: HeaderColumns | None
+    heads: HeaderTable | None
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -103,11 +103,8 @@ def decode_payloads(payloads: Sequence[Payload], *, headers: bool, use_native: b
     found, count = run.records, run.records.count
 
     def column(values: memoryview) -> Ints:
-        return np.frombuffer(values, values.format)[:count]
+        return _numbers(values)[:count]
 
-    view = np.frombuffer(data, np.uint8)
-    heads_at, ends = column(found.header_starts), column(found.ends)
-    heads = _decode_headers(view, heads_at.astype(np.int64), ends) if headers else None
     types = np.array([p.header.attributes & TIMESTAMP_TYPE_MASK != 0 for p in payloads], np.int64)
     counts = np.array([p.header.record_count for p in payloads], np.int64)
     return RecordTable(
@@ -118,8 +115,18 @@ def decode_payloads(payloads: Sequence[Payload], *, headers: bool, use_native: b
         np.repeat(types, counts),
         Slices(column(found.key_starts), column(found.key_sizes)),
         Slices(column(found.value_starts), column(found.value_sizes)),
-        heads,
+        _headers_of(run) if headers else None,
     )
+
+
+def _headers_of(run: BatchRun) -> HeaderTable:
+    found = header_columns(run.buffer, run.records, use_native=run.use_native)
+    counts, key_starts, key_sizes, value_starts, value_sizes = map(_numbers, found)
+    return HeaderTable(counts, Slices(key_starts, key_sizes), Slices(value_starts, value_sizes))
+
+
+def _numbers(values: memoryview) -> Ints:
+    return np.frombuffer(values, values.format)
 
 
 def _most_records(payload: Payload) -> int:
@@ -157,59 +164,14 @@ def _side_by_side(payloads: Sequence[Payload]) -> bytes:
     return b"".join([*parts, PAD])
 
 
-def varints(view: Any, positions: Ints) -> tuple[Ints, Ints]:
-    """The zigzag varint at each position, and the positions behind them. Raises ProtocolError."""
-    try:
-        first = view[positions]
-        values = (first & 0x7F).astype(np.uint64)
-        behind = positions + 1
-        more = np.flatnonzero(first > 0x7F)
-        shift = 7
-        while more.size:
-            if shift >= 7 * _MAX_VARINT_BYTES:
-                raise ProtocolError("varint too long")
-            byte = view[behind[more]]
-            values[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
-            behind[more] += 1
-            more = more[byte > 0x7F]
-            shift += 7
-    except IndexError:
-        raise ProtocolError("a record goes on behind the last one") from None
-    return (values >> np.uint64(1)).view(np.int64) ^ -(values & np.uint64(1)).view(np.int64), behind
-
-
-def _decode_headers(view: Any, positions: Ints, ends: Ints) -> HeaderColumns:
-    """One round for the first header of each record that has one, one for the second, …"""
-    counts, position = varints(view, positions)
-    if (counts < 0).any() or (counts > ends - position).any():
-        raise ProtocolError("record with an impossible number of headers")
-    total = int(counts.sum())
-    keys = Slices(np.zeros(total, np.int64), np.zeros(total, np.int64))
-    values = Slices(np.zeros(total, np.int64), np.zeros(total, np.int64))
-    first = np.cumsum(counts) - counts
-    rows, number = np.flatnonzero(counts), 0
-    while rows.size:
-        at = first[rows] + number
-        keys.sizes[at], keys.starts[at] = varints(view, position[rows])
-        if (keys.sizes[at] < 0).any():
-            raise ProtocolError("header without a key")
-        values.sizes[at], values.starts[at] = varints(view, keys.starts[at] + keys.sizes[at])
-        position[rows] = values.starts[at] + np.maximum(values.sizes[at], 0)
-        number += 1
-        rows = rows[counts[rows] > number]
-    if (position != ends).any():
-        raise ProtocolError("a record does not end where its length says")
-    return HeaderColumns(counts, keys, values)
-
-
-def _take_headers(heads: HeaderColumns | None, rows: Ints) -> HeaderColumns | None:
+def _take_headers(heads: HeaderTable | None, rows: Ints) -> HeaderTable | None:
     if heads is None:
         return None
     counts = heads.counts[rows]
     first = (np.cumsum(heads.counts) - heads.counts)[rows]
     within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     at = np.repeat(first, counts) + within
-    return HeaderColumns(
+    return HeaderTable(
         counts,
         Slices(heads.keys.starts[at], heads.keys.sizes[at]),
         Slices(heads.values.starts[at], heads.values.sizes[at]),
@@ -217,7 +179,7 @@ def _take_headers(heads: HeaderColumns | None, rows: Ints) -> HeaderColumns | No
 
 
 def columns_of_records(records: Sequence[Record], timestamp_type: int, *, headers: bool) -> RecordTable:
-    """Columns of records that were decoded one by one, as those of formats before v2 are."""
+    """Columns of records that were decoded one by one, as those of formats before v2 are: they have no headers."""
     parts: list[bytes] = []
     position = 0
 
@@ -232,18 +194,14 @@ def columns_of_records(records: Sequence[Record], timestamp_type: int, *, header
 
     keys = [put(record.key) for record in records]
     values = [put(record.value) for record in records]
-    heads_at = [put(encode_headers(record.headers))[0] for record in records]
-    data = b"".join([*parts, PAD])
-    ends = np.array([*heads_at[1:], position], np.int64)
-    heads = _decode_headers(np.frombuffer(data, np.uint8), np.array(heads_at, np.int64), ends) if headers else None
-    count = len(records)
+    count, nothing = len(records), Slices(np.zeros(0, np.int64), np.zeros(0, np.int64))
     return RecordTable(
-        data,
+        b"".join([*parts, PAD]),
         np.zeros(count, np.int64),
         np.array([record.offset for record in records], np.int64),
         np.array([record.timestamp for record in records], np.int64),
         np.full(count, timestamp_type, np.int64),
         Slices(*np.array(keys, np.int64).reshape(count, 2).T),
         Slices(*np.array(values, np.int64).reshape(count, 2).T),
-        heads,
+        HeaderTable(np.zeros(count, np.int64), nothing, nothing) if headers else None,
     )

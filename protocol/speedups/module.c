@@ -1,10 +1,11 @@
 /* The extension module `_speedups`; `_speedups.pyi` says which Python function each of these is the twin of. */
 #include "speedups.h"
 
-enum { REVISION = 13 }; /* as in native.py */
+enum { REVISION = 14 }; /* as in native.py */
 
 static PyMethodDef functions[] = {
     {"scan_batches", scan_batches, METH_VARARGS, NULL},
+    {"header_columns", header_columns, METH_VARARGS, NULL},
     {"scan_records", scan_records, METH_VARARGS, NULL},
     {"take_batch", (PyCFunction)(void (*)(void))take_batch, METH_FASTCALL, NULL},
     {"encode_records", encode_records, METH_VARARGS, NULL},

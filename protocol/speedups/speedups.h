@@ -142,6 +142,7 @@ typedef struct {
 
 
 PyObject *scan_batches(PyObject *module, PyObject *args);
+PyObject *header_columns(PyObject *module, PyObject *args);
 PyObject *scan_records(PyObject *module, PyObject *args);
 PyObject *take_batch(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *decode_records(PyObject *module, PyObject *args);

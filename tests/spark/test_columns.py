@@ -9,7 +9,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from barnabas.clients.spark.arrow_columns import binary_array, header_array
 from barnabas.clients.spark.range_reader import decode_batches
-from barnabas.clients.spark.record_table import PAD, Slices, columns_of_records, varints
+from barnabas.clients.spark.record_table import PAD, Slices, columns_of_records
 from barnabas.clients.spark.rows import HEADERS_TYPE, ROW, RowLayout, arrow_schema
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import KafkaError, ProtocolError
@@ -18,7 +18,6 @@ from barnabas.protocol.native import native
 from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.protocol.varint import encode_varint
 
 HEADERS = arrow_schema(StructType([StructField("h", HEADERS_TYPE)])).field("h").type
 
@@ -142,18 +141,6 @@ def test_bytes_that_are_no_records_are_an_error(seed: int, use_native: bool) -> 
     except (ProtocolError, KafkaError):
         return
     assert len(found) == len(expected)
-
-
-def test_varints_of_all_sizes() -> None:
-    values = [0, -1, 63, -64, 64, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)]
-    encoded = [encode_varint(value) for value in values]
-    starts = np.cumsum([0, *map(len, encoded)])
-    found, behind = varints(np.frombuffer(b"".join(encoded), np.uint8), starts[:-1])
-    assert found.tolist() == values and behind.tolist() == starts[1:].tolist()
-    with pytest.raises(ProtocolError, match="behind the last"):
-        varints(np.full(20, 0xFF, np.uint8), np.array([12]))
-    with pytest.raises(ProtocolError, match="too long"):
-        varints(np.full(20, 0xFF, np.uint8), np.array([0]))
 
 
 def test_the_row_is_what_spark_compares_with() -> None:
