@@ -12,10 +12,10 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 HERE = Path(__file__).parent
-PATIENT_ROOMS = {"cleaning", "compat", "crash", "hostile", "sim", "spark"}
+PATIENT_ROOMS = {"cleaning", "compat", "crash", "hostile", "sim", "clients/spark"}
 """Where a test takes seconds: whole programs are started, or whole histories played."""
 
-ONE_PROCESS = "tests/spark/"
+ONE_PROCESS = "tests/clients/spark/"
 """The files of this room are run by one process: a second Spark costs more time than it saves."""
 
 # Hypothesis has it so by itself on a machine of CI: a busy one takes longer over an example than the usual 200 ms.
@@ -51,5 +51,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_patient(item: pytest.Item) -> bool:
-    room = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
-    return room in PATIENT_ROOMS or item.get_closest_marker("java") is not None
+    folders = item.path.relative_to(HERE).parents if item.path.is_relative_to(HERE) else ()
+    return any(folder.as_posix() in PATIENT_ROOMS for folder in folders) or item.get_closest_marker("java") is not None

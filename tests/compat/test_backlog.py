@@ -141,7 +141,7 @@ def test_kafka_python_1_4(backlog: str) -> None:
 @pytest.mark.verify
 def test_spark(backlog: str) -> None:
     """The code that Spark's planner and its tasks run."""
-    conftest = pytest.importorskip("tests.spark.conftest", reason="pip install barnabas[spark]")
+    conftest = pytest.importorskip("tests.clients.spark.conftest", reason="pip install barnabas[spark]")
     rows = conftest.read({"kafka.bootstrap.servers": backlog, "subscribe": TOPIC, "startingOffsets": "earliest"})
     assert f"{len(rows)} {sum(len(row['value']) for row in rows)}" == EVERYTHING
 

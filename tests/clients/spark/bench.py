@@ -1,6 +1,6 @@
 """Rows a second through Spark's own Kafka connector, this source and the segment reader, side by side in one session.
 
-    python -m tests.spark.bench [--rounds 3] [--warm 3] [--rows 100:4000000 1000:1000000]
+    python -m tests.clients.spark.bench [--rounds 3] [--warm 3] [--rows 100:4000000 1000:1000000]
 
 Run it under PySpark 4.0, which the connector's jars are for; `--with-4.0` fetches that and starts itself again. Each
 size of values has a topic with one partition; a broker in a process of its own, `local[2]`. Prints a table in Markdown:
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.barnabas_server import BarnabasServer
-from tests.spark.jvm import connector_jars, run_with_pyspark_4_0
+from tests.clients.spark.jvm import connector_jars, run_with_pyspark_4_0
 
 KINDS = {
     "kafka": "Spark's connector",
@@ -125,7 +125,7 @@ def table(found: dict[int, Rates], kinds: list[str]) -> str:
 
 def run(sizes: dict[int, int], rounds: Rounds, kinds: list[str]) -> None:
     """Fill a topic for each size, measure, print. `sizes` says how many rows of each size."""
-    from tests.spark.prepared_source import PreparedSource
+    from tests.clients.spark.prepared_source import PreparedSource
 
     from barnabas.clients.spark.session import session
 
@@ -163,7 +163,7 @@ def main() -> None:
     if chosen.with_4_0:
         rounds = ["--rounds", str(chosen.rounds), "--warm", str(chosen.warm)]
         arguments = ["--rows", *chosen.rows, *rounds, "--kinds", *chosen.kinds]
-        print(run_with_pyspark_4_0("tests.spark.bench", arguments, timeout_s=3600), end="")
+        print(run_with_pyspark_4_0("tests.clients.spark.bench", arguments, timeout_s=3600), end="")
         return
     sizes = {int(size): int(rows) for size, rows in (text.split(":") for text in chosen.rows)}
     run(sizes, Rounds(chosen.warm, chosen.rounds), chosen.kinds)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.spark.conftest import Cluster, Row, require_pyspark
+from tests.clients.spark.conftest import Cluster, Row, require_pyspark
 
 from barnabas.clients.spark.lag import LagListener
 

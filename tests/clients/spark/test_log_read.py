@@ -4,7 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.spark.conftest import Cluster, columns, read_log
+from tests.clients.spark.conftest import Cluster, columns, read_log
 
 from barnabas import Broker
 from barnabas.clients.spark.log_reader import SegmentsPartition

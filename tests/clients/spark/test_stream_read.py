@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.spark.conftest import Cluster, Row
+from tests.clients.spark.conftest import Cluster, Row
 
 from barnabas.clients.spark.loss import DataLossError
 from barnabas.clients.spark.source import BarnabasSource

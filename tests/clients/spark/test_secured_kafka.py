@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
+from tests.clients.spark.conftest import read
 from tests.secured_kafka import PASSWORD, SECURE_MODES, SecuredKafka, secured_kafka, topic_of
-from tests.spark.conftest import read
 
 from barnabas.clients.spark.rows import arrow_schema
 from barnabas.clients.spark.sink import TaskPlace, TaskSink, parse_sink_options

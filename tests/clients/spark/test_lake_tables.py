@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.clients.spark.conftest import Cluster
+from tests.clients.spark.jvm import run_with_pyspark_4_0
 from tests.java import jars
-from tests.spark.conftest import Cluster
-from tests.spark.jvm import run_with_pyspark_4_0
 
 pytestmark = [pytest.mark.verify, pytest.mark.java, pytest.mark.timeout(600)]
 
@@ -20,7 +20,7 @@ def test_tables_of_a_lake(cluster: Cluster, tmp_path: Path) -> None:
     cluster.produce("t", [{"key": b"k%d" % (i % 4), "value": b"%d" % i, "partition": i % 2} for i in range(40)])
     found = ",".join(str(path) for path in jars(DELTA, ICEBERG) if path.name.startswith(NEEDED))
     arguments = [cluster.bootstrap, str(tmp_path), found]
-    printed = run_with_pyspark_4_0("tests.spark.lake_tables", arguments, timeout_s=560)
+    printed = run_with_pyspark_4_0("tests.clients.spark.lake_tables", arguments, timeout_s=560)
     export, exported, delta, iceberg = (json.loads(line) for line in printed.splitlines() if line.startswith("{"))
     assert export == {"export": [0, 0]}
     assert exported == {"exported": [["t", partition, offset] for partition in range(2) for offset in range(20)]}

@@ -1,6 +1,6 @@
 """`barnabas spark` with Delta and Iceberg tables as its output, in the session of whichever PySpark has their jars.
 
-`python -m tests.spark.lake_tables BOOTSTRAP FOLDER JARS` prints what it read back from each, one JSON a line.
+`python -m tests.clients.spark.lake_tables BOOTSTRAP FOLDER JARS` prints what it read back from each, one JSON a line.
 """
 
 import json

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.spark.conftest import KEEP_ALL, Cluster
-from tests.spark.connectors import QUERIES, REFUSED, TIME
-from tests.spark.jvm import connector_jars, run_with_pyspark_4_0
+from tests.clients.spark.conftest import KEEP_ALL, Cluster
+from tests.clients.spark.connectors import QUERIES, REFUSED, TIME
+from tests.clients.spark.jvm import connector_jars, run_with_pyspark_4_0
 
 pytestmark = [pytest.mark.verify, pytest.mark.java, pytest.mark.timeout(600)]
 
@@ -33,7 +33,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         cluster.produce("packed", rows, **{"compression.type": "zstd"})
         folder: Path = tmp_path_factory.mktemp("connectors")
         jars = ",".join(map(str, connector_jars()))
-        printed = run_with_pyspark_4_0("tests.spark.connectors", [broker.bootstrap, str(folder), jars], timeout_s=560)
+        printed = run_with_pyspark_4_0(
+            "tests.clients.spark.connectors", [broker.bootstrap, str(folder), jars], timeout_s=560
+        )
     lines = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
     return {line["query"]: line for line in lines}
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 from tests.barnabas_server import BarnabasServer
+from tests.clients.spark.conftest import require_pyspark
 from tests.server_process import wait_until
-from tests.spark.conftest import require_pyspark
 from tests.tools import CHECKOUT
 
 pytestmark = [pytest.mark.verify, pytest.mark.timeout(600)]

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.spark.conftest import Cluster, read_log
+from tests.clients.spark.conftest import Cluster, read_log
 
 from barnabas.clients.cli import main
 from barnabas.clients.cli import spark as spark_commands

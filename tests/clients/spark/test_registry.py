@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
-from tests.spark.conftest import Cluster, columns, read
+from tests.clients.spark.conftest import Cluster, columns, read
 
 from barnabas import Broker
 from barnabas.clients.spark.value_formats import formats_of

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from tests.cleaning.kafka_cleaner import KafkaCleaner
+from tests.clients.spark.conftest import Row, read_log
 from tests.kafka import KafkaServer
-from tests.spark.conftest import Row, read_log
 
 from barnabas.clients.spark import jobs
 

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType, TimestampType
+from tests.clients.spark.conftest import Cluster, Row, read
 from tests.server_process import wait_until
-from tests.spark.conftest import Cluster, Row, read
 
 from barnabas.clients.cluster import TopicInfo
 from barnabas.clients.partitioner import partition_of_key

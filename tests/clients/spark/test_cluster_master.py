@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from tests.spark.conftest import read_log
+from tests.clients.spark.conftest import read_log
 from tests.tools import CHECKOUT, require_tool
 
 from barnabas.protocol.record_batch import RecordBatchBuilder

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.spark.conftest import Cluster, Row, read, read_log
+from tests.clients.spark.conftest import Cluster, Row, read, read_log
 
 from barnabas import Broker
 from barnabas.clients.spark import jobs

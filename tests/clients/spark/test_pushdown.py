@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import datasource
-from tests.spark.conftest import Cluster, require_pyspark
+from tests.clients.spark.conftest import Cluster, require_pyspark
 
 from barnabas.clients.spark.source import BarnabasSource
 

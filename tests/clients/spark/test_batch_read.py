@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.spark.conftest import Cluster, Row, columns, read
+from tests.clients.spark.conftest import Cluster, Row, columns, read
 
 from barnabas.clients.spark.batch_reader import RangesPartition
 from barnabas.clients.spark.loss import DataLossError
@@ -221,4 +221,4 @@ def test_a_mistake_is_told_without_the_way_through_our_code(cluster: Cluster, bo
     with pytest.raises((KafkaError, ValueError), match=said) as raised:
         source.reader(source.schema()).partitions()
     told = "".join(traceback.format_exception(raised.value)).splitlines()
-    assert [line for line in told if "clients/spark/" in line and "mistakes.py" not in line] == []
+    assert [line for line in told if "barnabas/clients/spark/" in line and "mistakes.py" not in line] == []

@@ -1,6 +1,6 @@
 """Runs the same queries through Spark's own Kafka connector and through this one, under PySpark 4.0.
 
-    python -m tests.spark.connectors BOOTSTRAP FOLDER JARS
+    python -m tests.clients.spark.connectors BOOTSTRAP FOLDER JARS
 
 Prints one JSON line per query: its name and whether both gave the same rows, with a sample of the difference if not.
 """

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.spark.conftest import Cluster
+from tests.clients.spark.conftest import Cluster
 from tests.tools import CHECKOUT, require_tool
 
 from barnabas.clients.spark import host, java
