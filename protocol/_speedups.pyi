@@ -1,4 +1,4 @@
-"""What `protocol/native/` compiles to. Every function has a twin in Python, named here, which says what it does.
+"""What `protocol/speedups/` compiles to. Every function has a twin in Python, named here, which says what it does.
 
 Rows are (block, capacity, first row, row behind the last) of `RecordColumns`. A map's layout is (slots, bytes of a
 key's id, whether keys are compared).

@@ -1,4 +1,4 @@
-"""Zigzag variable-length integers, as they stand inside records of format v2 and nowhere else."""
+"""Zigzag variable-length integers, as records of format v2 have them, and Protobuf in Confluent's format in front."""
 
 from __future__ import annotations
 

@@ -21,6 +21,8 @@ from pathlib import Path, PurePosixPath
 from struct import Struct
 from typing import Any, BinaryIO
 
+from ....protocol.errors import ProtocolError
+from ....protocol.varint import decode_varint
 from .beginning import beginning
 
 MEMORY_BYTES = 1 << 30
@@ -245,16 +247,12 @@ def _protobuf(descriptors: bytes) -> Decode:
 def _message_indexes(data: bytes) -> tuple[list[int], int]:
     """Which message of a schema it is, as Confluent's serializers tell, and where it begins. Raises ValueError."""
     at, numbers = 0, list[int]()
-    while not numbers or len(numbers) <= numbers[0]:
-        value = shift = 0
-        while True:
-            if at == len(data) or shift > 28:
-                raise ValueError("which message it is is not told")
-            value |= (data[at] & 0x7F) << shift
-            at, shift = at + 1, shift + 7
-            if data[at - 1] < 0x80:
-                break
-        numbers.append((value >> 1) ^ -(value & 1))
+    try:
+        while not numbers or len(numbers) <= numbers[0]:
+            number, at = decode_varint(data, at)
+            numbers.append(number)
+    except ProtocolError as error:
+        raise ValueError("which message it is is not told") from error
     if min(numbers) < 0:
         raise ValueError("which message it is is not told")
     return numbers[1:] or [0], at

@@ -160,6 +160,9 @@ async def test_a_number_in_front_names_the_schema_of_a_registry(
         framed(4, b'{"a":1}'),
         framed(5, b"nobody knows"),
         b"no frame",
+        framed(2, b"\4\0"),
+        framed(2, b"\2\1"),
+        framed(2, b"\xff" * 12),
     )
     assert [None if one is None or one.text is None else (one.kind, json.loads(one.text)) for one in found] == [
         ("avro", {**VALUE, "sum": "12.50", "raw": "00ff", "at": "1970-01-01T00:00:00+00:00"}),
@@ -168,11 +171,11 @@ async def test_a_number_in_front_names_the_schema_of_a_registry(
         ("protobuf", {"what": "w"}),
         ("avro", {"in": {"n": 1}}),
         ("json", {"a": 1}),
-        None,
-        None,
+        *[None] * 5,
     ]
     unknown = found[6]
     assert unknown is not None and unknown.error is not None and "404" in unknown.error
+    assert [one.error for one in found[8:] if one is not None] == ["which message it is is not told"] * 3
     before = len(registry.asked)
     await decode(decoder, framed(1, avro(ORDER, VALUE)), framed(5, b""))
     assert len(registry.asked) == before, "what was found, and what was not, is kept"
