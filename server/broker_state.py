@@ -73,8 +73,10 @@ def services(state: BrokerState) -> Services:
     """What handlers may ask for."""
     return Services(
         acls=state.security.acls,
+        committed_offsets=state.groups,
         config=state.config,
         configs=ConfigRepository(state.broker_id, state.dynamic_config, state.config_store, state.metadata),
+        consumer_groups=state.groups.consumers,
         controller=state.controller,
         delegation_tokens=state.security.delegation_tokens,
         enlistment=state.transactions.enlistment,
@@ -96,5 +98,5 @@ def services(state: BrokerState) -> Services:
         transactions=state.transactions.coordinator,
         long_work=state.long_work,
         work=state.ports.work,
-        zookeeper_offsets=ZooKeeperOffsets(state.store, state.groups.oldest_allowance),
+        zookeeper_offsets=ZooKeeperOffsets(state.store),
     )

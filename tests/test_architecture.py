@@ -277,10 +277,6 @@ DATA = {
     "bool", "bytes", "float", "int", "str", "Callable",
     "Iterable", "Iterator", "Mapping", "Sequence", "dict", "frozenset", "list", "set", "tuple",
 }  # fmt: skip
-GROUP_PARTS = {"groups.consumers", "groups.offsets", "groups.topic"}
-"""What handlers of groups still reach through, until the coordinator has doors for it."""
-WIDE_PARTS = {"groups"}
-"""Parts that are still given whole though they are large."""
 
 
 def alternatives(annotation: ast.expr | None) -> list[ast.expr]:
@@ -375,8 +371,7 @@ def wishes() -> Iterator[tuple[str, ast.arg]]:
 
 def test_handlers_are_given_nothing_large() -> None:
     parts = Parts()
-    wide = {name for name, annotation in parts.types.items() if not parts.is_narrow(annotation)}
-    assert wide <= WIDE_PARTS
+    assert {name for name, annotation in parts.types.items() if not parts.is_narrow(annotation)} == set()
 
 
 def test_every_part_is_named_by_a_handler_and_seen_as_services_has_it() -> None:
@@ -402,7 +397,7 @@ def test_a_port_shows_only_what_somebody_asks_for() -> None:
 
 
 def reached_through(tree: ast.Module, parts: Parts) -> set[str]:
-    """What is taken out of a part that is neither data nor a method: `groups.topic` for one.
+    """What is taken out of a part that is neither data nor a method: `transactions.topic` for one.
 
     A part is a parameter with the type of one, of whatever function, and what a class keeps of it.
     """
@@ -428,8 +423,7 @@ def reached_through(tree: ast.Module, parts: Parts) -> set[str]:
 
 def test_handlers_reach_through_no_part() -> None:
     parts = Parts()
-    found = {f"{name}: {one}" for name, tree in handlers() for one in reached_through(tree, parts)}
-    assert {one for one in found if one.partition(": ")[2] not in GROUP_PARTS} == set()
+    assert {f"{name}: {one}" for name, tree in handlers() for one in reached_through(tree, parts)} == set()
 
 
 def test_what_is_reached_through_is_seen() -> None:

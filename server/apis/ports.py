@@ -5,8 +5,8 @@ Each is fulfilled by the part of which it shows a side; a cluster, or a test, ma
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..quotas.charge import Pay, for_nothing
 
@@ -29,6 +29,14 @@ if TYPE_CHECKING:
     from ..controller.topic_maker import CreatedTopic
     from ..controller.topic_rules import PartitionsCreation, TopicCreation
     from ..coordinator.allowance import Maker
+    from ..coordinator.group.answers import Later
+    from ..coordinator.group.consumer.beat import Beat, BeatReply
+    from ..coordinator.group.consumer.group import ConsumerGroup
+    from ..coordinator.group.group import Group
+    from ..coordinator.group.group_port import GroupPort
+    from ..coordinator.group.member import Leaver, LeaveReply
+    from ..coordinator.group.offset_commits import Commits, Committer, Reply
+    from ..coordinator.group.requests import Joining, Syncing
     from ..coordinator.transaction.metadata import Place
     from ..coordinator.transaction.states import TransactionState
     from ..coordinator.transaction.transaction import HeldTransaction
@@ -44,6 +52,8 @@ if TYPE_CHECKING:
     from ..replication.partition_order import PartitionOrder
     from ..replication.postponed_appends import AppendEntry
     from ..runtime.turns import Steps
+
+T = TypeVar("T")
 
 
 class Replicas(Protocol):
@@ -163,6 +173,93 @@ class LogDirs(Protocol):
 
     def describe_log_dirs(self, wanted: Iterable[tuple[str, Iterable[int]]] | None) -> Steps[list[DescribedLogDir]]:
         """Each with what lies in it of some partitions, or of all."""
+
+
+class Groups(Protocol):
+    """The groups of this broker, of whatever kind, and their members that speak the classic protocol.
+
+    KafkaError is raised for a group of another broker, and for one that is not loaded yet.
+    """
+
+    @property
+    def groups(self) -> Iterable[GroupPort]:
+        """All that are loaded."""
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether some are not known yet."""
+
+    async def find_coordinator(self, group_id: str) -> int:
+        """The id of the broker that coordinates a group. Raises KafkaError COORDINATOR_NOT_AVAILABLE."""
+
+    def find(self, group_id: str) -> GroupPort | None:
+        """A group, None if it does not exist."""
+
+    def classic_group(self, group_id: str) -> Group:
+        """A classic group. Raises KafkaError GROUP_ID_NOT_FOUND if there is none, or if it is one of another kind."""
+
+    def later(self, reply: Callable[[T], None]) -> Later[T]:
+        """How a member is answered that waits for the others: when it is its turn."""
+
+    def join(self, group_id: str, joining: Joining) -> None:
+        """JoinGroup; the request says how to answer it. The first to join makes the group."""
+
+    def sync(self, group: GroupPort, syncing: Syncing) -> None:
+        """SyncGroup; the request says how to answer it."""
+
+    def heartbeat(self, group: GroupPort, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """A sign of life; returns whether the member has to join again."""
+
+    def leave(self, group: GroupPort, leaving: Sequence[Leaver], reply: LeaveReply) -> None:
+        """Members go; `reply` gets the outcome when it is durable."""
+
+    def delete(self, group_id: str, reply: Callable[[ErrorCode], None]) -> None:
+        """Delete a group without members; `reply` gets the outcome when that is durable, or any error."""
+
+
+class ConsumerProtocolGroups(Protocol):
+    """Groups of the consumer protocol (KIP-848), for clients that speak it. KafkaError is raised as by `Groups`."""
+
+    @property
+    def are_served(self) -> bool:
+        """Whether the protocol is spoken here."""
+
+    @property
+    def assignors(self) -> Sequence[str]:
+        """The assignors that members may ask for, the default first."""
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        """A group of this kind. Raises KafkaError GROUP_ID_NOT_FOUND if there is none, or if it is one of another."""
+
+    def consumer_group_heartbeat(self, beat: Beat, reply: BeatReply) -> None:
+        """A member joins, leaves or stays; `reply` gets the outcome when it is durable."""
+
+
+class CommittedOffsets(Protocol):
+    """How far groups of this broker have read. KafkaError is raised as by `Groups`."""
+
+    def find(self, group_id: str) -> GroupPort | None:
+        """A group with what it has committed, None if it does not exist."""
+
+    def check_served(self, group_id: str) -> None:
+        """Raises KafkaError if a group could commit nothing here, whether or not it exists."""
+
+    def place_of(self, group_id: str) -> Place:
+        """The partition that has what a group commits."""
+
+    def commit(self, group_id: str, committer: Committer, offsets: Commits, reply: Reply) -> None:
+        """Write offsets down; `reply` gets the outcome when they are durable. May make the group."""
+
+    def commit_in_transaction(
+        self, group_id: str, committer: Committer, producer: ProducerIdentity, offsets: Commits, reply: Reply
+    ) -> None:
+        """As `commit`, but they count when the producer's transaction is committed."""
+
+    def remove_offsets(self, group: GroupPort, places: Iterable[Place], reply: Reply) -> None:
+        """Delete offsets; `reply` gets the outcome when that is durable."""
+
+    async def not_confirmed(self, group_ids: Iterable[str]) -> Container[str]:
+        """Those of these groups of which nobody can say that this broker still coordinates them."""
 
 
 class ProducerTransactions(Protocol):

@@ -19,7 +19,6 @@ from .versions_told import VersionsTold
 if TYPE_CHECKING:
     from ...protocol.apis import ApiKey
     from ..config.settings import Settings
-    from ..coordinator.group.coordinator import GroupCoordinator
     from ..coordinator.group.zookeeper_offsets import ZooKeeperOffsets
     from ..coordinator.transaction.enlistment import Enlistment
     from ..coordinator.transaction.markers import MarkerWriter
@@ -36,8 +35,11 @@ if TYPE_CHECKING:
         AccessRules,
         ActiveController,
         ClusterMetadata,
+        CommittedOffsets,
         Configs,
+        ConsumerProtocolGroups,
         ControllerOrders,
+        Groups,
         LogDirs,
         ProducerTransactions,
         Replicas,
@@ -51,15 +53,17 @@ class Services:
     """Built by `server/broker.py`. Loop-thread only."""
 
     acls: AccessRules | None
+    committed_offsets: CommittedOffsets
     config: Settings
     configs: Configs
+    consumer_groups: ConsumerProtocolGroups
     controller: ActiveController
     delegation_tokens: Tokens
     enlistment: Enlistment
     fault: Callable[[str], bool]
     features: ClusterFeatures
     fetch_sessions: FetchSessions
-    groups: GroupCoordinator
+    groups: Groups
     log_dirs: LogDirs
     markers: MarkerWriter
     metadata: ClusterMetadata

@@ -9,10 +9,8 @@ from __future__ import annotations
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ....protocol.producer_identity import ProducerIdentity
-from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.transaction.metadata import V1
-from ...metadata.topic_names import GROUP_METADATA_TOPIC
-from ..ports import ProducerTransactions
+from ..ports import CommittedOffsets, Groups, ProducerTransactions
 from ..request_context import RequestContext
 from ..transaction_errors import known_to
 
@@ -23,12 +21,13 @@ async def handle(
     ctx: RequestContext,
     request: AddOffsetsToTxnRequest,
     *,
-    groups: GroupCoordinator,
+    committed_offsets: CommittedOffsets,
+    groups: Groups,
     transactions: ProducerTransactions,
 ) -> None:
     """Answers when it is durable. Raises KafkaError COORDINATOR_NOT_AVAILABLE if there is no place for offsets."""
-    await groups.topic.find_coordinator(request.group_id)
-    place = GROUP_METADATA_TOPIC, groups.topic.partition_of(request.group_id) or 0
+    await groups.find_coordinator(request.group_id)
+    place = committed_offsets.place_of(request.group_id)
 
     def reply(error: ErrorCode) -> None:
         code = known_to(ctx.api_version, FIRST_VERSION_WITH_FENCING, error)

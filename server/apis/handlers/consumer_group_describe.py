@@ -22,11 +22,10 @@ from ...coordinator.group.consumer.assignment import NOTHING
 from ...coordinator.group.consumer.assignment import Assignment as Partitions
 from ...coordinator.group.consumer.group import ConsumerGroup
 from ...coordinator.group.consumer.member import ConsumerMember
-from ...coordinator.group.coordinator import GroupCoordinator
 from ...runtime.turns import Pace, steps_of
 from ..answer_budget import Budget
 from ..authorized_operations import authorized_operations
-from ..ports import ClusterMetadata
+from ..ports import ClusterMetadata, ConsumerProtocolGroups
 from ..request_context import RequestContext
 
 CLASSIC, CONSUMER = 0, 1
@@ -37,7 +36,7 @@ async def handle(
     ctx: RequestContext,
     request: ConsumerGroupDescribeRequest,
     *,
-    groups: GroupCoordinator,
+    consumer_groups: ConsumerProtocolGroups,
     metadata: ClusterMetadata,
 ) -> ConsumerGroupDescribeResponse:
     """Each group on its own, and once.
@@ -48,12 +47,12 @@ async def handle(
     budget, pace = Budget(), Pace()
     answers = []
     for group_id in dict.fromkeys(request.group_ids):
-        if not groups.consumers.are_served:
+        if not consumer_groups.are_served:
             answer = DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
         elif budget.is_spent:
             answer = DescribedGroup(group_id=group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
-            answer = _answer(groups, metadata, group_id)
+            answer = _answer(consumer_groups, metadata, group_id)
         budget.spend(sum(map(_size, answer.members)))
         if ctx.is_guarded and not all(map(may_see, _topics(answer))):
             answer = DescribedGroup(
@@ -86,14 +85,14 @@ def _size(member: Member) -> int:
     return 200 + names + sum(50 + 4 * len(one.partitions) + len(one.topic_name) for one in assigned)
 
 
-def _answer(groups: GroupCoordinator, metadata: ClusterMetadata, group_id: str) -> DescribedGroup:
+def _answer(consumer_groups: ConsumerProtocolGroups, metadata: ClusterMetadata, group_id: str) -> DescribedGroup:
     try:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
-        group = groups.consumers.consumer_group(group_id)
+        group = consumer_groups.consumer_group(group_id)
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
-    assignors = groups.consumers.assignors
+    assignors = consumer_groups.assignors
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,

@@ -19,20 +19,22 @@ from ....protocol.messages.consumer_group_heartbeat import (
 )
 from ...coordinator.group.consumer.assignment import from_wire
 from ...coordinator.group.consumer.beat import Beat, BeatResult
-from ...coordinator.group.coordinator import GroupCoordinator
+from ..ports import ConsumerProtocolGroups
 from ..request_context import RequestContext
 
 
-def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest, *, groups: GroupCoordinator) -> None:
+def handle(
+    ctx: RequestContext, request: ConsumerGroupHeartbeatRequest, *, consumer_groups: ConsumerProtocolGroups
+) -> None:
     """Hand the request to the group, which answers."""
 
     def reply(result: BeatResult) -> None:
         ctx.respond(_response(result))
 
-    if not groups.consumers.are_served:
+    if not consumer_groups.are_served:
         reply(BeatResult(ErrorCode.UNSUPPORTED_VERSION))
         return
-    groups.consumers.consumer_group_heartbeat(_beat(ctx, request), reply)
+    consumer_groups.consumer_group_heartbeat(_beat(ctx, request), reply)
 
 
 def _beat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Beat:

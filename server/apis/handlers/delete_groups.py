@@ -6,14 +6,12 @@ from functools import partial
 
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from ...coordinator.group.coordinator import GroupCoordinator
 from ...runtime.turns import Pace, steps_of
+from ..ports import Groups
 from ..request_context import RequestContext
 
 
-async def handle(
-    ctx: RequestContext, request: DeleteGroupsRequest, *, groups: GroupCoordinator
-) -> DeleteGroupsResponse | None:
+async def handle(ctx: RequestContext, request: DeleteGroupsRequest, *, groups: Groups) -> DeleteGroupsResponse | None:
     """Each group on its own, and once; answered when all that is removed is removed on disk."""
     results = {group_id: DeletableGroupResult(group_id=group_id) for group_id in request.groups_names}
     response = DeleteGroupsResponse(results=list(results.values()))

@@ -15,20 +15,18 @@ from ....protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group import Group
 from ...coordinator.group.states import GroupState
 from ...runtime.turns import Pace, steps_of
 from ..answer_budget import Budget
 from ..authorized_operations import authorized_operations
+from ..ports import Groups
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_NOT_FOUND = 6
 
 
-async def handle(
-    ctx: RequestContext, request: DescribeGroupsRequest, *, groups: GroupCoordinator
-) -> DescribeGroupsResponse:
+async def handle(ctx: RequestContext, request: DescribeGroupsRequest, *, groups: Groups) -> DescribeGroupsResponse:
     """Each group on its own, and once.
 
     Groups for which there is no room in the answer are COORDINATOR_LOAD_IN_PROGRESS: the client asks for them again.
@@ -44,7 +42,7 @@ async def handle(
     return DescribeGroupsResponse(groups=answers)
 
 
-def _answer(groups: GroupCoordinator, group_id: str, version: int, budget: Budget) -> DescribedGroup:
+def _answer(groups: Groups, group_id: str, version: int, budget: Budget) -> DescribedGroup:
     try:
         group = groups.classic_group(group_id)
     except KafkaError as error:

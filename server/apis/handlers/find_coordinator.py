@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from ...coordinator.group.coordinator import GroupCoordinator
 from ...runtime.turns import Pace, steps_of
-from ..ports import ClusterMetadata, ProducerTransactions
+from ..ports import ClusterMetadata, Groups, ProducerTransactions
 from ..request_context import RequestContext
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -27,12 +26,12 @@ async def handle(
     ctx: RequestContext,
     request: FindCoordinatorRequest,
     *,
-    groups: GroupCoordinator,
+    groups: Groups,
     metadata: ClusterMetadata,
     transactions: ProducerTransactions,
 ) -> FindCoordinatorResponse:
     """One answer for each key; before version 4 there is just one."""
-    finders = {GROUP: groups.topic.find_coordinator, TRANSACTION: transactions.find_coordinator}
+    finders = {GROUP: groups.find_coordinator, TRANSACTION: transactions.find_coordinator}
     if ctx.api_version >= 4:
         answers, pace = [], Pace()
         for key in dict.fromkeys(request.coordinator_keys):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group_id import check_group_id
+from ..ports import Groups
 from ..request_context import RequestContext
 
 
-def handle(ctx: RequestContext, request: HeartbeatRequest, *, groups: GroupCoordinator) -> HeartbeatResponse:
+def handle(ctx: RequestContext, request: HeartbeatRequest, *, groups: Groups) -> HeartbeatResponse:
     """Answers at once."""
     try:
         check_group_id(request.group_id)

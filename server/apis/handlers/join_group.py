@@ -11,9 +11,9 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from ....protocol.room_logger import room_logger
 from ...config.settings import Settings
-from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.member import NO_MEMBER, JoinReply, JoinResult
 from ...coordinator.group.requests import Joining
+from ..ports import Groups
 from ..request_context import RequestContext
 
 logger = room_logger("groups")
@@ -23,7 +23,7 @@ MOST_METADATA_BYTES = 1024 * 1024
 """Of one member, all its protocols together."""
 
 
-def handle(ctx: RequestContext, request: JoinGroupRequest, *, config: Settings, groups: GroupCoordinator) -> None:
+def handle(ctx: RequestContext, request: JoinGroupRequest, *, config: Settings, groups: Groups) -> None:
     """Hand the member to its group, which answers."""
 
     def reply(result: JoinResult) -> None:
@@ -35,9 +35,7 @@ def handle(ctx: RequestContext, request: JoinGroupRequest, *, config: Settings, 
         reply(JoinResult(error.code, NO_MEMBER))
 
 
-def _join(
-    ctx: RequestContext, request: JoinGroupRequest, reply: JoinReply, config: Settings, groups: GroupCoordinator
-) -> None:
+def _join(ctx: RequestContext, request: JoinGroupRequest, reply: JoinReply, config: Settings, groups: Groups) -> None:
     if not request.group_id:
         reply.now(JoinResult(ErrorCode.INVALID_GROUP_ID, request.member_id))
         return

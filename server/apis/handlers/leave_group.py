@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
-from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group_id import check_group_id
 from ...coordinator.group.member import Leaver, LeaveResult
+from ..ports import Groups
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_SEVERAL = 3
@@ -18,7 +18,7 @@ MOST_LEAVERS = 20_000
 """How many members one request may remove: they go together."""
 
 
-def handle(ctx: RequestContext, request: LeaveGroupRequest, *, groups: GroupCoordinator) -> None:
+def handle(ctx: RequestContext, request: LeaveGroupRequest, *, groups: Groups) -> None:
     """Each member on its own; answered when all that goes is gone for sure."""
     check_group_id(request.group_id)
     if len(request.members) > MOST_LEAVERS:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from ...coordinator.group.coordinator import GroupCoordinator
 from ...runtime.turns import Pace
+from ..ports import Groups
 from ..request_context import RequestContext
 
 
-async def handle(ctx: RequestContext, request: ListGroupsRequest, *, groups: GroupCoordinator) -> ListGroupsResponse:
+async def handle(ctx: RequestContext, request: ListGroupsRequest, *, groups: Groups) -> ListGroupsResponse:
     """What is known now, and whether that is all."""
     states = {state.lower() for state in request.states_filter}
     types = {one.lower() for one in request.types_filter}

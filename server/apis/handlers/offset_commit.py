@@ -21,11 +21,10 @@ from ....protocol.messages.offset_commit import (
 )
 from ...config.settings import Settings
 from ...coordinator.allowance import Maker
-from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.offset_commits import Committer
 from ...coordinator.group.offsets import CommittedOffset, Place
 from ...coordinator.group.zookeeper_offsets import ZooKeeperOffsets
-from ..ports import ClusterMetadata
+from ..ports import ClusterMetadata, CommittedOffsets
 from ..request_context import RequestContext
 
 TOPIC_ID_VERSION = 10
@@ -38,8 +37,8 @@ def handle(
     ctx: RequestContext,
     request: OffsetCommitRequest,
     *,
+    committed_offsets: CommittedOffsets,
     config: Settings,
-    groups: GroupCoordinator,
     metadata: ClusterMetadata,
     now_ms: Callable[[], int],
     zookeeper_offsets: ZooKeeperOffsets,
@@ -60,7 +59,7 @@ def handle(
         maker,
     )
     try:
-        groups.commit(request.group_id, committer, offsets, reply)
+        committed_offsets.commit(request.group_id, committer, offsets, reply)
     except KafkaError as error:
         reply(error.code)
     return None

@@ -9,18 +9,17 @@ from ....protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group import CONSUMER_PROTOCOL_TYPE
 from ...coordinator.group.group_id import check_group_id
 from ...coordinator.group.group_port import GroupPort
 from ...coordinator.group.offsets import Place
 from ...runtime.turns import COMMITTED_PARTITIONS, Pace
-from ..ports import ClusterMetadata
+from ..ports import ClusterMetadata, CommittedOffsets
 from ..request_context import RequestContext
 
 
 async def handle(
-    ctx: RequestContext, request: OffsetDeleteRequest, *, groups: GroupCoordinator, metadata: ClusterMetadata
+    ctx: RequestContext, request: OffsetDeleteRequest, *, committed_offsets: CommittedOffsets, metadata: ClusterMetadata
 ) -> OffsetDeleteResponse | None:
     """Each partition on its own; answered when all that is removed is removed on disk."""
     check_group_id(request.group_id)
@@ -37,7 +36,7 @@ async def handle(
             answers.append(answer)
             await pace.step()
         response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
-    group = _group(groups, request.group_id)
+    group = _group(committed_offsets, request.group_id)
     for place, answer in known.items():
         if not group.is_empty and (group.subscribed_topics is None or group.is_subscribed(place[0])):
             answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
@@ -49,13 +48,13 @@ async def handle(
 
     places = group.offsets.places
     removed = [place for place, answer in known.items() if not answer.error_code and place in places]
-    groups.offsets.remove(group, removed, done)
+    committed_offsets.remove_offsets(group, removed, done)
     return None
 
 
-def _group(groups: GroupCoordinator, group_id: str) -> GroupPort:
+def _group(committed_offsets: CommittedOffsets, group_id: str) -> GroupPort:
     """Raises KafkaError GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP if what its members read is not known."""
-    group = groups.find(group_id)
+    group = committed_offsets.find(group_id)
     if group is None or group.is_dead:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     if not group.is_empty and group.protocol_type != CONSUMER_PROTOCOL_TYPE:

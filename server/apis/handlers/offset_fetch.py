@@ -24,13 +24,12 @@ from ....protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ....protocol.schema import ZERO_UUID
-from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group_port import GroupPort
 from ...coordinator.group.offsets import NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset
 from ...coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from ...runtime.turns import COMMITTED_GROUP, COMMITTED_PARTITIONS, Pace, steps_of
 from ..answer_budget import Budget
-from ..ports import ClusterMetadata
+from ..ports import ClusterMetadata, CommittedOffsets
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_GROUPS = 8
@@ -48,7 +47,7 @@ async def handle(
     ctx: RequestContext,
     request: OffsetFetchRequest,
     *,
-    groups: GroupCoordinator,
+    committed_offsets: CommittedOffsets,
     metadata: ClusterMetadata,
     zookeeper_offsets: ZooKeeperOffsets,
 ) -> OffsetFetchResponse:
@@ -63,15 +62,15 @@ async def handle(
     if ctx.api_version >= FIRST_VERSION_WITH_GROUPS:
         asked = {one.group_id: one for one in reversed(request.groups)}
         names = dict.fromkeys(one.group_id for one in request.groups)
-        fetch = GroupFetch(ctx, request, groups, metadata, pace)
+        fetch = GroupFetch(ctx, request, committed_offsets, metadata, pace)
         if request.require_stable:
-            fetch.not_confirmed = await groups.not_confirmed(names)
+            fetch.not_confirmed = await committed_offsets.not_confirmed(names)
         return OffsetFetchResponse(groups=[await fetch.answer(asked[name]) for name in names])
     group, error = None, ErrorCode.NONE
     try:
-        if request.require_stable and await groups.not_confirmed([request.group_id]):
+        if request.require_stable and await committed_offsets.not_confirmed([request.group_id]):
             raise _not_confirmed()
-        group = groups.find(request.group_id)
+        group = committed_offsets.find(request.group_id)
     except KafkaError as refusal:
         error = refusal.code
         if ctx.api_version >= FIRST_VERSION_WITH_GROUP_ERROR:
@@ -146,14 +145,14 @@ class GroupFetch:
         self,
         ctx: RequestContext,
         request: OffsetFetchRequest,
-        groups: GroupCoordinator,
+        committed_offsets: CommittedOffsets,
         metadata: ClusterMetadata,
         pace: Pace,
     ) -> None:
         self._ctx = ctx
         self._request = request
         self._by_id = ctx.api_version >= TOPIC_ID_VERSION
-        self._groups = groups
+        self._committed_offsets = committed_offsets
         self._metadata = metadata
         self._pace = pace
         self._budget = Budget()
@@ -168,7 +167,7 @@ class GroupFetch:
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the answer is full")
             if asked.group_id in self.not_confirmed:
                 raise _not_confirmed()
-            group = self._groups.find(asked.group_id)
+            group = self._committed_offsets.find(asked.group_id)
             _check_member(group, asked)
         except KafkaError as error:
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error.code)

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group_id import check_group_id
 from ...coordinator.group.member import SyncResult
 from ...coordinator.group.requests import Syncing
+from ..ports import Groups
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_PROTOCOL = 5
 
 
-def handle(ctx: RequestContext, request: SyncGroupRequest, *, groups: GroupCoordinator) -> None:
+def handle(ctx: RequestContext, request: SyncGroupRequest, *, groups: Groups) -> None:
     """Hand the request to the group, which answers."""
 
     def reply(result: SyncResult) -> None:

@@ -19,14 +19,12 @@ from ....protocol.messages.txn_offset_commit import (
 from ....protocol.producer_identity import ProducerIdentity
 from ...config.settings import Settings
 from ...coordinator.allowance import Maker
-from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group_id import check_group_id
 from ...coordinator.group.offset_commits import Committer
 from ...coordinator.group.offsets import CommittedOffset, Place
 from ...coordinator.transaction.enlistment import Enlistment, Manner
-from ...metadata.topic_names import GROUP_METADATA_TOPIC
 from ...runtime.turns import Pace
-from ..ports import ClusterMetadata
+from ..ports import ClusterMetadata, CommittedOffsets
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_LOADING = 2
@@ -37,9 +35,9 @@ async def handle(
     ctx: RequestContext,
     request: TxnOffsetCommitRequest,
     *,
+    committed_offsets: CommittedOffsets,
     config: Settings,
     enlistment: Enlistment,
-    groups: GroupCoordinator,
     metadata: ClusterMetadata,
     now_ms: Callable[[], int],
 ) -> None:
@@ -57,7 +55,7 @@ async def handle(
     if not offsets:
         reply(ErrorCode.NONE)
         return
-    place = GROUP_METADATA_TOPIC, groups.topic.partition_of(request.group_id) or 0
+    place = committed_offsets.place_of(request.group_id)
     committer = Committer(
         request.member_id,
         request.group_instance_id,
@@ -72,13 +70,13 @@ async def handle(
             reply(_AS_TOLD.get(error, error))
             return
         try:
-            groups.commit_in_transaction(request.group_id, committer, producer, offsets, reply)
+            committed_offsets.commit_in_transaction(request.group_id, committer, producer, offsets, reply)
         except KafkaError as refusal:
             reply(refusal.code)
 
     try:
         check_group_id(request.group_id)
-        groups.shard_of(request.group_id)
+        committed_offsets.check_served(request.group_id)
     except KafkaError as refusal:
         reply(refusal.code)
         return

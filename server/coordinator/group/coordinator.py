@@ -32,6 +32,7 @@ from .group_records import NO_OFFSET_KEY
 from .kinds import GroupKinds, classic_group
 from .member import Leaver, LeaveReply
 from .offset_commits import Commits, Committer, OffsetCommits, Reply
+from .offsets import Place
 from .removed_topics import RemovedTopics
 from .requests import Joining, Syncing
 from .transactional_offsets import TransactionalOffsets
@@ -69,13 +70,9 @@ class GroupCoordinator:
         turns: Turns,
         long_work: LongWork,
     ) -> None:
-        self._metadata = metadata
         self._now_ms = ports.now_ms
-        self._loop = loop
         self._allowance = Allowance()
-        self.oldest_allowance = Allowance()
-        """For groups whose offsets are in the metadata store, where OffsetCommit 0 puts them."""
-        self.topic = CoordinatorTopic(
+        self._topic = CoordinatorTopic(
             GROUP_METADATA_TOPIC, metadata=metadata, controller=controller, loop=loop, on_created=self.start
         )
         log = CoordinatorLog(GROUP_METADATA_TOPIC, replica_manager, ports.now_ms, loop)
@@ -98,9 +95,9 @@ class GroupCoordinator:
             partition_of=self._index_of,
         )
         self._kinds = GroupKinds(self._classic, self.consumers)
-        self.offsets = OffsetCommits(config, log, self._index_of, on_sign_of_life=self._heard_of)
-        self.transactional = TransactionalOffsets(config, log, self._index_of, self.find)
-        self._removed_topics = RemovedTopics(self.offsets, long_work, self._served)
+        self._offsets = OffsetCommits(config, log, self._index_of, on_sign_of_life=self._heard_of)
+        self._transactional = TransactionalOffsets(config, log, self._index_of, self.find)
+        self._removed_topics = RemovedTopics(self._offsets, long_work, self._served)
         metadata.on_topics_removed.append(self._topics_removed)
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -121,24 +118,39 @@ class GroupCoordinator:
 
     async def close(self) -> None:
         """Give all groups up: members that wait are told to look for another coordinator."""
-        await self.topic.close()
+        await self._topic.close()
         await self._shards.close()
         for kind in self._kinds:
             kind.close()
 
     # -- where a group is ------------------------------------------------------------------------------------------
 
+    async def find_coordinator(self, group_id: str) -> int:
+        """The id of the broker that coordinates a group; the topic for what it commits is made if need be.
+
+        Raises KafkaError COORDINATOR_NOT_AVAILABLE.
+        """
+        return await self._topic.find_coordinator(group_id)
+
+    def place_of(self, group_id: str) -> Place:
+        """The partition that has what a group commits."""
+        return GROUP_METADATA_TOPIC, self._index_of(group_id)
+
     @property
     def partition_count(self) -> int | None:
         """Partitions of `__consumer_offsets`; None while there is no such topic."""
-        return self.topic.partition_count
+        return self._topic.partition_count
 
     def _index_of(self, group_id: str) -> int:
-        return self.topic.partition_of(group_id) or 0
+        return self._topic.partition_of(group_id) or 0
 
     def shard_of(self, group_id: str) -> GroupShard:
         """The loaded shard that a group belongs to. Raises KafkaError as `Shards.loaded`."""
-        return self._shards.loaded(self.topic.partition_of(group_id))
+        return self._shards.loaded(self._topic.partition_of(group_id))
+
+    def check_served(self, group_id: str) -> None:
+        """Raises KafkaError as `shard_of` unless the group, which need not exist, is served here."""
+        self.shard_of(group_id)
 
     def find(self, group_id: str) -> GroupPort | None:
         """A group of this broker, None if it does not exist. Raises KafkaError as `shard_of`."""
@@ -235,12 +247,12 @@ class GroupCoordinator:
 
     def _resume(self, group: GroupPort) -> None:
         """A group was loaded: its members have their full session timeouts from now on."""
-        self.transactional.resume(group)
+        self._transactional.resume(group)
         self._kinds.of(group).resume(group)
 
     def _unload_group(self, group: GroupPort, error: ErrorCode) -> None:
         """This broker does not coordinate the group any more, or it is deleted."""
-        self.transactional.unload(group)
+        self._transactional.unload(group)
         self._kinds.of(group).unload(group, error)
 
     def _forget(self, group: Group) -> None:
@@ -293,7 +305,7 @@ class GroupCoordinator:
         if group is None:
             reply(ErrorCode.NONE)
             return
-        self.offsets.commit(group, committer, offsets, reply)
+        self._offsets.commit(group, committer, offsets, reply)
         if group.is_idle and not group.is_logged:
             self._drop(group)
 
@@ -313,9 +325,13 @@ class GroupCoordinator:
             committer.member_id, committer.group_instance_id, committer.generation
         )
         if error is ErrorCode.NONE:
-            self.transactional.commit(group, producer, offsets, reply)
+            self._transactional.commit(group, producer, offsets, reply)
         else:
             reply(error)
+
+    def remove_offsets(self, group: GroupPort, places: Iterable[Place], reply: Reply) -> None:
+        """OffsetDelete; `reply` gets the outcome when it is durable."""
+        self._offsets.remove(group, places, reply)
 
     def check_loaded(self, index: int) -> None:
         """Raises KafkaError as `Shards.loaded` unless groups of that partition are served here."""
@@ -323,7 +339,7 @@ class GroupCoordinator:
 
     def end_transaction(self, index: int, producer_id: int, *, is_commit: bool) -> None:
         """The marker of a transaction is durable in that partition."""
-        self.transactional.end(index, producer_id, is_commit=is_commit)
+        self._transactional.end(index, producer_id, is_commit=is_commit)
 
     def _heard_of(self, group: GroupPort, member_id: str) -> None:
         self._kinds.of(group).heard_of(group, member_id)
@@ -354,7 +370,7 @@ class GroupCoordinator:
             reply(ErrorCode.GROUP_ID_NOT_FOUND)
         elif not group.is_empty:
             reply(ErrorCode.NON_EMPTY_GROUP)
-        elif self.offsets.remove_group(group, self._kinds.of(group).tombstones(group), reply):
+        elif self._offsets.remove_group(group, self._kinds.of(group).tombstones(group), reply):
             self._drop(group)
 
     async def expire(self) -> None:
@@ -364,13 +380,13 @@ class GroupCoordinator:
         for group in self.groups:
             if group.is_dead:
                 continue
-            places = self.offsets.expired(group, now_ms)
+            places = self._offsets.expired(group, now_ms)
             offsets = group.offsets
             is_last = len(places) == len(offsets.committed) and not offsets.in_flight and not offsets.pending
             if is_last and group.can_be_forgotten:
                 self.delete(group.group_id, ignore)
             elif places:
-                self.offsets.remove(group, places, ignore)
+                self._offsets.remove(group, places, ignore)
             await pace.step()
 
     def _topics_removed(self, names: Iterable[str]) -> None:

@@ -59,6 +59,7 @@ class GroupKinds:
 
     def __init__(self, classic: GroupKind[Group], consumer: GroupKind[ConsumerGroup]) -> None:
         self._by_name: dict[str, GroupKind[Any]] = {Group.type_name: classic, ConsumerGroup.type_name: consumer}
+        """By the name that a group has for its kind, so that each is given groups of its own only."""
 
     def __iter__(self) -> Iterator[GroupKind[Any]]:
         return iter(self._by_name.values())

@@ -32,10 +32,10 @@ def _path(group_id: str, place: Place) -> str:
 class ZooKeeperOffsets:
     """The offsets of all groups there. Loop-thread only."""
 
-    def __init__(self, store: MetadataStore, allowance: Allowance) -> None:
-        """`allowance` bounds how many groups there are for each maker of them."""
+    def __init__(self, store: MetadataStore) -> None:
         self._store = store
-        self._allowance = allowance
+        self._allowance = Allowance()
+        """How many groups each client may make here."""
 
     async def commit(self, group_id: str, offsets: Mapping[Place, int], maker: Maker) -> ErrorCode:
         """Write offsets one after another; an error leaves the later ones as they were."""

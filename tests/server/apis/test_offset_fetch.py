@@ -29,7 +29,7 @@ async def test_all_of_a_group_is_looked_through_in_turns_while_it_changes(versio
         return name != "t0001"
 
     context: Any = SimpleNamespace(api_version=version, may=may)
-    parts: Any = {"groups": SimpleNamespace(find=lambda group_id: group), "zookeeper_offsets": None}
+    parts: Any = {"committed_offsets": SimpleNamespace(find=lambda group_id: group), "zookeeper_offsets": None}
     parts["metadata"] = SimpleNamespace(topic_id=lambda name: None)
     request = OffsetFetchRequest(group_id="g", topics=None, groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
     task = asyncio.get_running_loop().create_task(offset_fetch.handle(context, request, **parts))

@@ -346,7 +346,7 @@ def test_a_group_is_full() -> None:
 def test_many_answers_are_sent_at_a_pace() -> None:
     async def talk(cluster: Cluster) -> None:
         groups = cluster.state.groups
-        await groups.topic.find_coordinator(GROUP)
+        await groups.find_coordinator(GROUP)
         answered = Counter[float]()
 
         def answer(result: JoinResult) -> None:
@@ -398,7 +398,7 @@ def test_who_was_replaced_before_its_turn_is_answered_under_its_own_id(monkeypat
 
     async def talk(cluster: Cluster) -> None:
         groups, told = cluster.state.groups, list[JoinResult]()
-        await groups.topic.find_coordinator(GROUP)
+        await groups.find_coordinator(GROUP)
 
         def join(instance_id: str | None) -> None:
             reply, protocols = groups.later(told.append), (("range", subscription("t")),)
