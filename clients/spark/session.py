@@ -38,7 +38,7 @@ def session(
     for key, value in (config or {}).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    if spark.sparkContext.pythonExec != _python_of_workers():
+    if {spark.sparkContext.pythonExec, _python_that_looks_for_sources()} != {_python_of_workers()}:
         register(spark)
     return spark
 
@@ -82,6 +82,11 @@ def register(spark: SparkSession) -> None:
             # Spark 4.0 says so of one that it found by itself; later ones replace it.
             if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
                 raise
+
+
+def _python_that_looks_for_sources() -> str:
+    """It is no worker that does, and where the driver's Python is named Spark has that do it."""
+    return host.environment("PYSPARK_DRIVER_PYTHON") or _python_of_workers()
 
 
 def _python_of_workers() -> str:

@@ -95,6 +95,28 @@ def test_a_session_of_another_python_gets_the_sources(cluster: Cluster, tmp_path
     assert done.stdout.split("\n")[:2] == ["True", "rows 2"], done.stdout + done.stderr[-3000:]
 
 
+OUR_SESSION = """
+import sys
+sys.path[:0] = {paths!r}
+from pyspark_barnabas import session
+spark = session("local[1]", config={{"spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1"}})
+read = spark.read.format("barnabas").schema("value binary")
+print("rows", read.option("kafka.bootstrap.servers", sys.argv[1]).option("subscribe", "t").load().count())
+"""
+
+
+def test_a_driver_that_is_no_plain_python_hides_no_sources(cluster: Cluster) -> None:
+    """Notebooks have PYSPARK_DRIVER_PYTHON=jupyter, and Spark looks for sources with that before all others."""
+    require_tool("java", "Spark needs Java 17 or later")
+    cluster.produce("t", [{"value": b"a"}, {"value": b"b"}])
+    paths = [str(CHECKOUT / ".src"), str(CHECKOUT)]
+    env = os.environ | {"PYSPARK_DRIVER_PYTHON": "/bin/false", "PYTHONPATH": ":".join(paths)}
+    command = [sys.executable, "-c", OUR_SESSION.format(paths=paths), cluster.bootstrap]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=270, check=False)
+    assert done.stdout.split("\n")[0] == "rows 2", done.stdout + done.stderr[-3000:]
+
+
 SPARKS_SETTINGS = ("MASTER", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_IP", "PYSPARK_SUBMIT_ARGS")
 
 
@@ -134,6 +156,22 @@ def test_looking_for_sources_loads_little() -> None:
     env = {"PYTHONPATH": str(CHECKOUT / ".src"), "PATH": "/usr/bin:/bin"}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["barnabas", "barnabas-log"]
+
+
+@pytest.mark.parametrize("package", ["pyarrow", "numpy"])
+def test_a_python_that_lacks_the_extra_says_which_it_is(package: str) -> None:
+    """Spark may run another Python than the program does, one that has our code and not what it needs."""
+    program = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "from pyspark_barnabas import DefaultSource\n"
+        "source = DefaultSource({'subscribe': 't', 'kafka.bootstrap.servers': 'x:1'})\n"
+        "source.reader(source.schema())\n"
+    )
+    env = {"PYTHONPATH": str(CHECKOUT / ".src"), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=False)
+    told = done.stderr.splitlines()[-1]
+    assert told.startswith(f"ModuleNotFoundError: {sys.executable}, the Python that this Spark runs, has no {package}:")
+    assert "PYSPARK_PYTHON" in told
 
 
 def test_a_worker_that_goes_on_keeps_what_it_imported_out_of_collections(monkeypatch: pytest.MonkeyPatch) -> None:
