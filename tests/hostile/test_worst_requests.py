@@ -498,6 +498,7 @@ async def test_nobody_waits_for_one_request_of_a_member(tmp_path: Path, monkeypa
         )
 
         async def prepare(_: Worst) -> None:
+            assert (await here.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, consumer_joining())).error_code == 0
             everything = added(here.known, [(WIDE, list(range(WIDE_PARTITIONS)))])
             async with asyncio.timeout(ANSWER_SECONDS):
                 while any(errors_in(await here.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, everything), 3)):

@@ -134,7 +134,7 @@ def _beat(
     owned: list[beat.TopicPartitions] | None = None,
 ) -> beat.ConsumerGroupHeartbeatRequest:
     return beat.ConsumerGroupHeartbeatRequest(
-        group_id=CONSUMERS,
+        group_id=CONSUMERS if member == MEMBER else "of newcomers",
         member_id=member,
         member_epoch=epoch,
         rebalance_timeout_ms=1000,
@@ -145,7 +145,7 @@ def _beat(
 
 
 def consumer_joining() -> beat.ConsumerGroupHeartbeatRequest:
-    """The first beat of `MEMBER`."""
+    """The first beat of `MEMBER`, alone in its group, which so comes to the same again and again."""
     return _beat(MEMBER, topics=[TOPIC])
 
 
