@@ -123,7 +123,7 @@ class Worst(NamedTuple):
     version: int
     make: Callable[[int, Known], Any]
     error: int | None = None
-    """Of all of it, where that is looked at."""
+    """The code that its answer has most often, where that is looked at."""
 
     def frame(self, known: Known) -> bytes:
         """The largest of these that fits into a megabyte and that the broker reads."""
