@@ -76,7 +76,7 @@ def services(state: BrokerState) -> Services:
         committed_offsets=state.groups,
         config=state.config,
         configs=ConfigRepository(state.broker_id, state.dynamic_config, state.config_store, state.metadata),
-        consumer_groups=state.groups.consumers,
+        consumer_groups=state.groups.consumer_groups,
         controller=state.controller,
         delegation_tokens=state.security.delegation_tokens,
         enlistment=state.transactions.enlistment,

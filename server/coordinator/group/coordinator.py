@@ -83,7 +83,7 @@ class GroupCoordinator:
         self._classic = ClassicGroups(
             config, log, ports, loop, turns, partition_of=self._index_of, on_idle=self._forget
         )
-        self.consumers = ConsumerGroups(
+        self.consumer_groups = ConsumerGroups(
             config,
             dynamic_config,
             log,
@@ -94,7 +94,7 @@ class GroupCoordinator:
             metadata=metadata,
             partition_of=self._index_of,
         )
-        self._kinds = GroupKinds(self._classic, self.consumers)
+        self._kinds = GroupKinds(self._classic, self.consumer_groups)
         self._offsets = OffsetCommits(config, log, self._index_of, on_sign_of_life=self._heard_of)
         self._transactional = TransactionalOffsets(config, log, self._index_of, self.find)
         self._removed_topics = RemovedTopics(self._offsets, long_work, self._served)
