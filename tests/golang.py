@@ -12,10 +12,10 @@ def require_go() -> None:
     require_tool("go", "these tests need Go")
 
 
-def built(source_dir: Path) -> Path:
-    """The executable of the module in `source_dir`; an unchanged one is built once."""
+def built(source_dir: Path, *shared: Path) -> Path:
+    """The executable of the module in `source_dir` with files of `shared` added; an unchanged one is built once."""
     require_go()
-    return built_copy("golang", source_dir, ["go", "build", "-o", "program", "."]) / "program"
+    return built_copy("golang", source_dir, ["go", "build", "-o", "program", "."], *shared) / "program"
 
 
 def run_go(program: Path, args: Sequence[str], timeout: float = 120) -> subprocess.CompletedProcess[str]:

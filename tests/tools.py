@@ -100,9 +100,11 @@ def run_checked(command: Sequence[str], *, cwd: Path | None = None) -> str:
     return result.stdout
 
 
-def built_copy(cache: str, source_dir: Path, command: Sequence[str]) -> Path:
-    """A copy of the files of `source_dir` in which `command` was run; of unchanged files one is made once."""
-    sources = sorted(path for path in source_dir.iterdir() if path.is_file())
+def built_copy(cache: str, source_dir: Path, command: Sequence[str], *shared: Path) -> Path:
+    """A copy of the files of `source_dir` and the folders `shared` in which `command` was run; of unchanged files one
+    is made once.
+    """
+    sources = sorted(path for folder in (source_dir, *shared) for path in folder.iterdir() if path.is_file())
     parts = [part for path in sources for part in (path.name, path.read_bytes())]
     with cache_entry(cache_dir(cache), f"{source_dir.name}-{digest(*parts)}") as (entry, scratch):
         if scratch is not None:

@@ -21,9 +21,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 from tests.barnabas_server import BarnabasServer
+from tests.compat.go_clients import go_client
 from tests.compat.test_java import program
 from tests.compat.test_kafka_python_1_4 import packages_of_old_release
-from tests.golang import built, run_go
+from tests.golang import run_go
 from tests.java import run_java
 from tests.node import installed, run_node
 from tests.tools import require_tool, run_checked
@@ -82,14 +83,19 @@ def test_java(backlog: str, version: str, poll: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.node
-def test_kafkajs(backlog: str) -> None:
-    result = run_node(installed(HERE / "kafkajs"), "backlog.js", [backlog, TOPIC, str(PARTITIONS)], timeout=200)
+@pytest.mark.parametrize("folder", ["kafkajs", pytest.param("platformatic", marks=pytest.mark.verify)])
+def test_clients_in_javascript(backlog: str, folder: str) -> None:
+    result = run_node(installed(HERE / folder), "backlog.js", [backlog, TOPIC, str(PARTITIONS)], timeout=200)
     assert result.stdout.strip() == EVERYTHING, result.stderr[-2000:]
 
 
 @pytest.mark.golang
-def test_franz_go(backlog: str) -> None:
-    result = run_go(built(HERE / "franzgo"), ["backlog", backlog, TOPIC, str(PARTITIONS)], timeout=200)
+@pytest.mark.parametrize(
+    "folder",
+    ["franzgo", pytest.param("sarama", marks=pytest.mark.verify), pytest.param("kafkago", marks=pytest.mark.verify)],
+)
+def test_clients_in_go(backlog: str, folder: str) -> None:
+    result = run_go(go_client(folder), ["backlog", backlog, TOPIC, str(PARTITIONS)], timeout=200)
     assert result.stdout.strip() == EVERYTHING, result.stderr[-2000:]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.compat.go_clients import go_client
 from tests.compat.secured_attempts import check_attempts
 from tests.compat.secured_world import SecuredWorld
-from tests.compat.test_franz_go import MODULE
-from tests.golang import built, run_go
+from tests.golang import run_go
 
 pytestmark = [pytest.mark.verify, pytest.mark.golang, pytest.mark.timeout(240)]
 
@@ -22,7 +22,7 @@ REFUSED = (
 
 
 def test_franz_go_is_let_in_by_what_is_right_and_by_nothing_else(tmp_path: Path) -> None:
-    program = built(MODULE)
+    program = go_client("franzgo")
     check_attempts(
         SecuredWorld(tmp_path),
         lambda attempts: run_go(program, ["secured", attempts], timeout=180),

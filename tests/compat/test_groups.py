@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.barnabas_server import BarnabasServer
+from tests.compat.go_clients import go_client
 from tests.compat.members import (
     PARTITIONS,
     PATIENCE_S,
@@ -21,7 +22,6 @@ from tests.compat.members import (
     wait_shared,
 )
 from tests.compat.test_java import program
-from tests.golang import built
 from tests.java import java_command
 from tests.node import installed
 from tests.server_process import wait_until
@@ -35,6 +35,8 @@ JAVA = {
     "0.10.2.2": ("member", "poll_0_10"),
 }
 
+IN_GO = {"franz-go": "franzgo", "sarama": "sarama", "kafka-go": "kafkago"}
+
 
 def command_of(client: str, version: str, folder: Path) -> list[str]:
     """What starts a member; arguments are added."""
@@ -43,8 +45,8 @@ def command_of(client: str, version: str, folder: Path) -> list[str]:
         return java_command("Member", classpath, [])
     if client == "kafkajs":
         return ["node", str(installed(HERE / "kafkajs") / "member.js")]
-    if client == "franz-go":
-        return [str(built(HERE / "franzgo")), "member"]
+    if client in IN_GO:
+        return [str(go_client(IN_GO[client])), "member"]
     return [sys.executable, str(HERE / "python_member.py"), client]
 
 
@@ -57,6 +59,8 @@ CLIENTS = [
     pytest.param("kafkajs", "", "RoundRobin", marks=pytest.mark.node),
     pytest.param("franz-go", "", "cooperative-sticky", marks=pytest.mark.golang),
     pytest.param("franz-go", "", "range", marks=[pytest.mark.golang, pytest.mark.verify]),
+    pytest.param("sarama", "", "range", marks=[pytest.mark.golang, pytest.mark.verify]),
+    pytest.param("kafka-go", "", "roundrobin", marks=[pytest.mark.golang, pytest.mark.verify]),
     pytest.param("confluent", "", "range"),
     pytest.param("confluent", "", "cooperative-sticky"),
     pytest.param("kafka-python", "", "range", marks=pytest.mark.verify),

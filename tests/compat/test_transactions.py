@@ -14,8 +14,9 @@ import kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer
+from tests.compat.go_clients import go_client
 from tests.compat.tool_session import ToolSession
-from tests.golang import built, run_go
+from tests.golang import run_go
 from tests.java import compile_java, jars, require_java, run_java
 from tests.node import installed, run_node
 from tests.server_process import wait_until
@@ -242,11 +243,34 @@ def test_kafkajs(transactional: str) -> None:
     assert found == {"seen": ["0", "2", "4"], "expected": ["0", "2", "4"], "all": 6, "offset": "4", "isFenced": True}
 
 
+@pytest.mark.node
+@pytest.mark.verify
+@pytest.mark.timeout(180)
+def test_platformatic(transactional: str) -> None:
+    """What is committed is read with librdkafka: of the transactions that one producer aborted, this client hides the
+    last of an answer.
+    """
+    topic = create(transactional)
+    folder = installed(PROGRAM.parents[1] / "platformatic")
+    result = run_node(folder, "transactions.js", [transactional, topic], timeout=150)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert json.loads(result.stdout) == {"offset": "5", "isFenced": True}
+    wait_committed(transactional, topic, [b"0", b"2", b"4", b"last"])
+
+
 @pytest.mark.golang
 @pytest.mark.timeout(300)
-def test_franz_go(transactional: str) -> None:
+@pytest.mark.parametrize(
+    ("folder", "versions"),
+    [
+        ("franzgo", []),
+        pytest.param("sarama", ["default"], marks=pytest.mark.verify),
+        pytest.param("sarama", ["max"], marks=pytest.mark.verify),
+    ],
+)
+def test_clients_in_go(transactional: str, folder: str, versions: list[str]) -> None:
     topic = create(transactional, "", "-copy")
-    result = run_go(built(PROGRAM.parents[1] / "franzgo"), ["transactions", transactional, topic, f"{topic}-copy"])
+    result = run_go(go_client(folder), ["transactions", transactional, topic, f"{topic}-copy", *versions])
     assert result.returncode == 0, result.stdout + result.stderr
     told = json.loads(result.stdout)
     assert told["seen"] == told["expected"] == told["copied"] == ["0", "2", "4"]

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -22,35 +21,6 @@ type scenario struct {
 	admin     *kadm.Client
 }
 
-func feature(name string, check func() error) {
-	var detail any
-	err := func() (err error) {
-		defer func() {
-			if caught := recover(); caught != nil {
-				err = fmt.Errorf("%v", caught)
-			}
-		}()
-		return check()
-	}()
-	if err != nil {
-		detail = err.Error()
-	}
-	line, _ := json.Marshal(detail)
-	fmt.Printf("{\"feature\": %q, \"ok\": %t, \"detail\": %s}\n", name, err == nil, line)
-}
-
-func must(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
-
-func equal[T comparable](expected, got T) {
-	if expected != got {
-		panic(fmt.Sprintf("expected %v, got %v", expected, got))
-	}
-}
-
 func (s *scenario) client(options ...kgo.Opt) *kgo.Client {
 	base := []kgo.Opt{
 		kgo.SeedBrokers(s.bootstrap), kgo.RetryTimeout(20 * time.Second),
@@ -62,9 +32,7 @@ func (s *scenario) client(options ...kgo.Opt) *kgo.Client {
 }
 
 func (s *scenario) newTopic(partitions int32, configs map[string]*string) string {
-	random := make([]byte, 4)
-	rand.Read(random)
-	topic := fmt.Sprintf("go-%x", random)
+	topic := newName()
 	created, err := s.admin.CreateTopic(s.ctx, partitions, 1, configs, topic)
 	must(err)
 	must(created.Err)
