@@ -111,11 +111,8 @@ class ClassicGroups:
     def unload(self, group: Group, error: ErrorCode) -> None:
         """A group is not coordinated here any more, or it is deleted; whoever waits hears `error`."""
         self._rebalances.cancel(group)
-        sessions = self._heartbeats.sessions
-        for member_id in group.pending_members:
-            sessions.end(group, member_id)
+        self._heartbeats.sessions.end_all(group)
         for member in group.members.values():
-            sessions.end(group, member.member_id)
             group.answer_join(member, JoinResult(error, member.member_id))
             group.answer_sync(member, SyncResult(error))
         group.transition_to(GroupState.DEAD, self._now_ms())

@@ -32,57 +32,73 @@ class Sessions(Generic[G]):
     def __init__(self, loop: asyncio.AbstractEventLoop, on_expired: Callable[[G, str], None]) -> None:
         self._loop = loop
         self._on_expired = on_expired
-        self._sessions: dict[tuple[G, str], _Session] = {}
+        self._sessions: dict[G, dict[str, _Session]] = {}
+        """By member; groups of which nobody is waited for are left out."""
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return sum(map(len, self._sessions.values()))
 
     def restart(self, group: G, member_id: str, timeout_ms: int) -> None:
         """The member was heard of: it has `timeout_ms` from now on."""
-        key = (group, member_id)
         deadline = self._loop.time() + timeout_ms / 1000
-        session = self._sessions.get(key)
+        session = self._of(group, member_id)
         if session is None:
-            timer = self._loop.call_at(deadline, self._fire, key)
-            self._sessions[key] = _Session(deadline, timer)
+            timer = self._loop.call_at(deadline, self._fire, group, member_id)
+            self._sessions.setdefault(group, {})[member_id] = _Session(deadline, timer)
             return
         session.deadline = deadline
         if session.timer.when() > deadline:
             session.timer.cancel()
-            session.timer = self._loop.call_at(deadline, self._fire, key)
+            session.timer = self._loop.call_at(deadline, self._fire, group, member_id)
 
     def begin(self, group: G, member_id: str, timeout_ms: int) -> None:
         """Something is expected of the member within `timeout_ms`; if it is already, that deadline stays."""
-        if (group, member_id) not in self._sessions:
+        if self._of(group, member_id) is None:
             self.restart(group, member_id, timeout_ms)
 
     def end(self, group: G, member_id: str) -> None:
         """Nothing is expected of the member any more."""
-        session = self._sessions.pop((group, member_id), None)
+        session = self._of(group, member_id)
         if session is not None:
+            session.timer.cancel()
+            self._remove(group, member_id)
+
+    def end_all(self, group: G) -> None:
+        """Nothing is expected of anybody in the group any more, also of who is no member now."""
+        for session in self._sessions.pop(group, {}).values():
             session.timer.cancel()
 
     def expire(self, group_id: str) -> None:
         """The time of all members of a group is over."""
-        for group, member_id in [key for key in self._sessions if key[0].group_id == group_id]:
-            session = self._sessions.get((group, member_id))
-            if session is not None:
-                session.timer.cancel()
-                session.deadline = self._loop.time()
-                self._fire((group, member_id))
+        for group in [one for one in self._sessions if one.group_id == group_id]:
+            for member_id in list(self._sessions.get(group, ())):
+                session = self._of(group, member_id)
+                if session is not None:
+                    session.timer.cancel()
+                    session.deadline = self._loop.time()
+                    self._fire(group, member_id)
 
     def close(self) -> None:
         """Expect nothing of anybody."""
-        for session in self._sessions.values():
-            session.timer.cancel()
-        self._sessions.clear()
+        for group in list(self._sessions):
+            self.end_all(group)
 
-    def _fire(self, key: tuple[G, str]) -> None:
-        session = self._sessions.get(key)
+    def _of(self, group: G, member_id: str) -> _Session | None:
+        of_group = self._sessions.get(group)
+        return None if of_group is None else of_group.get(member_id)
+
+    def _remove(self, group: G, member_id: str) -> None:
+        of_group = self._sessions[group]
+        del of_group[member_id]
+        if not of_group:
+            del self._sessions[group]
+
+    def _fire(self, group: G, member_id: str) -> None:
+        session = self._of(group, member_id)
         if session is None:
             return
         if session.deadline > self._loop.time():
-            session.timer = self._loop.call_at(session.deadline, self._fire, key)
+            session.timer = self._loop.call_at(session.deadline, self._fire, group, member_id)
             return
-        del self._sessions[key]
-        self._on_expired(*key)
+        self._remove(group, member_id)
+        self._on_expired(group, member_id)

@@ -70,10 +70,14 @@ class Change:
         self.group.metadata_hash = metadata_hash
         self.group.has_partition_metadata = False
 
+    @property
+    def gone(self) -> list[str]:
+        """Who was a member and is none any more."""
+        return [name for name, former in self._members.items() if former and name not in self.group.members]
+
     def entries(self) -> Iterator[Entry]:
         """What is to be written, in an order in which Apache Kafka can read it: what goes first, then what comes."""
-        group, group_id = self.group, self.group.group_id
-        gone = [member_id for member_id, former in self._members.items() if former and member_id not in group.members]
+        group, group_id, gone = self.group, self.group.group_id, self.gone
         for member_id in gone:
             yield records.assigned_key(group_id, member_id), None
         for member_id, former in self._targets.items():

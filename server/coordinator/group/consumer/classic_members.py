@@ -6,7 +6,6 @@ when there is more to come. Whoever joins is a follower: the broker assigns. KIP
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ from ..classic_groups import ClassicGroups
 from ..group import CONSUMER_PROTOCOL_TYPE
 from ..member import NO_MEMBER, JoinResult, Leaver, LeaveReply, LeaveResult, SyncResult
 from ..requests import Joining, Syncing
-from ..sessions import Sessions
 from .assignment import NOTHING
 from .change import Change
 from .conversion import by_id, classic_assignment, subscription_of
@@ -42,15 +40,12 @@ class ClassicMembers:
         *,
         metadata: MetadataCache,
         now_ms: Callable[[], int],
-        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._migration = migration
         self._members = members
         self._classic = classic
         self._metadata = metadata
         self._now_ms = now_ms
-        self._joins: Sessions[ConsumerGroup] = Sessions(loop, self._late_to_join)
-        self._syncs: Sessions[ConsumerGroup] = Sessions(loop, self._late_to_sync)
 
     # -- JoinGroup -------------------------------------------------------------------------------------------------
 
@@ -121,8 +116,8 @@ class ClassicMembers:
             joining.reply(result if outcome is ErrorCode.NONE else JoinResult(outcome, NO_MEMBER))
 
         if self._members.write(change, done):
-            self._joins.end(group, member.member_id)
-            self._syncs.restart(group, member.member_id, joining.rebalance_timeout_ms)
+            self._members.joins.end(group, member.member_id)
+            self._members.syncs.restart(group, member.member_id, joining.rebalance_timeout_ms)
             self._members.sessions.restart(group, member.member_id, joining.session_timeout_ms)
 
     def _downgrade(
@@ -170,14 +165,14 @@ class ClassicMembers:
             syncing.reply(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-            self._joins.begin(group, member.member_id, member.rebalance_timeout_ms)
+            self._members.joins.begin(group, member.member_id, member.rebalance_timeout_ms)
             syncing.reply(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
             return
         side = member.classic
         assert side is not None
         assignment = classic_assignment(member.assigned, side.protocols, self._metadata)
         result = SyncResult(ErrorCode.NONE, CONSUMER_PROTOCOL_TYPE, member.protocol_name, assignment)
-        self._syncs.end(group, member.member_id)
+        self._members.syncs.end(group, member.member_id)
         self._members.sessions.restart(group, member.member_id, side.session_timeout_ms)
 
         def done(outcome: ErrorCode) -> None:
@@ -199,7 +194,7 @@ class ClassicMembers:
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member))
         ):
-            self._joins.begin(group, member_id, member.rebalance_timeout_ms)
+            self._members.joins.begin(group, member_id, member.rebalance_timeout_ms)
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -213,9 +208,8 @@ class ClassicMembers:
 
         if not gone:
             done(ErrorCode.NONE)
-        elif self._migration.remove(group, list(gone), done):
-            for member_id in gone:
-                self._forget(group, member_id)
+        else:
+            self._migration.remove(group, list(gone), done)
 
     @staticmethod
     def _leave(group: ConsumerGroup, leaver: Leaver, gone: dict[str, None]) -> ErrorCode:
@@ -237,25 +231,3 @@ class ClassicMembers:
         if member.epoch != generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"The member is in generation {member.epoch}.")
         return member
-
-    def unload(self, group: ConsumerGroup) -> None:
-        """Expect nothing of the members of a group."""
-        for member_id in group.members:
-            self._forget(group, member_id)
-
-    # -- waits -----------------------------------------------------------------------------------------------------
-
-    def _forget(self, group: ConsumerGroup, member_id: str) -> None:
-        self._joins.end(group, member_id)
-        self._syncs.end(group, member_id)
-
-    def _late_to_join(self, group: ConsumerGroup, member_id: str) -> None:
-        self._members.fence(group, member_id, "it did not join again in time")
-
-    def _late_to_sync(self, group: ConsumerGroup, member_id: str) -> None:
-        self._members.fence(group, member_id, "it did not ask for its assignment in time")
-
-    def close(self) -> None:
-        """Expect nothing of anybody."""
-        self._joins.close()
-        self._syncs.close()

@@ -57,7 +57,7 @@ class ConsumerGroups:
         )
         self._migration = Migration(config, table, members, classic, metadata=metadata, now_ms=ports.now_ms)
         self._classic_members = ClassicMembers(
-            self._migration, members, classic, metadata=metadata, now_ms=ports.now_ms, loop=loop
+            self._migration, members, classic, metadata=metadata, now_ms=ports.now_ms
         )
 
     # -- members of the consumer protocol --------------------------------------------------------------------------
@@ -143,7 +143,6 @@ class ConsumerGroups:
     def unload(self, group: ConsumerGroup, error: ErrorCode) -> None:
         """A group is not coordinated here any more, or it is deleted. Nobody waits but for what is being written."""
         self._members.unload(group)
-        self._classic_members.unload(group)
 
     def tombstones(self, group: ConsumerGroup) -> list[Entry]:
         """What takes a group out of the log, its offsets aside."""
@@ -156,4 +155,3 @@ class ConsumerGroups:
     def close(self) -> None:
         """Expect nothing of anybody."""
         self._members.close()
-        self._classic_members.close()

@@ -66,7 +66,11 @@ class ConsumerMembership:
         """Removes members and sees what becomes of the group; returns whether that is in the log."""
         self.progress = GroupProgress(metadata)
         self.sessions: Sessions[ConsumerGroup] = Sessions(loop, self._session_expired)
+        self.joins: Sessions[ConsumerGroup] = Sessions(loop, self._late_to_join)
+        self.syncs: Sessions[ConsumerGroup] = Sessions(loop, self._late_to_sync)
+        """These two are for members of the classic protocol."""
         self._revocations: Sessions[ConsumerGroup] = Sessions(loop, self._revocation_expired)
+        self._deadlines = (self.sessions, self.joins, self.syncs, self._revocations)
 
     # -- settings --------------------------------------------------------------------------------------------------
 
@@ -205,6 +209,8 @@ class ConsumerMembership:
         if not self.write(change, done, before=before):
             return False
         self.sessions.restart(group, updated.member_id, self.session_timeout_ms(group.group_id))
+        self.joins.end(group, updated.member_id)
+        self.syncs.end(group, updated.member_id)
         self._watch_revocation(group, member, updated)
         return True
 
@@ -237,20 +243,22 @@ class ConsumerMembership:
         """Members are gone; returns whether that is in the log."""
         change = Change(group)
         self.progress.remove(change, member_ids)
-        if not self.write(change, done):
-            return False
-        for member_id in member_ids:
-            self.forget(group, member_id)
-        return True
+        return self.write(change, done)
 
-    def forget(self, group: ConsumerGroup, member_id: str) -> None:
+    def _forget(self, group: ConsumerGroup, member_id: str) -> None:
         """Nothing is expected of a member any more."""
         group.fenced.discard(member_id)
-        self.sessions.end(group, member_id)
-        self._revocations.end(group, member_id)
+        for deadlines in self._deadlines:
+            deadlines.end(group, member_id)
 
     def _session_expired(self, group: ConsumerGroup, member_id: str) -> None:
         self.fence(group, member_id, "its session is over")
+
+    def _late_to_join(self, group: ConsumerGroup, member_id: str) -> None:
+        self.fence(group, member_id, "it did not join again in time")
+
+    def _late_to_sync(self, group: ConsumerGroup, member_id: str) -> None:
+        self.fence(group, member_id, "it did not ask for its assignment in time")
 
     def _revocation_expired(self, group: ConsumerGroup, member_id: str) -> None:
         member = group.members.get(member_id)
@@ -281,10 +289,12 @@ class ConsumerMembership:
             else:
                 done(ErrorCode.NONE)
             return True
-        if self.append(group, entries, done):
-            return True
-        change.undo()
-        return False
+        if not self.append(group, entries, done):
+            change.undo()
+            return False
+        for member_id in change.gone:
+            self._forget(group, member_id)
+        return True
 
     def append(self, group: ConsumerGroup, entries: list[Entry], done: Done) -> bool:
         """Append records of a group."""
@@ -314,14 +324,14 @@ class ConsumerMembership:
 
     def unload(self, group: ConsumerGroup) -> None:
         """This broker does not coordinate the group any more, or it is another kind of group now, or deleted."""
-        for member_id in group.members:
-            self.forget(group, member_id)
+        for deadlines in self._deadlines:
+            deadlines.end_all(group)
         group.is_dead = True
 
     def close(self) -> None:
         """Expect nothing of anybody."""
-        self.sessions.close()
-        self._revocations.close()
+        for deadlines in self._deadlines:
+            deadlines.close()
 
 
 def _with_wishes(member: ConsumerMember, beat: Beat) -> ConsumerMember:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 from tests.server.coordinator.group.consumer_members import Consumer, consumers, describe, group_of, partitions, settle
@@ -368,5 +369,56 @@ def test_a_static_member_that_is_back_with_other_wishes_rebalances() -> None:
         await cluster.until(lambda: kind(cluster) is Group, seconds=5)
         assert await other.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
         assert await other.join() is ErrorCode.NONE and await joining is ErrorCode.NONE
+
+    play(talk)
+
+
+def test_nothing_is_left_of_groups_that_went_back() -> None:
+    """However late a member says that it may come again: it may say so in milliseconds of three weeks."""
+
+    async def talk(cluster: Cluster) -> None:
+        old = await classic(cluster, rebalance_ms=2**31 - 1)
+        (new,) = await consumers(cluster, "n")
+        await old.find()
+        for _ in range(5):
+            new.begin_anew()
+            assert await new.turn() is ErrorCode.NONE and kind(cluster) is ConsumerGroup
+            assert await old.join() is ErrorCode.NONE  # and it does not ask for what it is assigned
+            assert await new.leave() is ErrorCode.NONE and kind(cluster) is Group
+        gc.collect()
+        assert not [one for one in gc.get_objects() if isinstance(one, ConsumerGroup) and one.group_id == GROUP]
+
+    play(talk)
+
+
+def test_a_member_that_goes_on_with_the_consumer_protocol_is_not_waited_for_in_the_other() -> None:
+    async def talk(cluster: Cluster) -> None:
+        old = await classic(cluster, rebalance_ms=20_000)
+        (other,) = await consumers(cluster, "x")
+        await old.find()
+        assert await other.turn() is ErrorCode.NONE and await old.join() is ErrorCode.NONE
+        (new,) = await consumers(cluster, old.member_id)
+        if await new.turn() is not ErrorCode.NONE:
+            new.begin_anew()
+            assert await new.turn() is ErrorCode.NONE
+        for _ in range(15):
+            await asyncio.sleep(2)
+            assert await other.turn() is ErrorCode.NONE
+            assert await new.turn() is ErrorCode.NONE
+
+    play(talk)
+
+
+def test_a_static_member_that_came_again_under_another_id_is_not_waited_for_under_the_first() -> None:
+    async def talk(cluster: Cluster) -> None:
+        old = await classic(cluster, rebalance_ms=2**31 - 1, instance_id="i")
+        (other,) = await consumers(cluster, "x")
+        await old.find()
+        assert await other.turn() is ErrorCode.NONE and await old.join() is ErrorCode.NONE
+        again = await classic(cluster, rebalance_ms=2**31 - 1, instance_id="i")
+        await again.find()
+        assert await again.join() is ErrorCode.NONE
+        groups = cluster.state.groups.consumer_groups
+        assert len(groups._members.syncs) == 1
 
     play(talk)
