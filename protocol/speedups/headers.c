@@ -32,8 +32,8 @@ static int64_t count_headers(const header_scan *scan)
     return total;
 }
 
-/* Fill the other columns; false if the headers do not end where their records do. */
-static int add_headers(const header_scan *scan)
+/* Fill the other columns, which have room for `total` headers; false if they do not end where their records do. */
+static int add_headers(const header_scan *scan, int64_t total)
 {
     const uint8_t *data = scan->data;
     int32_t *const *filled = scan->columns;
@@ -44,7 +44,7 @@ static int add_headers(const header_scan *scan)
         const uint8_t *end = data + scan->rows.ends[row];
         const uint8_t *at = locate_headers(data + scan->rows.header_starts[row], end, &count);
         for (; at != NULL && count; count--, header++) {
-            if ((at = locate_header(at, end, &found)) == NULL)
+            if (header == total || (at = locate_header(at, end, &found)) == NULL)
                 return 0;
             filled[KEY_STARTS][header] = (int32_t)(found.key_start - data);
             filled[KEY_SIZES][header] = (int32_t)found.key_size;
@@ -80,7 +80,7 @@ PyObject *header_columns(PyObject *module, PyObject *args)
         if (sound && i == COUNTS)
             rows = count_headers(&scan);
     }
-    if (sound && rows >= 0 && add_headers(&scan))
+    if (sound && rows >= 0 && add_headers(&scan, rows))
         found = PyTuple_Pack(HEADER_COLUMNS, made[0], made[1], made[2], made[3], made[4]);
     for (int i = 0; i < HEADER_COLUMNS; i++)
         Py_XDECREF(made[i]);

@@ -1,7 +1,7 @@
 /* Where the parts of a record of format v2 lie: its fields in their order, for all compiled code that reads records.
  *
- * What `locate_record`, `locate_bytes` and `locate_headers` of record_codec.py do, under the same names, with addresses
- * instead of positions. Bytes that are no record are only said to be none: which of the fields is wrong, and how, Python's
+ * What the functions of these names do in record_codec.py, with addresses instead of positions; of headers, which are
+ * iterated there, `locate_headers` counts them here and `locate_header` is the next one. Bytes that are no record are only said to be none: which of the fields is wrong, and how, Python's
  * side finds out. What is no matter of a record alone, as which offset it has in its batch, is checked by the callers. */
 #ifndef BARNABAS_RECORD_PARTS_H
 #define BARNABAS_RECORD_PARTS_H
