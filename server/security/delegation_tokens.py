@@ -7,11 +7,13 @@ read when it is asked for, so that all brokers believe the same.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
 from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakValueDictionary
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.room_logger import room_logger
@@ -33,7 +35,11 @@ logger = room_logger("security")
 
 LANE = "passwords"
 MOST_OF_AN_OWNER = 1000
-"""Tokens; Kafka has no limit, and whoever has a password can ask for more and more of them."""
+"""Tokens; Kafka has no limit, and whoever has a password can ask for more and more of them.
+
+Brokers do not wait for each other: where each makes the last one at the same moment, there are as many more as there
+are other brokers.
+"""
 KNOWN_CREDENTIALS = 1000
 ID_BYTES, SECRET_BYTES, SALT_BYTES = 16, 64, 20
 
@@ -55,6 +61,8 @@ class DelegationTokens:
         key = config.delegation_token_secret_key or config.delegation_token_master_key
         self._key = key.encode() if key else None
         self._credentials: OrderedDict[str, dict[str, ScramCredential]] = OrderedDict()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Of owners for whom tokens are being made, as long as somebody waits for one."""
 
     @property
     def is_enabled(self) -> bool:
@@ -71,15 +79,13 @@ class DelegationTokens:
         return hmac.digest(self._check_enabled(), token_id.encode(), "sha512")
 
     async def create(self, owner: str, requester: str, renewers: Sequence[str], max_life_ms: int) -> DelegationToken:
-        """A new token, for as long as is asked and allowed."""
-        token_id = base64.urlsafe_b64encode(self._ports.token_bytes(ID_BYTES)).rstrip(b"=").decode()
+        """A new token, for as long as is asked and allowed. Those of one owner are made one by one: each is counted."""
         self._check_enabled()
-        now_ms, most_ms = self._ports.now_ms(), self._config.delegation_token_max_lifetime_ms
-        last_ms = now_ms + (most_ms if max_life_ms <= 0 else min(max_life_ms, most_ms))
-        expiry_ms = min(last_ms, now_ms + self._config.delegation_token_expiry_time_ms)
-        token = DelegationToken(token_id, owner, requester, tuple(dict.fromkeys(renewers)), now_ms, last_ms, expiry_ms)
-        await self._check_room(owner)
-        await _stored(self._store.add(token))
+        turn = self._turns.setdefault(owner, asyncio.Lock())
+        async with turn:
+            await self._check_room(owner)
+            token = self._new(owner, requester, renewers, max_life_ms)
+            await _stored(self._store.add(token))
         logger.info("%s has a delegation token made for %s", requester, owner)
         return token
 
@@ -134,13 +140,21 @@ class DelegationTokens:
         if not self.is_enabled:
             return
         now_ms = self._ports.now_ms()
-        for token in [token async for token in self._store.all() if token.is_over(now_ms)]:
-            await self._store.remove(token)
+        async for token in self._store.all():
+            if token.is_over(now_ms):
+                await self._store.remove(token)
 
     def _check_enabled(self) -> bytes:
         if self._key is None:
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "Delegation token feature is not enabled.")
         return self._key
+
+    def _new(self, owner: str, requester: str, renewers: Sequence[str], max_life_ms: int) -> DelegationToken:
+        token_id = base64.urlsafe_b64encode(self._ports.token_bytes(ID_BYTES)).rstrip(b"=").decode()
+        now_ms, most_ms = self._ports.now_ms(), self._config.delegation_token_max_lifetime_ms
+        last_ms = now_ms + (most_ms if max_life_ms <= 0 else min(max_life_ms, most_ms))
+        expiry_ms = min(last_ms, now_ms + self._config.delegation_token_expiry_time_ms)
+        return DelegationToken(token_id, owner, requester, tuple(dict.fromkeys(renewers)), now_ms, last_ms, expiry_ms)
 
     async def _own(self, principal: str, secret: bytes) -> DelegationToken:
         """The token of that secret, which is the principal's to renew."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
-from ...metadata.token_store import DelegationToken
+from ...metadata.token_store import DelegationToken, kept_size
 from ..ports import Tokens
 from ..request_context import RequestContext
 from ..token_messages import check_allowed, kind_and_name, principal_of
 
 MOST_RENEWERS = 100
 LONGEST_RENEWERS = 8192
-"""Bytes of all their names: a user may have a thousand tokens, and each is kept with them."""
+"""Bytes of all their names as they are kept: a user may have a thousand tokens, and each is kept with them."""
 FIRST_VERSION_WITH_OWNERS = 3
 
 
@@ -58,7 +58,7 @@ async def _made(
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     if len(request.renewers) > MOST_RENEWERS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A delegation token has {MOST_RENEWERS} renewers at most")
-    if sum(len(one.principal_name.encode()) for one in request.renewers) > LONGEST_RENEWERS:
+    if sum(kept_size(one.principal_name) for one in request.renewers) > LONGEST_RENEWERS:
         text = f"The renewers of a delegation token have names of {LONGEST_RENEWERS} bytes at most in all"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     renewers = [principal_of(one.principal_type, one.principal_name) for one in request.renewers]

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from copy import copy
@@ -37,6 +38,7 @@ from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.metadata.token_store import CHANGES, DelegationToken, TokenStore, decode_token, encode_token
 from barnabas.server.security import delegation_tokens
+from barnabas.server.security.delegation_tokens import DelegationTokens
 from barnabas.testing import Broker, Clock
 
 PATIENCE = 60
@@ -292,9 +294,51 @@ async def test_one_user_does_not_fill_the_store(monkeypatch: pytest.MonkeyPatch)
         assert long.error_code == ErrorCode.INVALID_REQUEST
         wide = await made(ben, renewers=tuple(f"{number}-{chr(0x1F600) * 1000}" for number in range(3)))
         assert wide.error_code == ErrorCode.INVALID_REQUEST, "bytes are counted"
+        for sign, most in (("\1", 8192 // 6), ('"', 8192 // 2)):
+            names = [f"{number}{sign * 600}" for number in range(most // 600 + 1)]
+            assert (await made(ben, renewers=tuple(names))).error_code == ErrorCode.INVALID_REQUEST, "as they are kept"
+            assert (await made(ben, renewers=tuple(names[:-1]))).error_code == 0
         robot = CreatableRenewers(principal_type="Robot", principal_name="x")
         bad = await ben.send(CreateDelegationTokenRequest(renewers=[robot], max_lifetime_ms=1))
         assert bad.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+
+
+class SlowStore(TokenStore):
+    """One that keeps a token for those alone who may go on."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(EmbeddedStore(NodeTree(clock.now_ms)), now_ms=clock.now_ms)
+        self.may_go_on = asyncio.Event()
+
+    async def add(self, token: DelegationToken) -> None:
+        if token.owner == "User:anna":
+            await self.may_go_on.wait()
+        await super().add(token)
+
+
+async def test_of_those_that_are_made_at_the_same_moment_each_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delegation_tokens, "MOST_OF_AN_OWNER", 5)
+    async with serving() as broker:
+        parts, store = broker.server.state.security.delegation_tokens, SlowStore(Clock())
+        tokens = DelegationTokens(parts._config, store, parts._ports)
+        await tokens.start()
+
+        async def make(owner: str) -> int:
+            try:
+                await tokens.create(owner, owner, (), -1)
+            except KafkaError as error:
+                return error.code
+            return 0
+
+        of_anna = asyncio.gather(*(make("User:anna") for _ in range(20)))
+        of_ben = await asyncio.gather(*(make("User:ben") for _ in range(6)))
+        assert not of_anna.done(), "ben does not wait for anna's"
+        store.may_go_on.set()
+        refused = int(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        assert of_ben == [0] * 5 + [refused]
+        assert await of_anna == [0] * 5 + [refused] * 15
+        assert Counter([token.owner async for token in tokens.all()]) == {"User:anna": 5, "User:ben": 5}
+        assert not tokens._turns, "nothing is kept of who made some"
 
 
 async def one_token(clock: Clock) -> tuple[EmbeddedStore, TokenStore, DelegationToken]:
