@@ -14,7 +14,7 @@ from .apis import API_MESSAGES, ApiKey
 from .compiler import Decoder, Encoder, decoder, encoder
 from .errors import ProtocolError
 from .hot_codecs import hot_decoder
-from .schema import Buffer, carries_records, versions_of
+from .schema import Buffer, has_large_pieces, versions_of
 
 # How many structs, strings and numbers in lists one message may become. A request comes from anybody; a response from
 # a broker that was chosen, and lists whole clusters.
@@ -67,8 +67,13 @@ def encode_request(message: object, version: int) -> bytes:
     return b"".join(_pieces(message, version))
 
 
+def encode_item(item: object, version: int) -> bytes:
+    """One item of a message's list, for `EncodedItems`. Raises `ProtocolError` likewise."""
+    return b"".join(_pieces(item, version))
+
+
 def encode_response(message: object, version: int) -> list[Buffer]:
-    """The body of a response as buffers to be written in order; large record data are passed on uncopied.
+    """The body of a response as buffers to be written in order; large pieces of it are passed on uncopied.
 
     Raises `ProtocolError` if the version cannot carry the values.
     """
@@ -76,13 +81,13 @@ def encode_response(message: object, version: int) -> list[Buffer]:
     if len(pieces) == 1:
         return pieces
     cls: Any = type(message)
-    return _gathered(pieces) if carries_records(cls) else [b"".join(pieces)]
+    return _gathered(pieces) if has_large_pieces(cls) else [b"".join(pieces)]
 
 
 def encode_long_response(message: object, version: int) -> list[Buffer]:
     """As `encode_response`, in hardly more memory than the bytes take; pieces of a few bytes take eight times that."""
     cls: Any = type(message)
-    if carries_records(cls):
+    if has_large_pieces(cls):
         return encode_response(message, version)
     body = bytearray()
     _write(message, version, body.extend)

@@ -10,7 +10,7 @@ from typing import Any
 
 from . import compiled_support as support
 from .generated_source import Source
-from .schema import Field, Primitive, boolean, fields_of, record_bytes, string, uuid
+from .schema import Field, Primitive, boolean, encoded_items, fields_of, record_bytes, string, uuid
 
 
 class EncoderSource(Source):
@@ -103,6 +103,8 @@ class EncoderSource(Source):
             self.pending.append(("?", value))
         elif kind.code:
             self.pending.append((kind.code, value))
+        elif kind is encoded_items:
+            self.encoded_items(value)
         else:
             self.variable(kind, value, nullable)
 
@@ -127,6 +129,13 @@ class EncoderSource(Source):
             self.line(f"{n} = len({data}){plus}")
         self.length("h" if kind is string else "i", n)
         self.line(f"w({data})")
+
+    def encoded_items(self, value: str) -> None:
+        """Write an array whose items are bytes already."""
+        n = self.name("n")
+        self.line(f"{n} = len({value}){' + 1' if self.flexible else ''}")
+        self.length("i", n)
+        self.line(f"for piece in {value}.pieces: w(piece)")
 
     def single_struct(self, field: Field, value: str, nullable: bool) -> None:
         """Write a struct, or its null marker."""

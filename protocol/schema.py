@@ -39,6 +39,8 @@ uuid = Primitive("uuid", "16s", ZERO_UUID)
 string = Primitive("string", "", "")
 bytes_ = Primitive("bytes", "", b"")
 record_bytes = Primitive("records", "", None)
+encoded_items = Primitive("encoded items", "", None)
+"""A list whose items were encoded before, as `EncodedItems`. It is only written; who reads it sees a list."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -232,6 +234,12 @@ def carries_records(cls: type) -> bool:
         carries_records(cast(type, field.element)) if is_struct(field.element) else field.element is record_bytes
         for field in fields_of(cls)
     )
+
+
+@cache
+def has_large_pieces(cls: type) -> bool:
+    """Whether there is something in a message that is large, and handed on as it is."""
+    return carries_records(cls) or any(field.element is encoded_items for field in fields_of(cls))
 
 
 def is_struct(element: Element) -> bool:

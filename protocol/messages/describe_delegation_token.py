@@ -7,7 +7,8 @@ Versions 0-3, flexible from 2.
 
 from __future__ import annotations
 
-from ..schema import bytes_, int16, int32, int64, message, string, wire
+from ..encoded_items import EncodedItems
+from ..schema import bytes_, encoded_items, int16, int32, int64, message, string, wire
 
 
 @message
@@ -27,8 +28,10 @@ class DescribedDelegationTokenRenewer:
     principal_name: str = wire(string, "0+")
 
 
-@message
+@message(versions="0-3", flexible="2+")
 class DescribedDelegationToken:
+    """Has versions of its own to be encoded alone."""
+
     principal_type: str = wire(string, "0+")
     principal_name: str = wire(string, "0+")
     token_requester_principal_type: str = wire(string, "3+")
@@ -45,4 +48,13 @@ class DescribedDelegationToken:
 class DescribeDelegationTokenResponse:
     error_code: int = wire(int16, "0+")
     tokens: list[DescribedDelegationToken] = wire([DescribedDelegationToken], "0+")
+    throttle_time_ms: int = wire(int32, "0+")
+
+
+@message(versions="0-3", flexible="2+")
+class EncodedDelegationTokens:
+    """A DescribeDelegationTokenResponse with tokens that are encoded already."""
+
+    error_code: int = wire(int16, "0+")
+    tokens: EncodedItems = wire(encoded_items, "0+")
     throttle_time_ms: int = wire(int32, "0+")

@@ -16,8 +16,8 @@ ANSWER_BYTES = 32 * 1024 * 1024
 class Budget:
     """Bytes that one answer may still take. The first item always fits, so that a client that asks again gets on."""
 
-    def __init__(self) -> None:
-        self._left = ANSWER_BYTES
+    def __init__(self, most: int = ANSWER_BYTES) -> None:
+        self._left = most
 
     @property
     def is_spent(self) -> bool:

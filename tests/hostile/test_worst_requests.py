@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +20,16 @@ import pytest
 from tests.hostile.in_process import HostileConnection
 from tests.hostile.record_forge import honest_batch
 from tests.hostile.worst_about_rules import WORST_ABOUT_RULES
-from tests.hostile.worst_about_tokens import MECHANISM, OTHER_TOKENS, USER, WORST_ABOUT_TOKENS, end, token_wish
+from tests.hostile.worst_about_tokens import (
+    MECHANISM,
+    OTHER_TOKENS,
+    USER,
+    WORST_ABOUT_TOKENS,
+    WORST_AMONG_OWNERS,
+    end,
+    others_tokens,
+    token_wish,
+)
 from tests.hostile.worst_between_brokers import WISH, WORST_BETWEEN_BROKERS, forgotten, telemetry_client, update
 from tests.hostile.worst_of_members import TRANSACTION, WORST_OF_MEMBERS, added, consumer_joining, joining
 from tests.hostile.worst_of_operators import WORST_OF_OPERATORS
@@ -477,6 +487,11 @@ async def test_nobody_waits_for_one_request_about_tokens(tmp_path: Path, monkeyp
 
         assert await complaints(here, WORST_ABOUT_TOKENS, monkeypatch, prepare) == []
         assert len([token async for token in tokens.all()]) == MOST_OF_AN_OWNER
+        others = others_tokens()
+        for more, worst in WORST_AMONG_OWNERS:
+            for token in islice(others, more):
+                await tokens._store.add(token)
+            assert await complaints(here, [worst], monkeypatch, prepare) == []
 
 
 @pytest.mark.timeout(900)

@@ -3,7 +3,8 @@ those that a user may have."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -17,24 +18,37 @@ from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTok
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.server.apis.handlers.create_delegation_token import LONGEST_RENEWERS, MOST_RENEWERS
+from barnabas.server.metadata.token_store import DelegationToken
 from barnabas.server.security.delegation_tokens import MOST_OF_AN_OWNER, SECRET_BYTES
 
 from .worst_requests import Known, Worst
 
 USER, MECHANISM = "eve", "SCRAM-SHA-256"
 OTHER_TOKENS = MOST_OF_AN_OWNER - 1
+WIDE_CHARACTER = chr(0x1F600)
 HOUR_MS = 3_600_000
+
+
+def widest_names(how_many: int) -> list[str]:
+    """As long as a hundred renewers' may be, each with a character for which Python takes four bytes for all others."""
+    width = LONGEST_RENEWERS // MOST_RENEWERS - len(WIDE_CHARACTER.encode())
+    return [f"{WIDE_CHARACTER}{number:0{width}x}" for number in range(how_many)]
 
 
 def token_wish(renewers: int = MOST_RENEWERS) -> CreateDelegationTokenRequest:
     """A wish for a token that takes as much room as one may."""
-    width = LONGEST_RENEWERS // MOST_RENEWERS
     return CreateDelegationTokenRequest(
-        renewers=[
-            CreatableRenewers(principal_type="User", principal_name=f"{number:0{width}x}") for number in range(renewers)
-        ],
+        renewers=[CreatableRenewers(principal_type="User", principal_name=name) for name in widest_names(renewers)],
         max_lifetime_ms=-1,
     )
+
+
+def others_tokens() -> Iterator[DelegationToken]:
+    """All that one other user after the other may have, as large as they may be: the client is a renewer of each."""
+    renewers = tuple(f"User:{name}" for name in (USER, *widest_names(MOST_RENEWERS - 1)))
+    for number in count():
+        owner = f"User:{number // MOST_OF_AN_OWNER}"
+        yield DelegationToken(f"{number:022}", owner, owner, renewers, 1, 1 << 50, 1 << 50)
 
 
 def _extensions(count: int, _: Known) -> SaslAuthenticateRequest:
@@ -87,3 +101,10 @@ WORST_ABOUT_TOKENS = (
     Worst("of many owners", K.DESCRIBE_DELEGATION_TOKEN, 3, _described(lambda n: [USER, *_names(n)]), ErrorCode.NONE),
     Worst("of strangers", K.DESCRIBE_DELEGATION_TOKEN, 3, _described(_names), ErrorCode.NONE),
 )
+ALL_THERE_ARE = _described(lambda _: None)
+WORST_AMONG_OWNERS = (
+    (800, Worst("most of another's", K.DESCRIBE_DELEGATION_TOKEN, 3, ALL_THERE_ARE, ErrorCode.NONE)),
+    (200, Worst("all of another's", K.DESCRIBE_DELEGATION_TOKEN, 3, ALL_THERE_ARE, ErrorCode.POLICY_VIOLATION)),
+    (3000, Worst("all of many", K.DESCRIBE_DELEGATION_TOKEN, 3, ALL_THERE_ARE, ErrorCode.POLICY_VIOLATION)),
+)
+"""Each after so many more of others' tokens, when the client has all it may have: the first are nearly too many."""

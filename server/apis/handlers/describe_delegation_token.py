@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from ....protocol.acls import AclOperation, AclResourceType
+from ....protocol.codec import encode_item
+from ....protocol.encoded_items import EncodedItems
+from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
     DescribeDelegationTokenRequest,
-    DescribeDelegationTokenResponse,
+    EncodedDelegationTokens,
 )
 from ...metadata.token_store import DelegationToken
+from ..answer_budget import Budget
 from ..ports import Tokens
 from ..request_context import RequestContext
 from ..token_messages import check_allowed, kind_and_name
 
 FIRST_VERSION_WITH_REQUESTERS = 3
+MOST_BYTES = 16 << 20
+"""Of tokens in an answer: eighty thousand with one renewer. All that a user may have come to nine megabytes, with the
+longest names of renewers; but any number of users may name the same one as a renewer, and some may see everybody's."""
 _TOKEN, _USER = AclResourceType.DELEGATION_TOKEN, AclResourceType.USER
 
 
 async def handle(
     ctx: RequestContext, request: DescribeDelegationTokenRequest, *, delegation_tokens: Tokens
-) -> DescribeDelegationTokenResponse:
-    """Of certain owners, or of all. Raises KafkaError."""
+) -> EncodedDelegationTokens:
+    """Of certain owners, or of all. Raises KafkaError, POLICY_VIOLATION if there are more than fit into an answer: a
+    part of them could not be told from all of them.
+
+    Each is encoded as it comes. As objects they take up to six times that.
+    """
     check_allowed(ctx)
     asker = str(ctx.session.principal)
     owners = None
@@ -37,20 +48,20 @@ async def handle(
             or ctx.may(AclOperation.DESCRIBE_TOKENS, _USER, token.owner)
         )
 
-    described = []
+    rows, budget = EncodedItems(), Budget(MOST_BYTES)
     async for token in delegation_tokens.all():
         if is_wanted(token):
-            row = _described(token, delegation_tokens)
-            if ctx.api_version >= FIRST_VERSION_WITH_REQUESTERS:
-                kind, name = kind_and_name(token.requester)
-                row.token_requester_principal_type, row.token_requester_principal_name = kind, name
-            described.append(row)
-    return DescribeDelegationTokenResponse(tokens=described)
+            if budget.is_spent:
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, "There are more delegation tokens than fit into an answer")
+            row = encode_item(_described(token, delegation_tokens, ctx.api_version), ctx.api_version)
+            budget.spend(len(row))
+            rows.add(row)
+    return EncodedDelegationTokens(tokens=rows)
 
 
-def _described(token: DelegationToken, tokens: Tokens) -> DescribedDelegationToken:
+def _described(token: DelegationToken, tokens: Tokens, version: int) -> DescribedDelegationToken:
     kind, name = kind_and_name(token.owner)
-    return DescribedDelegationToken(
+    row = DescribedDelegationToken(
         principal_type=kind,
         principal_name=name,
         issue_timestamp=token.issue_ms,
@@ -63,3 +74,6 @@ def _described(token: DelegationToken, tokens: Tokens) -> DescribedDelegationTok
             for kind, name in map(kind_and_name, token.renewers)
         ],
     )
+    if version >= FIRST_VERSION_WITH_REQUESTERS:
+        row.token_requester_principal_type, row.token_requester_principal_name = kind_and_name(token.requester)
+    return row

@@ -31,6 +31,7 @@ from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationT
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from barnabas.protocol.sasl import SaslExchange, sasl_exchange
+from barnabas.server.apis.handlers import describe_delegation_token
 from barnabas.server.apis.table import SERVED
 from barnabas.server.metadata import token_store
 from barnabas.server.metadata.change_notices import LIFE_MS, PURGE_INTERVAL_MS
@@ -339,6 +340,18 @@ async def test_of_those_that_are_made_at_the_same_moment_each_is_counted(monkeyp
         assert await of_anna == [0] * 5 + [refused] * 15
         assert Counter([token.owner async for token in tokens.all()]) == {"User:anna": 5, "User:ben": 5}
         assert not tokens._turns, "nothing is kept of who made some"
+
+
+async def test_more_than_fit_into_an_answer_are_not_told_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(describe_delegation_token, "MOST_BYTES", 2000)
+    async with serving() as broker:
+        root, anna, ben = [await connect(broker, name) for name in ("root", "anna", "ben")]
+        for owner in (anna, ben):
+            for _ in range(9):
+                assert (await made(owner)).error_code == 0
+        answer = await root.send(DescribeDelegationTokenRequest(owners=None))
+        assert (answer.error_code, answer.tokens) == (ErrorCode.POLICY_VIOLATION, [])
+        assert len(await seen(root, ["anna"])) == 9 == len(await seen(ben))
 
 
 async def one_token(clock: Clock) -> tuple[EmbeddedStore, TokenStore, DelegationToken]:
