@@ -9,8 +9,9 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -30,24 +31,50 @@ from tests.hostile.worst_about_tokens import (
     others_tokens,
     token_wish,
 )
-from tests.hostile.worst_between_brokers import WISH, WORST_BETWEEN_BROKERS, forgotten, telemetry_client, update
-from tests.hostile.worst_of_members import TRANSACTION, WORST_OF_MEMBERS, added, consumer_joining, joining
-from tests.hostile.worst_of_operators import WORST_OF_OPERATORS
+from tests.hostile.worst_between_brokers import (
+    FOLLOWED,
+    FOLLOWED_PARTITIONS,
+    FOLLOWER_ID,
+    WISH,
+    WORST_BETWEEN_BROKERS,
+    WORST_OF_LEADERS,
+    WORST_OF_TELEMETRY,
+    forgotten,
+    telemetry_client,
+    update,
+)
+from tests.hostile.worst_of_members import (
+    LEAVERS,
+    LEFT,
+    TRANSACTION,
+    WORST_OF_MEMBERS,
+    added,
+    consumer_joining,
+    joining,
+    joining_leaver,
+)
+from tests.hostile.worst_of_operators import GROUPS, GROWN, MADE, WORST_OF_OPERATORS
 from tests.hostile.worst_requests import (
+    BROKER_ID,
     FRAME_BYTES,
     GROUP,
     PACKED,
     PATIENT,
     TOPIC,
+    VAST,
+    VAST_PARTITIONS,
     WIDE,
     WIDE_PARTITIONS,
     WORST,
     Known,
+    NoCode,
     Worst,
     by_name,
     noise_batch,
+    produced,
     tiny_batch,
 )
+from tests.tools import missing
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_request
@@ -55,6 +82,7 @@ from barnabas.protocol.config_resources import ConfigResourceType
 from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.describe_groups import DescribedGroupMember, DescribeGroupsRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from barnabas.protocol.messages.incremental_alter_configs import (
@@ -63,6 +91,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.join_group import JoinGroupRequest
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -70,13 +99,16 @@ from barnabas.protocol.messages.offset_commit import (
 )
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.schema import fields_of, is_struct
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.apis.kafka_apis import KafkaApis
 from barnabas.server.apis.services import Services
-from barnabas.server.apis.table import ALL
+from barnabas.server.apis.table import ALL, TELEMETRY
 from barnabas.server.broker import BrokerServer
 from barnabas.server.broker_state import services
 from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.controller.topic_maker import CreatedTopic
+from barnabas.server.controller.topic_rules import TopicCreation
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import MetadataStore
 from barnabas.server.metadata.node_tree import NodeTree
@@ -85,6 +117,7 @@ from barnabas.server.security.acl_authorizer import AclAuthorizer
 from barnabas.server.security.authentication import SaslAuthentication
 from barnabas.server.security.delegation_tokens import MOST_OF_AN_OWNER
 from barnabas.server.security.session import ANONYMOUS, KafkaPrincipal
+from barnabas.server.telemetry.client_telemetry import can_be_read
 from barnabas.storage.filesystem import FileSlice
 
 MOST_SECONDS = 0.25
@@ -104,7 +137,13 @@ WITH_TOKENS = {
     "sasl.enabled.mechanisms": MECHANISM,
     "delegation.token.secret.key": "the key of all brokers",
 }
-SETTINGS = {"listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "1", "log.cleaner.enable": "false"}
+SETTINGS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "broker.id": str(BROKER_ID),
+    "log.cleaner.enable": "false",
+    "log.retention.ms": "-1",
+}
+"""What is produced stays, however old it says that it is."""
 
 
 class LongestTurn:
@@ -152,13 +191,16 @@ class Client(HostileConnection):
         assert size == sum(len(part) for part in parts)
         self.answer, self.parts = b"", parts
 
-    def error(self, worst: Worst) -> int | None:
-        """What the answer says most often, where the row says what that is: what is refused would show nothing."""
-        if worst.error is None or self.answer is None:
-            return None
-        data = b"".join(part for part in self.parts if not isinstance(part, FileSlice))
+    def error(self, worst: Worst) -> int | NoCode | None:
+        """What became of the request; None for nothing yet, or for an answer without a code."""
+        if self.answer is None:
+            if self.is_closed:
+                return NoCode.CLOSED
+            return NoCode.UNANSWERED if self.is_skipped else None
+        data = b"".join(bytes(len(part)) if isinstance(part, FileSlice) else part for part in self.parts)
         codes = Counter(errors_in(read(worst.key, worst.version, data), worst.version))
-        return max(codes, key=lambda code: (codes[code], code))
+        # Of two that are there as often one is of the whole answer, and that of the one item counts.
+        return max(codes, key=lambda code: (codes[code], abs(code)), default=None)
 
 
 def read(key: ApiKey, version: int, answer: bytes) -> Any:
@@ -252,6 +294,13 @@ async def no_preparation(worst: Worst) -> None:
     """Nothing has to be asked before."""
 
 
+def committed(group: str, topic: str, partitions: int) -> OffsetCommitRequest:
+    """Offsets of a group that has no members."""
+    offsets = [OffsetCommitRequestPartition(partition_index=n, committed_offset=1) for n in range(partitions)]
+    topics = [OffsetCommitRequestTopic(name=topic, partitions=offsets)]
+    return OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=topics)
+
+
 class Cluster:
     """A broker that is handed frames."""
 
@@ -286,11 +335,16 @@ class Cluster:
         except ProtocolError:
             connection.close()
 
-    async def ask(self, key: ApiKey, version: int, request: object) -> Any:
-        """An honest request, whose turns nobody measures, and what is answered."""
+    def send(self, key: ApiKey, version: int, request: object) -> Client:
+        """An honest request, whose turns nobody measures."""
         head = encode_request_header(RequestHeader(key, version, 1, "honest"))
         connection = self.client()
         self._handle(connection, bytearray(head + encode_request(request, version)))
+        return connection
+
+    async def ask(self, key: ApiKey, version: int, request: object) -> Any:
+        """Likewise, and what is answered."""
+        connection = self.send(key, version, request)
         async with asyncio.timeout(ANSWER_SECONDS):
             while not connection.is_decided:
                 await asyncio.sleep(0.001)
@@ -303,6 +357,28 @@ class Cluster:
             while (answer := await self.ask(key, version, request)).error_code:
                 await asyncio.sleep(0.01)
         return answer
+
+    async def until_gone(self, topic: str) -> None:
+        """Delete the topic if it is there."""
+        metadata = self.services.metadata
+        if metadata.topic_id(topic) is not None:
+            await self.server.delete_topic(topic)
+        async with asyncio.timeout(ANSWER_SECONDS):
+            while metadata.topic_id(topic) is not None:
+                await asyncio.sleep(0.01)
+
+    async def until_joined(self, group: str, requests: Sequence[JoinGroupRequest]) -> None:
+        """So many are members; what they are answered is of no interest."""
+        for request in requests:
+            self.send(ApiKey.JOIN_GROUP, 5, request)
+        async with asyncio.timeout(ANSWER_SECONDS):
+            while len(await self._members(group)) < len(requests):
+                await asyncio.sleep(0.01)
+
+    async def _members(self, group: str) -> list[DescribedGroupMember]:
+        answer = await self.ask(ApiKey.DESCRIBE_GROUPS, 5, DescribeGroupsRequest(groups=[group]))
+        members: list[DescribedGroupMember] = answer.groups[0].members
+        return members
 
 
 @asynccontextmanager
@@ -354,34 +430,23 @@ async def cluster(folder: Path) -> AsyncIterator[Cluster]:
         await server.create_topic(PACKED, 1, packed)
         await server.create_topic(PATIENT, 1, packed | {"max.message.bytes": "500000000"})
         await server.create_topic(WIDE, WIDE_PARTITIONS, {})
+        await server.create_topic(VAST, VAST_PARTITIONS, {})
         chance = random.Random(1)
         batches = [honest_batch(chance, producer_id=n, producer_epoch=0, base_sequence=0) for n in range(2000)]
         for records in [*batches, *[tiny_batch(100_000)] * 10]:
-            data = [TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=records)])]
-            await here.ask(ApiKey.PRODUCE, 9, ProduceRequest(acks=1, timeout_ms=1000, topic_data=data))
+            await here.ask(ApiKey.PRODUCE, 9, produced(TOPIC, 1, records))
+        await here.ask(ApiKey.PRODUCE, 9, produced(WIDE, WIDE_PARTITIONS, tiny_batch(10_000)))
         await here.ask(ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]))
         while server.state.groups.is_loading:
             await asyncio.sleep(0.01)
-        partitions = [
-            OffsetCommitRequestPartition(partition_index=n, committed_offset=1) for n in range(WIDE_PARTITIONS)
-        ]
-        commit = OffsetCommitRequest(
-            group_id=GROUP, topics=[OffsetCommitRequestTopic(name=WIDE, partitions=partitions)]
-        )
-        commit.generation_id_or_member_epoch = -1
-        await here.ask(ApiKey.OFFSET_COMMIT, 8, commit)
+        await here.ask(ApiKey.OFFSET_COMMIT, 8, committed(GROUP, WIDE, WIDE_PARTITIONS))
         yield here
 
 
 @asynccontextmanager
-async def member(folder: Path) -> AsyncIterator[Cluster]:
+async def member(folder: Path, tree: NodeTree) -> AsyncIterator[Cluster]:
     """A broker of a cluster, its controller, that wants to hear of its clients."""
-    tree = NodeTree(now_ms)
-
-    async def join() -> EmbeddedStore:
-        return EmbeddedStore(tree)
-
-    async with serving(folder, IN_CLUSTER, join) as here:
+    async with serving(folder, IN_CLUSTER, partial(joined, tree)) as here:
         subscription = {"metrics": ",".join(WISH.metrics), "interval.ms": str(WISH.interval_ms)}
         configs = [AlterableConfig(name=key, config_operation=0, value=value) for key, value in subscription.items()]
         resource = AlterConfigsResource(
@@ -389,6 +454,24 @@ async def member(folder: Path) -> AsyncIterator[Cluster]:
         )
         await here.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, IncrementalAlterConfigsRequest(resources=[resource]))
         yield here
+
+
+@asynccontextmanager
+async def follower(folder: Path, tree: NodeTree) -> AsyncIterator[None]:
+    """The other broker of a cluster."""
+    loop = asyncio.get_running_loop()
+    own = {"log.dirs": str(folder), "broker.id": str(FOLLOWER_ID)}
+    config = BrokerConfig.from_properties({**SETTINGS, **IN_CLUSTER, **own})
+    server = BrokerServer(config, host_ports(loop, WorkerPool(loop)), loop, join_store=partial(joined, tree))
+    await server.start()
+    try:
+        yield
+    finally:
+        await server.stop()
+
+
+async def joined(tree: NodeTree) -> EmbeddedStore:
+    return EmbeddedStore(tree)
 
 
 async def complaints(
@@ -416,12 +499,12 @@ async def complaints(
                         seconds, size = turn.seconds, peak.bytes
                 await bystander.is_served()
                 waits.append(bystander.longest)
-            is_fine = client.is_decided and not here.apis.failures and client.error(one) == one.error
-            if not is_fine or max(seconds, min(waits)) > MOST_SECONDS or size > MOST_BYTES:
+            error = client.error(one)
+            if error != one.error or here.apis.failures or max(seconds, min(waits)) > MOST_SECONDS or size > MOST_BYTES:
                 waited = ", ".join(f"{wait:.3f}" for wait in waits)
                 found.append(
                     f"{name}: {seconds:.3f} s, {size >> 20} MB, others waited {waited} s, "
-                    f"answered: {client.is_decided}, error {client.error(one)}"
+                    f"answered: {client.is_decided}, error {error} instead of {one.error!r}"
                 )
     return found
 
@@ -430,26 +513,65 @@ async def complaints(
 async def test_nobody_waits_for_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with cluster(tmp_path) as here, others_forgotten():
         assert await complaints(here, WORST, monkeypatch) == []
-        assert await complaints(here, WORST_OF_OPERATORS, monkeypatch) == []
+
+        async def prepare(one: Worst) -> None:
+            if one.key is ApiKey.CREATE_TOPICS:
+                await here.until_gone(MADE)
+            elif one.key is ApiKey.CREATE_PARTITIONS:
+                await here.until_gone(GROWN)
+                await here.server.create_topic(GROWN, 1, {})
+            elif one.key is ApiKey.DELETE_GROUPS:
+                for group in GROUPS:
+                    await here.ask(ApiKey.OFFSET_COMMIT, 8, committed(group, TOPIC, 1))
+
+        assert await complaints(here, WORST_OF_OPERATORS, monkeypatch, prepare) == []
         assert here.apis.failures == 0
 
 
 @pytest.mark.timeout(900)
 async def test_nobody_waits_for_one_request_between_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("opentelemetry.proto.metrics.v1", reason="pip install barnabas[telemetry]")
-    async with member(tmp_path) as here, others_forgotten():
-        assert here.services.served.keys() == ALL.keys()
+    async with member(tmp_path, NodeTree(now_ms)) as here, others_forgotten():
+        assert here.services.served.keys() | TELEMETRY.keys() == ALL.keys()
 
         async def prepare(one: Worst) -> None:
             if one.key is ApiKey.UPDATE_METADATA:
                 await here.ask(ApiKey.UPDATE_METADATA, 8, update(here.known))  # there is one broker again
             elif one.key is ApiKey.LEADER_AND_ISR:
                 await here.ask(ApiKey.STOP_REPLICA, 2, forgotten(here.known))
-            elif one.key is ApiKey.PUSH_TELEMETRY:
-                client = GetTelemetrySubscriptionsRequest(client_instance_id=telemetry_client(one.name))
-                await here.ask(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, client)
 
         assert await complaints(here, WORST_BETWEEN_BROKERS, monkeypatch, prepare) == []
+
+
+@pytest.mark.timeout(900)
+async def test_nobody_waits_for_one_push_of_telemetry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not can_be_read():
+        missing("no package for telemetry: pip install barnabas[telemetry]")
+    async with member(tmp_path, NodeTree(now_ms)) as here, others_forgotten():
+
+        async def prepare(one: Worst) -> None:
+            client = GetTelemetrySubscriptionsRequest(client_instance_id=telemetry_client(one.name))
+            await here.ask(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, client)
+
+        assert await complaints(here, WORST_OF_TELEMETRY, monkeypatch, prepare) == []
+
+
+@pytest.mark.timeout(900)
+async def test_nobody_waits_for_one_request_of_a_leader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = NodeTree(now_ms)
+    async with member(tmp_path / "1", tree) as here, follower(tmp_path / "2", tree), others_forgotten():
+        both = (BROKER_ID, FOLLOWER_ID)
+        metadata, controller = here.server.state.metadata, here.server.state.controller
+        wish = TopicCreation(FOLLOWED, assignments=[(index, both) for index in range(FOLLOWED_PARTITIONS)])
+
+        async def prepare(_: Worst) -> None:
+            await here.until_gone(FOLLOWED)
+            assert isinstance((await controller.create_topics([wish]))[FOLLOWED], CreatedTopic)
+            partitions = [TopicPartition(FOLLOWED, index) for index in range(FOLLOWED_PARTITIONS)]
+            async with asyncio.timeout(ANSWER_SECONDS):
+                while not all((image := metadata.partition(one)) and image.isr == both for one in partitions):
+                    await asyncio.sleep(0.01)
+
+        assert await complaints(here, WORST_OF_LEADERS, monkeypatch, prepare) == []
 
 
 @pytest.mark.timeout(900)
@@ -512,7 +634,9 @@ async def test_nobody_waits_for_one_request_of_a_member(tmp_path: Path, monkeypa
             producer_epoch=producer.producer_epoch,
         )
 
-        async def prepare(_: Worst) -> None:
+        async def prepare(one: Worst) -> None:
+            if one.key is ApiKey.LEAVE_GROUP and one.error is ErrorCode.NONE:
+                await here.until_joined(LEFT, [joining_leaver(number) for number in range(LEAVERS)])
             assert (await here.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, consumer_joining())).error_code == 0
             everything = added(here.known, [(WIDE, list(range(WIDE_PARTITIONS)))])
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -522,9 +646,25 @@ async def test_nobody_waits_for_one_request_of_a_member(tmp_path: Path, monkeypa
         assert await complaints(here, WORST_OF_MEMBERS, monkeypatch, prepare) == []
 
 
+@pytest.mark.parametrize("said", [ErrorCode.NONE, NoCode.UNANSWERED, NoCode.CLOSED])
+async def test_what_becomes_of_a_request_is_looked_at(
+    said: ErrorCode | NoCode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused, closed = [
+        one
+        for one in WORST
+        if one.key is ApiKey.PRODUCE and one.name in ("unknown partitions", "unknown partitions, no answer wanted")
+    ]
+    async with serving(tmp_path) as here:
+        (complaint,) = await complaints(here, [refused._replace(error=said)], monkeypatch)
+        assert f"error 3 instead of {said!r}" in complaint
+        other = closed._replace(error=said)
+        assert len(await complaints(here, [other], monkeypatch)) == (said is not NoCode.CLOSED)
+
+
 def test_every_api_is_tried() -> None:
     every = (*WORST, *WORST_OF_OPERATORS, *WORST_OF_MEMBERS, *WORST_ABOUT_RULES, *WORST_ABOUT_TOKENS)
-    every += WORST_BETWEEN_BROKERS
+    every += (*WORST_BETWEEN_BROKERS, *WORST_OF_LEADERS, *WORST_OF_TELEMETRY)
     assert {one.key for one in every} | SMALL == set(ALL)
 
 

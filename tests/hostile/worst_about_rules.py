@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from barnabas.protocol.messages.describe_acls import DescribeAclsRequest
@@ -71,21 +72,17 @@ def _described(_: int, __: Any) -> DescribeAclsRequest:
     )
 
 
-WORST_ABOUT_RULES = [
-    Worst("rules of two patterns", ApiKey.CREATE_ACLS, 1, _created(lambda n: ("t", f"User:{n}"), MOST_RULES)),
-    *(
-        Worst(
-            f"more of them, {times}",
-            ApiKey.CREATE_ACLS,
-            1,
-            _created(lambda n, times=times: ("t", f"User:{times}-{n}"), MOST_RULES),  # type: ignore[misc]
-        )
-        for times in ("a", "b", "c", "d")
-    ),
-    Worst("one more of them", ApiKey.CREATE_ACLS, 1, _created(lambda _: ("t", "User:x"), 1)),
-    Worst("rules of many patterns", ApiKey.CREATE_ACLS, 1, _created(lambda n: (f"t{n}", "User:a"), MOST_RULES)),
-    Worst("too many rules", ApiKey.CREATE_ACLS, 1, _created(lambda n: (f"u{n}", "User:a"), MOST_RULES * 10)),
-    Worst("all rules described", ApiKey.DESCRIBE_ACLS, 1, _described),
-    Worst("nobody's rules", ApiKey.DELETE_ACLS, 1, _deleted(lambda n: [f"User:z{i}" for i in range(n)])),
-    Worst("all rules deleted", ApiKey.DELETE_ACLS, 1, _deleted(lambda _: [None] * SELECTIONS)),
-]
+K = ApiKey
+NONE, TOO_MANY = ErrorCode.NONE, ErrorCode.POLICY_VIOLATION
+WORST_ABOUT_RULES = (
+    Worst("rules of two patterns", K.CREATE_ACLS, 1, _created(lambda n: ("t", f"User:{n}"), MOST_RULES), NONE),
+    Worst("as many again", K.CREATE_ACLS, 1, _created(lambda n: ("t", f"User:a-{n}"), MOST_RULES), NONE),
+    # They have nearly as many as there is room for, which each change reads and writes.
+    Worst("more than fit", K.CREATE_ACLS, 1, _created(lambda n: ("t", f"User:b-{n}"), MOST_RULES), TOO_MANY),
+    Worst("one more of them", K.CREATE_ACLS, 1, _created(lambda _: ("t", "User:x"), 1), NONE),
+    Worst("rules of many patterns", K.CREATE_ACLS, 1, _created(lambda n: (f"t{n}", "User:a"), MOST_RULES), NONE),
+    Worst("too many rules", K.CREATE_ACLS, 1, _created(lambda n: (f"u{n}", "User:a"), MOST_RULES * 10), TOO_MANY),
+    Worst("all rules described", K.DESCRIBE_ACLS, 1, _described, NONE),
+    Worst("nobody's rules", K.DELETE_ACLS, 1, _deleted(lambda n: [f"User:z{i}" for i in range(n)]), NONE),
+    Worst("all rules deleted", K.DELETE_ACLS, 1, _deleted(lambda _: [None] * SELECTIONS), NONE),
+)

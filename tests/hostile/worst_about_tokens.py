@@ -86,6 +86,7 @@ TOO_MANY = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 K = ApiKey
 WORST_ABOUT_TOKENS = (
     Worst("bytes", K.SASL_HANDSHAKE, 1, lambda *_: SaslHandshakeRequest(mechanism="x" * 32_767), NO_MECHANISM),
+    Worst("a mechanism", K.SASL_HANDSHAKE, 1, lambda *_: SaslHandshakeRequest(mechanism=MECHANISM), ErrorCode.NONE),
     Worst("bytes", K.SASL_AUTHENTICATE, 2, lambda n, _: SaslAuthenticateRequest(auth_bytes=bytes(n)), FAILED),
     Worst("extensions", K.SASL_AUTHENTICATE, 2, _extensions, ErrorCode.NONE),
     Worst("the last one", K.CREATE_DELEGATION_TOKEN, 3, lambda _, __: token_wish(), ErrorCode.NONE),

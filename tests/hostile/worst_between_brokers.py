@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID, uuid5
 
-from tests.hostile.worst_requests import FRAME_BYTES, TOPIC, Known, Worst
+from tests.hostile.worst_requests import BROKER_ID, FRAME_BYTES, TOPIC, Known, Worst
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.compression import Compression, compress
@@ -39,7 +39,10 @@ from barnabas.server.controller.control_requests import LEADER_DURING_DELETION
 from barnabas.server.telemetry.client_telemetry import TelemetryClient
 from barnabas.server.telemetry.subscriptions import ALL_METRICS, Wish
 
-BROKER_ID = 1
+FOLLOWER_ID = 2
+FOLLOWED = "followed"
+FOLLOWED_PARTITIONS = 500
+"""Each has a state that is written when its in-sync replicas change."""
 ORDERED = "ordered"
 BELIEVED = "believed"
 MANY_REPLICAS = "of-many-replicas"
@@ -147,14 +150,13 @@ def _isr_of_unknown(count: int, _: Known) -> list[AlteredTopic]:
     ]
 
 
-def _isr_of(indexes: Callable[[int], range | list[int]]) -> Callable[[int, Known], list[AlteredTopic]]:
-    return lambda count, known: [
-        AlteredTopic(
-            topic_name=TOPIC,
-            topic_id=known.topic_id,
-            partitions=[PartitionData(partition_index=index) for index in indexes(count)],
-        )
-    ]
+def _isr_of(indexes: Callable[[int], range | list[int]], *isr: int) -> Callable[[int, Known], list[AlteredTopic]]:
+    def topics(count: int, known: Known) -> list[AlteredTopic]:
+        brokers = [BrokerState(broker_id=broker) for broker in isr]
+        asked = [PartitionData(partition_index=index, new_isr_with_epochs=brokers) for index in indexes(count)]
+        return [AlteredTopic(topic_name=TOPIC, topic_id=known.topic_id, partitions=asked)]
+
+    return topics
 
 
 def _long_isr(count: int, known: Known) -> list[AlteredTopic]:
@@ -163,12 +165,19 @@ def _long_isr(count: int, known: Known) -> list[AlteredTopic]:
     return [AlteredTopic(topic_id=known.topic_id, partitions=asked)]
 
 
+def _without_follower(_: int, known: Known) -> AlterPartitionRequest:
+    """The follower of all partitions is to be out of sync."""
+    asked = [PartitionData(partition_index=index, new_isr=[BROKER_ID]) for index in range(FOLLOWED_PARTITIONS)]
+    topics = [AlteredTopic(topic_name=FOLLOWED, partitions=asked)]
+    return AlterPartitionRequest(broker_id=BROKER_ID, broker_epoch=known.broker_epoch, topics=topics)
+
+
 def telemetry_client(name: str) -> UUID:
     """The client that pushes in a request of that name: each may do so once in a while only."""
     return uuid5(UUID(int=2), name)
 
 
-def _pushed(name: str, codec: int, data: Callable[[int], bytes], error: ErrorCode = ErrorCode.NONE) -> Worst:
+def _pushed(name: str, codec: int, data: Callable[[int], bytes], error: ErrorCode) -> Worst:
     client = TelemetryClient(telemetry_client(name), {}, 0.0)
     client.subscribe(WISH, 0)
 
@@ -220,8 +229,8 @@ def _bomb() -> bytes:
     return compress(Compression.GZIP, bytes(64 << 20))
 
 
-UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-_WORST: tuple[Worst, ...] = (
+NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+WORST_BETWEEN_BROKERS: tuple[Worst, ...] = (
     Worst("partitions of others", K.LEADER_AND_ISR, 4, _ordered(lambda n: [_orders(range(n))]), UNKNOWN),
     Worst(
         "topics of others",
@@ -230,34 +239,41 @@ _WORST: tuple[Worst, ...] = (
         _ordered(lambda n: [_orders([0], f"{ORDERED}{number:x}") for number in range(n)]),
         UNKNOWN,
     ),
-    Worst("new partitions", K.LEADER_AND_ISR, 7, _ordered(lambda n: [_mine(range(min(n, NEW_PARTITIONS)))])),
-    Worst("the same new partition", K.LEADER_AND_ISR, 4, _ordered(lambda n: [_mine([NEW_PARTITIONS + 9] * n)])),
+    Worst("new partitions", K.LEADER_AND_ISR, 7, _ordered(lambda n: [_mine(range(min(n, NEW_PARTITIONS)))]), NONE),
+    Worst("the same new partition", K.LEADER_AND_ISR, 4, _ordered(lambda n: [_mine([NEW_PARTITIONS + 9] * n)]), NONE),
     Worst(
         "replicas",
         K.LEADER_AND_ISR,
         7,
         _ordered(lambda n: [_orders([0], MANY_REPLICAS, replicas=list(range(n)), isr=list(range(n)), is_new=True)]),
+        NONE,
     ),
-    Worst("partitions, old", K.STOP_REPLICA, 2, _stopped(_stop_by_name(delete=False))),
-    Worst("partitions deleted, old", K.STOP_REPLICA, 2, _stopped(_stop_by_name(delete=True))),
-    Worst("partitions deleted", K.STOP_REPLICA, 4, _stopped(_stop_with_epochs)),
-    Worst("partitions", K.UPDATE_METADATA, 8, _told(lambda n: [_images(range(n))])),
-    Worst("replicas", K.UPDATE_METADATA, 8, _told(lambda n: [_images([0], replicas=list(range(n)))])),
-    Worst("partitions gone", K.UPDATE_METADATA, 8, _told(lambda n: [_images(range(n), leader=LEADER_DURING_DELETION)])),
-    Worst("topics", K.UPDATE_METADATA, 8, _told(_many_images(BROKER_ID))),
-    Worst("topics gone", K.UPDATE_METADATA, 8, _told(_many_images(LEADER_DURING_DELETION))),
-    Worst("brokers", K.UPDATE_METADATA, 8, _brokers),
+    Worst("partitions, old", K.STOP_REPLICA, 2, _stopped(_stop_by_name(delete=False)), NONE),
+    Worst("partitions deleted, old", K.STOP_REPLICA, 2, _stopped(_stop_by_name(delete=True)), NONE),
+    Worst("partitions deleted", K.STOP_REPLICA, 4, _stopped(_stop_with_epochs), NONE),
+    Worst("partitions", K.UPDATE_METADATA, 8, _told(lambda n: [_images(range(n))]), NONE),
+    Worst("replicas", K.UPDATE_METADATA, 8, _told(lambda n: [_images([0], replicas=list(range(n)))]), NONE),
+    Worst(
+        "partitions gone",
+        K.UPDATE_METADATA,
+        8,
+        _told(lambda n: [_images(range(n), leader=LEADER_DURING_DELETION)]),
+        NONE,
+    ),
+    Worst("topics", K.UPDATE_METADATA, 8, _told(_many_images(BROKER_ID)), NONE),
+    Worst("topics gone", K.UPDATE_METADATA, 8, _told(_many_images(LEADER_DURING_DELETION)), NONE),
+    Worst("brokers", K.UPDATE_METADATA, 8, _brokers, NONE),
     Worst("unknown topics", K.ALTER_PARTITION, 3, _altered(_isr_of_unknown), ErrorCode.UNKNOWN_TOPIC_ID),
     Worst("partitions", K.ALTER_PARTITION, 3, _altered(_isr_of(range)), UNKNOWN),
     Worst("the same partition", K.ALTER_PARTITION, 3, _altered(_isr_of(lambda n: [0] * n)), ErrorCode.INVALID_REQUEST),
+    Worst("the same partition, as it is", K.ALTER_PARTITION, 3, _altered(_isr_of(lambda n: [0] * n, BROKER_ID)), NONE),
     Worst("replicas", K.ALTER_PARTITION, 3, _altered(_long_isr), ErrorCode.INVALID_REQUEST),
-    _pushed("bytes", Compression.NONE, bytes, ErrorCode.INVALID_RECORD),
-    _pushed("hollow metrics, zstd", Compression.ZSTD, lambda n: compress(Compression.ZSTD, _hollow_metrics(n))),
-    _pushed("numbers", Compression.NONE, _points),
-    _pushed(
-        "a bomb", Compression.GZIP, lambda _: compress(Compression.GZIP, bytes(64 << 20)), ErrorCode.TELEMETRY_TOO_LARGE
-    ),
 )
-
-WORST_BETWEEN_BROKERS = tuple(one if one.error else one._replace(error=ErrorCode.NONE) for one in _WORST)
-"""What is refused as a whole costs nothing, and would show nothing."""
+WORST_OF_LEADERS = (Worst("followers out of sync", K.ALTER_PARTITION, 1, _without_follower, NONE),)
+"""Of a broker that has a follower: alone there are no other in-sync replicas that a leader could ask for."""
+WORST_OF_TELEMETRY = (
+    _pushed("bytes", Compression.NONE, bytes, ErrorCode.INVALID_RECORD),
+    _pushed("hollow metrics, zstd", Compression.ZSTD, lambda n: compress(Compression.ZSTD, _hollow_metrics(n)), NONE),
+    _pushed("numbers", Compression.NONE, _points, NONE),
+    _pushed("a bomb", Compression.GZIP, lambda _: _bomb(), ErrorCode.TELEMETRY_TOO_LARGE),
+)

@@ -14,6 +14,7 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.protocol.messages.end_txn import EndTxnRequest
@@ -31,7 +32,10 @@ from barnabas.server.coordinator.group.consumer.beat import MOST_TOPICS
 
 from .worst_requests import FRAME_BYTES, TOPIC, WIDE, WIDE_PARTITIONS, Known, Worst
 
-GROUP, CONSUMERS = "of members", "of consumers"
+GROUP, OTHER, CONSUMERS = "of members", "of another", "of consumers"
+LEFT = "left"
+LEAVERS = 1000
+"""Its members, as many as a group may have (`group.max.size`), whom an operator removes."""
 TRANSACTION = "open"
 MEMBER = "member"
 """Of `CONSUMERS`."""
@@ -48,13 +52,29 @@ def joining(protocols: int = 1, size: int = 0, group: str = GROUP) -> JoinGroupR
     return JoinGroupRequest(
         group_id=group,
         session_timeout_ms=600_000,
-        rebalance_timeout_ms=600_000 if group == GROUP else 10_000,
+        rebalance_timeout_ms=10_000 if group == OTHER else 600_000,
         member_id="",
         protocol_type="consumer",
         protocols=[
             JoinGroupRequestProtocol(name=name, metadata=bytes(size // protocols)) for name in _names(protocols)
         ],
     )
+
+
+def joining_leaver(number: int) -> JoinGroupRequest:
+    """A static member of `LEFT`, whose name is known before it is one."""
+    request = joining(group=LEFT)
+    request.group_instance_id = _leaver(number)
+    return request
+
+
+def _leaver(number: int) -> str:
+    return f"{number:x}"
+
+
+def _left(_: int, __: Known) -> LeaveGroupRequest:
+    members = [MemberIdentity(member_id="", group_instance_id=_leaver(number)) for number in range(LEAVERS)]
+    return LeaveGroupRequest(group_id=LEFT, members=members)
 
 
 def _leaving(members: int) -> LeaveGroupRequest:
@@ -160,19 +180,27 @@ WORST_OF_MEMBERS = (
         "most protocols",
         K.JOIN_GROUP,
         3,
-        lambda _, __: joining(MOST_PROTOCOLS, min(FRAME_BYTES, MOST_METADATA_BYTES) * 98 // 100, "of another"),
+        lambda _, __: joining(MOST_PROTOCOLS, min(FRAME_BYTES, MOST_METADATA_BYTES) * 98 // 100, OTHER),
         ErrorCode.NONE,
     ),
     Worst(
         "a large member",
         K.DESCRIBE_GROUPS,
         5,
-        lambda _, __: DescribeGroupsRequest(groups=["of another"]),
+        lambda _, __: DescribeGroupsRequest(groups=[OTHER]),
+        ErrorCode.NONE,
+    ),
+    Worst(
+        "the same group",
+        K.CONSUMER_GROUP_DESCRIBE,
+        1,
+        lambda n, _: ConsumerGroupDescribeRequest(group_ids=[CONSUMERS] * n),
         ErrorCode.NONE,
     ),
     Worst("assignments", K.SYNC_GROUP, 4, _assigned, ErrorCode.NONE),
     Worst("members", K.LEAVE_GROUP, 4, lambda n, _: _leaving(n), ErrorCode.INVALID_REQUEST),
     Worst("most members", K.LEAVE_GROUP, 4, lambda n, _: _leaving(min(n, MOST_LEAVERS)), UNKNOWN_MEMBER),
+    Worst("all members", K.LEAVE_GROUP, 4, _left, ErrorCode.NONE),
     Worst(
         "topics", K.CONSUMER_GROUP_HEARTBEAT, 1, lambda n, _: _beat("a", topics=_names(n)), ErrorCode.INVALID_REQUEST
     ),

@@ -1,4 +1,8 @@
-"""The worst requests of an operator that are within what one request may ask for, so that all of it is done."""
+"""The worst requests of an operator that are within what one request may ask for: none of it is refused.
+
+The most partitions that a request may make are only looked at here, as thousands of them would take minutes; fewer are
+made.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,7 @@ from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
+from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
 from barnabas.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -31,13 +36,19 @@ from barnabas.server.apis.handlers.alter_user_scram_credentials import MOST_CHAN
 from barnabas.server.config.config_changes import MOST_SETTINGS
 from barnabas.server.controller.topic_rules import MAX_PARTITIONS_PER_REQUEST
 
-from .worst_requests import TOPIC, WIDE, WIDE_PARTITIONS, Known, Worst
+from .worst_requests import BROKER_ID, TOPIC, WIDE, WIDE_PARTITIONS, Known, Worst
 
-BROKER_ID = 1
+MADE, GROWN = "made", "grown"
+"""Topics that are not there yet, and that has one partition."""
+NEW_PARTITIONS = 500
+"""Whose files are made."""
+GROUPS = [f"{number:x}" for number in range(1000)]
+"""Who have committed something, and are deleted."""
 NEW_ENTITIES = 2000
 """Each is a write of its own to the metadata store, a millisecond or two."""
 BROKER = ConfigResourceType.BROKER
 K = ApiKey
+NONE = ErrorCode.NONE
 
 
 def _topic_of_assignments(_: int, __: Known) -> created.CreateTopicsRequest:
@@ -53,6 +64,16 @@ def _partitions_of_assignments(_: int, __: Known) -> CreatePartitionsRequest:
     assigned = [CreatePartitionsAssignment(broker_ids=[BROKER_ID])] * (MAX_PARTITIONS_PER_REQUEST - 1)
     topic = CreatePartitionsTopic(name=TOPIC, count=MAX_PARTITIONS_PER_REQUEST, assignments=assigned)
     return CreatePartitionsRequest(timeout_ms=1000, validate_only=True, topics=[topic])
+
+
+def _topic_made(_: int, __: Known) -> created.CreateTopicsRequest:
+    topic = created.CreatableTopic(name=MADE, num_partitions=NEW_PARTITIONS, replication_factor=1)
+    return created.CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
+
+
+def _partitions_made(_: int, __: Known) -> CreatePartitionsRequest:
+    topic = CreatePartitionsTopic(name=GROWN, count=1 + NEW_PARTITIONS, assignments=None)
+    return CreatePartitionsRequest(timeout_ms=60_000, topics=[topic])
 
 
 def _replaced(_: int, __: Known) -> altered.AlterConfigsRequest:
@@ -107,19 +128,21 @@ def _moves(count: int, known: Known) -> AlterReplicaLogDirsRequest:
     return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=known.folder, topics=topics)])
 
 
-WORST_OF_OPERATORS = tuple(
-    one._replace(error=ErrorCode.NONE)
-    for one in (
-        Worst("most assignments", K.CREATE_TOPICS, 5, _topic_of_assignments),
-        Worst("most assignments", K.CREATE_PARTITIONS, 1, _partitions_of_assignments),
-        Worst("most settings of a broker", K.ALTER_CONFIGS, 1, _replaced),
-        Worst("most settings of a broker", K.INCREMENTAL_ALTER_CONFIGS, 0, _edited),
-        Worst("a broker with most settings", K.DESCRIBE_CONFIGS, 4, _described),
-        Worst("most users", K.ALTER_USER_SCRAM_CREDENTIALS, 0, _users),
-        Worst("all", K.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, lambda *_: DescribeUserScramCredentialsRequest(users=None)),
-        Worst("new entities", K.ALTER_CLIENT_QUOTAS, 1, _entities),
-        Worst("all", K.DESCRIBE_CLIENT_QUOTAS, 1, lambda *_: DescribeClientQuotasRequest(components=[])),
-        Worst("the same partitions", K.ALTER_REPLICA_LOG_DIRS, 1, _moves),
-        Worst("all", K.DESCRIBE_LOG_DIRS, 1, lambda *_: DescribeLogDirsRequest(topics=None)),
-    )
+WORST_OF_OPERATORS = (
+    Worst("most assignments, looked at", K.CREATE_TOPICS, 5, _topic_of_assignments, NONE),
+    Worst("a topic of new partitions", K.CREATE_TOPICS, 5, _topic_made, NONE),
+    Worst("most assignments, looked at", K.CREATE_PARTITIONS, 1, _partitions_of_assignments, NONE),
+    Worst("new partitions", K.CREATE_PARTITIONS, 1, _partitions_made, NONE),
+    Worst("groups", K.DELETE_GROUPS, 1, lambda *_: DeleteGroupsRequest(groups_names=GROUPS), NONE),
+    Worst("most settings of a broker", K.ALTER_CONFIGS, 1, _replaced, NONE),
+    Worst("most settings of a broker", K.INCREMENTAL_ALTER_CONFIGS, 0, _edited, NONE),
+    Worst("a broker with most settings", K.DESCRIBE_CONFIGS, 4, _described, NONE),
+    Worst("most users", K.ALTER_USER_SCRAM_CREDENTIALS, 0, _users, NONE),
+    Worst(
+        "all", K.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, lambda *_: DescribeUserScramCredentialsRequest(users=None), NONE
+    ),
+    Worst("new entities", K.ALTER_CLIENT_QUOTAS, 1, _entities, NONE),
+    Worst("all", K.DESCRIBE_CLIENT_QUOTAS, 1, lambda *_: DescribeClientQuotasRequest(components=[]), NONE),
+    Worst("the same partitions", K.ALTER_REPLICA_LOG_DIRS, 1, _moves, NONE),
+    Worst("all", K.DESCRIBE_LOG_DIRS, 1, lambda *_: DescribeLogDirsRequest(topics=None), NONE),
 )

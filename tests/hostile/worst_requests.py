@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
 from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -13,7 +14,7 @@ from barnabas.protocol.batch_header import HEADER
 from barnabas.protocol.codec import REQUEST_OBJECT_BUDGET, STOP_OBJECT_BUDGET, decode_request, encode_request
 from barnabas.protocol.compression import Compression, compress
 from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceType
-from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.headers import RequestHeader, encode_request_header
 from barnabas.protocol.legacy_records import encode_message
 from barnabas.protocol.messages import alter_client_quotas as quotas
@@ -83,6 +84,7 @@ from barnabas.protocol.messages.write_txn_markers import (
 )
 from barnabas.protocol.produce_entries import MOST_PLACES
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
+from barnabas.server.config.broker_names import LONGEST_NUMBER
 
 FRAME_BYTES = 1_000_000
 TOPIC = "t"
@@ -92,7 +94,14 @@ PACKED = "packed"
 PATIENT = "patient"
 """The same with batches of any size."""
 WIDE = "wide"
+"""One whose partitions have tiny records, and offsets of `GROUP`."""
 WIDE_PARTITIONS = 100
+VAST = "vast"
+"""One with a partition for each bomb that a request has room for."""
+VAST_PARTITIONS = 1400
+BROKER_ID = 1
+HIGH_WATERMARK = -1
+"""As the offset up to which records are deleted."""
 GROUP = "g"
 
 
@@ -115,6 +124,13 @@ class Known(NamedTuple):
     producer_epoch: int = -1
 
 
+class NoCode(Enum):
+    """What becomes of a request whose answer has no error code."""
+
+    UNANSWERED = "it is not answered, as its client wants"
+    CLOSED = "the connection is closed"
+
+
 class Worst(NamedTuple):
     """A kind of request; `make` gives one with so many items."""
 
@@ -122,8 +138,10 @@ class Worst(NamedTuple):
     key: ApiKey
     version: int
     make: Callable[[int, Known], Any]
-    error: int | None = None
-    """The code that its answer has most often, where that is looked at."""
+    error: ErrorCode | NoCode
+    """The code that its answer has most often: NONE where it is carried out. A refusal is a row where there is one for
+    each item, or where items are looked at first; what much can be done of has another row, which is carried out.
+    """
 
     def frame(self, known: Known) -> bytes:
         """The largest of these that fits into a megabyte and that the broker reads."""
@@ -211,22 +229,36 @@ def _message_set(count: int, codec: int) -> bytes:
     return encode_message(count - 1, 0, None, compress(codec, inner, magic=1), magic=1, attributes=codec)
 
 
-def _produce(records: Callable[[int], bytes], topic: str = TOPIC) -> Callable[[int, Known], ProduceRequest]:
+def _produce(
+    records: Callable[[int], bytes], topic: str = TOPIC, acks: int = 1
+) -> Callable[[int, Known], ProduceRequest]:
     def make(count: int, _: Known) -> ProduceRequest:
         data = [PartitionProduceData(index=0, records=records(count))]
-        return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
+        return ProduceRequest(
+            acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+        )
 
     return make
 
 
-def _produce_partitions(count: int, _: UUID, records: bytes | None = b"", topic: str = "unknown") -> ProduceRequest:
-    data = [PartitionProduceData(index=number, records=records) for number in range(min(count, MOST_PLACES))]
-    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
+def produced(topic: str, partitions: int, records: bytes, acks: int = 1) -> ProduceRequest:
+    """The same for each partition."""
+    data = [PartitionProduceData(index=number, records=records) for number in range(partitions)]
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
+
+
+def _unknown_produced(acks: int = 1) -> Callable[[int, Known], ProduceRequest]:
+    return lambda count, _: produced("unknown", min(count, MOST_PLACES), b"", acks)
 
 
 def _bombs(count: int, _: Known) -> ProduceRequest:
-    bomb = _batch(compress(Compression.ZSTD, _record_of(bytes(20 << 20))), 1, Compression.ZSTD)
-    return _produce_partitions(min(count, FRAME_BYTES // (len(bomb) + 10)), _, bomb, WIDE)
+    bomb = _bomb()
+    return produced(VAST, min(count, VAST_PARTITIONS, FRAME_BYTES // (len(bomb) + 10)), bomb)
+
+
+@cache
+def _bomb() -> bytes:
+    return _batch(compress(Compression.ZSTD, _record_of(bytes(20 << 20))), 1, Compression.ZSTD)
 
 
 @cache
@@ -247,26 +279,91 @@ def _record_of(value: bytes) -> bytes:
     return builder.build()[HEADER.size :]
 
 
-def _fetch(topic: str, same: bool = False, **options: Any) -> Callable[[int, Known], FetchRequest]:
+def _indexes(count: int, partitions: int | None) -> list[int]:
+    """Of the partitions that there are, again and again; if that is None, of more than there are."""
+    return [number if partitions is None else number % partitions for number in range(count)]
+
+
+def _fetch(topic: str, partitions: int | None = None, **options: Any) -> Callable[[int, Known], FetchRequest]:
     def make(count: int, known: Known) -> FetchRequest:
-        partitions = [
-            FetchPartition(partition=0 if same else number, fetch_offset=0, partition_max_bytes=2**31 - 1)
-            for number in range(count)
+        asked = [
+            FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=2**31 - 1)
+            for number in _indexes(count, partitions)
         ]
-        wanted = FetchTopic(topic=topic, topic_id=known.topic_id, partitions=partitions)
+        wanted = FetchTopic(topic=topic, topic_id=known.topic_id, partitions=asked)
         return FetchRequest(max_bytes=2**31 - 1, max_wait_ms=0, min_bytes=1, topics=[wanted], **options)
 
     return make
 
 
 def _offsets(
-    timestamp: int, topic: str, *, same: bool = False, **options: int
+    timestamp: int, topic: str, indexes: Callable[[int], Iterable[int]] = range, **options: int
 ) -> Callable[[int, Known], ListOffsetsRequest]:
     def make(count: int, _: Known) -> ListOffsetsRequest:
-        wanted = [
-            ListOffsetsPartition(partition_index=0 if same else n, timestamp=timestamp, **options) for n in range(count)
-        ]
+        wanted = [ListOffsetsPartition(partition_index=n, timestamp=timestamp, **options) for n in indexes(count)]
         return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=wanted)])
+
+    return make
+
+
+def _each_of_vast(count: int) -> range:
+    return range(min(count, VAST_PARTITIONS))
+
+
+def _same(count: int) -> list[int]:
+    return [0] * count
+
+
+def _records_deleted(
+    topic: str, indexes: Callable[[int], Iterable[int]], offset: int = 0
+) -> Callable[[int, Known], DeleteRecordsRequest]:
+    def make(count: int, _: Known) -> DeleteRecordsRequest:
+        partitions = [DeleteRecordsPartition(partition_index=number, offset=offset) for number in indexes(count)]
+        return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=partitions)], timeout_ms=9)
+
+    return make
+
+
+def _epoch_ends(indexes: Callable[[int], Iterable[int]]) -> Callable[[int, Known], epochs.OffsetForLeaderEpochRequest]:
+    def make(count: int, _: Known) -> epochs.OffsetForLeaderEpochRequest:
+        partitions = [
+            epochs.OffsetForLeaderPartition(partition=number, current_leader_epoch=-1, leader_epoch=0)
+            for number in indexes(count)
+        ]
+        return epochs.OffsetForLeaderEpochRequest(
+            topics=[epochs.OffsetForLeaderTopic(topic=TOPIC, partitions=partitions)]
+        )
+
+    return make
+
+
+def _elected(topic: str, indexes: Callable[[int], Iterable[int]]) -> Callable[[int, Known], ElectLeadersRequest]:
+    def make(count: int, _: Known) -> ElectLeadersRequest:
+        wanted = [ElectedPartitions(topic=topic, partitions=list(indexes(count)))]
+        return ElectLeadersRequest(election_type=0, timeout_ms=9, topic_partitions=wanted)
+
+    return make
+
+
+def _moved(
+    topic: str, indexes: Callable[[int], Iterable[int]], replicas: Callable[[int], list[int] | None]
+) -> Callable[[int, Known], reassigned.AlterPartitionReassignmentsRequest]:
+    def make(count: int, _: Known) -> reassigned.AlterPartitionReassignmentsRequest:
+        partitions = [
+            reassigned.ReassignablePartition(partition_index=number, replicas=replicas(count))
+            for number in indexes(count)
+        ]
+        return reassigned.AlterPartitionReassignmentsRequest(
+            timeout_ms=9, topics=[reassigned.ReassignableTopic(name=topic, partitions=partitions)]
+        )
+
+    return make
+
+
+def _offsets_deleted(topic: str, partitions: int | None) -> Callable[[int, Known], OffsetDeleteRequest]:
+    def make(count: int, _: Known) -> OffsetDeleteRequest:
+        asked = [OffsetDeleteRequestPartition(partition_index=number) for number in _indexes(count, partitions)]
+        return OffsetDeleteRequest(group_id=GROUP, topics=[OffsetDeleteRequestTopic(name=topic, partitions=asked)])
 
     return make
 
@@ -314,22 +411,23 @@ def _replaced(kind: ConfigResourceType, name: str) -> Callable[[int, Known], Any
     return make
 
 
-def _described(kind: ConfigResourceType, name: str, digits: bool = False) -> Callable[[int, Known], Any]:
+def _described(
+    kind: ConfigResourceType, names: Callable[[int], list[str]]
+) -> Callable[[int, Known], DescribeConfigsRequest]:
     def make(count: int, _: Known) -> DescribeConfigsRequest:
-        resources = [
-            DescribeConfigsResource(
-                resource_type=kind, resource_name=f"{number:0{8}d}" if digits else name + str(number)
-            )
-            for number in range(count)
-        ]
-        if digits:
-            resources = [
-                DescribeConfigsResource(resource_type=kind, resource_name="0" * (1 + number % 300) + "1")
-                for number in range(min(count, 3000))
-            ]
+        resources = [DescribeConfigsResource(resource_type=kind, resource_name=name) for name in names(count)]
         return DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True)
 
     return make
+
+
+def _long_numbers(count: int) -> list[str]:
+    return ["0" * (LONGEST_NUMBER + number % 300) + "1" for number in range(min(count, 3000))]
+
+
+def _names_of_a_broker(_: int) -> list[str]:
+    """Its id with as many zeros in front as are read."""
+    return [f"{BROKER_ID:0{width}}" for width in range(1, LONGEST_NUMBER + 1)]
 
 
 def _topics_to_create(count: int, _: Known) -> created.CreateTopicsRequest:
@@ -369,9 +467,12 @@ def _commit(topic: str) -> Callable[[int, Known], OffsetCommitRequest]:
     return make
 
 
-def _offset_fetch(count: int, _: Known) -> OffsetFetchRequest:
-    topics = [OffsetFetchRequestTopic(name=WIDE, partition_indexes=list(range(count)))]
-    return OffsetFetchRequest(group_id=GROUP, topics=topics)
+def _offset_fetch(partitions: int | None = None) -> Callable[[int, Known], OffsetFetchRequest]:
+    def make(count: int, _: Known) -> OffsetFetchRequest:
+        topics = [OffsetFetchRequestTopic(name=WIDE, partition_indexes=_indexes(count, partitions))]
+        return OffsetFetchRequest(group_id=GROUP, topics=topics)
+
+    return make
 
 
 def _offset_fetch_groups(count: int, _: Known) -> OffsetFetchRequest:
@@ -416,35 +517,61 @@ def _markers(partitions: int) -> Callable[[int, Known], WriteTxnMarkersRequest]:
 
 
 K = ApiKey
+NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+TOO_MANY, INVALID, NO_SETTING = ErrorCode.POLICY_VIOLATION, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
 SET, APPEND, SUBTRACT = ConfigOperation.SET, ConfigOperation.APPEND, ConfigOperation.SUBTRACT
 WORST: tuple[Worst, ...] = (
-    Worst("unknown partitions", K.PRODUCE, 9, _produce_partitions),
-    Worst("unknown partitions, old", K.PRODUCE, 3, _produce_partitions),
-    Worst("tiny messages", K.PRODUCE, 2, _produce(lambda count: _message_set(count, Compression.NONE))),
-    Worst("tiny messages, gzip", K.PRODUCE, 2, _produce(lambda count: _message_set(count * 9, Compression.GZIP))),
-    Worst("tiny records", K.PRODUCE, 9, _produce(tiny_batch)),
-    Worst("tiny records, zstd", K.PRODUCE, 9, _produce(lambda n: tiny_batch(min(n * 50, 1_000_000), Compression.ZSTD))),
-    Worst("recompressed", K.PRODUCE, 9, _produce(noise_batch, PACKED)),
-    Worst("recompressed bomb", K.PRODUCE, 9, _produce(lambda _: _noise_bomb(), PACKED)),
-    Worst("recompressed bomb, high limit", K.PRODUCE, 9, _produce(lambda _: _noise_bomb(), PATIENT)),
-    Worst("gzip bomb, high limit", K.PRODUCE, 9, _produce(lambda _: _zeros_bomb(Compression.GZIP), PATIENT)),
-    Worst("zstd bomb, high limit", K.PRODUCE, 9, _produce(lambda _: _zeros_bomb(Compression.ZSTD), PATIENT)),
-    Worst("bombs", K.PRODUCE, 9, _bombs),
-    Worst("unknown partitions", K.FETCH, 11, _fetch("unknown")),
-    Worst("unknown partitions of a session", K.FETCH, 12, _fetch("unknown", session_epoch=0)),
-    Worst("unknown partitions by id", K.FETCH, 13, _fetch("")),
-    Worst("down-conversion", K.FETCH, 0, _fetch(TOPIC)),
-    Worst("down-conversion again and again", K.FETCH, 2, _fetch(TOPIC, same=True)),
-    Worst("max timestamp", K.LIST_OFFSETS, 7, _offsets(-3, TOPIC)),
-    Worst("max timestamp of unknown", K.LIST_OFFSETS, 7, _offsets(-3, "unknown")),
-    Worst("the same partition", K.LIST_OFFSETS, 7, _offsets(-1, TOPIC, same=True)),
-    Worst("segments", K.LIST_OFFSETS, 0, _offsets(-1, TOPIC, max_num_offsets=1000)),
-    Worst("the same segments", K.LIST_OFFSETS, 0, _offsets(-1, TOPIC, same=True, max_num_offsets=1000)),
+    Worst("unknown partitions", K.PRODUCE, 9, _unknown_produced(), UNKNOWN),
+    Worst("unknown partitions, old", K.PRODUCE, 3, _unknown_produced(), UNKNOWN),
+    Worst("unknown partitions, no answer wanted", K.PRODUCE, 9, _unknown_produced(acks=0), NoCode.CLOSED),
+    Worst("tiny messages", K.PRODUCE, 2, _produce(lambda count: _message_set(count, Compression.NONE)), NONE),
+    Worst("tiny messages, gzip", K.PRODUCE, 2, _produce(lambda count: _message_set(count * 9, Compression.GZIP)), NONE),
+    Worst("tiny records", K.PRODUCE, 9, _produce(tiny_batch), NONE),
+    Worst("tiny records, no answer wanted", K.PRODUCE, 9, _produce(tiny_batch, acks=0), NoCode.UNANSWERED),
+    Worst(
+        "tiny records, zstd",
+        K.PRODUCE,
+        9,
+        _produce(lambda n: tiny_batch(min(n * 50, 1_000_000), Compression.ZSTD)),
+        NONE,
+    ),
+    Worst("recompressed", K.PRODUCE, 9, _produce(noise_batch, PACKED), NONE),
+    Worst("recompressed bomb", K.PRODUCE, 9, _produce(lambda _: _noise_bomb(), PACKED), NONE),
+    Worst("recompressed bomb, high limit", K.PRODUCE, 9, _produce(lambda _: _noise_bomb(), PATIENT), NONE),
+    Worst(
+        "gzip bomb, high limit",
+        K.PRODUCE,
+        9,
+        _produce(lambda _: _zeros_bomb(Compression.GZIP), PATIENT),
+        ErrorCode.MESSAGE_TOO_LARGE,
+    ),
+    Worst(
+        "zstd bomb, high limit",
+        K.PRODUCE,
+        9,
+        _produce(lambda _: _zeros_bomb(Compression.ZSTD), PATIENT),
+        ErrorCode.MESSAGE_TOO_LARGE,
+    ),
+    Worst("bombs", K.PRODUCE, 9, _bombs, NONE),
+    Worst("unknown partitions", K.FETCH, 11, _fetch("unknown"), UNKNOWN),
+    Worst("unknown partitions of a session", K.FETCH, 12, _fetch("unknown", session_epoch=0), UNKNOWN),
+    Worst("unknown partitions by id", K.FETCH, 13, _fetch(""), UNKNOWN),
+    Worst("down-conversion", K.FETCH, 0, _fetch(WIDE, WIDE_PARTITIONS), NONE),
+    Worst("down-conversion of one, and unknown partitions", K.FETCH, 0, _fetch(TOPIC), UNKNOWN),
+    Worst("down-conversion again and again", K.FETCH, 2, _fetch(TOPIC, 1), NONE),
+    Worst("max timestamps", K.LIST_OFFSETS, 7, _offsets(-3, VAST, _each_of_vast), NONE),
+    Worst("max timestamp of one, and of unknown", K.LIST_OFFSETS, 7, _offsets(-3, TOPIC), UNKNOWN),
+    Worst("max timestamp of unknown", K.LIST_OFFSETS, 7, _offsets(-3, "unknown"), UNKNOWN),
+    Worst("the same partition", K.LIST_OFFSETS, 7, _offsets(-1, TOPIC, _same), INVALID),
+    Worst("segments", K.LIST_OFFSETS, 0, _offsets(-1, VAST, _each_of_vast, max_num_offsets=1000), NONE),
+    Worst("segments of unknown", K.LIST_OFFSETS, 0, _offsets(-1, TOPIC, max_num_offsets=1000), UNKNOWN),
+    Worst("the same segments", K.LIST_OFFSETS, 0, _offsets(-1, TOPIC, _same, max_num_offsets=1000), INVALID),
     Worst(
         "by the same id",
         K.METADATA,
         12,
         lambda n, known: MetadataRequest(topics=[MetadataRequestTopic(topic_id=known.topic_id, name=None)] * n),
+        NONE,
     ),
     Worst(
         "unknown names",
@@ -453,30 +580,44 @@ WORST: tuple[Worst, ...] = (
         lambda n, _: MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in _names(n)], allow_auto_topic_creation=False
         ),
+        UNKNOWN,
     ),
-    Worst("the same name", K.METADATA, 9, lambda n, _: MetadataRequest(topics=[MetadataRequestTopic(name=WIDE)] * n)),
-    Worst("unknown partitions", K.OFFSET_COMMIT, 8, _commit("unknown")),
-    Worst("the same partitions", K.OFFSET_COMMIT, 8, _commit(WIDE)),
-    Worst("the same partitions, ZooKeeper", K.OFFSET_COMMIT, 0, _commit(WIDE)),
-    Worst("partitions", K.OFFSET_FETCH, 7, _offset_fetch),
-    Worst("partitions, ZooKeeper", K.OFFSET_FETCH, 0, _offset_fetch),
-    Worst("partitions of a group", K.OFFSET_FETCH, 8, _offset_fetch_of_a_group),
-    Worst("the same group", K.OFFSET_FETCH, 8, _offset_fetch_groups),
-    Worst("keys", K.FIND_COORDINATOR, 4, lambda n, _: FindCoordinatorRequest(key_type=0, coordinator_keys=_names(n))),
+    Worst(
+        "the same name", K.METADATA, 9, lambda n, _: MetadataRequest(topics=[MetadataRequestTopic(name=WIDE)] * n), NONE
+    ),
+    Worst("unknown partitions", K.OFFSET_COMMIT, 8, _commit("unknown"), UNKNOWN),
+    Worst("the same partitions", K.OFFSET_COMMIT, 8, _commit(WIDE), NONE),
+    Worst("the same partitions, ZooKeeper", K.OFFSET_COMMIT, 0, _commit(WIDE), NONE),
+    Worst("partitions", K.OFFSET_FETCH, 7, _offset_fetch(), NONE),
+    Worst("the same partitions", K.OFFSET_FETCH, 7, _offset_fetch(WIDE_PARTITIONS), NONE),
+    Worst("unknown partitions, ZooKeeper", K.OFFSET_FETCH, 0, _offset_fetch(), UNKNOWN),
+    Worst("the same partitions, ZooKeeper", K.OFFSET_FETCH, 0, _offset_fetch(WIDE_PARTITIONS), NONE),
+    Worst("partitions of a group", K.OFFSET_FETCH, 8, _offset_fetch_of_a_group, NONE),
+    Worst("the same group", K.OFFSET_FETCH, 8, _offset_fetch_groups, NONE),
+    Worst(
+        "keys", K.FIND_COORDINATOR, 4, lambda n, _: FindCoordinatorRequest(key_type=0, coordinator_keys=_names(n)), NONE
+    ),
     Worst(
         "the same key",
         K.FIND_COORDINATOR,
         4,
         lambda n, _: FindCoordinatorRequest(key_type=0, coordinator_keys=["g"] * n),
+        NONE,
     ),
-    Worst("unknown groups", K.DESCRIBE_GROUPS, 5, lambda n, _: DescribeGroupsRequest(groups=_names(n))),
-    Worst("the same group", K.DESCRIBE_GROUPS, 5, lambda n, _: DescribeGroupsRequest(groups=[GROUP] * n)),
-    Worst("filters", K.LIST_GROUPS, 4, lambda n, _: ListGroupsRequest(states_filter=_names(n))),
-    Worst("too many topics", K.CREATE_TOPICS, 5, _topics_to_create),
-    Worst("topics", K.CREATE_TOPICS, 5, _most_topics_to_create),
-    Worst("assignments", K.CREATE_TOPICS, 5, _assignments),
-    Worst("settings", K.CREATE_TOPICS, 5, _topic_settings),
-    Worst("unknown names", K.DELETE_TOPICS, 5, lambda n, _: DeleteTopicsRequest(topic_names=_names(n), timeout_ms=9)),
+    Worst("unknown groups", K.DESCRIBE_GROUPS, 5, lambda n, _: DescribeGroupsRequest(groups=_names(n)), NONE),
+    Worst("the same group", K.DESCRIBE_GROUPS, 5, lambda n, _: DescribeGroupsRequest(groups=[GROUP] * n), NONE),
+    Worst("filters", K.LIST_GROUPS, 4, lambda n, _: ListGroupsRequest(states_filter=_names(n)), NONE),
+    Worst("too many topics", K.CREATE_TOPICS, 5, _topics_to_create, TOO_MANY),
+    Worst("topics", K.CREATE_TOPICS, 5, _most_topics_to_create, NONE),
+    Worst("too many assignments", K.CREATE_TOPICS, 5, _assignments, TOO_MANY),
+    Worst("unknown settings", K.CREATE_TOPICS, 5, _topic_settings, NO_SETTING),
+    Worst(
+        "unknown names",
+        K.DELETE_TOPICS,
+        5,
+        lambda n, _: DeleteTopicsRequest(topic_names=_names(n), timeout_ms=9),
+        UNKNOWN,
+    ),
     Worst(
         "unknown ids",
         K.DELETE_TOPICS,
@@ -484,49 +625,15 @@ WORST: tuple[Worst, ...] = (
         lambda n, _: DeleteTopicsRequest(
             topics=[DeleteTopicState(name=None, topic_id=UUID(int=number + 1)) for number in range(n)], timeout_ms=9
         ),
+        ErrorCode.UNKNOWN_TOPIC_ID,
     ),
+    Worst("unknown partitions", K.DELETE_RECORDS, 1, _records_deleted(TOPIC, range), UNKNOWN),
+    Worst("the same partition", K.DELETE_RECORDS, 1, _records_deleted(TOPIC, _same), NONE),
+    Worst("partitions", K.DELETE_RECORDS, 1, _records_deleted(VAST, _each_of_vast, HIGH_WATERMARK), NONE),
+    Worst("unknown partitions", K.OFFSET_FOR_LEADER_EPOCH, 3, _epoch_ends(range), UNKNOWN),
+    Worst("the same partition", K.OFFSET_FOR_LEADER_EPOCH, 3, _epoch_ends(_same), NONE),
     Worst(
-        "partitions",
-        K.DELETE_RECORDS,
-        1,
-        lambda n, _: DeleteRecordsRequest(
-            timeout_ms=9,
-            topics=[
-                DeleteRecordsTopic(
-                    name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=p, offset=0) for p in range(n)]
-                )
-            ],
-        ),
-    ),
-    Worst(
-        "the same partition",
-        K.DELETE_RECORDS,
-        1,
-        lambda n, _: DeleteRecordsRequest(
-            timeout_ms=9,
-            topics=[
-                DeleteRecordsTopic(name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=0)] * n)
-            ],
-        ),
-    ),
-    Worst(
-        "partitions",
-        K.OFFSET_FOR_LEADER_EPOCH,
-        3,
-        lambda n, _: epochs.OffsetForLeaderEpochRequest(
-            topics=[
-                epochs.OffsetForLeaderTopic(
-                    topic=TOPIC,
-                    partitions=[
-                        epochs.OffsetForLeaderPartition(partition=p, current_leader_epoch=-1, leader_epoch=0)
-                        for p in range(n)
-                    ],
-                )
-            ]
-        ),
-    ),
-    Worst(
-        "rules",
+        "rules that nobody keeps",
         K.CREATE_ACLS,
         1,
         lambda n, _: CreateAclsRequest(
@@ -543,9 +650,10 @@ WORST: tuple[Worst, ...] = (
             ]
             * n
         ),
+        ErrorCode.SECURITY_DISABLED,
     ),
     Worst(
-        "filters",
+        "filters of rules that nobody keeps",
         K.DELETE_ACLS,
         1,
         lambda n, _: DeleteAclsRequest(
@@ -562,15 +670,17 @@ WORST: tuple[Worst, ...] = (
             ]
             * n
         ),
+        ErrorCode.SECURITY_DISABLED,
     ),
-    Worst("unknown topics", K.DESCRIBE_CONFIGS, 4, _described(ConfigResourceType.TOPIC, "x")),
-    Worst("names of a broker", K.DESCRIBE_CONFIGS, 4, _described(ConfigResourceType.BROKER, "", digits=True)),
-    Worst("names of groups", K.DESCRIBE_CONFIGS, 4, _described(ConfigResourceType.GROUP, "x")),
-    Worst("settings of a broker", K.ALTER_CONFIGS, 1, _replaced(ConfigResourceType.BROKER, "1")),
-    Worst("settings of a topic", K.ALTER_CONFIGS, 1, _replaced(ConfigResourceType.TOPIC, TOPIC)),
-    Worst("settings of a group", K.ALTER_CONFIGS, 1, _replaced(ConfigResourceType.GROUP, "x")),
+    Worst("unknown topics", K.DESCRIBE_CONFIGS, 4, _described(ConfigResourceType.TOPIC, _names), UNKNOWN),
+    Worst("numbers of no broker", K.DESCRIBE_CONFIGS, 4, _described(ConfigResourceType.BROKER, _long_numbers), INVALID),
+    Worst("names of a broker", K.DESCRIBE_CONFIGS, 4, _described(ConfigResourceType.BROKER, _names_of_a_broker), NONE),
+    Worst("too many groups", K.DESCRIBE_CONFIGS, 4, _described(ConfigResourceType.GROUP, _names), TOO_MANY),
+    Worst("too many settings of a broker", K.ALTER_CONFIGS, 1, _replaced(ConfigResourceType.BROKER, "1"), TOO_MANY),
+    Worst("too many settings of a topic", K.ALTER_CONFIGS, 1, _replaced(ConfigResourceType.TOPIC, TOPIC), TOO_MANY),
+    Worst("unknown settings of a group", K.ALTER_CONFIGS, 1, _replaced(ConfigResourceType.GROUP, "x"), NO_SETTING),
     Worst(
-        "partitions",
+        "partitions to an unknown folder",
         K.ALTER_REPLICA_LOG_DIRS,
         1,
         lambda n, _: AlterReplicaLogDirsRequest(
@@ -578,15 +688,17 @@ WORST: tuple[Worst, ...] = (
                 AlterReplicaLogDir(path="/x", topics=[AlterReplicaLogDirTopic(name=TOPIC, partitions=list(range(n)))])
             ]
         ),
+        ErrorCode.LOG_DIR_NOT_FOUND,
     ),
     Worst(
         "partitions",
         K.DESCRIBE_LOG_DIRS,
         1,
         lambda n, _: DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=TOPIC, partitions=list(range(n)))]),
+        NONE,
     ),
     Worst(
-        "topics",
+        "unknown topics",
         K.CREATE_PARTITIONS,
         1,
         lambda n, _: CreatePartitionsRequest(
@@ -594,9 +706,10 @@ WORST: tuple[Worst, ...] = (
             validate_only=True,
             topics=[CreatePartitionsTopic(name=name, count=2, assignments=None) for name in _names(n)],
         ),
+        UNKNOWN,
     ),
     Worst(
-        "assignments",
+        "too many assignments",
         K.CREATE_PARTITIONS,
         1,
         lambda n, _: CreatePartitionsRequest(
@@ -606,69 +719,88 @@ WORST: tuple[Worst, ...] = (
                 CreatePartitionsTopic(name=TOPIC, count=n, assignments=[CreatePartitionsAssignment(broker_ids=[0])] * n)
             ],
         ),
+        TOO_MANY,
     ),
-    Worst("unknown groups", K.DELETE_GROUPS, 1, lambda n, _: DeleteGroupsRequest(groups_names=_names(n))),
     Worst(
-        "partitions",
-        K.ELECT_LEADERS,
+        "unknown groups",
+        K.DELETE_GROUPS,
         1,
-        lambda n, _: ElectLeadersRequest(
-            election_type=0, timeout_ms=9, topic_partitions=[ElectedPartitions(topic=TOPIC, partitions=list(range(n)))]
-        ),
+        lambda n, _: DeleteGroupsRequest(groups_names=_names(n)),
+        ErrorCode.GROUP_ID_NOT_FOUND,
     ),
+    Worst("unknown partitions", K.ELECT_LEADERS, 1, _elected(TOPIC, range), UNKNOWN),
+    # A broker alone leads all that it has a replica of: nobody else could be elected.
+    Worst("partitions", K.ELECT_LEADERS, 1, _elected(VAST, _each_of_vast), ErrorCode.ELECTION_NOT_NEEDED),
     Worst(
-        "features",
+        "unknown features",
         K.UPDATE_FEATURES,
         1,
         lambda n, _: UpdateFeaturesRequest(
             feature_updates=[FeatureUpdateKey(feature=f"f{one}", max_version_level=1) for one in range(n)]
         ),
+        INVALID,
     ),
-    Worst("a long list", K.INCREMENTAL_ALTER_CONFIGS, 1, _list_edit(SET, False)),
-    Worst("a list appended to", K.INCREMENTAL_ALTER_CONFIGS, 1, _list_edit(APPEND, False)),
-    Worst("a list cut", K.INCREMENTAL_ALTER_CONFIGS, 1, _list_edit(SUBTRACT, False)),
-    Worst("resources", K.INCREMENTAL_ALTER_CONFIGS, 0, _resources),
-    Worst("settings of a broker", K.INCREMENTAL_ALTER_CONFIGS, 0, _edits(ConfigResourceType.BROKER, "1", "k", SET)),
-    Worst("settings of all brokers", K.INCREMENTAL_ALTER_CONFIGS, 0, _edits(ConfigResourceType.BROKER, "", "k", SET)),
+    Worst("a long list", K.INCREMENTAL_ALTER_CONFIGS, 1, _list_edit(SET, False), NONE),
+    Worst("a list appended to", K.INCREMENTAL_ALTER_CONFIGS, 1, _list_edit(APPEND, False), NONE),
+    Worst("a list cut", K.INCREMENTAL_ALTER_CONFIGS, 1, _list_edit(SUBTRACT, False), NONE),
+    Worst("resources", K.INCREMENTAL_ALTER_CONFIGS, 0, _resources, UNKNOWN),
     Worst(
-        "settings of listeners",
+        "too many settings of a broker",
+        K.INCREMENTAL_ALTER_CONFIGS,
+        0,
+        _edits(ConfigResourceType.BROKER, "1", "k", SET),
+        TOO_MANY,
+    ),
+    Worst(
+        "too many settings of all brokers",
+        K.INCREMENTAL_ALTER_CONFIGS,
+        0,
+        _edits(ConfigResourceType.BROKER, "", "k", SET),
+        TOO_MANY,
+    ),
+    Worst(
+        "too many settings of listeners",
         K.INCREMENTAL_ALTER_CONFIGS,
         0,
         _edits(ConfigResourceType.BROKER, "1", "listener.name.", SET),
+        TOO_MANY,
     ),
-    Worst("settings of a topic", K.INCREMENTAL_ALTER_CONFIGS, 0, _edits(ConfigResourceType.TOPIC, TOPIC, "k", SET)),
-    Worst("settings of a group", K.INCREMENTAL_ALTER_CONFIGS, 0, _edits(ConfigResourceType.GROUP, "x", "k", SET)),
     Worst(
-        "settings of metrics", K.INCREMENTAL_ALTER_CONFIGS, 0, _edits(ConfigResourceType.CLIENT_METRICS, "x", "k", SET)
-    ),
-    Worst("loggers", K.INCREMENTAL_ALTER_CONFIGS, 0, _edits(ConfigResourceType.BROKER_LOGGER, "1", "k", SET)),
-    Worst(
-        "partitions",
-        K.ALTER_PARTITION_REASSIGNMENTS,
+        "too many settings of a topic",
+        K.INCREMENTAL_ALTER_CONFIGS,
         0,
-        lambda n, _: reassigned.AlterPartitionReassignmentsRequest(
-            timeout_ms=9,
-            topics=[
-                reassigned.ReassignableTopic(
-                    name=TOPIC,
-                    partitions=[reassigned.ReassignablePartition(partition_index=p, replicas=None) for p in range(n)],
-                )
-            ],
-        ),
+        _edits(ConfigResourceType.TOPIC, TOPIC, "k", SET),
+        TOO_MANY,
     ),
+    Worst(
+        "unknown settings of a group",
+        K.INCREMENTAL_ALTER_CONFIGS,
+        0,
+        _edits(ConfigResourceType.GROUP, "x", "k", SET),
+        NO_SETTING,
+    ),
+    Worst(
+        "unknown settings of metrics",
+        K.INCREMENTAL_ALTER_CONFIGS,
+        0,
+        _edits(ConfigResourceType.CLIENT_METRICS, "x", "k", SET),
+        INVALID,
+    ),
+    Worst(
+        "unknown loggers",
+        K.INCREMENTAL_ALTER_CONFIGS,
+        0,
+        _edits(ConfigResourceType.BROKER_LOGGER, "1", "k", SET),
+        NO_SETTING,
+    ),
+    Worst("unknown partitions", K.ALTER_PARTITION_REASSIGNMENTS, 0, _moved(TOPIC, range, lambda _: None), UNKNOWN),
+    Worst("partitions", K.ALTER_PARTITION_REASSIGNMENTS, 0, _moved(VAST, _each_of_vast, lambda _: [BROKER_ID]), NONE),
     Worst(
         "replicas",
         K.ALTER_PARTITION_REASSIGNMENTS,
         0,
-        lambda n, _: reassigned.AlterPartitionReassignmentsRequest(
-            timeout_ms=9,
-            topics=[
-                reassigned.ReassignableTopic(
-                    name=TOPIC,
-                    partitions=[reassigned.ReassignablePartition(partition_index=0, replicas=list(range(n)))],
-                )
-            ],
-        ),
+        _moved(TOPIC, lambda _: [0], lambda count: list(range(count))),
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     ),
     Worst(
         "partitions",
@@ -678,38 +810,30 @@ WORST: tuple[Worst, ...] = (
             timeout_ms=9,
             topics=[reassignments.ListPartitionReassignmentsTopics(name=TOPIC, partition_indexes=list(range(n)))],
         ),
+        NONE,
     ),
+    Worst("unknown partitions", K.OFFSET_DELETE, 0, _offsets_deleted(TOPIC, None), UNKNOWN),
+    Worst("the same partitions", K.OFFSET_DELETE, 0, _offsets_deleted(WIDE, WIDE_PARTITIONS), NONE),
     Worst(
-        "partitions",
-        K.OFFSET_DELETE,
-        0,
-        lambda n, _: OffsetDeleteRequest(
-            group_id=GROUP,
-            topics=[
-                OffsetDeleteRequestTopic(
-                    name=TOPIC, partitions=[OffsetDeleteRequestPartition(partition_index=p) for p in range(n)]
-                )
-            ],
-        ),
-    ),
-    Worst(
-        "components",
+        "unknown components",
         K.DESCRIBE_CLIENT_QUOTAS,
         1,
         lambda n, _: quota_filters.DescribeClientQuotasRequest(
             components=[quota_filters.ComponentData(entity_type=name, match_type=0, match=name) for name in _names(n)]
         ),
+        ErrorCode.UNSUPPORTED_VERSION,
     ),
-    Worst("entities", K.ALTER_CLIENT_QUOTAS, 1, _quotas(same_entity=False)),
-    Worst("keys", K.ALTER_CLIENT_QUOTAS, 1, _quotas(same_entity=True)),
+    Worst("entities without anything", K.ALTER_CLIENT_QUOTAS, 1, _quotas(same_entity=False), NONE),
+    Worst("keys that are not there", K.ALTER_CLIENT_QUOTAS, 1, _quotas(same_entity=True), NONE),
     Worst(
-        "users",
+        "unknown users",
         K.DESCRIBE_USER_SCRAM_CREDENTIALS,
         0,
         lambda n, _: scram.DescribeUserScramCredentialsRequest(users=[scram.UserName(name=name) for name in _names(n)]),
+        ErrorCode.RESOURCE_NOT_FOUND,
     ),
     Worst(
-        "users",
+        "too many users",
         K.ALTER_USER_SCRAM_CREDENTIALS,
         0,
         lambda n, _: AlterUserScramCredentialsRequest(
@@ -719,6 +843,7 @@ WORST: tuple[Worst, ...] = (
                 for name in _names(n)
             ],
         ),
+        INVALID,
     ),
     Worst(
         "the same partition",
@@ -727,6 +852,7 @@ WORST: tuple[Worst, ...] = (
         lambda n, _: producers.DescribeProducersRequest(
             topics=[producers.TopicRequest(name=TOPIC, partition_indexes=[0] * n)]
         ),
+        NONE,
     ),
     Worst(
         "the same topic",
@@ -735,29 +861,33 @@ WORST: tuple[Worst, ...] = (
         lambda n, _: producers.DescribeProducersRequest(
             topics=[producers.TopicRequest(name=TOPIC, partition_indexes=[0])] * n
         ),
+        NONE,
     ),
     Worst(
-        "partitions",
+        "unknown partitions",
         K.DESCRIBE_PRODUCERS,
         0,
         lambda n, _: producers.DescribeProducersRequest(
             topics=[producers.TopicRequest(name=TOPIC, partition_indexes=list(range(n)))]
         ),
+        UNKNOWN,
     ),
-    Worst("markers", K.WRITE_TXN_MARKERS, 1, _markers(1)),
-    Worst("partitions", K.WRITE_TXN_MARKERS, 1, _markers(0)),
-    Worst("partitions of many markers", K.WRITE_TXN_MARKERS, 1, _markers(WIDE_PARTITIONS)),
+    Worst("markers", K.WRITE_TXN_MARKERS, 1, _markers(1), NONE),
+    Worst("unknown partitions", K.WRITE_TXN_MARKERS, 1, _markers(0), UNKNOWN),
+    Worst("partitions of many markers", K.WRITE_TXN_MARKERS, 1, _markers(WIDE_PARTITIONS), NONE),
     Worst(
         "filters",
         K.LIST_TRANSACTIONS,
         0,
         lambda n, _: ListTransactionsRequest(state_filters=_names(n), producer_id_filters=[]),
+        NONE,
     ),
     Worst(
         "unknown groups",
         K.CONSUMER_GROUP_DESCRIBE,
         1,
         lambda n, _: consumer_groups.ConsumerGroupDescribeRequest(group_ids=_names(n)),
+        ErrorCode.GROUP_ID_NOT_FOUND,
     ),
     Worst(
         "unknown topics",
@@ -766,6 +896,7 @@ WORST: tuple[Worst, ...] = (
         lambda n, _: pages.DescribeTopicPartitionsRequest(
             topics=[pages.TopicRequest(name=name) for name in _names(n)], response_partition_limit=2**31 - 1
         ),
+        UNKNOWN,
     ),
     Worst(
         "the same topic",
@@ -774,6 +905,7 @@ WORST: tuple[Worst, ...] = (
         lambda n, _: pages.DescribeTopicPartitionsRequest(
             topics=[pages.TopicRequest(name=WIDE)] * n, response_partition_limit=2**31 - 1
         ),
+        NONE,
     ),
 )
 
