@@ -73,6 +73,7 @@ def services(state: BrokerState) -> Services:
     """What handlers may ask for."""
     return Services(
         acls=state.security.acls,
+        brokers_controller=state.controller,
         committed_offsets=state.groups,
         config=state.config,
         configs=ConfigRepository(state.broker_id, state.dynamic_config, state.config_store, state.metadata),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .ports import (
         AccessRules,
         ActiveController,
+        BrokersController,
         ClusterMetadata,
         CommittedOffsets,
         Configs,
@@ -50,9 +51,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Built by `server/broker.py`. Loop-thread only."""
+    """Made by `services()` in `server/broker_state.py`. Loop-thread only."""
 
     acls: AccessRules | None
+    brokers_controller: BrokersController
     committed_offsets: CommittedOffsets
     config: Settings
     configs: Configs

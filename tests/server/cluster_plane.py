@@ -152,6 +152,7 @@ class Member:
             may=lambda operation, resource_type, name: True,
             broker=SimpleNamespace(
                 orders=self.orders,
+                brokers_controller=self.controller,
                 controller=self.controller,
                 metadata=self.metadata,
                 producer_ids=self.producer_ids,

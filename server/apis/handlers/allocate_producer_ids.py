@@ -13,11 +13,11 @@ async def handle(
     ctx: RequestContext,
     request: AllocateProducerIdsRequest,
     *,
-    controller: BrokersController,
+    brokers_controller: BrokersController,
     producer_ids: ProducerIds,
 ) -> AllocateProducerIdsResponse:
     """Raises KafkaError NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH, COORDINATOR_LOAD_IN_PROGRESS."""
-    epoch = controller.broker_epoch(request.broker_id)
+    epoch = brokers_controller.broker_epoch(request.broker_id)
     if epoch is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {request.broker_id} is not registered.")
     if epoch != request.broker_epoch:

@@ -26,14 +26,18 @@ BROKER_EPOCHS_VERSION = 3
 
 
 async def handle(
-    ctx: RequestContext, request: AlterPartitionRequest, *, controller: BrokersController, metadata: ClusterMetadata
+    ctx: RequestContext,
+    request: AlterPartitionRequest,
+    *,
+    brokers_controller: BrokersController,
+    metadata: ClusterMetadata,
 ) -> AlterPartitionResponse:
     """Each partition on its own, in short turns. Raises KafkaError NOT_CONTROLLER, STALE_BROKER_EPOCH."""
     names = await _names(request, ctx.api_version, metadata)
     if None in names:
         # Who has just become controller knows the topics when its term has begun, for which this waits. A leader that
         # was told before that a topic is unknown would wait for other orders, which do not come.
-        await controller.alter_partitions(request.broker_id, request.broker_epoch, [])
+        await brokers_controller.alter_partitions(request.broker_id, request.broker_epoch, [])
         names = await _names(request, ctx.api_version, metadata)
     proposals, pace = [], Pace()
     for name, topic in zip(names, request.topics, strict=True):
@@ -41,7 +45,7 @@ async def handle(
             for partition in topic.partitions:
                 proposals.append(_proposal(name, partition, ctx.api_version))
                 await pace.step()
-    results = await controller.alter_partitions(request.broker_id, request.broker_epoch, proposals)
+    results = await brokers_controller.alter_partitions(request.broker_id, request.broker_epoch, proposals)
     response = AlterPartitionResponse()
     for name, topic in zip(names, request.topics, strict=True):
         answer = ResponseTopicData(topic_name=topic.topic_name, topic_id=topic.topic_id)

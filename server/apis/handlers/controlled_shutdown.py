@@ -15,10 +15,10 @@ from ..request_context import RequestContext
 
 
 async def handle(
-    ctx: RequestContext, request: ControlledShutdownRequest, *, controller: BrokersController
+    ctx: RequestContext, request: ControlledShutdownRequest, *, brokers_controller: BrokersController
 ) -> ControlledShutdownResponse:
     """Raises KafkaError NOT_CONTROLLER, BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH."""
-    remaining = await controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+    remaining = await brokers_controller.controlled_shutdown(request.broker_id, request.broker_epoch)
     return ControlledShutdownResponse(
         remaining_partitions=[RemainingPartition(topic_name=name, partition_index=index) for name, index in remaining]
     )
