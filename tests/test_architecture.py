@@ -317,6 +317,9 @@ class Parts:
         ports = ast.parse((APIS / "ports.py").read_text())
         self.classes = {one.name: one for one in ports.body if isinstance(one, ast.ClassDef) and is_port(one)}
         self.ports = set(self.classes)
+        given = [*self.types.values(), *self.derived.values()]
+        self.names = self.ports.union(*(type_name(one).split(" | ") for one in given))
+        """Types that a part has for handlers."""
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.level and node.module != "ports":
                 folder = (APIS, ROOT / "server", ROOT)[node.level - 1]
@@ -346,7 +349,7 @@ class Parts:
         """Whether reading this of a part gives data or a method, and not somebody behind it."""
         declared = self.classes.get(part)
         if declared is None:
-            return True
+            return part in DATA
         for node in declared.body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
                 is_property = any("property" in ast.unparse(one) for one in node.decorator_list)
@@ -428,31 +431,64 @@ def test_a_port_shows_only_what_somebody_asks_for() -> None:
     }
     parts = Parts()
     for port in {type_name(argument.annotation) for _, argument in wishes()} & parts.ports:
-        by = [asked[name] for name, text in texts.items() if name == "kafka_apis.py" or port in text]
+        by = [asked[name] for name, text in texts.items() if name == "kafka_apis.py" or re.search(rf"\b{port}\b", text)]
         assert parts.public_names(parts.classes[port]) <= set().union(*by), port
+
+
+def assigned(tree: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Targets with what each is given, also where several are in one line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            yield node.target, node.value
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    yield from zip(target.elts, node.value.elts, strict=False)
+                else:
+                    yield target, node.value
+
+
+def parts_held(tree: ast.Module, parts: Parts) -> list[tuple[ast.AST, dict[str, set[str]]]]:
+    """Each function with the names that it has for parts, and for each of them the types that it may be of.
+
+    They are its parameters, what a class keeps (in `self`, or as a field), and what either is called by assignment.
+    """
+
+    def of(annotation: ast.expr | None) -> set[str]:
+        return set(type_name(annotation).split(" | ")) & parts.names
+
+    classes = [one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)]
+    fields = [node for one in classes for node in one.body if isinstance(node, ast.AnnAssign)]
+    kept = {f"self.{ast.unparse(field.target)}": of(field.annotation) for field in fields}
+    scopes = [
+        (function, {one.arg: of(one.annotation) for one in ast.walk(function.args) if isinstance(one, ast.arg)})
+        for function in functions(tree)
+    ]
+    is_new = True
+    while is_new:
+        is_new = False
+        for function, held in scopes:
+            for target, value in assigned(function):
+                path = ast.unparse(value)
+                found = held.get(path, set()) | kept.get(path, set())
+                known = (kept if isinstance(target, ast.Attribute) else held).setdefault(ast.unparse(target), set())
+                is_new |= not found <= known
+                known |= found
+    return [(function, kept | held) for function, held in scopes]
 
 
 def reached_through(tree: ast.Module, parts: Parts) -> set[str]:
     """What is taken out of a part that is neither data nor a method: `transactions.topic` for one.
 
-    A part is a parameter with the type of one, of whatever function, and what a class keeps of it.
+    What a method returns is not followed: by design that is data, or what was asked for, as `groups.classic_group(…)`
+    gives a `Group` to describe.
     """
-    types = {type_name(one) for one in [*parts.types.values(), *parts.derived.values()]} | parts.ports
-    kept: dict[str, str] = {}
     found: set[str] = set()
-    for function in functions(tree):
-        arguments = function.args.posonlyargs + function.args.args + function.args.kwonlyargs
-        held = {one.arg: name for one in arguments if (name := type_name(one.annotation)) in types}
-        for node in ast.walk(function):
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in held:
-                kept |= {
-                    ast.unparse(one): held[node.value.id] for one in node.targets if isinstance(one, ast.Attribute)
-                }
+    for function, held in parts_held(tree, parts):
         for node in ast.walk(function):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 owner = ast.unparse(node.value)
-                part = held.get(owner) or kept.get(owner)
-                if part is not None and not parts.is_given(part, node.attr):
+                if not all(parts.is_given(part, node.attr) for part in held.get(owner, ())):
                     found.add(f"{owner.removeprefix('self._')}.{node.attr}")
     return found
 
@@ -468,14 +504,31 @@ def handle(ctx, request, *, metadata: ClusterMetadata, mover: LogDirMover | None
     metadata.brokers.keys(), metadata.endpoint(1, "").host, mover.move(request.path)
     mover.replicas.find("t", 0)
 
+def _helped(mover: LogDirMover, *, either: Replicas | LogDirs | None):
+    one, other = mover, either
+    one.move(other.failures)
+    if again := other:
+        one.replicas.find(again.log_manager)
+
 class _Work:
+    def run(self):
+        kept = self._replicas
+        return self._replicas.failures, self._replicas.log_manager, kept.partitions
+
     def __init__(self, replica_manager: Replicas):
         self._replicas = replica_manager
 
+@dataclass
+class _Field:
+    replicas: Replicas
+
     def run(self):
-        return self._replicas.failures, self._replicas.log_manager
+        return self.replicas.failures, self.replicas.purgatory
 """
-    assert reached_through(ast.parse(planted), Parts()) == {"mover.replicas", "replicas.log_manager"}
+    assert reached_through(ast.parse(planted), Parts()) == {
+        *("mover.replicas", "one.replicas", "other.failures", "again.log_manager"),
+        *("replicas.log_manager", "kept.partitions", "self.replicas.purgatory"),
+    }
 
 
 LOG_OWNERS = ("server/replication/", "server/cleaning/")
@@ -505,30 +558,41 @@ def test_a_touched_log_is_seen() -> None:
 
 KINDS = "server/coordinator/group/kinds.py"
 """The one file that asks which kind a group is."""
+SHOWN_KINDS = {"server/apis/handlers/list_groups.py": {"group.type_name"}}
+"""Who lists groups shows which kind each is."""
 CLASSES_OF_GROUPS = {"Group", "ConsumerGroup"}
 
 
-def looks_at_kinds_of_groups(tree: ast.Module) -> Iterator[str]:
-    """What asks a group for its kind: by its class, or by its kind's name."""
+def looks_at_kinds_of_groups(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """What asks a group for its kind, with its line: by its class, or by its kind's name."""
     for node in ast.walk(tree):
-        is_look = isinstance(node, ast.Compare | ast.MatchClass) or (
+        if isinstance(node, ast.Attribute):
+            is_look = node.attr in {"type_name", "__class__"}
+        elif isinstance(node, ast.Call) and attribute_path(node.func) == "type":
+            is_look = len(node.args) == 1
+        elif isinstance(node, ast.Compare | ast.MatchClass) or (
             isinstance(node, ast.Call) and attribute_path(node.func) in {"isinstance", "issubclass", "cast"}
-        )
-        if is_look:
+        ):
             names = {attribute_path(one) for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute)}
-            is_compared = isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.NotEq)
-            last = {name.rpartition(".")[2] for name in names}
-            if last & CLASSES_OF_GROUPS or (is_compared and "type_name" in last):
-                yield f"line {node.lineno}: {ast.unparse(node)}"
+            is_look = not CLASSES_OF_GROUPS.isdisjoint(name.rpartition(".")[2] for name in names)
+        else:
+            continue
+        if is_look:
+            yield node.lineno, ast.unparse(node)
 
 
 def test_which_kind_a_group_is_is_asked_in_one_place() -> None:
-    """Everybody else goes through `GroupPort` and `GroupKind`, or asks for a group of the kind that they name."""
-    asking = {
-        name_of(path): looks
-        for path in sources()
-        if "Group" in (text := path.read_text()) and (looks := list(looks_at_kinds_of_groups(ast.parse(text))))
-    }
+    """Everybody else goes through `GroupPort` and `GroupKind`, or asks for a group of the kind that they name.
+
+    Only the rooms that may import the server know its groups.
+    """
+    asking: dict[str, list[tuple[int, str]]] = {}
+    for path in sources():
+        name, text = name_of(path), path.read_text()
+        if name.startswith(("server/", "simulation/", "testing/")) and "Group" in text:
+            looks = looks_at_kinds_of_groups(ast.parse(text))
+            if others := [look for look in looks if look[1] not in SHOWN_KINDS.get(name, ())]:
+                asking[name] = others
     assert asking.keys() == {KINDS}, asking
 
 
@@ -542,6 +606,12 @@ def test_which_kind_a_group_is_is_asked_in_one_place() -> None:
         "match group:\n    case ConsumerGroup():\n        pass",
         "group.type_name == kind",
         "group.type_name == ConsumerGroup.type_name",
+        "group.type_name in {'classic'}",
+        "kind = group.type_name\nif kind == 'classic':\n    pass",
+        "HANDLERS[type(group)]",
+        "GROUP_TYPES[group.type_name]",
+        "type(group).__name__ == 'Group'",
+        "group.__class__.__name__ == 'Group'",
     ],
 )
 def test_looks_at_kinds_of_groups_are_seen(planted: str) -> None:
