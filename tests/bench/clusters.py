@@ -95,6 +95,7 @@ def _losses() -> list[Bench]:
             targets=BROKERS,
             properties=SHORT_SESSION,
             goals=(Goal("mb_per_s", "kafka", 1.5),),
+            cold="the follower has just started",
         ),
         Bench(
             "cluster-failover",

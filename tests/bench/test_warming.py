@@ -19,6 +19,7 @@ RATE = {"mb_per_s": "higher"}
 BOTH = {"mb_per_s": "higher", "p50_ms": "lower"}
 COLD = {
     *("start", "start-10000", "group-restart", "transactional-ids", "cleaning-latency", "cluster-idle"),
+    "cluster-catch-up",
     *(f"cluster-{what}-{width}" for what in ("restart", "controller") for width in (1000, 10_000)),
 }
 
