@@ -12,8 +12,8 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 HERE = Path(__file__).parent
-PATIENT_ROOMS = {"cleaning", "compat", "crash", "hostile", "sim", "clients/spark"}
-"""Where a test takes seconds: whole programs are started, or whole histories played."""
+PATIENT = {"cleaning", "compat", "crash", "hostile", "sim", "clients/spark", "clients/test_adding_an_api.py"}
+"""Rooms, and a file, where a test takes seconds: whole programs are started, or whole histories played."""
 
 ONE_PROCESS = "tests/clients/spark/"
 """The files of this room are run by one process: a second Spark costs more time than it saves."""
@@ -51,5 +51,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_patient(item: pytest.Item) -> bool:
-    folders = item.path.relative_to(HERE).parents if item.path.is_relative_to(HERE) else ()
-    return any(folder.as_posix() in PATIENT_ROOMS for folder in folders) or item.get_closest_marker("java") is not None
+    path = item.path.relative_to(HERE) if item.path.is_relative_to(HERE) else item.path
+    places = {place.as_posix() for place in (path, *path.parents)}
+    return not PATIENT.isdisjoint(places) or item.get_closest_marker("java") is not None

@@ -15,6 +15,8 @@ from barnabas.clients.spark import host, java
 from barnabas.clients.spark.log_source import BarnabasLogSource
 from barnabas.clients.spark.session import keep_to_loopback
 
+pytestmark = pytest.mark.timeout(280)
+
 FAKE_JAVA = "#!/bin/sh\necho 'openjdk version \"{}.0.1\" 2024-01-01' >&2\n"
 
 
