@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 from tests.barnabas_server import BarnabasServer
+from tests.clients.spark.conftest import read as read_as_spark
 from tests.compat.go_clients import go_client
 from tests.compat.test_java import program
 from tests.compat.test_kafka_python_1_4 import packages_of_old_release
@@ -147,8 +148,9 @@ def test_kafka_python_1_4(backlog: str) -> None:
 @pytest.mark.verify
 def test_spark(backlog: str) -> None:
     """The code that Spark's planner and its tasks run."""
-    conftest = pytest.importorskip("tests.clients.spark.conftest", reason="pip install barnabas[spark]")
-    rows = conftest.read({"kafka.bootstrap.servers": backlog, "subscribe": TOPIC, "startingOffsets": "earliest"})
+    pytest.importorskip("pyspark", reason="pip install barnabas[spark]")
+    pytest.importorskip("pyarrow", reason="pip install barnabas[spark]")
+    rows = read_as_spark({"kafka.bootstrap.servers": backlog, "subscribe": TOPIC, "startingOffsets": "earliest"})
     assert f"{len(rows)} {sum(len(row['value']) for row in rows)}" == EVERYTHING
 
 
