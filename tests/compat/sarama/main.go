@@ -24,6 +24,11 @@ func versionOf(name string) sarama.KafkaVersion {
 	return map[string]sarama.KafkaVersion{"default": sarama.DefaultVersion, "max": sarama.MaxVersion}[name]
 }
 
+// Prints Kafka's version that a name stands for.
+func printVersion(args []string) {
+	fmt.Println(versionOf(args[0]))
+}
+
 func configOf(version sarama.KafkaVersion) *sarama.Config {
 	config := sarama.NewConfig()
 	config.Version = version
@@ -323,7 +328,9 @@ func (s *scenario) topics() error {
 }
 
 func main() {
-	command := map[string]func([]string){"member": runMember, "transactions": runTransactions, "backlog": runBacklog}
+	command := map[string]func([]string){
+		"version": printVersion, "member": runMember, "transactions": runTransactions, "backlog": runBacklog,
+	}
 	if run, is := command[os.Args[1]]; is {
 		run(os.Args[2:])
 		return
