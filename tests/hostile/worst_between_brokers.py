@@ -10,13 +10,19 @@ from functools import cache
 from typing import Any
 from uuid import UUID, uuid5
 
-from tests.hostile.worst_requests import BROKER_ID, FRAME_BYTES, TOPIC, Known, Worst
+from tests.hostile.worst_requests import BROKER_ID, FRAME_BYTES, NEW_PARTITIONS, TOPIC, Known, Worst
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.compression import Compression, compress
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData
 from barnabas.protocol.messages.alter_partition import TopicData as AlteredTopic
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -46,8 +52,6 @@ FOLLOWED_PARTITIONS = 500
 ORDERED = "ordered"
 BELIEVED = "believed"
 MANY_REPLICAS = "of-many-replicas"
-NEW_PARTITIONS = 500
-"""Whose files are made."""
 WISH = Wish((ALL_METRICS,), 1000)
 """What the broker asks of clients."""
 K = ApiKey
@@ -172,6 +176,21 @@ def _without_follower(_: int, known: Known) -> AlterPartitionRequest:
     return AlterPartitionRequest(broker_id=BROKER_ID, broker_epoch=known.broker_epoch, topics=topics)
 
 
+def following_preferred() -> AlterPartitionReassignmentsRequest:
+    """The follower is to lead all partitions if anybody asks for an election."""
+    partitions = [
+        ReassignablePartition(partition_index=index, replicas=[FOLLOWER_ID, BROKER_ID])
+        for index in range(FOLLOWED_PARTITIONS)
+    ]
+    topics = [ReassignableTopic(name=FOLLOWED, partitions=partitions)]
+    return AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=60_000)
+
+
+def _follower_elected(_: int, __: Known) -> ElectLeadersRequest:
+    partitions = TopicPartitions(topic=FOLLOWED, partitions=list(range(FOLLOWED_PARTITIONS)))
+    return ElectLeadersRequest(election_type=0, timeout_ms=60_000, topic_partitions=[partitions])
+
+
 def telemetry_client(name: str) -> UUID:
     """The client that pushes in a request of that name: each may do so once in a while only."""
     return uuid5(UUID(int=2), name)
@@ -269,8 +288,11 @@ WORST_BETWEEN_BROKERS: tuple[Worst, ...] = (
     Worst("the same partition, as it is", K.ALTER_PARTITION, 3, _altered(_isr_of(lambda n: [0] * n, BROKER_ID)), NONE),
     Worst("replicas", K.ALTER_PARTITION, 3, _altered(_long_isr), ErrorCode.INVALID_REQUEST),
 )
-WORST_OF_LEADERS = (Worst("followers out of sync", K.ALTER_PARTITION, 1, _without_follower, NONE),)
-"""Of a broker that has a follower: alone there are no other in-sync replicas that a leader could ask for."""
+WORST_WITH_FOLLOWER = (
+    Worst("followers out of sync", K.ALTER_PARTITION, 1, _without_follower, NONE),
+    Worst("other leaders", K.ELECT_LEADERS, 1, _follower_elected, NONE),
+)
+"""A broker alone has neither other in-sync replicas nor other leaders that it could be asked for."""
 WORST_OF_TELEMETRY = (
     _pushed("bytes", Compression.NONE, bytes, ErrorCode.INVALID_RECORD),
     _pushed("hollow metrics, zstd", Compression.ZSTD, lambda n: compress(Compression.ZSTD, _hollow_metrics(n)), NONE),

@@ -28,20 +28,20 @@ from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.server.apis.handlers.alter_user_scram_credentials import MOST_CHANGES
 from barnabas.server.config.config_changes import MOST_SETTINGS
 from barnabas.server.controller.topic_rules import MAX_PARTITIONS_PER_REQUEST
 
-from .worst_requests import BROKER_ID, TOPIC, WIDE, WIDE_PARTITIONS, Known, Worst
+from .worst_requests import BROKER_ID, NEW_PARTITIONS, TOPIC, WIDE, WIDE_PARTITIONS, Known, Worst
 
 MADE, GROWN = "made", "grown"
-"""Topics that are not there yet, and that has one partition."""
-NEW_PARTITIONS = 500
-"""Whose files are made."""
+"""Topics that are not there before they are made, and that has one partition before it is given more."""
 GROUPS = [f"{number:x}" for number in range(1000)]
 """Who have committed something, and are deleted."""
 NEW_ENTITIES = 2000
@@ -69,6 +69,17 @@ def _partitions_of_assignments(_: int, __: Known) -> CreatePartitionsRequest:
 def _topic_made(_: int, __: Known) -> created.CreateTopicsRequest:
     topic = created.CreatableTopic(name=MADE, num_partitions=NEW_PARTITIONS, replication_factor=1)
     return created.CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
+
+
+def _topic_deleted(_: int, __: Known) -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(topic_names=[MADE], timeout_ms=60_000)
+
+
+def _feature(_: int, __: Known) -> UpdateFeaturesRequest:
+    """Each is altered by a write of its own, and there are a few of them."""
+    return UpdateFeaturesRequest(
+        feature_updates=[FeatureUpdateKey(feature="transaction.version", max_version_level=1, upgrade_type=2)]
+    )
 
 
 def _partitions_made(_: int, __: Known) -> CreatePartitionsRequest:
@@ -133,6 +144,8 @@ WORST_OF_OPERATORS = (
     Worst("a topic of new partitions", K.CREATE_TOPICS, 5, _topic_made, NONE),
     Worst("most assignments, looked at", K.CREATE_PARTITIONS, 1, _partitions_of_assignments, NONE),
     Worst("new partitions", K.CREATE_PARTITIONS, 1, _partitions_made, NONE),
+    Worst("a topic of many partitions", K.DELETE_TOPICS, 5, _topic_deleted, NONE),
+    Worst("a feature", K.UPDATE_FEATURES, 1, _feature, NONE),
     Worst("groups", K.DELETE_GROUPS, 1, lambda *_: DeleteGroupsRequest(groups_names=GROUPS), NONE),
     Worst("most settings of a broker", K.ALTER_CONFIGS, 1, _replaced, NONE),
     Worst("most settings of a broker", K.INCREMENTAL_ALTER_CONFIGS, 0, _edited, NONE),
@@ -143,6 +156,6 @@ WORST_OF_OPERATORS = (
     ),
     Worst("new entities", K.ALTER_CLIENT_QUOTAS, 1, _entities, NONE),
     Worst("all", K.DESCRIBE_CLIENT_QUOTAS, 1, lambda *_: DescribeClientQuotasRequest(components=[]), NONE),
-    Worst("the same partitions", K.ALTER_REPLICA_LOG_DIRS, 1, _moves, NONE),
+    Worst("the same partitions to one folder", K.ALTER_REPLICA_LOG_DIRS, 1, _moves, NONE),
     Worst("all", K.DESCRIBE_LOG_DIRS, 1, lambda *_: DescribeLogDirsRequest(topics=None), NONE),
 )

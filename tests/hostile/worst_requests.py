@@ -100,6 +100,8 @@ VAST = "vast"
 """One with a partition for each bomb that a request has room for."""
 VAST_PARTITIONS = 1400
 BROKER_ID = 1
+NEW_PARTITIONS = 500
+"""Whose files are made."""
 HIGH_WATERMARK = -1
 """As the offset up to which records are deleted."""
 GROUP = "g"
@@ -113,7 +115,7 @@ class Known(NamedTuple):
     controller_epoch: int = 0
     broker_epoch: int = -1
     folder: str = ""
-    """Its log directory."""
+    """Its log directory, or one of them."""
     token: bytes = b""
     """The secret of one of the client's delegation tokens."""
     member_id: str = ""
