@@ -76,7 +76,7 @@ def _topic_deleted(_: int, __: Known) -> DeleteTopicsRequest:
 
 
 def _feature(_: int, __: Known) -> UpdateFeaturesRequest:
-    """Each is altered by a write of its own, and there are a few of them."""
+    """The one that an operator can choose a level for."""
     return UpdateFeaturesRequest(
         feature_updates=[FeatureUpdateKey(feature="transaction.version", max_version_level=1, upgrade_type=2)]
     )

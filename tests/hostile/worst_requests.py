@@ -127,7 +127,7 @@ class Known(NamedTuple):
 
 
 class NoCode(Enum):
-    """What becomes of a request whose answer has no error code."""
+    """What becomes of a request that gets no answer, and so no error code."""
 
     UNANSWERED = "it is not answered, as its client wants"
     CLOSED = "the connection is closed"
