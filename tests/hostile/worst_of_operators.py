@@ -1,6 +1,6 @@
 """The worst requests of an operator that are within what one request may ask for: none of it is refused.
 
-The most partitions that a request may make are only looked at here, as thousands of them would take minutes; fewer are
+The most partitions that a request may ask for are only looked at here, as thousands of files take a while; fewer are
 made.
 """
 
