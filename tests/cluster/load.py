@@ -99,6 +99,14 @@ class Load:
 
         wait_until(more, timeout_s=timeout_s, what="records of every partition are acknowledged")
 
+    def grows_to(self, count: int, timeout_s: float = PATIENCE_S) -> None:
+        """Wait until so many records are acknowledged."""
+
+        def enough() -> bool:
+            return sum(map(len, self.acknowledged_at.values())) >= count
+
+        wait_until(enough, timeout_s=timeout_s, what=f"{count} records are acknowledged")
+
     def longest_gap_s(self, since: float) -> float:
         """The longest time after `since` for which a partition acknowledged nothing."""
         gaps = [0.0]

@@ -429,7 +429,7 @@ def test_a_record_is_sent_again_as_it_was_and_what_is_left_out_is_told(page: Pag
     go(page, "/topics/again/records")
     page.locator("tbody button").first.click()
     page.get_by_role("button", name="Replay").click()
-    expect(page.locator("dialog")).to_contain_text("Not sent again: 2 of its headers")
+    expect(page.get_by_role("dialog", name="Replay")).to_contain_text("Not sent again: 2 of its headers")
     page.get_by_role("button", name="Send").click()
     expect(page.locator("#toast")).to_contain_text("sent to again 0:1")
     _, copy = broker.records("again")
