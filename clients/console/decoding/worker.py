@@ -41,7 +41,7 @@ Decode = Callable[[bytes, bool], Any]
 
 
 def main() -> None:
-    """Answer until the input ends."""
+    """Answer until the input ends, or the memory does: whoever asks then does not ask that again for a while."""
     with_limits()
     for name in _MODULES:  # it may take a while, and no question should have to wait for it
         with suppress(ModuleNotFoundError):
@@ -74,6 +74,8 @@ def _answer(asked: Mapping[str, Any], known: dict[bytes, Decode]) -> dict[str, A
         decode = known.pop(key, None) or decoder_of(schema)
     except ModuleNotFoundError:
         return {"error": f"{_LIBRARIES[schema['kind']]} is not here: pip install 'barnabas[console]'"}
+    except MemoryError:
+        raise
     except Exception as error:  # noqa: BLE001 - whatever a library makes of a stranger's schema
         return {"error": f"the schema: {_reason(error)}"}
     known[key] = decode
@@ -87,6 +89,8 @@ def _answer(asked: Mapping[str, Any], known: dict[bytes, Decode]) -> dict[str, A
             text, is_cut = beginning(encoder.iterencode(value), min(asked["most"], left))
             left -= len(text)
             rows.append((text, None, is_cut))
+        except MemoryError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever a library makes of a stranger's bytes
             rows.append((None, _reason(error), False))
     return {"rows": rows}
@@ -97,6 +101,8 @@ def _value(decode: Decode, data: bytes, frame: bool | None) -> Any:
     if frame is None:
         try:
             return decode(data, False)
+        except MemoryError:
+            raise
         except Exception:  # noqa: BLE001 - then it was a frame
             frame = True
     return decode(data[HEAD_BYTES:] if frame else data, frame)
