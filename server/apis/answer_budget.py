@@ -16,8 +16,9 @@ ANSWER_BYTES = 32 * 1024 * 1024
 class Budget:
     """Bytes that one answer may still take. The first item always fits, so that a client that asks again gets on."""
 
-    def __init__(self, most: int = ANSWER_BYTES) -> None:
-        self._left = most
+    def __init__(self, most: int | None = None) -> None:
+        """`ANSWER_BYTES`, unless it says otherwise."""
+        self._left = ANSWER_BYTES if most is None else most
 
     @property
     def is_spent(self) -> bool:
