@@ -5,7 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo pipeline containers test verify lint bench compat crash fuzz simulate clusters transactions compaction rebalances rounds wheels clean
+# Tests start hundreds of Python processes. Without files of bytecode each of them compiles the broker again.
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: demo pipeline containers check test verify lint ruff mypy imports quick-tests tests coverage bench compat crash fuzz simulate clusters transactions compaction rebalances rounds sanitize wheels clean
 
 $(STAMP): pyproject.toml hatch_build.py $(wildcard protocol/speedups/*)
 	$(PYTHON) -m venv $(VENV)
@@ -23,49 +26,80 @@ pipeline: $(STAMP)
 containers: $(STAMP)
 	$(BIN)/python docker/check
 
-lint: $(STAMP)
+lint: ruff mypy imports
+
+ruff: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+mypy: $(STAMP)
 	$(BIN)/mypy
+
+imports: $(STAMP)
 	$(BIN)/lint-imports
 
-test: $(STAMP) lint
+# Lint and types next to the unit tests of the protocol and the storage engine, in at most 90 seconds on two cores. mypy
+# runs on one core. The tests that crash the storage engine at every step take half a minute and run in `make test`.
+check: $(STAMP)
+	$(MAKE) -j 2 lint quick-tests
+
+QUICK := $(wildcard tests/test_architecture.py tests/test_language.py tests/test_kafka_names.py) tests/protocol tests/storage
+
+quick-tests: $(STAMP)
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not verify and not java' $(QUICK) \
+		--ignore-glob='*/test_crash_*'
+
+test: $(STAMP)
+	$(MAKE) -j 2 lint tests
+
+tests: $(STAMP)
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not verify'
+
+# Branch coverage of the product, with a floor. Processes that tests start are not measured. It takes twice as long as
+# the tests without measurement, so CI runs it at night.
+coverage: $(STAMP)
+	mkdir -p build
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not verify and not java' --cov \
+		--cov-report=term:skip-covered --cov-fail-under=$${FLOOR:-80}
 
 verify: $(STAMP)
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m verify
 
 # The long shows. MINUTES bounds them, ROUNDS the kills of `crash` and the faults of `rounds`; FIRST is the seed to begin with.
 simulate: $(STAMP)
-	$(BIN)/python -m tests.sim --seeds 100000 --first $${FIRST:-0} --minutes $${MINUTES:-30}
+	$(BIN)/python -m soak.sim --seeds 100000 --first $${FIRST:-0} --minutes $${MINUTES:-30}
 
 clusters: $(STAMP)
 	mkdir -p build
-	$(BIN)/python -m tests.sim.cluster --seeds 5000 --minutes $${MINUTES:-60} --jobs 0 --progress build/clusters.json
+	$(BIN)/python -m soak.sim.cluster --seeds 5000 --minutes $${MINUTES:-60} --jobs 0 --progress build/clusters.json
 
 transactions: $(STAMP)
 	mkdir -p build
-	$(BIN)/python -m tests.sim.transactions --transactions 1000000 --minutes $${MINUTES:-60} --jobs 0 --progress build/transactions.json
+	$(BIN)/python -m soak.sim.transactions --transactions 1000000 --minutes $${MINUTES:-60} --jobs 0 --progress build/transactions.json
 
 crash: $(STAMP)
 	BARNABAS_KILL_ROUNDS=$${ROUNDS:-200} $(BIN)/pytest -m verify tests/crash tests/storage/test_crash_points.py
 
 fuzz: $(STAMP)
-	$(BIN)/python -m tests.hostile --frames 1000000 --minutes $${MINUTES:-20} $${WHO:+--who $$WHO}
+	$(BIN)/python -m soak.hostile --frames 1000000 --minutes $${MINUTES:-20} $${WHO:+--who $$WHO}
 
 compaction: $(STAMP)
-	$(BIN)/python -m tests.cleaning --examples 100000 --minutes $${MINUTES:-60} --first $${FIRST:-0}
+	$(BIN)/python -m soak.cleaning --examples 100000 --minutes $${MINUTES:-60} --first $${FIRST:-0}
 
 rebalances: $(STAMP)
-	$(BIN)/python -m tests.server.coordinator.group --rebalances 100000 --minutes $${MINUTES:-60} --first $${FIRST:-0}
+	$(BIN)/python -m soak.groups --rebalances 100000 --minutes $${MINUTES:-60} --first $${FIRST:-0}
 
 rounds: $(STAMP)
-	$(BIN)/python -m tests.cluster --rounds $${ROUNDS:-100} --first $${FIRST:-0} --minutes $${MINUTES:-60}
+	$(BIN)/python -m soak.cluster --rounds $${ROUNDS:-100} --first $${FIRST:-0} --minutes $${MINUTES:-60}
+
+# AddressSanitizer and UndefinedBehaviorSanitizer over the compiled code: tests, then a mutation fuzz of MINUTES.
+sanitize: $(STAMP)
+	$(BIN)/python -m soak.sanitize --minutes $${MINUTES:-10} --first $${FIRST:-0}
 
 bench: $(STAMP)
 	mkdir -p build
-	$(BIN)/python -m tests.bench --rounds 5 --seconds 3 --warmup 3 --json build/bench.json
-	$(BIN)/python -m tests.bench --report build/bench.json --markdown docs/performance.md --plot docs/performance.svg
+	$(BIN)/python -m bench --rounds 5 --seconds 3 --warmup 3 --json build/bench.json
+	$(BIN)/python -m bench --report build/bench.json --markdown docs/performance.md --plot docs/performance.svg
 
 compat: $(STAMP)
 	BARNABAS_WRITE_REPORT=1 $(BIN)/pytest tests/compat

@@ -42,11 +42,11 @@ class SpeedupsHook(BuildHookInterface[Any]):
         checkout = Path(self.root) / "protocol"
         rooms = checkout.parent if checkout.is_dir() else Path(self.root) / ".src" / "barnabas"
         if version == "editable":
-            compile_extension(rooms / SOURCES, rooms / "protocol" / name)
+            compile_extension(rooms / SOURCES, rooms / "protocol" / name, strict=True)
             return
         self._folder = tempfile.TemporaryDirectory(prefix="barnabas-build-")
         output = Path(self._folder.name) / name
-        if compile_extension(rooms / SOURCES, output):
+        if compile_extension(rooms / SOURCES, output, strict=NAMED_PLATFORM in os.environ):
             build_data["force_include"][str(output)] = f"barnabas/protocol/{name}"
             build_data["pure_python"] = False
             build_data["tag"] = wheel_tag()
@@ -98,15 +98,20 @@ def wheel_tag() -> str:
     return f"cp311-abi3-{platform}"
 
 
-def compile_extension(sources: Path, output: Path) -> bool:
-    """Whether it could be done; prints one line either way."""
+def compile_extension(sources: Path, output: Path, *, strict: bool) -> bool:
+    """Compile the extension and report whether that succeeded; prints one line either way.
+
+    With `strict` a warning is an error. A user's `pip install` of the sdist is not strict: a newer compiler may have
+    more warnings, and those must not cost the user the compiled code.
+    """
     if sys.implementation.name != "cpython":
         print("barnabas: no compiled speedups for this Python")
         return False
     temporary = output.with_name(f"{output.name}.{os.getpid()}")
     command = [
         *shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"),
-        *("-O3", "-fPIC", "-pthread", "-shared", *shlex.split(os.environ.get("CFLAGS", ""))),
+        *("-O3", "-fPIC", "-pthread", "-shared", "-Wall", "-Wextra", "-Wconversion", *(["-Werror"] if strict else [])),
+        *shlex.split(os.environ.get("CFLAGS", "")),
         *(["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []),
         *([] if IS_FREE_THREADED else [f"-DPy_LIMITED_API={STABLE_ABI:#x}"]),
         *(f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")),
@@ -120,7 +125,8 @@ def compile_extension(sources: Path, output: Path) -> bool:
         print(f"barnabas: no compiled speedups, Python does the same more slowly ({error})")
         return False
     except subprocess.CalledProcessError as error:
-        said = (error.stderr.strip() or f"{command[0]} failed with {error.returncode}").splitlines()[0]
+        lines = error.stderr.strip().splitlines() or [f"{command[0]} failed with {error.returncode}"]
+        said = next((line for line in lines if "error:" in line), lines[0])
         print(f"barnabas: no compiled speedups, Python does the same more slowly ({said})")
         return False
     print("barnabas: compiled speedups")

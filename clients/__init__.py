@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from .group.offset_requests import OffsetAndMetadata
     from .producer import Producer
     from .security import Security, security_of
+    from .share.acknowledgements import AcknowledgeType
+    from .share.share_in_flight_batch import ShareRecord
+    from .share_consumer import ShareConsumer
 
 __all__ = [
+    "AcknowledgeType",
     "Admin",
     "Consumer",
     "KafkaError",
@@ -24,12 +28,15 @@ __all__ = [
     "Producer",
     "RebalanceListener",
     "Security",
+    "ShareConsumer",
+    "ShareRecord",
     "TopicPartition",
     "raise_first",
     "security_of",
 ]
 
 _MODULES = {
+    "AcknowledgeType": ".share.acknowledgements",
     "Admin": ".admin",
     "Consumer": ".consumer",
     "KafkaError": "..protocol.errors",
@@ -38,6 +45,8 @@ _MODULES = {
     "Producer": ".producer",
     "RebalanceListener": ".group.listener",
     "Security": ".security",
+    "ShareConsumer": ".share_consumer",
+    "ShareRecord": ".share.share_in_flight_batch",
     "TopicPartition": "..protocol.topic_partition",
     "raise_first": ".admin",
     "security_of": ".security",
@@ -45,12 +54,12 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a client when it is asked for, so that `barnabas start` does not load them all."""
+    """Import a client when it is first used, so that `barnabas start` does not import them all."""
     if name in _MODULES:
         return getattr(import_module(_MODULES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """The names that are loaded when they are asked for, for those who look what there is."""
+    """Return the names that are imported on first use, too."""
     return sorted({*globals(), *__all__})

@@ -1,12 +1,13 @@
-"""Where records wait to be sent: batches by partition, bounded memory, and the rules of order. No I/O, no clock.
+"""Buffer for records before they are sent: batches by partition, limited memory, and the rules of order. No I/O, no
+clock.
 
-A partition's batches stand in one queue. `unacked` are those that were sent at least once, in the order of their
-sequences, whether on the wire now or back in the queue for a retry. With idempotence (KIP-98) these rules keep order:
-  · at most five unacked batches, the number a broker remembers, and one until the first was acknowledged, because a
-    broker that knows nothing of a producer takes whatever sequence comes first;
-  · a batch to be sent again goes only when it is the oldest unacked one, so nothing overtakes it;
-  · after a sequence was lost for good (`needs_reset`), nothing goes until the wire is empty; then the partition
-    starts over at sequence 0 under a newer producer epoch (KIP-360).
+The batches of a partition are in one queue. `unacked` are the batches that were sent at least once, in the order of
+their sequences, either in flight or queued for a retry. With idempotence (KIP-98) these rules keep the order:
+  · at most five unacked batches, the number a broker remembers, and one until the first acknowledgement, because a
+    broker without state of the producer accepts any first sequence;
+  · a batch is sent again only when it is the oldest unacked batch, so it is never overtaken;
+  · after a sequence was lost permanently (`needs_reset`), no batch is sent until none is in flight; then the partition
+    starts again at sequence 0 with a newer producer epoch (KIP-360).
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ _HEADER_OVERHEAD = 10
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record went. `offset` is -1 with acks=0; `timestamp` is the log's if the topic uses LogAppendTime."""
+    """Metadata of an appended record. `offset` is -1 with acks=0; `timestamp` is the log's if the topic uses
+    LogAppendTime.
+    """
 
     topic: str
     partition: int
@@ -46,7 +49,7 @@ class RecordMetadata(NamedTuple):
 
 
 class PendingRecord(NamedTuple):
-    """One record on its way in."""
+    """A record before it is added to a batch."""
 
     key: bytes | None
     value: bytes | None
@@ -55,7 +58,7 @@ class PendingRecord(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """An upper bound of the bytes it takes in a batch without compression."""
+        """Return an upper bound of the bytes of the record in an uncompressed batch."""
         size = RECORD_OVERHEAD + len(self.key or b"") + len(self.value or b"")
         for name, value in self.headers:
             size += _HEADER_OVERHEAD + 4 * len(name) + len(value or b"")
@@ -63,7 +66,7 @@ class PendingRecord(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """How many records of a run a batch took, and their bytes."""
+    """Number of records of a run that a batch accepted, and their bytes."""
 
     records: int
     size_bytes: int
@@ -71,7 +74,7 @@ class Appended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """What all batches of a producer have in common."""
+    """Settings that all batches of a producer share."""
 
     batch_size: int
     compression: Compression
@@ -82,7 +85,7 @@ class BatchSettings:
 
 
 class ProducerBatch:
-    """Records of one partition that go, and succeed or fail, together."""
+    """Records of one partition that are sent, and succeed or fail, together."""
 
     __slots__ = (
         "attempts",
@@ -121,10 +124,10 @@ class ProducerBatch:
         self.base_sequence = NO_SEQUENCE
         self.identity: ProducerIdentity | None = None
         self.trouble: KafkaError | None = None
-        """Why it was sent in vain the last time."""
+        """Error of the last attempt."""
 
     def append(self, record: PendingRecord, future: asyncio.Future[RecordMetadata], size: int) -> bool:
-        """Take the record unless the batch is full or already encoded; the first always fits."""
+        """Add the record unless the batch is full or already encoded; an empty batch accepts any record."""
         if self.builder is None or not self.builder.append(record.key, record.value, record.headers, record.timestamp):
             return False
         self.futures.append(future)
@@ -133,7 +136,9 @@ class ProducerBatch:
         return True
 
     def append_run(self, run: RecordRun, first: int, future: asyncio.Future[RecordMetadata]) -> int:
-        """Take records of the run from `first` on while there is room; how many. One future stands for all of them."""
+        """Add records of the run from `first` on while there is room; return their number. One future represents all of
+        them.
+        """
         if self.builder is None:
             return 0
         before = self.builder.size
@@ -144,7 +149,7 @@ class ProducerBatch:
         return count
 
     def encode(self, sequence: int = NO_SEQUENCE, identity: ProducerIdentity | None = None) -> None:
-        """Close the batch and compress it, once; with an identity, write that and the sequence into its header."""
+        """Close the batch and compress it once; with an identity, write that and the sequence into its header."""
         if self.builder is not None:
             self.encoded = bytearray(self.builder.build())
             self.builder = None
@@ -154,18 +159,18 @@ class ProducerBatch:
             stamp_producer(self.encoded, *identity, sequence)
 
     def records(self) -> list[Record]:
-        """The records again, out of the encoded batch."""
+        """Decode the records from the encoded batch."""
         assert self.encoded is not None
         return [record for batch in iter_batches(self.encoded) for record in batch.records()]
 
     def legacy_bytes(self) -> bytes:
-        """The records as messages of format v1, for brokers before 0.11. Raises KafkaError for zstd."""
+        """Encode the records as messages of format v1, for brokers before 0.11. Raises KafkaError for zstd."""
         return build_message_set(
             self.records(), magic=1, codec=self.settings.compression, level=self.settings.compression_level
         )
 
     def complete(self, base_offset: int, log_append_time_ms: int, log_start_offset: int) -> None:
-        """Resolve the futures; `base_offset` is -1 when the broker did not say."""
+        """Resolve the futures; `base_offset` is -1 if the broker did not return it."""
         topic, partition = self.partition
         for i, future in enumerate(self.futures):
             if not future.done():
@@ -174,17 +179,19 @@ class ProducerBatch:
                 future.set_result(RecordMetadata(topic, partition, offset, timestamp, log_start_offset))
 
     def fail(self, error: KafkaError, record_errors: dict[int, str] | None = None) -> None:
-        """Reject the futures; with `record_errors` only those records are to blame, the others fail with them."""
+        """Reject the futures; with `record_errors` only these records have their own error, the others fail with
+        them.
+        """
         for i, message in (record_errors or {}).items():
             if i < len(self.futures):
                 _reject(self.futures[i], KafkaError(error.code, message))
         if record_errors:
-            error = KafkaError(error.code, "another record of the same batch was refused")
+            error = KafkaError(error.code, "another record of the same batch was rejected")
         for future in self.futures:
             _reject(future, error)
 
     def split(self) -> list[ProducerBatch]:
-        """Two batches with half of the records each, sequences kept: for one that the broker found too large."""
+        """Split a batch that the broker found too large into two halves with the same sequences."""
         records = self.records()
         half = len(records) // 2
         settings = replace(self.settings, batch_size=sys.maxsize)
@@ -194,7 +201,9 @@ class ProducerBatch:
             for i in range(first, last):
                 record = records[i]
                 pending = PendingRecord(record.key, record.value, record.headers, record.timestamp)
-                part.append(pending, self.futures[i], self.reserved if i == 0 else 0)  # all memory goes with the first
+                part.append(
+                    pending, self.futures[i], self.reserved if i == 0 else 0
+                )  # all memory is released with the first half
             part.attempts = self.attempts
             if self.identity is not None:
                 part.encode(self.base_sequence + first & MAX_SEQUENCE, self.identity)
@@ -205,7 +214,7 @@ class ProducerBatch:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is to be expected of it."""
+        """Return whether the batch is complete."""
         return self.builder is None or self.builder.size >= self.settings.batch_size
 
     @property
@@ -220,11 +229,11 @@ class ProducerBatch:
 def _reject(future: asyncio.Future[RecordMetadata], error: KafkaError) -> None:
     if not future.done():
         future.set_exception(error)
-        future.exception()  # the sender logs one line for the batch; asyncio need not log one for each record
+        future.exception()  # the sender logs one line for the batch, so asyncio must not log every record
 
 
 def _share(whole: asyncio.Future[RecordMetadata], parts: list[ProducerBatch]) -> None:
-    """A run's future that stands for records of several batches is done when its records of all of them are."""
+    """Complete a run's future that represents records of several batches when all of them are complete."""
     shares: list[asyncio.Future[RecordMetadata]] = []
     for part in parts:
         share = whole.get_loop().create_future()
@@ -269,16 +278,16 @@ class PartitionQueue:
         self.identity: ProducerIdentity | None = None
         self.next_sequence = 0
         self.is_established = False
-        """The leader has acknowledged a batch under this identity."""
+        """Whether the leader has acknowledged a batch with this identity."""
         self.has_gap = False
-        """A batch was given up while the broker may or may not have it."""
+        """Whether a batch was abandoned that the broker may or may not have."""
         self.last_begun = -inf
-        """Loop time at which the newest batch was begun."""
+        """Loop time at which the newest batch was created."""
         self.needs_reset = False
-        """The broker certainly lacks a sequence that will not be sent again."""
+        """Whether the broker lacks a sequence that will not be sent again."""
 
     def may_send(self, *, idempotent: bool, serial: bool) -> bool:
-        """Whether order allows the first batch to go now."""
+        """Return whether the first batch may be sent without breaking the order."""
         if not self.batches or self.needs_reset:
             return False
         if not idempotent:
@@ -288,7 +297,7 @@ class PartitionQueue:
         return len(self.unacked) < (MAX_UNACKED if self.is_established else 1)
 
     def take(self, identity: ProducerIdentity | None) -> ProducerBatch:
-        """The first batch, encoded and, with an identity, sequenced; it counts as on the wire from now."""
+        """Return the first batch, encoded and, with an identity, sequenced; it counts as in flight from now on."""
         batch = self.batches.popleft()
         if identity is None:
             batch.encode()
@@ -304,12 +313,12 @@ class PartitionQueue:
         return batch
 
     def returned(self, batch: ProducerBatch) -> None:
-        """The batch's request was answered, or lost."""
+        """Mark the batch's request as answered or lost."""
         batch.on_wire = False
         self.on_wire -= 1
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Queue the batch to be sent again, before those with later sequences."""
+        """Queue the batch for a retry, before batches with later sequences."""
         position = 0
         if batch.has_sequence:
             earlier = set(map(id, self.unacked[: self.unacked.index(batch)]))
@@ -318,7 +327,7 @@ class PartitionQueue:
         self.batches.insert(position, batch)
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Queue the parts of a batch that was split, in its place."""
+        """Replace a split batch by its parts."""
         if batch.has_sequence:
             at = self.unacked.index(batch)
             self.unacked[at : at + 1] = parts
@@ -326,12 +335,12 @@ class PartitionQueue:
             self.put_back(part)
 
     def settled(self, batch: ProducerBatch) -> None:
-        """The batch is done for good, acknowledged or given up."""
+        """Remove a batch that was acknowledged or abandoned."""
         if batch in self.unacked:
             self.unacked.remove(batch)
 
     def start_over(self, identity: ProducerIdentity) -> None:
-        """Begin at sequence 0 under this identity; batches that wait for a retry are numbered anew."""
+        """Start at sequence 0 with this identity; batches that wait for a retry are renumbered."""
         for batch in self.unacked:
             batch.base_sequence = NO_SEQUENCE
             batch.identity = None
@@ -342,7 +351,7 @@ class PartitionQueue:
 
 
 class RecordAccumulator:
-    """All queues, and the memory that their records may take (`buffer_memory` bytes)."""
+    """All queues, and the memory for their records (`buffer_memory` bytes)."""
 
     def __init__(self, settings: BatchSettings, *, buffer_memory: int, wake: Callable[[], None]) -> None:
         self.settings = settings
@@ -351,16 +360,16 @@ class RecordAccumulator:
         self.waiters: deque[asyncio.Future[None]] = deque()
         self.incomplete: dict[ProducerBatch, None] = {}
         self.flushing = 0
-        """While positive, or while somebody waits for memory, batches do not linger."""
+        """While positive, or while a caller waits for memory, batches do not linger."""
         self._used = 0
         self._wake = wake
         self._released: asyncio.Future[None] | None = None
-        """Done with the next batch; there is one if somebody waits."""
+        """Set when the next batch is complete; it exists only while a caller waits."""
 
     def append(
         self, partition: TopicPartition, record: PendingRecord, future: asyncio.Future[RecordMetadata], now: float
     ) -> bool:
-        """Add the record to its partition's open batch or a new one; False if memory is full."""
+        """Add the record to its partition's open batch or a new one; return False if memory is full."""
         size = record.size_bytes
         if self._used + size > self.buffer_memory and self._used:
             return False
@@ -389,7 +398,9 @@ class RecordAccumulator:
         *,
         clock: Callable[[], float],
     ) -> Appended | None:
-        """Add records of the run from `first` on to its partition's open batch or a new one; None if memory is full."""
+        """Add records of the run from `first` on to its partition's open batch or a new one; return None if memory is
+        full.
+        """
         if self._used + self.settings.batch_size > self.buffer_memory and self._used:
             return None
         queue = self.queues.get(partition)
@@ -411,7 +422,7 @@ class RecordAccumulator:
         return Appended(count, batch.reserved - before)
 
     def topics_used(self, since: float) -> set[str]:
-        """Topics that have records to be delivered, or were sent to after that loop time."""
+        """Return the topics with undelivered records, or with records sent after that loop time."""
         return {
             queue.partition.topic
             for queue in self.queues.values()
@@ -419,7 +430,7 @@ class RecordAccumulator:
         }
 
     def ready_at(self, queue: PartitionQueue) -> float:
-        """Loop time from which the first batch of the queue should go; it must have one."""
+        """Return the loop time from which the first batch of a non-empty queue should be sent."""
         batch = queue.batches[0]
         if batch.attempts:
             return batch.retry_at
@@ -428,7 +439,7 @@ class RecordAccumulator:
         return batch.created + self.settings.linger
 
     def release(self, batch: ProducerBatch) -> None:
-        """The batch is done: its memory goes to those who wait."""
+        """Release the memory of a completed batch to waiting callers."""
         self._used -= batch.reserved
         self.incomplete.pop(batch, None)
         if self._released is not None:
@@ -437,14 +448,14 @@ class RecordAccumulator:
         self.pass_on()
 
     async def drained(self, now: float) -> None:
-        """Wait until all batches are done that have been begun by now, whoever waits for their records."""
+        """Wait until all existing batches are complete."""
         while any(batch.created <= now for batch in self.incomplete):
             if self._released is None:
                 self._released = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._released)
 
     def pass_on(self) -> None:
-        """Let the next of those who wait for memory try."""
+        """Let the next waiting caller try again."""
         while self.waiters:
             waiter = self.waiters.popleft()
             if not waiter.done():
@@ -452,6 +463,6 @@ class RecordAccumulator:
                 break
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Account for the parts instead of the batch."""
+        """Replace the batch by its parts in the accounting of memory."""
         del self.incomplete[batch]
         self.incomplete.update(dict.fromkeys(parts))

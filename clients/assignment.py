@@ -1,4 +1,4 @@
-"""What a consumer reads, and how far it has come: one `TopicPartitionState` for each assigned partition. No I/O."""
+"""The assigned partitions of a consumer with their positions: one `TopicPartitionState` per partition. No I/O."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ UNKNOWN = -1
 
 
 class TopicPartitionState:
-    """One partition: either `position` is known, or what the group committed is to be looked up (`from_committed`), or
-    `reset_to` says where to look, or there is an `error`."""
+    """One partition. It has a `position`, or it needs the committed offset (`from_committed`), or `reset_to` is the
+    timestamp to look up, or it has an `error`.
+    """
 
     __slots__ = (
         "buffered",
@@ -37,11 +38,11 @@ class TopicPartitionState:
         self.position_epoch = UNKNOWN
         """Leader epoch of the record before `position`."""
         self.validated_epoch = UNKNOWN
-        """Leader epoch under which the position was last known to lie on the leader's log."""
+        """Leader epoch under which the position was last validated against the leader's log."""
         self.reset_to = reset_to
-        """A timestamp for ListOffsets, EARLIEST or LATEST inclusive."""
+        """A timestamp for ListOffsets, including EARLIEST and LATEST."""
         self.from_committed = from_committed
-        """The group's committed offset comes before `reset_to`."""
+        """Whether the group's committed offset has precedence over `reset_to`."""
         self.is_paused = False
         self.buffered: FetchedRecords | None = None
         self.error: KafkaError | None = None
@@ -51,7 +52,7 @@ class TopicPartitionState:
         self.preferred_until = 0.0
 
     def seek(self, offset: int, leader_epoch: int = UNKNOWN) -> None:
-        """Go on at this offset; `leader_epoch` of the record before it allows truncation to be noticed."""
+        """Continue at this offset; with the `leader_epoch` of the record before it a truncation is detected."""
         self.position = offset
         self.position_epoch = leader_epoch
         self.validated_epoch = UNKNOWN
@@ -62,7 +63,7 @@ class TopicPartitionState:
         self.retry_at = 0.0
 
     def reset(self, reset_to: int) -> None:
-        """Go on where ListOffsets will say."""
+        """Continue at the result of ListOffsets."""
         self.position = None
         self.position_epoch = UNKNOWN
         self.reset_to = reset_to
@@ -72,19 +73,19 @@ class TopicPartitionState:
         self.retry_at = 0.0
 
     def fail(self, error: KafkaError) -> None:
-        """Stop until the application has been told, and seeks if the error lies in the position."""
+        """Stop until the error has been raised, and until a seek if the error is in the position."""
         self.error = error
         self.buffered = None
 
     def needs_validation(self, leader_epoch: int) -> bool:
-        """Whether there is a new leader, who may not have what the old one had."""
+        """Return whether the leader is new, so that its log may differ from the former leader's."""
         if self.position is None or self.position_epoch == UNKNOWN or leader_epoch == UNKNOWN:
             return False
         return leader_epoch > max(self.validated_epoch, self.position_epoch)
 
 
 class Assignment:
-    """The assigned partitions by name, in the order they will be served."""
+    """The assigned partitions by name, in the order in which they are served."""
 
     def __init__(self) -> None:
         self.states: dict[TopicPartition, TopicPartitionState] = {}
@@ -92,7 +93,7 @@ class Assignment:
     def assign(
         self, partitions: Iterable[TopicPartition], reset_to: int | None, *, from_committed: bool = False
     ) -> None:
-        """Replace the assignment; partitions that stay keep their positions."""
+        """Replace the assignment; retained partitions keep their positions."""
         self.states = {
             tp: self.states.get(tp) or TopicPartitionState(tp, reset_to, from_committed=from_committed)
             for tp in partitions
@@ -105,5 +106,5 @@ class Assignment:
         return state
 
     def move_to_end(self, partition: TopicPartition) -> None:
-        """This partition was served; the others come first the next time."""
+        """Move this partition to the end of the order."""
         self.states[partition] = self.states.pop(partition)

@@ -1,4 +1,6 @@
-"""How long to wait before the next attempt: exponential, bounded, and jittered so that clients spread out (KIP-144)."""
+"""Exponential backoff between attempts, with a maximum and with jitter, so that clients do not retry together
+(KIP-144).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ _JITTER = 0.2
 
 
 class Backoff:
-    """`initial_ms · 2^(attempt-1)`, at most `max_ms`, give or take a fifth."""
+    """`initial_ms · 2^(attempt-1)`, at most `max_ms`, plus or minus a fifth."""
 
     __slots__ = ("_initial", "_max", "_rng")
 
@@ -18,6 +20,6 @@ class Backoff:
         self._rng = rng
 
     def delay(self, attempt: int) -> float:
-        """Seconds to wait after the `attempt`-th failure in a row (1 is the first)."""
+        """Return the seconds to wait after the `attempt`-th consecutive failure (1 is the first)."""
         delay = min(self._max, self._initial * 2.0 ** min(attempt - 1, 30))
         return delay * self._rng.uniform(1 - _JITTER, 1 + _JITTER)

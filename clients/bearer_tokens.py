@@ -1,7 +1,7 @@
-"""Where a client's OAUTHBEARER token comes from: a token endpoint, a callback, or, for tests, the client itself.
+"""Sources of a client's OAUTHBEARER token: a token endpoint, a callback, or, for tests, the client itself.
 
-Kafka's settings: `sasl.oauthbearer.token.endpoint.url` with client credentials (RFC 6749, section 4.4; KIP-768). A
-source blocks while it asks: connections call it beside the event loop.
+The settings are Kafka's: `sasl.oauthbearer.token.endpoint.url` with client credentials (RFC 6749, section 4.4;
+KIP-768). A source blocks, so connections call it outside of the event loop.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 
+from ..common.jaas import jaas_options
 from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.jaas import jaas_options
 from .host import now_ms
 
 TokenSource = Callable[[], str]
-"""Gives a token that is valid now. Raises KafkaError or OSError."""
+"""Returns a valid token. Raises KafkaError or OSError."""
 
 _URL = "sasl.oauthbearer.token.endpoint.url"
 _CLIENT = "sasl.oauthbearer.client.credentials.client."
 _OWN = "unsecuredLoginStringClaim_sub"
 _USED_PERCENT = 80
-"""Of its life a token is used again (`sasl.login.refresh.window.factor`)."""
+"""Share of its lifetime for which a token is reused (`sasl.login.refresh.window.factor`)."""
 _OWN_LIFE_S = 3600
 
 
 def token_source(settings: Mapping[str, str]) -> TokenSource:
-    """What the settings of a Kafka client ask for. Raises ValueError."""
+    """Create the token source of a Kafka client's settings. Raises ValueError."""
     options = jaas_options(settings.get("sasl.jaas.config", ""))
     url = settings.get(_URL)
     if not url:
         subject = options.get(_OWN)
         if not subject:
-            raise ValueError(f"{_URL} is not set: nobody gives this client a token")
+            raise ValueError(f"{_URL} is not set: this client has no source of tokens")
         return lambda: unsecured_token(subject, now_ms() // 1000)
     name = settings.get(f"{_CLIENT}id") or options.get("clientId")
     secret = settings.get(f"{_CLIENT}secret") or options.get("clientSecret")
@@ -43,11 +43,11 @@ def token_source(settings: Mapping[str, str]) -> TokenSource:
 
 
 class TokenEndpoint:
-    """Asks for a token and keeps it for the most part of its life. For several threads: at worst each asks."""
+    """Requests a token and reuses it for most of its lifetime. Thread-safe: at worst each thread requests a token."""
 
     def __init__(self, url: str, login: tuple[str, str], scope: str = "") -> None:
-        """Raises ValueError for an address to which no secret should be told."""
-        # It loads what most clients never need.
+        """Raise ValueError for an address to which the secret must not be sent."""
+        # Imported here because most clients never need it.
         from . import http
 
         http.check_url(url)
@@ -58,7 +58,7 @@ class TokenEndpoint:
         self._kept: tuple[str, int] = "", 0
 
     def __call__(self) -> str:
-        """A token. Raises KafkaError SASL_AUTHENTICATION_FAILED."""
+        """Return a token. Raises KafkaError SASL_AUTHENTICATION_FAILED."""
         token, until_ms = self._kept
         if now_ms() < until_ms:
             return token
@@ -66,7 +66,7 @@ class TokenEndpoint:
             answer = json.loads(self._fetch(self._url, form=self._form, login=self._login))
             token = answer["access_token"]
             if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
-                raise ValueError("the access_token is no token")
+                raise ValueError("the access_token is not a token")
             life_s = float(answer.get("expires_in") or 0)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             reason = f"no token from {self._url}: {error if isinstance(error, OSError) else repr(error)}"
@@ -76,7 +76,7 @@ class TokenEndpoint:
 
 
 def unsecured_token(subject: str, now_s: int) -> str:
-    """One that nobody has signed: whoever takes it believes everybody. Kafka's default, for tests."""
+    """Return an unsigned token, which only a broker without verification accepts. Kafka's default, for tests."""
     claims = {"sub": subject, "iat": now_s, "exp": now_s + _OWN_LIFE_S}
     parts = (base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in ({"alg": "none"}, claims))
     return b".".join((*parts, b"")).decode()

@@ -1,4 +1,4 @@
-"""What was fetched and waits for the application: taken partition by partition, and positions move with it."""
+"""Fetched records that wait for the application: returned partition by partition, which moves the positions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class BufferedRecords:
         self._fetcher = fetcher
 
     def take(self, max_records: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Up to so many records by partition; positions move behind them. Raises the error of a partition."""
+        """Return up to this number of records by partition, and move the positions after them. Raises the error of a
+        partition.
+        """
         self._fetcher.data_ready.clear()
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         for state in list(self._assignment.states.values()):
@@ -57,7 +59,7 @@ class BufferedRecords:
 
 
 def raise_error_of(state: TopicPartitionState, fetcher: Fetcher) -> None:
-    """Tell the application once, and try again: only a position that the log does not have has to be sought anew."""
+    """Raise the error once, and try again later: only a position outside of the log requires a seek."""
     error = state.error
     if error is not None:
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:

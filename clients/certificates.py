@@ -1,7 +1,7 @@
-"""Certificates for tests and trials: an authority of one's own, and what it signs (`pip install barnabas[tls]`).
+"""Certificates for tests and trials: a certificate authority and its certificates (`pip install barnabas[tls]`).
 
-Keys are of the curve P-256: a handshake with one costs a tenth of what RSA's do. Files are PEM as Kafka takes it
-(KIP-651): the private key, then the certificate and the authority's.
+Keys use the curve P-256, whose handshakes cost a tenth of RSA's. Files are PEM in Kafka's form (KIP-651): the private
+key, then the certificate and the authority's certificate.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from .host import now_ms
 
 DAYS = 30
 _BEFORE = timedelta(hours=1)
-"""Clocks of machines differ."""
+"""Validity before the present time, because the clocks of machines differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A key with its certificate, and that of the authority that signed it."""
+    """A key with its certificate, and the certificate of the authority that signed it."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
     authority: x509.Certificate
 
     def pem(self) -> str:
-        """Key and certificates, for `ssl.keystore.location`."""
+        """Return key and certificates, for `ssl.keystore.location`."""
         key = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return (key + self.certificate.public_bytes(Encoding.PEM) + self.authority.public_bytes(Encoding.PEM)).decode()
 
     def write(self, path: Path) -> None:
-        """As a PEM file that only this user can read."""
+        """Write a PEM file that only this user can read."""
         path.touch(mode=0o600)
         path.write_text(self.pem())
 
     def write_pkcs12(self, path: Path, password: str) -> None:
-        """As a PKCS12 store that only this user can read."""
+        """Write a PKCS12 store that only this user can read."""
         encryption = BestAvailableEncryption(password.encode())
         path.touch(mode=0o600)
         path.write_bytes(
@@ -60,14 +60,14 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Signs certificates for as long as it is held; its own key is written nowhere."""
+    """A certificate authority; its key is in memory only."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
 
     @classmethod
     def new(cls, name: str, days: int = DAYS) -> Authority:
-        """One of its own."""
+        """Create an authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         owner = _owner(name)
         builder = _builder(owner, owner, key.public_key(), days)
@@ -88,7 +88,7 @@ class Authority:
         return cls(key, builder.add_extension(key_id, critical=False).sign(key, hashes.SHA256()))
 
     def issue(self, name: str, hosts: Sequence[str] = (), days: int = DAYS) -> Identity:
-        """For a broker that is reached by these names and addresses, or for a client, which has none."""
+        """Issue a certificate for a broker with these host names and addresses, or without names for a client."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_owner(name), self.certificate.subject, key.public_key(), days)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -102,7 +102,7 @@ class Authority:
         return Identity(key, builder.sign(self.key, hashes.SHA256()), self.certificate)
 
     def write(self, path: Path) -> None:
-        """The certificate, without the key, as a PEM file: for `ssl.truststore.location`."""
+        """Write the certificate, without the key, as a PEM file for `ssl.truststore.location`."""
         path.write_bytes(self.certificate.public_bytes(Encoding.PEM))
 
 

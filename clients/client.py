@@ -1,4 +1,6 @@
-"""The part producer, consumer and admin share: connections by broker, metadata kept fresh, retries by error code."""
+"""The common part of producer, consumer and admin client: connections by broker, current metadata, retries by error
+code.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,15 @@ from random import Random
 from typing import Any, TypeVar
 from uuid import UUID
 
+from ..common.room_logger import room_logger
 from ..protocol.apis import ApiKey
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from ..protocol.room_logger import room_logger
 from .backoff import Backoff
 from .cluster import BrokerNode, ClusterView, TopicInfo
 from .connection import BrokerConnection, ConnectionOptions
-from .errors import BrokerUnreachableError, ConnectionLostError
-from .peer import Peer
+from .errors import BrokerUnreachableError, ConnectionLostError, RequestTimeoutError
+from .reconnecting_connection import ReconnectingConnection
 
 logger = room_logger("clients")
 
@@ -27,24 +29,24 @@ Address = tuple[str, int]
 DEFAULT_PORT = 9092
 LAST_PORT = 65535
 _NOT_ADMITTED = frozenset({ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_SASL_MECHANISM})
-"""No other broker of the cluster will say otherwise."""
+"""Errors for which another broker would return the same."""
 
 
 def parse_bootstrap(servers: str | Sequence[str]) -> list[Address]:
-    """`"host:port,host:port"` or a list of such; the port may be left out. Raises ValueError."""
+    """Parse `"host:port,host:port"` or a list of these; the port is optional. Raises ValueError."""
     addresses = []
     for server in servers.split(",") if isinstance(servers, str) else servers:
         host, colon, port = server.strip().rpartition(":")
         if not colon:
             host, port = port, str(DEFAULT_PORT)
         if not host or not port.isdecimal() or not 0 < int(port) <= LAST_PORT:
-            raise ValueError(f"{server!r} is no host:port")
+            raise ValueError(f"{server!r} is not host:port")
         addresses.append((host.strip("[]"), int(port)))
     return addresses
 
 
 class Client:
-    """Use between `start()` and `close()`, from one loop."""
+    """Connections and metadata of one client, used between `start()` and `close()` on one event loop."""
 
     def __init__(
         self,
@@ -65,11 +67,11 @@ class Client:
         self._rng = rng
         self.metadata_max_age = metadata_max_age_ms / 1000
         self._allow_auto_topic_creation = allow_auto_topic_creation
-        self._peers: dict[Address, Peer] = {}
-        self._coordinators: dict[Address, Peer] = {}
+        self._peers: dict[Address, ReconnectingConnection] = {}
+        self._coordinators: dict[Address, ReconnectingConnection] = {}
         self.metadata_max_idle = metadata_max_idle_ms / 1000
         self._watched: dict[str, float] = {}
-        """Topics of interest, and the loop time at which they are no longer, unless somebody needs them."""
+        """Topics of interest, and the loop time at which each expires unless it is needed."""
         self._needs: list[Callable[[], Iterable[str]]] = []
         self._all_topics = False
         self._metadata_lock = asyncio.Lock()
@@ -81,11 +83,11 @@ class Client:
         self._closed = False
 
     def new_id(self) -> UUID:
-        """A random one, of the client's own chance."""
+        """Random number of the client's own generator."""
         return UUID(int=self._rng.getrandbits(128), version=4)
 
     async def start(self) -> None:
-        """Reach one of the bootstrap servers and learn who the brokers are. Raises BrokerUnreachableError."""
+        """Connect to a bootstrap server and read the brokers. Raises BrokerUnreachableError."""
         await self.refresh_metadata()
 
     async def close(self) -> None:
@@ -100,32 +102,34 @@ class Client:
     # Connections
 
     async def connection(self, node_id: int) -> BrokerConnection:
-        """An open connection to that broker. Raises BrokerUnreachableError."""
+        """Return an open connection to that broker. Raises BrokerUnreachableError."""
         node = self.cluster.brokers.get(node_id)
         if node is None:
-            raise BrokerUnreachableError(f"broker {node_id} is not known")
+            raise BrokerUnreachableError(f"unknown broker {node_id}")
         return await self._open((node.host, node.port), self._peers)
 
     async def connection_to_coordinator(self, node: BrokerNode) -> BrokerConnection:
-        """A connection that only a group's requests use: some wait for minutes. Raises BrokerUnreachableError."""
+        """Return a connection for the requests of a group only, some of which wait for minutes. Raises
+        BrokerUnreachableError.
+        """
         return await self._open((node.host, node.port), self._coordinators)
 
     def close_connection_to_coordinator(self, node: BrokerNode, reason: str) -> None:
-        """Give it up with what is in flight on it."""
+        """Close the connection with its requests in flight."""
         peer = self._coordinators.get((node.host, node.port))
         if peer is not None:
             peer.give_up(ConnectionLostError(reason))
 
     def open_connection(self, node_id: int) -> BrokerConnection | None:
-        """The connection to that broker if one is open now."""
+        """Return the open connection to that broker, if any."""
         node = self.cluster.brokers.get(node_id)
         peer = self._peers.get((node.host, node.port)) if node is not None else None
         return peer.open_connection if peer is not None else None
 
     async def any_connection(self) -> BrokerConnection:
-        """The least busy open connection, or a new one to any broker.
+        """Return the least busy open connection, or a new one to any broker.
 
-        Raises BrokerUnreachableError, or the error of the first broker that refuses our credentials.
+        Raises BrokerUnreachableError, or the error of the first broker that rejects the credentials.
         """
         connections = (peer.open_connection for peer in self._peers.values())
         usable = [connection for connection in connections if connection is not None]
@@ -144,24 +148,24 @@ class Client:
         raise BrokerUnreachableError("; ".join(failures))
 
     async def controller_connection(self) -> BrokerConnection:
-        """A connection to the controller, or to any broker while there is none (it will say so or forward)."""
+        """Return a connection to the controller, or to any broker if it is unknown (which reports or forwards it)."""
         controller = self.cluster.controller_id
         if controller in self.cluster.brokers:
             return await self.connection(controller)
         return await self.any_connection()
 
-    async def _open(self, address: Address, peers: dict[Address, Peer]) -> BrokerConnection:
+    async def _open(self, address: Address, peers: dict[Address, ReconnectingConnection]) -> BrokerConnection:
         if self._closed:
             raise BrokerUnreachableError("the client is closed")
         peer = peers.get(address)
         if peer is None:
-            peer = peers[address] = Peer(*address, self.options, self._rng)
+            peer = peers[address] = ReconnectingConnection(*address, self.options, self._rng)
         return await peer.connection()
 
     # Metadata
 
     async def refresh_metadata(self) -> None:
-        """Ask for the brokers and the topics of interest; calls that overlap share one request."""
+        """Request the brokers and the topics of interest; overlapping calls share one request."""
         self._refreshes_asked += 1
         mine = self._refreshes_asked
         async with self._metadata_lock:
@@ -171,7 +175,7 @@ class Client:
             topics = None if self._all_topics else self._topics_of_interest()
             self.cluster.update(await self._ask_metadata(topics), complete=topics is None)
             if topics is not None:
-                # What nobody asks for any more would only grow old.
+                # The metadata of topics without interest would become outdated.
                 self.cluster.retain(self._topics_of_interest())
             self._refreshes_done = begun
             self._refreshed_at = asyncio.get_running_loop().time()
@@ -179,13 +183,13 @@ class Client:
             listener()
 
     def refresh_soon(self) -> None:
-        """Refresh in the background, until it works; never sooner than `retry_backoff_ms` after the one before."""
+        """Refresh in the background until it succeeds, with at least `retry_backoff_ms` between attempts."""
         if not self._closed and (self._background is None or self._background.done()):
             self._background = asyncio.get_running_loop().create_task(self._refresh_until_done())
 
     @property
     def refresh_due_at(self) -> float:
-        """When metadata will be older than `metadata_max_age_ms`."""
+        """Return the time at which metadata will be older than `metadata_max_age_ms`."""
         return self._refreshed_at + self.metadata_max_age
 
     def maybe_refresh(self) -> bool:
@@ -196,24 +200,24 @@ class Client:
         return True
 
     def on_metadata(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called after every refresh."""
+        """Register `listener` to be called after every refresh."""
         self._listeners.append(listener)
 
     def watch_topics(self, topics: Iterable[str]) -> None:
-        """Have refreshes ask for these topics, too, until nobody has watched or needed them for `metadata_max_idle_ms`.
+        """Include these topics in refreshes, until they have not been watched or needed for `metadata_max_idle_ms`.
 
-        Whoever asks for a topic for ever brings it back where topics are created because they are asked for.
+        A permanent request for a topic would recreate a deleted topic if the cluster creates topics automatically.
         """
         until = asyncio.get_running_loop().time() + self.metadata_max_idle
         self._watched.update(dict.fromkeys(topics, until))
 
     def keep_topics(self, needed: Callable[[], Iterable[str]]) -> None:
-        """Have every refresh ask for the topics that `needed` names at that time, for as long as it names them."""
+        """Include the topics that `needed` returns at the time of each refresh."""
         self._needs.append(needed)
 
     @contextmanager
     def watching(self, topics: Iterable[str]) -> Iterator[None]:
-        """Have refreshes ask for these topics, too, inside the block."""
+        """Include these topics in refreshes inside the block."""
         names = tuple(topics)
 
         def needed() -> tuple[str, ...]:
@@ -231,12 +235,12 @@ class Client:
         return sorted(self._watched.keys() | {name for needed in self._needs for name in needed()})
 
     def watch_all_topics(self, wanted: bool) -> None:
-        """Whether every refresh asks for all topics there are."""
+        """Return whether every refresh requests all topics."""
         self._all_topics = wanted
 
     async def topic(self, name: str, timeout_ms: int, *, partition: int | None = None) -> TopicInfo:
-        """The topic once it has partitions, or this one; it may be in creation. Raises KafkaError, RequestTimeoutError
-        inclusive.
+        """Return the topic once it has partitions, or this partition; it may be being created. Raises KafkaError,
+        including RequestTimeoutError.
         """
         known = self.cluster.topics.get(name)
         if known is not None and known.partitions and (partition is None or partition in known.partitions):
@@ -256,7 +260,7 @@ class Client:
             return await self.retrying(ask, timeout_ms=timeout_ms)
 
     async def ask_metadata(self, topics: Iterable[str] | None) -> MetadataResponse:
-        """A Metadata response for these topics or all (None), which the cluster view takes in, too."""
+        """Return a Metadata response for these topics or all (None), and update the cluster view with it."""
         response = await self._ask_metadata(None if topics is None else list(topics))
         self.cluster.update(response)
         return response
@@ -273,10 +277,10 @@ class Client:
         response = await connection.send(request, version)
         assert isinstance(response, MetadataResponse)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
-            error = ConnectionLostError("the cluster asks its clients to bootstrap again")
+            error = ConnectionLostError("the cluster requires its clients to bootstrap again")
             self.cluster.brokers.clear()
             for peer in (*self._peers.values(), *self._coordinators.values()):
-                peer.give_up(error)  # those that are open lead to who said so
+                peer.give_up(error)  # open connections lead to the broker that required it
             raise error
         return response
 
@@ -288,7 +292,7 @@ class Client:
             try:
                 await self.refresh_metadata()
             except KafkaError as error:
-                logger.info("metadata is not refreshed yet: %s", error)
+                logger.info("metadata not refreshed yet: %s", error)
             else:
                 return
             attempt += 1
@@ -297,24 +301,37 @@ class Client:
     # Retries
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]], *, timeout_ms: int) -> T:
-        """`await attempt()`, again with backoff and fresh metadata while its error is retriable and time is left."""
+        """Await `attempt()`, again with backoff and fresh metadata while its error is retriable and time remains.
+
+        The timeout also ends an attempt: a silent broker would otherwise take the request timeout of its connection.
+        Raises the error of the last attempt, or RequestTimeoutError.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         failures = 0
-        while True:
-            try:
-                return await attempt()
-            except KafkaError as error:
-                failures += 1
-                delay = self.retry_backoff.delay(failures)
-                if not error.code.retriable or loop.time() + delay >= deadline:
-                    raise
-                logger.debug("retrying after %s", error)
-            await asyncio.sleep(delay)
-            await self._refresh_if_reachable()
+        last_error: KafkaError | None = None
+        limit = asyncio.timeout_at(deadline)
+        try:
+            async with limit:
+                while True:
+                    try:
+                        return await attempt()
+                    except KafkaError as error:
+                        failures += 1
+                        delay = self.retry_backoff.delay(failures)
+                        if not error.code.retriable or loop.time() + delay >= deadline:
+                            raise
+                        last_error = error
+                        logger.debug("retrying after %s", error)
+                    await asyncio.sleep(delay)
+                    await self._refresh_if_reachable()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise last_error or RequestTimeoutError(f"no response within {timeout_ms} ms") from None
 
     async def ask(self, node_id: int | None, request: Any) -> Any:
-        """Send `request` to a broker (None: any) in the newest common version; no retries."""
+        """Send `request` to a broker (None: any) in the newest common version, without retries."""
         connection = await (self.any_connection() if node_id is None else self.connection(node_id))
         return await connection.send(request)
 
@@ -322,4 +339,4 @@ class Client:
         try:
             await self.refresh_metadata()
         except KafkaError as error:
-            logger.debug("metadata is not refreshed: %s", error)
+            logger.debug("metadata not refreshed: %s", error)

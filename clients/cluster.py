@@ -1,7 +1,7 @@
-"""What a client believes about the cluster: brokers, topics, who leads which partition. No I/O.
+"""A client's view of the cluster: brokers, topics, and the leaders of partitions. No I/O.
 
-Fed from Metadata responses and from the leader hints that Produce and Fetch responses carry (KIP-951). A leader epoch
-never goes back: metadata from a broker that lags behind is ignored, partition by partition, as Java's client does.
+Updated by Metadata responses and by the leader hints in Produce and Fetch responses (KIP-951). A leader epoch never
+decreases: older metadata of a lagging broker is ignored, partition by partition, as in Java's client.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNKNOWN_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class BrokerNode:
-    """One broker's address as it is advertised on the listener we came in by."""
+    """The advertised address of one broker on the listener of this client."""
 
     node_id: int
     host: str
@@ -45,7 +45,7 @@ class PartitionInfo:
 
 @dataclass(slots=True)
 class TopicInfo:
-    """One topic; `error` tells why `partitions` is empty."""
+    """One topic; `error` is the reason if `partitions` is empty."""
 
     name: str
     topic_id: UUID = ZERO_UUID
@@ -53,11 +53,11 @@ class TopicInfo:
     error: ErrorCode = ErrorCode.NONE
     partitions: dict[int, PartitionInfo] = field(default_factory=dict)
     available: tuple[int, ...] = ()
-    """The partitions that have a leader."""
+    """Return the partitions that have a leader."""
 
 
 class ClusterView:
-    """Brokers by id and topics by name, updated piecemeal."""
+    """Brokers by id and topics by name, updated incrementally."""
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
@@ -67,7 +67,7 @@ class ClusterView:
         self._names: dict[UUID, str] = {}
 
     def update(self, response: MetadataResponse, *, complete: bool = False) -> None:
-        """Take in a Metadata response; topics it does not mention stay as they are, unless it names all there are."""
+        """Apply a Metadata response; topics that it omits are retained, unless it lists all topics."""
         if response.brokers:
             self.brokers = {b.node_id: BrokerNode(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         self.cluster_id = response.cluster_id
@@ -80,12 +80,12 @@ class ClusterView:
                 self._forget(name)
 
     def retain(self, topics: Collection[str]) -> None:
-        """Forget all topics but these."""
+        """Remove all topics but these."""
         for name in self.topics.keys() - set(topics):
             self._forget(name)
 
     def update_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
-        """Take in a leader hint; returns whether it was news."""
+        """Apply a leader hint; return whether it is newer."""
         topic = self.topics.get(partition.topic)
         known = topic.partitions.get(partition.partition) if topic else None
         if topic is None or known is None or leader_epoch <= known.leader_epoch or leader_id < 0:
@@ -97,7 +97,7 @@ class ClusterView:
         return True
 
     def add_brokers(self, nodes: Iterable[BrokerNode]) -> None:
-        """Take in the endpoints that come with leader hints."""
+        """Apply the broker endpoints that accompany leader hints."""
         self.brokers.update({node.node_id: node for node in nodes})
 
     def partition(self, partition: TopicPartition) -> PartitionInfo | None:
@@ -105,7 +105,7 @@ class ClusterView:
         return topic.partitions.get(partition.partition) if topic else None
 
     def leader(self, partition: TopicPartition) -> int | None:
-        """The leader's broker id, or None while it is unknown or not listed among the brokers."""
+        """Return the leader's broker id, or None while it is unknown or missing among the brokers."""
         info = self.partition(partition)
         return info.leader_id if info is not None and info.leader_id in self.brokers else None
 
@@ -114,7 +114,7 @@ class ClusterView:
         return info.leader_epoch if info is not None else UNKNOWN_EPOCH
 
     def topic_id(self, topic: str) -> UUID:
-        """The topic's id; zero while unknown, and always so with brokers before 2.8."""
+        """Return the topic's id; zero while unknown, and always with brokers before 2.8."""
         info = self.topics.get(topic)
         return info.topic_id if info is not None else ZERO_UUID
 

@@ -1,6 +1,6 @@
-"""One connection to one broker on an event loop: a shell around `protocol.client_connection`.
+"""One connection to one broker on an event loop, around `protocol.client_connection`.
 
-Requests are pipelined: `send` never waits. When a response is late the whole connection is given up.
+Requests are pipelined: `send` never waits. A late response ends the whole connection.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from math import inf
 from typing import Any, cast
 
 from .. import __version__
+from ..common.room_logger import room_logger
 from ..protocol.apis import ApiKey, api_key_of
 from ..protocol.client_connection import ClientConnection, Introduction
 from ..protocol.codec import encode_request
 from ..protocol.errors import ConnectionLostError, KafkaError
-from ..protocol.room_logger import room_logger
 from ..protocol.sasl import SaslExchange
 from ..protocol.schema import UNBOUNDED, Buffer, Versions
 from .errors import BrokerUnreachableError, RequestTimeoutError
@@ -27,23 +27,23 @@ from .security import PLAINTEXT, Security
 logger = room_logger("clients")
 _CONNECT_MS = 10_000
 _BEFORE_THE_END = 0.85
-"""Of a session's time, when it is renewed: as early as Java's clients may do it."""
+"""Share of a session's lifetime after which it is renewed, the earliest time of Java's clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How a client talks on all its connections."""
+    """Settings of a client for all its connections."""
 
     client_id: str = "barnabas"
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int | None = None
     """Kafka's `socket.connection.setup.timeout.ms`, 10 s by default.
 
-    Said, it bounds the broker's first answers, too; they have `request_timeout_ms` otherwise, as in Java's client.
+    If set, it also limits the broker's first responses; otherwise they have `request_timeout_ms`, as in Java's client.
     """
     max_response_bytes: int = 256 * 1024 * 1024
     max_in_flight: int | None = None
-    """Requests beyond which `BrokerConnection.has_room` is false; None: no bound."""
+    """Number of requests from which `BrokerConnection.has_room` is false; None: no limit."""
     security: Security = PLAINTEXT
 
 
@@ -53,7 +53,7 @@ async def _exchange(security: Security, host: str) -> SaslExchange | None:
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """Open one with `BrokerConnection.open`. All methods belong to the loop that opened it."""
+    """A connection, created with `BrokerConnection.open`. All methods run on the loop that opened it."""
 
     def __init__(
         self,
@@ -77,19 +77,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Future[None] | None = loop.create_future()
-        """Done when versions are agreed and the broker knows who we are; None after that."""
+        """Completed when versions are negotiated and the client is authenticated; None after that."""
         self._timer: asyncio.TimerHandle | None = None
         self._security = options.security
         self._host = host
         self._renewal: asyncio.TimerHandle | asyncio.Task[None] | None = None
-        """What will have us prove again who we are, or is about to."""
+        """Timer or task of the next re-authentication."""
         self._is_renewing = False
         self._writable = asyncio.Event()
         self._writable.set()
 
     @classmethod
     async def open(cls, host: str, port: int, options: ConnectionOptions) -> BrokerConnection:
-        """Connect, agree on versions and authenticate. Raises BrokerUnreachableError or what the broker said."""
+        """Connect, negotiate versions and authenticate. Raises BrokerUnreachableError or the broker's error."""
         loop = asyncio.get_running_loop()
         security = options.security
         sasl = await _exchange(security, host)
@@ -103,7 +103,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except TimeoutError:
             connection.close()
             raise BrokerUnreachableError(
-                f"cannot reach broker at {connection.address}: no answer in {connect_ms} ms"
+                f"cannot reach broker at {connection.address}: no response in {connect_ms} ms"
             ) from None
         except OSError as error:
             connection.close()
@@ -114,9 +114,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except RequestTimeoutError:
             connection.close()
             if connection.api_versions:
-                raise  # a broker, then, which has fallen silent
+                raise  # it is a broker, which has become silent
             raise BrokerUnreachableError(
-                f"what listens at {connection.address} does not answer as a Kafka broker does"
+                f"the server at {connection.address} does not respond like a Kafka broker"
             ) from None
         except BaseException:
             connection.close()
@@ -125,40 +125,40 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether requests may be sent."""
+        """Return whether requests may be sent."""
         return self._core.is_ready
 
     @property
     def is_writable(self) -> bool:
-        """Whether the transport wants more to write."""
+        """Return whether the transport accepts more data."""
         return self._writable.is_set()
 
     @property
     def in_flight_count(self) -> int:
-        """Requests whose response is awaited."""
+        """Return the number of requests that await their response."""
         return self._core.in_flight_count
 
     @property
     def has_room(self) -> bool:
-        """Whether fewer requests than `max_in_flight` are in flight: for those who would send without end."""
+        """Return whether fewer requests than `max_in_flight` are in flight, for callers that would send without end."""
         return self._core.has_room
 
     @property
     def api_versions(self) -> Mapping[int, Versions]:
-        """What the broker serves, by API key."""
+        """Return the versions that the broker supports, by API key."""
         return self._core.api_versions
 
     @property
     def features(self) -> Mapping[str, int]:
-        """The levels of the cluster's features, as the broker knew them when the connection was opened."""
+        """Return the finalized feature levels of the cluster when the connection was opened."""
         return self._core.features
 
     def supports(self, api_key: ApiKey, version: int = 0) -> bool:
-        """Whether the broker speaks `version` (or a later one) of this API."""
+        """Return whether the broker supports `version` (or a later one) of this API."""
         return self._core.supports(api_key, version)
 
     def version_for(self, api_key: ApiKey, *, lowest: int = 0, highest: int = UNBOUNDED) -> int:
-        """The newest version both sides speak within the bounds given. Raises UnsupportedVersionError."""
+        """Return the newest common version within the given bounds. Raises UnsupportedVersionError."""
         return self._core.version_for(api_key, lowest=lowest, highest=highest)
 
     def send(
@@ -169,9 +169,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         timeout_ms: int | None = None,
         expects_response: bool = True,
     ) -> asyncio.Future[Any]:
-        """Write a request message; the future gives the decoded response, None if there is to be none.
+        """Write a request message; the future returns the decoded response, or None if no response is expected.
 
-        `version` None is the newest that both sides speak. Raises ConnectionLostError if the connection is closed,
+        `version` None selects the newest common version. Raises ConnectionLostError if the connection is closed,
         UnsupportedVersionError.
         """
         api_key = api_key_of(request.__class__)
@@ -186,15 +186,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return future
 
     def send_encoded(self, api_key: ApiKey, version: int, body: Sequence[Buffer]) -> asyncio.Future[memoryview]:
-        """Write a request whose body is already bytes; the future gives the raw frame, header included."""
+        """Write a request with an encoded body; the future returns the raw frame, including its header."""
         return self._send(api_key, version, body, None, decoded=False)
 
     async def writable(self) -> None:
-        """Wait until the transport wants more to write."""
+        """Wait until the transport accepts more data."""
         await self._writable.wait()
 
     def close(self, reason: KafkaError | None = None) -> None:
-        """End the connection and fail what is in flight."""
+        """Close the connection; requests in flight fail."""
         error = reason or ConnectionLostError(f"the connection to {self.address} was closed")
         waiting = self._core.close()
         if self._opening is not None:
@@ -212,13 +212,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         for future in waiting:
             if not future.done():
                 future.set_exception(error)
-                # Who has asked and gone away, cancelled, is no reason to complain at exit (Python 3.13 does).
+                # A cancelled caller does not retrieve the exception, which asyncio would log at exit (Python 3.13 does
+                # not).
                 future.exception()
 
-    # What the loop calls
+    # Callbacks of the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not inherit from asyncio's class
         if self._opening is None:
             self._transport.abort()
             return
@@ -239,11 +240,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 if not future.done():
                     future.set_result(response)
         except KafkaError as error:
-            # Who opens one hears the reason, and may try for ever.
+            # The opener receives the reason as an error and may retry forever, so it is not logged.
             if self._opening is None:
-                logger.warning("gave up a connection: %s", error)
+                logger.warning("closed the connection: %s", error)
             elif isinstance(error, ConnectionLostError):
-                error = BrokerUnreachableError(f"what answers at {self.address} is no Kafka broker, or it wants TLS")
+                error = BrokerUnreachableError(
+                    f"the server at {self.address} is not a Kafka broker, or it requires TLS"
+                )
             self.close(error)
         else:
             if self._opening is not None:
@@ -257,7 +260,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
-    # Inside
+    # Internals
 
     def _go_on_opening(self, opening: asyncio.Future[None]) -> None:
         self._write(self._core.data_to_send())
@@ -268,7 +271,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._renew_later()
 
     def _renew_later(self) -> None:
-        """Prove again who we are before the broker stops to believe it (KIP-368)."""
+        """Authenticate again before the session expires on the broker (KIP-368)."""
         if self._core.session_ms:
             seconds = self._core.session_ms * _BEFORE_THE_END / 1000
             self._renewal = self._loop.call_later(seconds, self._begin_renewing)
@@ -280,8 +283,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             sasl = await _exchange(self._security, self._host)
         except (KafkaError, ValueError) as error:
-            # The session goes on for a while; when it ends, who needs a connection opens one.
-            logger.warning("connection to %s: no way to prove again who we are: %s", self.address, error)
+            # The session remains valid for a while; after its end the next request opens a new connection.
+            logger.warning("connection to %s: cannot authenticate again: %s", self.address, error)
             return
         if sasl is not None and self._core.is_ready:
             self._is_renewing = True
@@ -313,7 +316,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._transport.writelines(data)
 
     def _watch(self, deadline: float) -> None:
-        """See to it that the timer fires no later than `deadline`; one timer serves all requests."""
+        """Ensure that the timer fires by `deadline`; one timer serves all requests."""
         if self._timer is not None:
             if self._timer.when() <= deadline:
                 return

@@ -1,9 +1,10 @@
-"""The consumer: of partitions it is given by hand or by its group; positions, seeking, and records as they come."""
+"""The consumer: assigned partitions or a subscription of a group; positions, seeks, and records."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
@@ -42,7 +43,7 @@ _ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 
 def _chosen(name: str, value: str, table: Mapping[str, T]) -> T:
     if value not in table:
-        raise ValueError(f"{name} is {value!r}, not one of {', '.join(table)}")
+        raise ValueError(f"{name}: invalid value {value!r}. Expected one of {', '.join(table)}")
     return table[value]
 
 
@@ -54,8 +55,8 @@ class Consumer:
         async for record in consumer:
             print(record.partition, record.offset, record.value)
 
-    With `assign` in place of `subscribe` it reads those partitions and shares them with nobody; then a `group_id` is
-    needed only to commit. What a group may be set to is in `GroupSettings`.
+    With `assign` instead of `subscribe` it reads exactly these partitions; a `group_id` is then required for commits
+    only. `GroupSettings` has the settings of a group.
     """
 
     def __init__(
@@ -117,6 +118,8 @@ class Consumer:
         self._max_poll_records = max_poll_records
         self._timeout_ms = default_api_timeout_ms
         self._task: asyncio.Task[None] | None = None
+        self._unprocessed_from: dict[TopicPartition, int] = {}
+        """The first offset that the last read returned, or the offset committed since, if that is larger."""
         self._group = self._group_of(group_id, client_rack, group_options)
 
     def _group_of(self, group_id: str | None, rack: str, options: GroupOptions) -> ConsumerCoordinator | None:
@@ -127,12 +130,12 @@ class Consumer:
         settings = GroupSettings(group_id, rack=rack, **options)
         kind = ConsumerCoordinator if settings.group_protocol == "classic" else AssignedGroup
         group = kind(self._client, self._assignment, self._fetcher, settings, timeout_ms=self._timeout_ms)
-        # One attempt: what the fetcher asks for the next time may be other partitions.
-        self._fetcher.committed = partial(group.committed, timeout_ms=0)
+        # A single attempt: the fetcher may request other partitions the next time.
+        self._fetcher.committed = partial(group.committed, timeout_ms=None)
         return group
 
     async def start(self) -> Self:
-        """Reach the cluster. Raises BrokerUnreachableError."""
+        """Connect to the cluster. Raises BrokerUnreachableError."""
         self._client.keep_topics(self._needed_topics)
         await self._client.start()
         if self._group is not None:
@@ -142,7 +145,15 @@ class Consumer:
         return self
 
     async def close(self) -> None:
-        """Commit (with `enable_auto_commit`), leave the group, close the connections. Raises what a listener raised."""
+        """Commit (with `enable_auto_commit`), leave the group, close the connections. Raises exceptions of listeners.
+
+        After an error or a cancellation, the records that the last read returned count as not processed: they are not
+        committed, and the next member of the group reads them again. That holds at the end of an `async with` block and
+        for `close()` in a `finally` block.
+        """
+        # An exception that propagates through the caller's `finally` is the one being handled at this point.
+        if sys.exc_info()[1] is not None:
+            self._rewind_unprocessed()
         try:
             if self._group is not None and self._task is not None:
                 await self._group.close()
@@ -163,14 +174,25 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            self._rewind_unprocessed()
         await self.close()
 
-    # What is read, and from where
+    def _rewind_unprocessed(self) -> None:
+        """Move the positions back before the records that were returned last and not committed."""
+        for partition, offset in self._unprocessed_from.items():
+            state = self._assignment.states.get(partition)
+            if state is not None and state.position is not None and offset < state.position:
+                state.seek(offset)
+        self._unprocessed_from = {}
+
+    # Assignment and positions
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions and no others; those that were assigned before keep their positions.
+        """Read exactly these partitions; partitions that were assigned before keep their positions.
 
-        Others begin where the group has committed, if there is one. Raises RuntimeError after `subscribe`.
+        New partitions begin at the committed offset of the group, if there is one. Raises RuntimeError after
+        `subscribe`.
         """
         if self._is_subscribed:
             raise RuntimeError("the consumer is subscribed; its group assigns the partitions")
@@ -187,29 +209,29 @@ class Consumer:
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Share these topics, or all whose whole name matches the pattern, with the other members of the group.
+        """Share these topics, or all topics whose whole name matches the pattern, with the other members of the group.
 
-        Reading makes a member: partitions come with the first reads. A second call replaces the first. Raises
+        The first read joins the group, and the next reads receive partitions. A second call replaces the first. Raises
         RuntimeError after `assign`, KafkaError without a `group_id`.
         """
         if not self._is_subscribed and self._assignment.states:
-            raise RuntimeError("partitions are assigned by hand; assign none before subscribing")
+            raise RuntimeError("partitions are assigned manually; call assign([]) before subscribe")
         subscription = Subscription(
             name_list(topics, "topics"), re.compile(pattern) if pattern is not None else None, listener
         )
         if bool(subscription.topics) == (pattern is not None):
-            raise ValueError("subscribe to topics or to a pattern")
+            raise ValueError("topics or a pattern required")
         self._member().subscribe(subscription)
 
     async def unsubscribe(self) -> None:
-        """Give up all partitions and leave the group; those of `assign`, too."""
+        """Give up all partitions, including manually assigned ones, and leave the group."""
         if self._is_subscribed:
             await self._member().unsubscribe()
         else:
             self.assign(())
 
     def group_metadata(self) -> GroupMetadata:
-        """As whom this consumer has its partitions, for `ProducerTransaction.send_offsets` before the next read.
+        """Return the identity of this member, for `ProducerTransaction.send_offsets` before the next read.
 
         Raises ValueError without a group.
         """
@@ -219,7 +241,7 @@ class Consumer:
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to; of a pattern, those that match."""
+        """Return the topics of the subscription; for a pattern, the matching topics."""
         if self._group is None:
             return frozenset()
         return self._group.subscription.topics
@@ -229,22 +251,25 @@ class Consumer:
         return set(self._assignment.states)
 
     def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
-        """Go on at this offset. `leader_epoch` of the record before it lets truncation be noticed (KIP-320)."""
+        """Continue at this offset. With the `leader_epoch` of the record before it a truncation is detected
+        (KIP-320).
+        """
         if offset < 0:
             raise ValueError(f"offset {offset} is negative")
         self._assignment[partition].seek(offset, leader_epoch)
+        self._unprocessed_from.pop(partition, None)
         self._fetcher.wake()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the log start; without arguments in all assigned partitions. Takes effect with the next read."""
+        """Continue at the log start offset, by default in all assigned partitions. Takes effect with the next read."""
         self._reset(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on at the high watermark, or with read_committed at the last stable offset."""
+        """Continue at the high watermark, or with read_committed at the last stable offset."""
         self._reset(partitions, LATEST)
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record, looked up if need be. Raises KafkaError."""
+        """Return the offset of the next record, with a lookup if necessary. Raises KafkaError."""
         state = self._assignment[partition]
         async with asyncio.timeout(self._timeout_ms / 1000):
             while True:
@@ -255,7 +280,7 @@ class Consumer:
                 await self._changed()
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Return nothing of these partitions until `resume`; their positions stay."""
+        """Return no records of these partitions until `resume`; their positions are kept."""
         for partition in partitions:
             self._assignment[partition].is_paused = True
 
@@ -270,56 +295,62 @@ class Consumer:
         return {tp for tp, state in self._assignment.states.items() if state.is_paused}
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
-        """The high watermark in the newest fetch response, None before the first."""
+        """Return the high watermark in the newest fetch response, None before the first."""
         high_watermark = self._assignment[partition].high_watermark
         return high_watermark if high_watermark >= 0 else None
 
-    # What the group has consumed
+    # Committed offsets
 
     async def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None, *, timeout_ms: int | None = None
     ) -> None:
-        """Store these offsets (of the records to be read next), or the positions of all assigned partitions.
+        """Commit these offsets (of the records to be read next), or the positions of all assigned partitions.
 
-        Raises CommitFailedError if the group went on without this member, RebalanceInProgressError if it is about to,
-        FencedInstanceIdError, KafkaError.
+        Raises CommitFailedError if the group has continued without this member, RebalanceInProgressError during a
+        rebalance, FencedInstanceIdError, KafkaError.
         """
         if offsets is None:
             wanted = positions(self._assignment)
         else:
             wanted = {tp: OffsetAndMetadata(at) if isinstance(at, int) else at for tp, at in offsets.items()}
-        await self._member().commit(wanted, timeout_ms=timeout_ms or self._timeout_ms)
+        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        await self._member().commit(wanted, timeout_ms=timeout_ms)
+        for partition in wanted.keys() & self._unprocessed_from.keys():
+            self._unprocessed_from[partition] = max(self._unprocessed_from[partition], wanted[partition].offset)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has stored, None where it has not. Raises KafkaError."""
-        return await self._member().committed(partitions, timeout_ms=timeout_ms or self._timeout_ms)
+        """Return the committed offsets, None for a partition without one. Raises KafkaError."""
+        timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        return await self._member().committed(partitions, timeout_ms=timeout_ms)
 
-    # What the cluster knows
+    # Cluster metadata
 
     async def partitions_for(self, topic: str, *, timeout_ms: int | None = None) -> list[int]:
-        """The topic's partitions. Raises KafkaError if it does not exist after that time."""
+        """Return the topic's partitions. Raises KafkaError if the topic does not exist by then."""
         info = await self._client.topic(topic, self._timeout_ms if timeout_ms is None else timeout_ms)
         return sorted(info.partitions)
 
     async def list_topics(self) -> list[str]:
-        """The topics that there are now, but for Kafka's own. Raises KafkaError."""
+        """Return all topics except internal ones. Raises KafkaError."""
         response = await self._client.ask_metadata(None)
         return sorted(topic.name for topic in response.topics if topic.name is not None and not topic.is_internal)
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The log start offset of each partition. Raises KafkaError."""
+        """Return the log start offset of each partition. Raises KafkaError."""
         return await self._ends(partitions, EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The high watermark of each partition, or with read_committed its last stable offset. Raises KafkaError."""
+        """Return the high watermark of each partition, or with read_committed its last stable offset. Raises
+        KafkaError.
+        """
         return await self._ends(partitions, LATEST)
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each timestamp (ms), None if there is none that late. Raises KafkaError."""
+        """Return the first record at or after each timestamp (ms), None if there is none. Raises KafkaError."""
         found = await self._lookup.find(timestamps, timeout_ms=self._timeout_ms)
         return {tp: offset if offset.offset >= 0 else None for tp, offset in found.items()}
 
@@ -328,17 +359,17 @@ class Consumer:
     async def getmany(
         self, *, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Records by partition, at least one unless `timeout_ms` passes first.
+        """Return records by partition, at least one unless `timeout_ms` passes first.
 
-        A member takes part in its group here: what was returned before counts as done. Raises NoOffsetError,
-        LogTruncatedError, FencedInstanceIdError, what a rebalance listener raised, and KafkaError for what no retry
-        mends (a CRC, authorization).
+        This call takes part in the group: records returned before count as processed. Raises NoOffsetError,
+        LogTruncatedError, FencedInstanceIdError, exceptions of a rebalance listener, and KafkaError for errors that no
+        retry resolves (a CRC, authorization).
         """
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         return await self._read(max_records or self._max_poll_records, deadline)
 
     async def getone(self) -> ConsumerRecord:
-        """The next record of any partition, however long it takes. Errors as `getmany`."""
+        """Return the next record of any partition, without a timeout. Raises as `getmany`."""
         for records in (await self._read(1, inf)).values():
             return records[0]
         raise AssertionError("unreachable: there is no deadline")
@@ -351,11 +382,13 @@ class Consumer:
 
     async def _read(self, max_records: int, deadline: float) -> dict[TopicPartition, list[ConsumerRecord]]:
         time, group = asyncio.get_running_loop().time, self._group
+        self._unprocessed_from = {}  # the application has called again, so it has processed these records
         while True:
             if group is not None and group.needs_read(time()):
                 await group.read()
             records = self._buffered.take(max_records)
             if records or deadline <= time():
+                self._unprocessed_from = {tp: taken[0].offset for tp, taken in records.items()}
                 return records
             if group is None:
                 await self._changed(deadline)
@@ -374,10 +407,11 @@ class Consumer:
     def _reset(self, partitions: Sequence[TopicPartition], reset_to: int) -> None:
         for partition in partitions or list(self._assignment.states):
             self._assignment[partition].reset(reset_to)
+            self._unprocessed_from.pop(partition, None)
         self._fetcher.wake()
 
     def _needed_topics(self) -> set[str]:
-        """Those that metadata is to be had of at any time."""
+        """Return the topics whose metadata is always required."""
         topics = {tp.topic for tp in self._assignment.states}
         return topics if self._group is None else topics | self._group.needed_topics
 
@@ -387,7 +421,7 @@ class Consumer:
 
     def _member(self) -> ConsumerCoordinator:
         if self._group is None:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group_id is needed for this")
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "group_id required")
         return self._group
 
     async def _ends(self, partitions: Iterable[TopicPartition], end: int) -> dict[TopicPartition, int]:

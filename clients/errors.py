@@ -1,17 +1,17 @@
-"""What can go wrong on the client's side of the wire, each with the Kafka error code that fits it best.
+"""Errors of the client, each with the Kafka error code that fits it best.
 
-KafkaError                       the broker's answer, or one of:
-├── BrokerUnreachableError       no connection to any of the addresses tried
-├── ConnectionLostError          the connection ended before the response came
-├── RequestTimeoutError          no response in time; the connection is given up
+KafkaError                       the broker's error, or one of:
+├── BrokerUnreachableError       no connection to any of the tried addresses
+├── ConnectionLostError          the connection ended before the response
+├── RequestTimeoutError          no response in time; the connection is closed
 ├── DeliveryTimeoutError         a record was not acknowledged within delivery_timeout_ms
 ├── BufferFullError              no room for a record within max_block_ms
-├── UnsupportedVersionError      the broker is too old (or too new) for what was asked
-├── CommitFailedError            the group has given the partitions to others; nothing was committed
-├── RebalanceInProgressError     the group is rebalancing; read on, then commit again
+├── UnsupportedVersionError      the broker is too old (or too new) for the request
+├── CommitFailedError            the partitions may belong to other members; nothing was committed
+├── RebalanceInProgressError     the group is rebalancing; read, then commit again
 ├── FencedInstanceIdError        another consumer has the same group_instance_id
-├── NoOffsetError                a position is needed and auto_offset_reset is "none"
-└── LogTruncatedError            records at the consumer's position were replaced by a new leader's
+├── NoOffsetError                a position is required and auto_offset_reset is "none"
+└── LogTruncatedError            records before the consumer's position were replaced by a new leader's
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 
 
 class BrokerUnreachableError(KafkaError):
-    """No connection to any of the addresses tried; the message names them."""
+    """No connection to any of the tried addresses; the message contains them."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
@@ -60,36 +60,38 @@ class DeliveryTimeoutError(KafkaError):
 
 
 class BufferFullError(KafkaError):
-    """The producer's `buffer_memory` stayed full for `max_block_ms`."""
+    """The producer's `buffer_memory` was full for `max_block_ms`."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
 class CommitFailedError(KafkaError):
-    """The member is not in the group any more, or in an older generation: its partitions may be another's."""
+    """The member is not in the group any more, or in an older generation: its partitions may belong to another
+    member.
+    """
 
     def __init__(self, group_id: str) -> None:
         super().__init__(
             ErrorCode.ILLEGAL_GENERATION,
-            f"nothing was committed: group {group_id!r} has rebalanced and may have given the partitions to another "
-            "member. Most often reads were more than max_poll_interval_ms apart: allow more time, or take fewer "
-            "records at once with max_poll_records",
+            f"nothing was committed: group {group_id!r} has rebalanced and may have assigned the partitions to "
+            "another member. The usual cause is a pause of more than max_poll_interval_ms between reads: allow more "
+            "time, or read fewer records at a time with max_poll_records",
         )
 
 
 class RebalanceInProgressError(KafkaError):
-    """A commit met a rebalance. Read on to take part in it, then commit what is still assigned."""
+    """A commit during a rebalance. Read to take part in it, then commit the partitions that are still assigned."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(
             ErrorCode.REBALANCE_IN_PROGRESS,
-            f"nothing was committed: group {group_id!r} is rebalancing; read on to take part, then commit again",
+            f"nothing was committed: group {group_id!r} is rebalancing; read to take part, then commit again",
         )
 
 
 class FencedInstanceIdError(KafkaError):
-    """Another consumer joined with the same `group_instance_id`; this one is out for good."""
+    """Another consumer joined with the same `group_instance_id`; this consumer cannot continue."""
 
     def __init__(self, group_id: str, group_instance_id: str | None) -> None:
         super().__init__(
@@ -99,7 +101,7 @@ class FencedInstanceIdError(KafkaError):
 
 
 class NoOffsetError(KafkaError):
-    """A partition has no valid position and `auto_offset_reset` is "none"; seek to go on."""
+    """A partition has no valid position and `auto_offset_reset` is "none"; seek to continue."""
 
     def __init__(self, partition: TopicPartition, message: str) -> None:
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
@@ -107,7 +109,7 @@ class NoOffsetError(KafkaError):
 
 
 class LogTruncatedError(KafkaError):
-    """The log lost records the consumer had read (KIP-320); `end_offset` is where both still agree."""
+    """The log lost records that the consumer had read (KIP-320); up to `end_offset` both agree."""
 
     def __init__(self, partition: TopicPartition, position: int, end_offset: int) -> None:
         super().__init__(

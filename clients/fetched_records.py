@@ -1,4 +1,4 @@
-"""The records of one partition in one fetch response, decoded batch by batch as the consumer takes them."""
+"""The records of one partition in one fetch response, decoded batch by batch as the consumer reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..protocol.topic_partition import TopicPartition
 
 
 class ConsumerRecord(NamedTuple):
-    """One record as it was read. `timestamp` is in ms, -1 if the record's format has none."""
+    """One consumed record. `timestamp` is in ms, -1 if the record's format has none."""
 
     topic: str
     partition: int
@@ -27,7 +27,7 @@ class ConsumerRecord(NamedTuple):
 
 
 class FetchedRecords:
-    """Iterates from `next_offset` on; below it and in aborted transactions nothing is returned, nor control records.
+    """Iterator from `next_offset` on; it skips earlier records, records of aborted transactions, and control records.
 
     `aborted` is the response's list for a read_committed consumer: a transaction of that producer begins at that offset
     and was aborted; it ends with the producer's next control record.
@@ -54,9 +54,10 @@ class FetchedRecords:
         self._batch_epoch = -1
 
     def take(self, max_records: int) -> list[ConsumerRecord]:
-        """Up to so many records; fewer only when that was the last of them, or bytes follow that are no valid batch.
+        """Return up to this number of records; fewer only at the end, or before invalid bytes.
 
-        Raises KafkaError(CORRUPT_MESSAGE) for those, if they are the first: who goes on from `next_offset` meets them.
+        Raises KafkaError(CORRUPT_MESSAGE) if the invalid bytes are first, so a later call from `next_offset` raises
+        it.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < max_records:
@@ -83,7 +84,7 @@ class FetchedRecords:
             self.leader_epoch = leader_epoch
 
     def _next_batch(self) -> bool:
-        """Decode the next batch that has something for us into `_decoded`; False at the end."""
+        """Decode the next batch with records to return into `_decoded`; return False at the end."""
         try:
             for batch in self._batches:
                 if self._check_crcs and not batch.is_valid:
@@ -102,7 +103,7 @@ class FetchedRecords:
         return False
 
     def _is_hidden(self, batch: Batch) -> bool:
-        """Whether the batch is a control batch or belongs to an aborted transaction."""
+        """Return whether the batch is a control batch or belongs to an aborted transaction."""
         while self._aborted and self._aborted[-1].first_offset <= batch.last_offset:
             self._aborting.add(self._aborted.pop().producer_id)
         if batch.is_control:

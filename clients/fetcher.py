@@ -1,4 +1,6 @@
-"""Keeps every assigned partition at a valid position and, unless it is paused, one fetch ahead of the application."""
+"""Background fetches of a consumer: valid positions for all partitions and, unless paused, one fetch ahead of the
+application.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +11,23 @@ from functools import partial
 from math import inf
 from typing import Protocol
 
+from ..common.room_logger import room_logger
 from ..protocol.apis import ApiKey
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.fetch_session import FetchSessionHandler, FetchTarget
 from ..protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ..protocol.negotiation import LAST_VERSIONS_BY_NAME, last_version
-from ..protocol.room_logger import room_logger
 from ..protocol.schema import ZERO_UUID
 from ..protocol.topic_partition import TopicPartition
-from .alarm import Alarm
 from .assignment import Assignment, TopicPartitionState
+from .background_tasks import BackgroundTasks
 from .client import Client
 from .cluster import BrokerNode
 from .connection import BrokerConnection
-from .errands import Errands
 from .errors import LogTruncatedError, NoOffsetError, code_of
 from .fetched_records import FetchedRecords
 from .offsets import LeaderEpochEnd, OffsetLookup
+from .wakeup import Wakeup
 
 logger = room_logger("clients")
 
@@ -34,7 +36,7 @@ _FIRST_VERSION_WITH_ISOLATION = 4
 
 
 class CommittedPosition(Protocol):
-    """As a group stored it."""
+    """A committed offset."""
 
     @property
     def offset(self) -> int: ...
@@ -47,7 +49,7 @@ Committed = Callable[[list[TopicPartition]], Awaitable[Mapping[TopicPartition, C
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """How a consumer fetches."""
+    """Settings of the fetches."""
 
     min_bytes: int
     max_bytes: int
@@ -58,50 +60,50 @@ class FetchSettings:
     rack_id: str
     request_timeout_ms: int
     reset_to: int | None
-    """Where to go on from a position that the log does not have; None: tell the application."""
+    """Reset strategy for a position outside of the log; None: raise an error."""
 
 
 class Fetcher:
-    """One task, `run`, starts an errand for each broker that has something to be asked."""
+    """The fetcher of one consumer: one task, `run`, which starts a background task for each broker with due work."""
 
     def __init__(self, client: Client, assignment: Assignment, lookup: OffsetLookup, settings: FetchSettings) -> None:
-        self.data_ready = Alarm()
-        """Set whenever the application may find records, an error or a new position."""
+        self.data_ready = Wakeup()
+        """Set when the application may find records, an error or a new position."""
         self.committed: Committed | None = None
-        """Finds what a group committed."""
+        """Reads the committed offsets of the group."""
         self._client = client
         self._assignment = assignment
         self._lookup = lookup
         self._settings = settings
         self._sessions: dict[int, FetchSessionHandler] = {}
-        self._alarm = Alarm()
-        self._errands = Errands(self.wake)
+        self._wakeup = Wakeup()
+        self._background_tasks = BackgroundTasks(self.wake)
 
     @property
     def reset_to(self) -> int | None:
-        """Where partitions without a position begin."""
+        """Start of partitions without a position."""
         return self._settings.reset_to
 
     def wake(self) -> None:
-        """There may be something to do: an assignment, a seek, a taken buffer, new metadata."""
-        self._alarm.set()
+        """Wake the fetcher after an assignment, a seek, a drained buffer or new metadata."""
+        self._wakeup.set()
 
     async def run(self) -> None:
         """Fetch until cancelled."""
         loop = asyncio.get_running_loop()
         self._client.on_metadata(self.wake)
         while True:
-            self._alarm.clear()
+            self._wakeup.clear()
             next_at = self._step(loop.time())
-            await self._alarm.wait(next_at)
-            self._errands.raise_failure()
+            await self._wakeup.wait(next_at)
+            self._background_tasks.raise_failure()
 
     async def close(self) -> None:
-        """Stop what runs beside `run`."""
-        await self._errands.close()
+        """Stop the background tasks."""
+        await self._background_tasks.close()
 
     def _step(self, now: float) -> float:
-        """Start the errands that are due; returns when to look again."""
+        """Start the background tasks that are due; return the time of the next step."""
         self._client.maybe_refresh()
         cluster = self._client.cluster
         next_at = inf
@@ -122,24 +124,24 @@ class Fetcher:
             elif state.reset_to is not None:
                 resets.setdefault(leader, []).append(state)
             elif state.position is None:
-                state.fail(NoOffsetError(state.partition, f"no position for {state.partition}; seek to one"))
+                state.fail(NoOffsetError(state.partition, f"{state.partition} has no position; seek to one"))
                 self.data_ready.set()
             elif state.needs_validation(cluster.leader_epoch(state.partition)):
                 checks.setdefault(leader, []).append(state)
             elif not state.is_paused:
                 fetches.setdefault(self._source_of(state, leader, now), []).append(state)
         if starts:
-            self._errands.run("committed", partial(self._start_from_committed, starts))
+            self._background_tasks.run("committed", partial(self._start_from_committed, starts))
         for leader, states in resets.items():
-            self._errands.run(("reset", leader), partial(self._reset, states))
+            self._background_tasks.run(("reset", leader), partial(self._reset, states))
         for leader, states in checks.items():
-            self._errands.run(("check", leader), partial(self._check, leader, states))
+            self._background_tasks.run(("check", leader), partial(self._check, leader, states))
         for node, states in fetches.items():
-            self._errands.run(node, partial(self._fetch, node, states))
+            self._background_tasks.run(node, partial(self._fetch, node, states))
         return next_at
 
     def _source_of(self, state: TopicPartitionState, leader: int, now: float) -> int:
-        """The replica to read from: the one the leader named (KIP-392), else the leader."""
+        """Return the replica to read from: the leader's preferred read replica (KIP-392), else the leader."""
         preferred = state.preferred_replica
         if preferred is not None and now < state.preferred_until and preferred in self._client.cluster.brokers:
             return preferred
@@ -148,7 +150,7 @@ class Fetcher:
     # Positions
 
     async def _start_from_committed(self, states: list[TopicPartitionState]) -> None:
-        """Begin where the group has come to; where it has not begun, as the application wants it."""
+        """Start at the committed offset of the group, or without one by the reset strategy."""
         assert self.committed is not None
         try:
             committed = await self.committed([state.partition for state in states])
@@ -165,12 +167,12 @@ class Fetcher:
                 state.reset(self._settings.reset_to)
             else:
                 state.from_committed = False
-                message = f"group has no offset of {state.partition}, and auto_offset_reset is none"
+                message = f"the group has no offset of {state.partition}, and auto_offset_reset is none"
                 state.fail(NoOffsetError(state.partition, message))
         self.data_ready.set()
 
     async def _reset(self, states: list[TopicPartitionState]) -> None:
-        """Look up where to begin."""
+        """Look up the start offset."""
         wanted = {state.partition: state.reset_to for state in states if state.reset_to is not None}
         try:
             found = await self._lookup.find(wanted, timeout_ms=self._settings.request_timeout_ms)
@@ -181,13 +183,13 @@ class Fetcher:
             offset = found[state.partition]
             if self._is_current(state) and state.reset_to == wanted[state.partition]:
                 if offset.offset < 0:
-                    state.fail(NoOffsetError(state.partition, f"{state.partition} has no such offset"))
+                    state.fail(NoOffsetError(state.partition, f"{state.partition} does not have this offset"))
                 else:
                     state.seek(offset.offset)
         self.data_ready.set()
 
     async def _check(self, leader: int, states: list[TopicPartitionState]) -> None:
-        """Ask a new leader whether its log still holds what was read (KIP-320)."""
+        """Validate the position with a new leader (KIP-320)."""
         positions = {state.partition: state.position for state in states}
         leader_epochs = {state.partition: self._client.cluster.leader_epoch(state.partition) for state in states}
         try:
@@ -207,7 +209,7 @@ class Fetcher:
                     self._maybe_truncate(state, end)
 
     def _maybe_truncate(self, state: TopicPartitionState, end: LeaderEpochEnd) -> None:
-        """Go back to where the logs agree if the leader's epoch ends before our position."""
+        """Move the position back to the end of the common log if the leader's epoch ends before it."""
         assert state.position is not None
         if end.end_offset < 0 or (end.end_offset >= state.position and end.leader_epoch >= state.position_epoch):
             return
@@ -238,7 +240,7 @@ class Fetcher:
         code = code_of(response.error_code)
         session.answered(code, response.session_id)
         if code is not ErrorCode.NONE:
-            logger.debug("broker %d: %s; fetching in full again", node, code.name)
+            logger.debug("broker %d: %s; next fetch is a full fetch", node, code.name)
             if not code.retriable:
                 self._put_off(states, KafkaError(code, f"fetch from broker {node}"))
             return
@@ -310,8 +312,8 @@ class Fetcher:
             state.preferred_replica = None
             return
         if error is ErrorCode.UNKNOWN_SERVER_ERROR:
-            # As in Java's consumer: what befell the broker may pass, and whoever waits for records sees why in the log.
-            logger.warning("broker %d: %s when %s was fetched; trying again", node, error.name, state.partition)
+            # As in Java's consumer: an unexpected error of a broker may be temporary, and the log shows why reads wait.
+            logger.warning("broker %d: %s in a fetch of %s; trying again", node, error.name, state.partition)
             state.retry_at = asyncio.get_running_loop().time() + self._client.retry_backoff.delay(1)
             return
         if error is not ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -319,15 +321,15 @@ class Fetcher:
             return
         assert state.position is not None
         if self._settings.reset_to is not None:
-            logger.info("%s has no offset %d; position is reset", state.partition, state.position)
+            logger.info("offset %d of %s is out of range; position is reset", state.partition, state.position)
             state.reset(self._settings.reset_to)
         else:
-            message = f"{state.partition} has no offset {state.position}"
+            message = f"offset {state.position} of {state.partition} is out of range"
             state.fail(NoOffsetError(state.partition, message))
             self.data_ready.set()
 
     def _put_off(self, states: Iterable[TopicPartitionState], error: KafkaError) -> None:
-        """Try again later, with fresh metadata; errors that no retry mends go to the application."""
+        """Try again later with fresh metadata; errors that no retry resolves are raised to the application."""
         retry_at = asyncio.get_running_loop().time() + self._client.retry_backoff.delay(1)
         for state in states:
             if error.code.retriable and error.code is not ErrorCode.CORRUPT_MESSAGE:

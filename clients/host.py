@@ -1,4 +1,4 @@
-"""The real world behind the clients: wall clock, chance (a simulation passes its own instead), temporary files."""
+"""The environment of the clients: clock, random numbers (a simulation replaces them), temporary directories."""
 
 from __future__ import annotations
 
@@ -13,23 +13,28 @@ T = TypeVar("T")
 
 
 def now_ms() -> int:
-    """Wall clock in milliseconds since 1970: the CreateTime of records, never a timeout."""
+    """Return the wall clock in milliseconds since 1970, for the CreateTime of records, never for timeouts."""
     return time.time_ns() // 1_000_000
 
 
+def monotonic_seconds() -> float:
+    """Return a monotonic clock, for ages in a client without an event loop."""
+    return time.monotonic()
+
+
 def new_random() -> random.Random:
-    """A generator of one client's own, for jitter and for the choice among equals."""
+    """Create a random generator for one client, for jitter and for choices."""
     return random.Random()
 
 
 async def beside_loop(job: Callable[[], T]) -> T:
-    """Run what blocks in a thread, and wait for it."""
+    """Run a blocking function in a thread, and wait for it."""
     return await asyncio.to_thread(job)
 
 
 def private_folder(prefix: str) -> Path:
-    """A new folder that only this user can read."""
-    # Brings the codecs of archives along, half a megabyte for the few who want such a folder.
+    """Create a directory that only this user can read."""
+    # Imported here because it imports the codecs of archives, half a megabyte.
     import tempfile
 
     return Path(tempfile.mkdtemp(prefix=prefix))

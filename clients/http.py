@@ -1,4 +1,4 @@
-"""Documents fetched by HTTPS: key sets and tokens of identity providers, schemas. It blocks: not for an event loop."""
+"""Blocking HTTPS requests, outside of the event loop: key sets and tokens of identity providers, schemas."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ MOST_BYTES = 1 << 20
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """What is told to one host is not for another."""
+    """Rejects redirects: credentials for one host must not be sent to another."""
 
     def redirect_request(self, *_: object) -> None:
         return None
 
 
 def check_url(url: str) -> None:
-    """Raises ValueError for an address that would be asked in the clear, or not by HTTP at all."""
+    """Raise ValueError for an unencrypted address, or another scheme than HTTP."""
     parts = urlsplit(url)
     if parts.scheme == "https" and parts.hostname:
         return
     if parts.scheme != "http" or not _is_loopback(parts.hostname or ""):
-        raise ValueError(f"{url} is not https://, nor http:// on this machine")
+        raise ValueError(f"{url} must be https://, or http:// on this machine")
 
 
 def fetch(
@@ -37,10 +37,10 @@ def fetch(
     login: tuple[str, str] | None = None,
     may_be_plain: bool = False,
 ) -> bytes:
-    """What is there; with `form` it is posted, with `login` by name and secret. Raises ValueError, OSError."""
+    """Return the document at the URL; `form` is posted, `login` is a name and a secret. Raises ValueError, OSError."""
     if not may_be_plain:
         check_url(url)
-    request = Request(url, None if form is None else urlencode(form).encode())  # noqa: S310 - checked, or the operator's own
+    request = Request(url, None if form is None else urlencode(form).encode())  # noqa: S310 - checked, or configured by the operator
     request.add_header("Accept", "application/json")
     if login is not None:
         request.add_header("Authorization", "Basic " + base64.b64encode(":".join(login).encode()).decode())
@@ -53,7 +53,7 @@ def fetch(
         with error:
             raise OSError(f"{url} answers {error.code} {error.reason}") from None
     if len(data) > MOST_BYTES:
-        raise OSError(f"{url} answers with more than {MOST_BYTES} bytes")
+        raise OSError(f"the response of {url} has more than {MOST_BYTES} bytes")
     return data
 
 

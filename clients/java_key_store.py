@@ -1,13 +1,12 @@
-"""Java's own old format of key stores, JKS, which keytool made by default up to Java 8.
+"""Reader of JKS, Java's old key store format and keytool's default up to Java 8.
 
-    u4 FEEDFEED, u4 version, u4 entries; then a SHA-1 of password, two words and all that came before
+    u4 FEEDFEED, u4 version, u4 entries; then a SHA-1 of password, two words and all preceding bytes
     entry:        u4 1 (key) or 2 (certificate), alias, u8 time
     key:          u4 size, EncryptedPrivateKeyInfo; u4 certificates, each as below: the chain
     certificate:  type (from version 2 on), u4 size, X.509 in DER
 
 Texts are u2 size and UTF-8. A key is PKCS #8, XORed with a chain of SHA-1 of its password, and is followed by a SHA-1
-of both. Who writes: operators, with keytool; nothing here does. Source: sun.security.provider.JavaKeyStore and
-KeyProtector.
+of both. Written by keytool only. Source: sun.security.provider.JavaKeyStore and KeyProtector.
 """
 
 from __future__ import annotations
@@ -29,30 +28,30 @@ _LINE = 64
 
 
 class ProtectedKey(NamedTuple):
-    """A key that nobody can read without its password."""
+    """A key encrypted with its password."""
 
     alias: str
     protected: bytes
     chain: list[str]
-    """In PEM, its own certificate first."""
+    """The certificate chain in PEM, starting with the key's own certificate."""
 
     def reveal(self, password: str) -> str:
-        """The key in PEM. Raises ValueError."""
+        """Decrypt the key and return it in PEM. Raises ValueError."""
         return _pem("PRIVATE KEY", _revealed(self.protected, password, self.alias))
 
 
 class JavaKeyStore(NamedTuple):
-    """What a store holds; certificates in PEM."""
+    """The contents of a store; certificates in PEM."""
 
     keys: list[ProtectedKey]
     trusted: list[str]
 
 
 def read_jks(data: bytes, password: str | None) -> JavaKeyStore:
-    """Without a password nothing is checked. Raises ValueError."""
+    """Parse a store. Without a password its integrity is not verified. Raises ValueError."""
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if password is not None:
-        expected = hashlib.sha1(_encoded(password) + _WORDS + body).digest()  # noqa: S324 - the format's
+        expected = hashlib.sha1(_encoded(password) + _WORDS + body).digest()  # noqa: S324 - required by the format
         if not hmac.compare_digest(expected, digest):
             raise ValueError("the password is wrong, or the store is damaged")
     try:
@@ -74,7 +73,9 @@ class _Reader:
     def take(self, size: int) -> bytes:
         end = self._position + size
         if end > len(self._data):
-            raise struct.error(f"{size} bytes are named at {self._position} of {len(self._data)}")
+            raise struct.error(
+                f"the store is truncated: {size} bytes expected at {self._position} of {len(self._data)}"
+            )
         found = self._data[self._position : end]
         self._position = end
         return found
@@ -88,7 +89,7 @@ class _Reader:
 def _read(reader: _Reader) -> JavaKeyStore:
     magic, version, count = reader.take(len(MAGIC)), reader.number("I"), reader.number("I")
     if magic != MAGIC or version not in _VERSIONS:
-        raise ValueError(f"no JKS store of version 1 or 2, but of {version}")
+        raise ValueError(f"the store has version {version}; expected 1 or 2")
     keys, trusted = list[ProtectedKey](), list[str]()
     for _ in range(count):
         tag = reader.number("I")
@@ -101,15 +102,15 @@ def _read(reader: _Reader) -> JavaKeyStore:
             certificates = [reader.certificate(version) for _ in range(reader.number("I"))]
             keys.append(ProtectedKey(alias, protected, certificates))
         else:
-            raise ValueError(f"the store is damaged: an entry of kind {tag}")
+            raise ValueError(f"the store is damaged: unknown kind {tag} of an entry")
     return JavaKeyStore(keys, trusted)
 
 
 def _revealed(protected: bytes, password: str, alias: str) -> bytes:
-    """The key in PKCS #8."""
+    """Return the key in PKCS #8."""
     where = protected.find(_PROTECTION)
     if where < 0:
-        raise ValueError(f"the key {alias} is protected in a way that is not JKS's")
+        raise ValueError(f"the key {alias} is not protected with the algorithm of JKS")
     try:
         content = _octets(protected, where + len(_PROTECTION))
     except IndexError:
@@ -117,16 +118,16 @@ def _revealed(protected: bytes, password: str, alias: str) -> bytes:
     salt, hidden, digest = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
     secret, link, stream = _encoded(password), salt, bytearray()
     while len(stream) < len(hidden):
-        link = hashlib.sha1(secret + link).digest()  # noqa: S324 - the format's
+        link = hashlib.sha1(secret + link).digest()  # noqa: S324 - required by the format
         stream += link
     key = bytes(a ^ b for a, b in zip(hidden, stream, strict=False))
-    if not hmac.compare_digest(hashlib.sha1(secret + key).digest(), digest):  # noqa: S324 - the format's
+    if not hmac.compare_digest(hashlib.sha1(secret + key).digest(), digest):  # noqa: S324 - required by the format
         raise ValueError(f"the password of the key {alias} is wrong")
     return key
 
 
 def _octets(data: bytes, start: int) -> bytes:
-    """The OCTET STRING behind the algorithm, whose parameters are NULL if they are there at all."""
+    """Return the OCTET STRING after the algorithm, whose parameters are NULL or missing."""
     if data[start : start + 2] == b"\x05\x00":
         start += 2
     size, start = data[start + 1], start + 2

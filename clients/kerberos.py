@@ -1,4 +1,4 @@
-"""SASL GSSAPI with Kerberos from a client's side (RFC 4752), by the MIT library (`pip install barnabas[gssapi]`)."""
+"""The client side of SASL GSSAPI with Kerberos (RFC 4752), with the MIT library (`pip install barnabas[gssapi]`)."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import NamedTuple
 
 import gssapi
 
+from ..common.jaas import jaas_options, kerberos_service
 from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.jaas import jaas_options, kerberos_service
 from ..protocol.sasl import GSSAPI, SaslExchange
 
 _NO_LAYER = b"\x01\0\0\0"
 
 
 class KerberosLogin(NamedTuple):
-    """As whom tickets are asked for: by a key of a keytab, or else whoever the ticket cache knows."""
+    """Principal and keytab for tickets, or else the ticket cache."""
 
     service: str
     principal: str | None = None
     keytab: str | None = None
     cache: str = "MEMORY:"
-    """Where tickets got by the keytab are kept; of each login its own."""
+    """Cache for the tickets of the keytab, separate for each login."""
 
     @classmethod
     def of(cls, settings: Mapping[str, str], own: str) -> KerberosLogin:
-        """By `sasl.kerberos.service.name` and the options of Krb5LoginModule; `own` is a name that nothing else has.
+        """Create a login from `sasl.kerberos.service.name` and the options of Krb5LoginModule; `own` is a unique name.
 
-        Raises ValueError, and OSError for a keytab that cannot be read.
+        Raises ValueError, and OSError for an unreadable keytab.
         """
         options = jaas_options(settings.get("sasl.jaas.config", ""))
         try:
@@ -36,14 +36,16 @@ class KerberosLogin(NamedTuple):
         except ValueError as error:
             raise ValueError(f"sasl.kerberos.service.name: {error}") from None
         if not service:
-            raise ValueError("sasl.kerberos.service.name: GSSAPI needs the name of the brokers' service")
+            raise ValueError("sasl.kerberos.service.name: required by GSSAPI, the name of the brokers' service")
         keytab = options.get("keyTab", "").removeprefix("file:") if options.get("useKeyTab") == "true" else ""
         if keytab:
             Path(keytab).open("rb").close()
         return cls(service, options.get("principal"), keytab or None, f"MEMORY:{own}")
 
     def exchange(self, host: str) -> SaslExchange:
-        """Begin with a broker. It may ask the KDC, and blocks. Raises KafkaError SASL_AUTHENTICATION_FAILED."""
+        """Start an exchange with a broker. Blocks, because it may call the KDC. Raises KafkaError
+        SASL_AUTHENTICATION_FAILED.
+        """
         try:
             target = gssapi.Name(f"{self.service}@{host}", gssapi.NameType.hostbased_service)
             context = gssapi.SecurityContext(
@@ -51,7 +53,7 @@ class KerberosLogin(NamedTuple):
             )
             first = context.step()
         except gssapi.exceptions.GSSError as error:
-            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"no ticket is to be had: {error}") from error
+            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"cannot get a ticket: {error}") from error
         return SaslExchange(GSSAPI, _messages(context, first))
 
     def _credentials(self) -> gssapi.Credentials:
@@ -72,7 +74,7 @@ def _messages(context: gssapi.SecurityContext, first: bytes | None) -> Generator
             token = context.step(answer)
         offered = context.unwrap(answer).message
         if not offered or not offered[0] & _NO_LAYER[0]:
-            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the broker wants a security layer")
+            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the broker requires a security layer")
         yield context.wrap(_NO_LAYER, False).message
     except gssapi.exceptions.GSSError as error:
-        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"the broker has not proved itself: {error}") from error
+        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"the broker is not authenticated: {error}") from error

@@ -1,9 +1,8 @@
-"""Keys and certificates as Kafka's settings name them, read into a TLS context: for clients and for brokers.
+"""Keys and certificates of Kafka's settings, loaded into a TLS context, for clients and brokers.
 
-PEM files and text (KIP-651) need nothing but the standard library. PKCS12 stores, which is what Java's keytool has made
-for years whatever the file is called, are read by `cryptography` (`pip install barnabas[tls]`), those with ciphers of
-old, too; a store in Java's own old format by `java_key_store.py`. One of the kind JCEKS is refused with the command
-that converts it.
+PEM files and text (KIP-651) need the standard library only. PKCS12 stores, keytool's default for years under any file
+name, are read with `cryptography` (`pip install barnabas[tls]`), including old ciphers; JKS stores by
+`java_key_store.py`. The error for a JCEKS store contains the command that converts it.
 """
 
 from __future__ import annotations
@@ -17,11 +16,13 @@ from .java_key_store import MAGIC as JKS_MAGIC
 from .java_key_store import JavaKeyStore, read_jks
 
 _JCEKS_MAGIC = b"\xce\xce\xce\xce"
+MOST_STORE_BYTES = 16 << 20
+"""A file of trusted certificates has some hundred KB. A larger file, or an endless device, is not read."""
 _CONVERT = "keytool -importkeystore -srckeystore {} -destkeystore store.p12 -deststoretype PKCS12"
 
 
 def load_trust(context: ssl.SSLContext, settings: Mapping[str, str]) -> bool:
-    """Have the context trust what `ssl.truststore.*` names; False if that is nothing. Raises ValueError, OSError."""
+    """Load the trust store of `ssl.truststore.*`; return False if none is set. Raises ValueError, OSError."""
     text = settings.get("ssl.truststore.certificates")
     location = settings.get("ssl.truststore.location")
     if text:
@@ -37,7 +38,7 @@ def load_trust(context: ssl.SSLContext, settings: Mapping[str, str]) -> bool:
 
 
 def load_key(context: ssl.SSLContext, settings: Mapping[str, str]) -> bool:
-    """Have the context show what `ssl.keystore.*` names; False if that is nothing. Raises ValueError, OSError."""
+    """Load the key store of `ssl.keystore.*`; return False if none is set. Raises ValueError, OSError."""
     chain, location = settings.get("ssl.keystore.certificate.chain"), settings.get("ssl.keystore.location")
     password = settings.get("ssl.key.password")
     if chain:
@@ -45,19 +46,21 @@ def load_key(context: ssl.SSLContext, settings: Mapping[str, str]) -> bool:
     elif not location:
         return False
     elif _is_pem(settings, "keystore", location):
-        # Without a password OpenSSL would ask for one on the terminal.
+        # Without a password OpenSSL would prompt for one on the terminal.
         context.load_cert_chain(location, password=password or "")
     else:
         key, certificates = _own_key(location, settings.get("ssl.keystore.password"), password)
         if not key:
-            raise ValueError(f"ssl.keystore.location: {location} holds no private key")
+            raise ValueError(f"ssl.keystore.location: {location} has no private key")
         _load_text(context, key + certificates, None)
     return True
 
 
 def _is_pem(settings: Mapping[str, str], role: str, location: str) -> bool:
-    """What the file is, whatever `ssl.*.type` says: Java, too, takes PKCS12 where it was told JKS, and back."""
-    begin = Path(location).read_bytes()[:4]
+    """Detect the format of the file, regardless of `ssl.*.type`: Java also accepts PKCS12 for JKS and the
+    reverse.
+    """
+    begin = _content(role, location)[:4]
     if begin == _JCEKS_MAGIC:
         advice = _CONVERT.format(location)
         raise ValueError(f"ssl.{role}.location: {location} is a JCEKS store; convert it: {advice}")
@@ -66,17 +69,31 @@ def _is_pem(settings: Mapping[str, str], role: str, location: str) -> bool:
     return settings.get(f"ssl.{role}.type", "").upper() == "PEM" or begin[:1] != b"\x30"
 
 
+def _content(role: str, location: str) -> bytes:
+    """Return the contents of a file. Raises ValueError unless it is a regular file: reading a pipe would not end."""
+    path = Path(location)
+    if path.exists() and not path.is_file():
+        raise ValueError(f"ssl.{role}.location: {location} is not a file")
+    with path.open("rb") as file:
+        data = file.read(MOST_STORE_BYTES + 1)
+    if len(data) > MOST_STORE_BYTES:
+        raise ValueError(f"ssl.{role}.location: {location} has more than {MOST_STORE_BYTES} bytes")
+    return data
+
+
 def _trusted(location: str, password: str | None) -> str:
-    """The certificates of a trust store that is not PEM, as PEM."""
+    """Return the certificates of a trust store in another format as PEM."""
     store = _jks(location, password)
     if store is None:
         return _pkcs12(location, password)[1]
-    # As Java does it: whoever has a key here is trusted, too, whatever that key's password is.
+    # As in Java: the certificate of a key entry is trusted, too, regardless of the key's password.
     return "".join([*store.trusted, *(one for key in store.keys for one in key.chain[:1])])
 
 
 def _own_key(location: str, password: str | None, key_password: str | None) -> tuple[str, str]:
-    """The first private key, empty if there is none, and its certificates of a store that is not PEM, as PEM."""
+    """Return the first private key, empty if there is none, and its certificates of a store in another format, as
+    PEM.
+    """
     store, key_password = _jks(location, password), key_password or password
     if store is None:
         return _pkcs12(location, password)
@@ -89,7 +106,7 @@ def _own_key(location: str, password: str | None, key_password: str | None) -> t
 
 
 def _jks(location: str, password: str | None) -> JavaKeyStore | None:
-    """What a store of Java's old format holds; None if it is another's."""
+    """Return the contents of a JKS store; None for another format."""
     data = Path(location).read_bytes()
     if data[: len(JKS_MAGIC)] != JKS_MAGIC:
         return None
@@ -100,7 +117,7 @@ def _jks(location: str, password: str | None) -> JavaKeyStore | None:
 
 
 def _pkcs12(location: str, password: str | None) -> tuple[str, str]:
-    """The private key, empty if there is none, and the certificates of a store, as PEM."""
+    """Return the private key, empty if there is none, and the certificates of a store, as PEM."""
     try:
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
     except ImportError:
@@ -114,7 +131,7 @@ def _pkcs12(location: str, password: str | None) -> tuple[str, str]:
 
 
 def _joined(text: str) -> str:
-    """PEM that a properties file has on one line, its line breaks as blanks or as backslash and n."""
+    """Restore PEM text from one line of a properties file, whose line breaks are spaces or backslash and n."""
     lines = text.replace("\\n", "\n")
     for word in ("-----BEGIN ", "-----END "):
         lines = lines.replace(f" {word}", f"\n{word}")

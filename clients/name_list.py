@@ -1,4 +1,4 @@
-"""Lists of names as callers give them: one name instead of a list of one would be taken for its letters."""
+"""Validation of lists of names: a single string would be iterated by its letters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def name_list(names: Iterable[str], what: str) -> list[str]:
-    """The names, called `what` towards the caller. Raises TypeError for a text."""
+    """Return the names; `what` is their name in the message. Raises TypeError for a string."""
     if isinstance(names, str):
-        raise TypeError(f"{what} is a list of names, not one name")
+        raise TypeError(f"{what} must be a list of names, not a string")
     return list(names)

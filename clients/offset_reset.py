@@ -1,4 +1,4 @@
-"""Where `reset-offsets` moves a group to: one target for every partition, with the rules of kafka-consumer-groups."""
+"""Target offsets of `reset-offsets`: one target for every partition, with the rules of kafka-consumer-groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INACTIVE = ("Empty", DEAD)
 
 
 class ResetKind(Enum):
-    """What `ResetTarget.value` is: nothing, a number of records, an offset, or a time in ms."""
+    """Meaning of `ResetTarget.value`: none, a number of records, an offset, or a time in ms."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -29,14 +29,14 @@ class ResetKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResetTarget:
-    """Where to. CURRENT keeps what is committed and begins at the end where nothing is."""
+    """A target. CURRENT keeps the committed offset, without a committed offset it is the end of the log."""
 
     kind: ResetKind
     value: int = 0
 
 
 class Reset(NamedTuple):
-    """One partition's step: from what is committed (None: nothing) to an offset that the log has or will have next."""
+    """The change of one partition: from the committed offset (None: none) to an offset of the log or its end."""
 
     partition: TopicPartition
     before: int | None
@@ -44,7 +44,7 @@ class Reset(NamedTuple):
 
 
 async def require_inactive(admin: Admin, group_id: str) -> None:
-    """Raise KafkaError(NON_EMPTY_GROUP) while the group has members; a group that does not exist is fine."""
+    """Raise KafkaError(NON_EMPTY_GROUP) if the group has members; a missing group is accepted."""
     described = (await admin.describe_groups([group_id]))[group_id]
     if isinstance(described, KafkaError):
         if described.code is ErrorCode.GROUP_ID_NOT_FOUND:
@@ -61,11 +61,48 @@ async def require_inactive(admin: Admin, group_id: str) -> None:
 async def plan_reset(
     admin: Admin, group_id: str, partitions: Collection[TopicPartition] | None, target: ResetTarget
 ) -> list[Reset]:
-    """The steps for these partitions, or all that the group has committed (None). Raises KafkaError, ValueError."""
+    """Return the changes of these partitions, or of all with a committed offset (None). Raises KafkaError,
+    ValueError.
+    """
     committed = (await admin.list_group_offsets([group_id]))[group_id]
     if isinstance(committed, KafkaError):
         raise committed
-    before = {tp: at.offset for tp, at in committed.items()}
+    return await _plan(admin, {tp: at.offset for tp, at in committed.items()}, partitions, target)
+
+
+async def require_empty_share_group(admin: Admin, group_id: str) -> None:
+    """Raise KafkaError(NON_EMPTY_GROUP) if the share group has members; a missing group is accepted."""
+    described = (await admin.describe_share_groups([group_id]))[group_id]
+    if isinstance(described, KafkaError):
+        if described.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return
+        raise described
+    if described.state not in INACTIVE:
+        raise KafkaError(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"Share group '{group_id}' is not empty: it has {len(described.members)} members.",
+        )
+
+
+async def plan_share_reset(
+    admin: Admin, group_id: str, partitions: Collection[TopicPartition] | None, target: ResetTarget
+) -> list[Reset]:
+    """Return the changes of the start offsets of a share group. Raises KafkaError, ValueError."""
+    offsets = (await admin.list_share_group_offsets([group_id]))[group_id]
+    if isinstance(offsets, KafkaError):
+        if offsets.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise offsets
+        offsets = {}
+    before = {tp: at.start_offset for tp, at in offsets.items() if at.start_offset is not None}
+    return await _plan(admin, before, offsets.keys() if partitions is None else partitions, target)
+
+
+async def _plan(
+    admin: Admin,
+    before: Mapping[TopicPartition, int],
+    partitions: Collection[TopicPartition] | None,
+    target: ResetTarget,
+) -> list[Reset]:
     wanted = sorted(before if partitions is None else partitions)
     first = {tp: at.offset for tp, at in (await admin.list_offsets(dict.fromkeys(wanted, EARLIEST))).items()}
     end = {tp: at.offset for tp, at in (await admin.list_offsets(dict.fromkeys(wanted, LATEST))).items()}
@@ -90,5 +127,5 @@ def _target_of(
         case ResetKind.OFFSET:
             return target.value
     if tp not in before:
-        raise ValueError(f"cannot shift the offset of {tp}: nothing is committed there")
+        raise ValueError(f"{tp}: cannot shift the offset, no offset is committed")
     return before[tp] + target.value

@@ -1,4 +1,4 @@
-"""Asking leaders about offsets: by time or by either end (ListOffsets), and by leader epoch (OffsetForLeaderEpoch)."""
+"""Offset lookups at the leaders: by time or at either end (ListOffsets), and by leader epoch (OffsetForLeaderEpoch)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _FIRST_EPOCH_VERSION_FOR_CONSUMERS = 3
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An offset with the timestamp of its record (-1 when either end was asked for) and its leader epoch (-1: unknown).
+    """An offset with the timestamp of its record (-1 for either end of the log) and its leader epoch (-1: unknown).
 
-    Offset -1 with timestamp -1: no record is that late.
+    Offset -1 with timestamp -1: there is no record at or after the timestamp.
     """
 
     offset: int
@@ -40,14 +40,16 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class LeaderEpochEnd(NamedTuple):
-    """Where a leader epoch ends in the leader's log: the largest epoch not above the one asked, and its end offset."""
+    """The end of a leader epoch in the leader's log: the largest epoch not above the requested one, and its end
+    offset.
+    """
 
     leader_epoch: int
     end_offset: int
 
 
 class OffsetLookup:
-    """Finds offsets; each call retries until `timeout_ms`."""
+    """Offset lookups, each with retries until `timeout_ms`."""
 
     def __init__(self, client: Client, *, isolation_level: int = 0) -> None:
         self._client = client
@@ -56,7 +58,9 @@ class OffsetLookup:
     async def find(
         self, timestamps: Mapping[TopicPartition, int], *, timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The first offset at or after each timestamp (ms), or LATEST, EARLIEST, MAX_TIMESTAMP. Raises KafkaError."""
+        """Return the first offset at or after each timestamp (ms), or LATEST, EARLIEST, MAX_TIMESTAMP. Raises
+        KafkaError.
+        """
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
 
         async def ask() -> None:
@@ -78,7 +82,7 @@ class OffsetLookup:
     async def _ask_leader(
         self, leader: int, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, OffsetAndTimestamp]
     ) -> KafkaError | None:
-        """Put what the leader knows into `found`; returns one of the errors, not to lose what succeeded."""
+        """Add the leader's results to `found`; return one of the errors, so that the successful results are kept."""
         topics: dict[str, ListOffsetsTopic] = {}
         for tp, timestamp in wanted.items():
             topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic))
@@ -115,7 +119,7 @@ class OffsetLookup:
     async def end_of_epochs(
         self, leader: int, epochs: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, LeaderEpochEnd | KafkaError]:
-        """Where the leader's log ends for each epoch; empty if the broker is too old to tell a consumer (before 2.3).
+        """Return the end of each leader epoch; empty if the broker does not support it for consumers (before 2.3).
 
         One attempt. Raises KafkaError if the request fails as a whole.
         """
@@ -141,7 +145,7 @@ class OffsetLookup:
 
 
 def by_leader_of(client: Client, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-    """The partitions grouped by leader. Raises KafkaError if one has none or does not exist."""
+    """Group the partitions by leader. Raises KafkaError if a partition has no leader or does not exist."""
     groups: dict[int, list[TopicPartition]] = {}
     for tp in partitions:
         leader = client.cluster.leader(tp)

@@ -1,7 +1,7 @@
-"""Which partition a record goes to: by the hash of its key, as Kafka's Java clients do, else where it batches best.
+"""Partitioners: by the hash of the key, as Kafka's Java clients do, else for large batches.
 
-`murmur2` is the 32-bit hash of `org.apache.kafka.common.utils.Utils`, seed 0x9747b28c. Records without key stick to one
-partition until a batch's worth of bytes went there (KIP-480, KIP-794), so that batches fill.
+`murmur2` is the 32-bit hash of `org.apache.kafka.common.utils.Utils`, seed 0x9747b28c. Records without a key use one
+partition until it has received a batch's worth of bytes (KIP-480, KIP-794), so that batches are full.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SEED = 0x9747B28C
 
 @lru_cache(maxsize=16_384)
 def murmur2(key: bytes) -> int:
-    """The hash as an unsigned 32-bit number."""
+    """Return the hash as an unsigned 32-bit number."""
     length = len(key)
     h = _SEED ^ length
     for k in unpack_from(f"<{length // 4}I", key):
@@ -33,22 +33,22 @@ def murmur2(key: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    """Java's `toPositive(murmur2(key)) % partition_count`."""
+    """Return Java's `toPositive(murmur2(key)) % partition_count`."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 class Partitioner(Protocol):
-    """Chooses a partition; `available` are those with a leader now, possibly none."""
+    """Interface of a partitioner; `available` are the partitions with a leader, possibly none."""
 
     def partition(self, topic: str, key: bytes | None, partition_count: int, available: Sequence[int]) -> int:
-        """The partition for the next record of `topic`, 0 to `partition_count` - 1."""
+        """Return the partition for the next record of `topic`, 0 to `partition_count` - 1."""
 
     def appended(self, topic: str, partition: int, size_bytes: int) -> None:
-        """Told after a keyless record of that size was appended."""
+        """Called after a record of that size without a key was appended."""
 
 
 class DefaultPartitioner:
-    """Keyed records by murmur2; the others stick to a partition for `batch_size` bytes, then move to a random one."""
+    """The default: keys by murmur2; other records use a partition for `batch_size` bytes, then another random one."""
 
     def __init__(self, batch_size: int, rng: Random) -> None:
         self._batch_size = batch_size

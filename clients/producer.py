@@ -1,4 +1,4 @@
-"""The producer: `send` puts records into batches, a background task takes the batches to the leaders."""
+"""The producer: `send` adds records to batches, a background task sends the batches to the leaders."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from random import Random
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
+from ..common.room_logger import room_logger
 from ..protocol.compression import CODEC_BY_CONFIG_NAME, Compression
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.record import Headers
 from ..protocol.record_codec import RecordRun, encode_headers
-from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .accumulator import MAX_UNACKED, RECORD_OVERHEAD, BatchSettings, PendingRecord, RecordAccumulator, RecordMetadata
 from .client import Client
@@ -41,7 +41,7 @@ class Producer:
             future = await producer.send("flights", b"EWR to IAH", key=b"N14228")
             metadata = await future
 
-    With a `transactional_id` what is sent is sent in transactions, each as a whole or not at all:
+    With a `transactional_id` records are sent in transactions, which are committed as a whole or not at all:
 
         async with Producer("localhost:9092", transactional_id="copier") as producer:
             async with producer.transaction() as transaction:
@@ -143,7 +143,7 @@ class Producer:
         return self
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Deliver what was sent, then stop; what is not delivered in `timeout_ms` fails."""
+        """Deliver the queued records, then stop; records that are undelivered after `timeout_ms` fail."""
         if self._closed:
             return
         self._closed = True
@@ -152,7 +152,7 @@ class Producer:
                 async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                     await self.flush()
         except TimeoutError:
-            pass  # said in the docstring: the rest fails below
+            pass  # documented above: the remaining records fail below
         finally:
             self._sender.abandon(
                 self._accumulator.incomplete, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the producer was closed")
@@ -185,11 +185,11 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[RecordMetadata]:
-        """Queue one record; the future tells where it went, or raises KafkaError.
+        """Queue one record; the future returns its metadata, or raises KafkaError.
 
-        Waits only for the topic, or that partition of it, to be there and, while `buffer_memory` is full, for room.
-        Raises KafkaError: no such topic or partition, or no room (BufferFullError), after `max_block_ms`; a record
-        beyond `max_request_size`.
+        Waits only until the topic, or that partition, exists and, while `buffer_memory` is full, for room. Raises
+        KafkaError: no such topic or partition, or no room (BufferFullError), after `max_block_ms`; a record beyond
+        `max_request_size`.
         """
         if self._closed or self._task is None or self._task.done():
             raise RuntimeError("the producer is not running")
@@ -224,10 +224,10 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> list[asyncio.Future[RecordMetadata]]:
-        """Queue records that have all but key and value in common, a hundred times quicker than `send` one by one.
+        """Queue records that differ in key and value only, a hundred times faster than single calls of `send`.
 
-        Each future stands for those that went into one batch: it tells where the first of them is, or raises KafkaError
-        if any was not delivered. Waits and raises as `send` does; ValueError unless there is a key for each value.
+        Each future represents the records of one batch: it returns the metadata of the first, or raises KafkaError if
+        one of them was not delivered. Waits and raises as `send` does; ValueError unless there is a key for each value.
         """
         if self._closed or self._task is None or self._task.done():
             raise RuntimeError("the producer is not running")
@@ -248,7 +248,7 @@ class Producer:
     async def _append_run(
         self, topic: str, partition: int | None, run: RecordRun, info: TopicInfo
     ) -> list[asyncio.Future[RecordMetadata]]:
-        """Into one partition, or where records without key go now."""
+        """Add the run to one partition, or without a partition to the present one for records without keys."""
         loop = asyncio.get_running_loop()
         futures = []
         first = 0
@@ -271,7 +271,7 @@ class Producer:
         return futures
 
     def _by_partition(self, topic: str, run: RecordRun, info: TopicInfo) -> Iterator[tuple[int | None, RecordRun]]:
-        """The records of each partition that keys lead to, in their order; None for those without key."""
+        """Group the records by the partition of their keys, in order; None for records without a key."""
         spread: dict[int | None, tuple[list[bytes | None], list[bytes | None]]] = {}
         choose, count = self._partitioner.partition, len(info.partitions)
         for key, value in zip(run.keys or (), run.values, strict=True):
@@ -283,12 +283,12 @@ class Producer:
             yield chosen, run._replace(keys=keys, values=values)
 
     async def _topic(self, topic: str, partition: int | None) -> TopicInfo:
-        """What is known of it, once it has partitions, this one among them. Raises KafkaError after that time."""
+        """Return the topic once it has partitions, including this one. Raises KafkaError after that time."""
         self._client.watch_topics([topic])
         return await self._client.topic(topic, self._max_block_ms, partition=partition)
 
     def _used_topics(self) -> set[str]:
-        """Those that have been sent to lately: Java's producer forgets others, too."""
+        """Return the topics of recent sends: Java's producer also removes others."""
         return self._accumulator.topics_used(asyncio.get_running_loop().time() - self._client.metadata_max_idle)
 
     def _too_large(self, size: int) -> KafkaError:
@@ -307,14 +307,15 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """`send`, and wait until the record is acknowledged. Raises KafkaError."""
+        """Call `send`, and wait until the record is acknowledged. Raises KafkaError."""
         future = await self.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
         return await future
 
     def transaction(self) -> ProducerTransaction:
-        """`async with producer.transaction():` commits at its end, or aborts if an error leaves the block.
+        """Return a transaction: `async with producer.transaction():` commits at its end, or aborts after an error in
+        the block.
 
-        If records were not delivered it is aborted, and the first error raised. Raises RuntimeError for a producer
+        If records were not delivered it is aborted, and the first error is raised. Raises RuntimeError for a producer
         without a transactional id.
         """
         if self._transactions is None:
@@ -322,7 +323,9 @@ class Producer:
         return ProducerTransaction(self._transactions, self.flush)
 
     async def flush(self) -> None:
-        """Wait until everything sent so far is acknowledged or has failed; batches do not linger meanwhile."""
+        """Wait until all records sent so far are acknowledged or have failed; batches do not linger during that
+        time.
+        """
         self._accumulator.flushing += 1
         try:
             self._wake()
@@ -331,11 +334,13 @@ class Producer:
             self._accumulator.flushing -= 1
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The topic's partitions. Raises KafkaError if it does not exist and is not created in `max_block_ms`."""
+        """Return the topic's partitions. Raises KafkaError if it does not exist and is not created in
+        `max_block_ms`.
+        """
         return sorted((await self._topic(topic, None)).partitions)
 
     async def _when_possible(self, append: Callable[[], R | None]) -> R:
-        """Try it whenever memory was given back. Raises BufferFullError after `max_block_ms`."""
+        """Retry whenever memory is released. Raises BufferFullError after `max_block_ms`."""
         loop = asyncio.get_running_loop()
         accumulator = self._accumulator
         try:
@@ -349,40 +354,41 @@ class Producer:
                         break
         except TimeoutError:
             raise BufferFullError(
-                f"{accumulator.buffer_memory} bytes of records wait for acknowledgement since {self._max_block_ms} ms"
+                f"buffer_memory full: {accumulator.buffer_memory} bytes of records are unacknowledged after "
+                f"{self._max_block_ms} ms"
             ) from None
         finally:
-            accumulator.pass_on()  # who was called and is cancelled before it comes leaves its turn to the next
+            accumulator.pass_on()  # a caller that is cancelled after its wake-up passes its turn on
         return appended
 
     def _wake(self) -> None:
         self._sender.wake()
 
     def _sender_ended(self, task: asyncio.Task[None]) -> None:
-        """Only a mistake in this program ends the sender before `close`: nobody may wait for it any more."""
+        """A defect in this program is the only end of the sender before `close`: raise it to all waiting callers."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            logger.error("the producer stops", exc_info=error)
-            reason = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the producer stopped: {error!r}")
+            logger.error("the producer has failed", exc_info=error)
+            reason = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the producer has failed: {error!r}")
             self._sender.abandon(self._accumulator.incomplete, reason)
 
 
 def _codec(name: str) -> Compression:
     if name not in CODEC_BY_CONFIG_NAME:
-        raise ValueError(f"compression is {name!r}, not one of {', '.join(CODEC_BY_CONFIG_NAME)}")
+        raise ValueError(f"compression: invalid value {name!r}. Expected one of {', '.join(CODEC_BY_CONFIG_NAME)}")
     return CODEC_BY_CONFIG_NAME[name]
 
 
 def _acks(acks: Acks) -> int:
     if acks not in _ACKS:
-        raise ValueError(f"acks is {acks!r}, not one of all, -1, 0, 1")
+        raise ValueError(f"acks: invalid value {acks!r}. Expected all, -1, 0 or 1")
     return _ACKS[acks]
 
 
 def _idempotent(wanted: bool | None, acks: int, max_in_flight: int) -> bool | None:
-    """What was asked for, if the other settings allow it; None still leaves the choice to what brokers are able to."""
+    """Return the requested setting, if the other settings permit it; None leaves the choice to the brokers' support."""
     if acks == -1 and 1 <= max_in_flight <= MAX_UNACKED:
         return wanted
     if wanted:
-        raise ValueError(f"an idempotent producer needs acks=all and max_in_flight of 1 to {MAX_UNACKED}")
+        raise ValueError(f"idempotence requires acks=all and max_in_flight of 1 to {MAX_UNACKED}")
     return False

@@ -1,4 +1,4 @@
-"""Takes batches out of the accumulator to the leaders, and brings back what became of them."""
+"""Sends batches from the accumulator to the leaders, and processes the responses."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 
+from ..common.room_logger import room_logger
 from ..protocol.apis import ApiKey
 from ..protocol.compression import Compression
 from ..protocol.errors import ErrorCode, KafkaError
@@ -22,17 +23,16 @@ from ..protocol.messages.produce import (
 )
 from ..protocol.negotiation import last_version
 from ..protocol.producer_identity import ProducerIdentity
-from ..protocol.room_logger import room_logger
 from ..protocol.schema import ZERO_UUID
 from ..protocol.topic_partition import TopicPartition
 from .accumulator import PartitionQueue, ProducerBatch, RecordAccumulator
-from .alarm import Alarm
+from .background_tasks import BackgroundTasks
 from .client import Client
 from .cluster import BrokerNode
 from .connection import BrokerConnection
-from .errands import Errands
 from .errors import DeliveryTimeoutError, UnsupportedVersionError, code_of
 from .transactions import FIRST_PRODUCE_V2, LAST_PRODUCE_V1, TransactionManager
+from .wakeup import Wakeup
 
 logger = room_logger("clients")
 
@@ -46,11 +46,11 @@ _OUTCOME_UNKNOWN = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_
 
 @dataclass(frozen=True, slots=True)
 class SenderSettings:
-    """How a producer sends."""
+    """Settings of the sender."""
 
     acks: int
     idempotent: bool | None
-    """None: if the brokers are able to."""
+    """None: idempotent if the brokers support it."""
     max_in_flight: int
     max_request_size: int
     request_timeout_ms: int
@@ -59,29 +59,31 @@ class SenderSettings:
 
 
 class Sender:
-    """One task, `run`, which alone takes from the queues; everything else here is called from the loop, too."""
+    """The sender of one producer: one task, `run`, which alone removes from the queues; all methods run on its event
+    loop.
+    """
 
     def __init__(self, client: Client, accumulator: RecordAccumulator, settings: SenderSettings) -> None:
         self._client = client
         self._accumulator = accumulator
         self._settings = settings
-        self._alarm = Alarm()
+        self._wakeup = Wakeup()
         self._idempotent = bool(settings.idempotent)
         self._identity: ProducerIdentity | None = None
         self._no_identity: KafkaError | None = None
-        """Why there is none, as the brokers last said."""
-        self._errands = Errands(self.wake)
+        """The last error of a request for a producer id."""
+        self._background_tasks = BackgroundTasks(self.wake)
         self._answers: deque[tuple[list[ProducerBatch], asyncio.Future[ProduceResponse | None]]] = deque()
-        """Requests that were answered, or failed, for `run` to take in: at most `max_in_flight` for each broker."""
+        """Completed requests for `run` to process: at most `max_in_flight` per broker."""
         self.transactions: TransactionManager | None = None
-        """Told when records of a transaction are given up."""
+        """Called when records of a transaction are abandoned."""
 
     def wake(self) -> None:
-        """There may be something to do."""
-        self._alarm.set()
+        """Wake the sender: there may be work."""
+        self._wakeup.set()
 
     async def start(self) -> None:
-        """Decide about idempotence and get a producer id. Raises UnsupportedVersionError, KafkaError."""
+        """Decide about idempotence and request a producer id. Raises UnsupportedVersionError, KafkaError."""
         self._client.on_metadata(self.wake)
         wanted = self._settings.idempotent
         if wanted is False:
@@ -89,10 +91,12 @@ class Sender:
         connection = await self._client.any_connection()
         self._idempotent = connection.supports(ApiKey.INIT_PRODUCER_ID)
         if wanted and not self._idempotent:
-            raise UnsupportedVersionError(f"broker {connection.address} knows no idempotent producers (0.11 does)")
+            raise UnsupportedVersionError(
+                f"broker {connection.address} does not support idempotent producers (requires 0.11)"
+            )
 
     def use(self, identity: ProducerIdentity) -> None:
-        """Write what is sent from now on as this producer. Nothing is on its way."""
+        """Use this producer identity from now on. No batch is in flight."""
         self._identity = identity
         for queue in self._accumulator.queues.values():
             queue.start_over(identity)
@@ -101,21 +105,21 @@ class Sender:
         """Send until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            self._alarm.clear()
+            self._wakeup.clear()
             while self._answers:
                 self._take_in(*self._answers.popleft())
             next_at = self._step(loop.time())
-            await self._alarm.wait(next_at)
-            self._errands.raise_failure()
+            await self._wakeup.wait(next_at)
+            self._background_tasks.raise_failure()
 
     async def close(self) -> None:
-        """Stop what runs beside `run`."""
-        await self._errands.close()
+        """Stop the background tasks."""
+        await self._background_tasks.close()
 
-    # Choosing what to send
+    # Choosing batches
 
     def _step(self, now: float) -> float:
-        """Send all that is due; returns when to look again."""
+        """Send all due batches; return the time of the next step."""
         self._client.maybe_refresh()
         next_at = inf
         queues_by_leader: dict[int, list[PartitionQueue]] = {}
@@ -136,14 +140,16 @@ class Sender:
             else:
                 queues_by_leader.setdefault(leader, []).append(queue)
         if self._idempotent and self._identity is None and queues_by_leader:
-            self._errands.run(ApiKey.INIT_PRODUCER_ID, self._init_producer_id)
+            self._background_tasks.run(ApiKey.INIT_PRODUCER_ID, self._init_producer_id)
             return next_at
         for leader, queues in queues_by_leader.items():
             self._send_to(leader, queues)
         return next_at
 
     def _expire(self, queue: PartitionQueue, now: float) -> float:
-        """Give up batches that waited past `delivery_timeout_ms`; returns when the next one will have."""
+        """Abandon batches that have waited longer than `delivery_timeout_ms`; return the time of the next
+        expiration.
+        """
         while queue.batches:
             batch = queue.batches[0]
             deadline = batch.created + self._accumulator.settings.delivery_timeout
@@ -156,21 +162,21 @@ class Sender:
         return inf
 
     def _why(self, batch: ProducerBatch) -> str:
-        """What has kept the batch from being written, if that is known."""
+        """Return the reason why the batch has not been written, if it is known."""
         if batch.trouble is None and self._idempotent and self._identity is None:
             return f": {self._no_identity}" if self._no_identity else ""
         if batch.trouble is None and self._client.cluster.leader(batch.partition) is None:
-            return ": no broker leads it"
+            return ": the partition has no leader"
         return f": {batch.trouble}" if batch.trouble else ""
 
     def _send_to(self, leader: int, queues: list[PartitionQueue]) -> None:
         connection = self._client.open_connection(leader)
         if connection is None:
-            self._errands.run(leader, partial(self._connect, leader))
+            self._background_tasks.run(leader, partial(self._connect, leader))
             return
         while queues and connection.has_room:
             if not connection.is_writable:
-                self._errands.run(leader, partial(self._await_writable, connection))
+                self._background_tasks.run(leader, partial(self._await_writable, connection))
                 return
             batches: list[ProducerBatch] = []
             size = 0
@@ -190,19 +196,19 @@ class Sender:
                 if queue.may_send(idempotent=self._idempotent, serial=serial)
                 and self._accumulator.ready_at(queue) <= now
             ]
-        # Those that went late this time go first the next: a busy partition must not starve the others.
+        # Partitions that were sent last are first the next time: a busy partition must not starve others.
         for queue in queues:
             self._accumulator.queues[queue.partition] = self._accumulator.queues.pop(queue.partition)
 
     @staticmethod
     def _size_of(batch: ProducerBatch) -> int:
-        """Bytes on the wire, estimated from above while the batch is not compressed yet."""
+        """Return the bytes of the batch, an upper bound before its compression."""
         if batch.encoded is not None:
             return len(batch.encoded) + _BATCH_OVERHEAD
         assert batch.builder is not None
         return batch.builder.size + _BATCH_OVERHEAD
 
-    # One request
+    # Requests
 
     def _send(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
         settings = self._settings
@@ -217,7 +223,7 @@ class Sender:
             version = connection.version_for(ApiKey.PRODUCE, lowest=lowest, highest=highest)
             zstd = self._accumulator.settings.compression == Compression.ZSTD
             if zstd and version < _FIRST_VERSION_WITH_ZSTD:
-                raise UnsupportedVersionError(f"broker {connection.address} knows no zstd (2.1 does)")
+                raise UnsupportedVersionError(f"broker {connection.address} does not support zstd (requires 2.1)")
             topics: dict[str, TopicProduceData] = {}
             for batch in batches:
                 name = batch.partition.topic
@@ -239,7 +245,7 @@ class Sender:
 
     def _on_response(self, batches: list[ProducerBatch], future: asyncio.Future[ProduceResponse | None]) -> None:
         self._answers.append((batches, future))
-        self._alarm.set()
+        self._wakeup.set()
 
     def _take_in(self, batches: list[ProducerBatch], future: asyncio.Future[ProduceResponse | None]) -> None:
         error = None if future.cancelled() else future.exception()
@@ -262,7 +268,9 @@ class Sender:
         for batch in batches:
             answer = answers.get((batch.partition.topic, batch.partition.partition))
             if answer is None:
-                self._on_error(batch, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the response leaves the partition out"))
+                self._on_error(
+                    batch, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the response does not contain the partition")
+                )
             elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 self._acknowledge(batch, answer)
             else:
@@ -271,7 +279,7 @@ class Sender:
                 self._on_error(batch, error, record_errors)
 
     def _learn_leaders(self, response: ProduceResponse) -> None:
-        """Take in the new leaders that a refusing broker names (KIP-951)."""
+        """Apply the new leaders in an error response (KIP-951)."""
         cluster = self._client.cluster
         cluster.add_brokers(BrokerNode(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints)
         for topic in response.responses:
@@ -281,7 +289,7 @@ class Sender:
                 if name is not None and leader.leader_id >= 0:
                     cluster.update_leader(TopicPartition(name, answer.index), leader.leader_id, leader.leader_epoch)
 
-    # What becomes of a batch
+    # Results of batches
 
     def _acknowledge(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
         queue = self._accumulator.queues[batch.partition]
@@ -298,17 +306,17 @@ class Sender:
             parts = batch.split()
             queue.replace(batch, parts)
             self._accumulator.replace(batch, parts)
-            self._alarm.set()
+            self._wakeup.set()
             return
         oldest = not queue.unacked or queue.unacked[0] is batch
         if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and (not oldest or queue.has_gap or queue.needs_reset):
-            # A sequence before this batch is missing in the log. If that one will not come again, start over.
+            # A sequence before this batch is missing in the log. If it will not be sent again, start over.
             queue.needs_reset = queue.needs_reset or (oldest and queue.has_gap)
             self._retry(queue, batch, error)
         elif error.code.retriable and batch.attempts < self._settings.retries:
             logger.debug("sending %s again after %s", batch.partition, error)
             if error.code != ErrorCode.CORRUPT_MESSAGE:
-                self._client.refresh_soon()  # who has not enough replicas in time may lead no longer, unaware of it
+                self._client.refresh_soon()  # a leader with too few replicas may have been replaced without noticing
             self._retry(queue, batch, error)
         else:
             self._give_up(queue, batch, error, record_errors)
@@ -318,7 +326,7 @@ class Sender:
         batch.trouble = error
         batch.retry_at = asyncio.get_running_loop().time() + self._client.retry_backoff.delay(batch.attempts)
         queue.put_back(batch)
-        self._alarm.set()
+        self._wakeup.set()
 
     def _give_up(
         self,
@@ -327,7 +335,7 @@ class Sender:
         error: KafkaError,
         record_errors: dict[int, str] | None = None,
     ) -> None:
-        logger.warning("%d records for %s are not delivered: %s", batch.record_count, batch.partition, error)
+        logger.warning("%d records for %s were not delivered: %s", batch.record_count, batch.partition, error)
         if self.transactions is not None:
             self.transactions.failed(error)
         if batch.has_sequence:
@@ -340,9 +348,9 @@ class Sender:
         self._accumulator.release(batch)
 
     def _reset(self, queue: PartitionQueue) -> None:
-        """Go on at sequence 0 under a newer epoch; other partitions change over when nothing of theirs is unacked.
+        """Continue at sequence 0 with a newer epoch; other partitions change when they have no unacked batches.
 
-        A transaction has failed with the records that are lost: none of it is sent any more.
+        A transaction has failed with its lost records: the rest of it is not sent.
         """
         if self.transactions is not None:
             error = KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "other records of the transaction were not delivered")
@@ -353,11 +361,11 @@ class Sender:
             producer_id, epoch = self._identity
             self._identity = ProducerIdentity(producer_id, epoch + 1) if epoch < MAX_PRODUCER_EPOCH else None
         if self._identity is None:
-            self._errands.run(ApiKey.INIT_PRODUCER_ID, self._init_producer_id)
+            self._background_tasks.run(ApiKey.INIT_PRODUCER_ID, self._init_producer_id)
         else:
             queue.start_over(self._identity)
 
-    # Errands: what the step cannot wait for
+    # Background tasks, for which a step does not wait
 
     async def _connect(self, leader: int) -> None:
         try:
@@ -376,7 +384,7 @@ class Sender:
             response = await self._client.ask(None, request)
             assert isinstance(response, InitProducerIdResponse)
             if response.error_code != ErrorCode.NONE:
-                raise KafkaError(code_of(response.error_code), "no producer id")
+                raise KafkaError(code_of(response.error_code), "no producer id: the request failed")
             return response
 
         try:
@@ -394,7 +402,7 @@ class Sender:
                 self._give_up(queue, queue.batches.popleft(), error)
 
     def abandon(self, batches: Iterable[ProducerBatch], error: KafkaError) -> None:
-        """The producer closes: fail what is left."""
+        """Fail the remaining batches when the producer closes."""
         for batch in list(batches):
             batch.fail(error)
             self._accumulator.release(batch)

@@ -1,9 +1,9 @@
-"""A producer's transactions (KIP-98): what is sent in one is seen by readers of committed records as a whole or never.
+"""A producer's transactions (KIP-98): read_committed consumers read all records of a transaction or none.
 
-By the first version of the protocol, which brokers know since 0.11, partitions are named to the coordinator before the
-first record goes to them. By the second, where the cluster's `transaction.version` is 2, sending adds them, and each
-transaction has an epoch of its own (KIP-890). What fails in a transaction fails all of it; what fences the producer is
-the end of it.
+With the first version of the protocol, supported since 0.11, a partition is added at the coordinator before its first
+record is sent. With the second version, if the cluster's `transaction.version` is 2, the append adds it, and each
+transaction has its own epoch (KIP-890). A failure in a transaction fails the whole transaction; fencing ends the
+producer.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from ..common.room_logger import room_logger
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ..protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -24,7 +25,6 @@ from ..protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from ..protocol.producer_identity import ProducerIdentity
-from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .client import Client
 from .errors import code_of
@@ -37,13 +37,13 @@ logger = room_logger("clients")
 
 _LAST_ADD_PARTITIONS, _LAST_INIT = 3, 5
 _FIRST_BUMP = 3
-"""Of InitProducerId: a producer can say who it is (KIP-360, brokers since 2.5)."""
+"""InitProducerId version with the producer's present identity (KIP-360, brokers since 2.5)."""
 _LAST_END_V1, _END_V2 = 4, 5
 _LAST_OFFSET_COMMIT_V1, _OFFSET_COMMIT_V2 = 4, 5
 LAST_PRODUCE_V1, FIRST_PRODUCE_V2 = 11, 12
 FEATURE, V2 = "transaction.version", 2
 CONCURRENT_SECONDS = 0.01
-"""Until a transaction is tried again whose predecessor is still being completed, a matter of milliseconds."""
+"""Pause before a retry while the previous transaction is being completed, a matter of milliseconds."""
 _FENCED = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -52,14 +52,14 @@ _FENCED = frozenset(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
-"""After these the producer is good for nothing any more."""
+"""Errors after which the producer cannot be used any more."""
 
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 
 
 class TransactionManager:
-    """What a producer's coordinator knows of it, and the talk with it. Loop-thread only."""
+    """The transactional state of a producer and its requests to the coordinator. Runs on the producer's event loop."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class TransactionManager:
         max_block_ms: int,
         use: Callable[[ProducerIdentity], None],
     ) -> None:
-        """`use` has what is sent from now on be this producer's; nothing is on its way then."""
+        """`use` sets the producer identity for later batches; no batch is in flight then."""
         self._client = client
         self._id = transactional_id
         self._timeout_ms = transaction_timeout_ms
@@ -80,13 +80,13 @@ class TransactionManager:
         self._identity = ProducerIdentity(-1, -1)
         self.is_open = False
         self.is_v2 = False
-        """Whether the present transaction is one of the second version of the protocol."""
+        """Whether the present transaction uses the second version of the protocol."""
         self._is_epoch_of_v1 = False
-        """Whether a transaction of the first version had the present epoch. None of the second may have it, too: what
-        it appends before all markers of that one are written would be taken for a part of it.
+        """Whether a transaction of the first version used the present epoch. A transaction of the second must not use
+        it, too: its appends would be added to the former transaction while its markers are pending.
         """
         self.is_end_in_doubt = False
-        """Whether the last transaction may be open at its coordinator: that it was told of the end is not certain."""
+        """Whether the last transaction may be open at its coordinator, because the result of its end is unknown."""
         self._added: set[TopicPartition] = set()
         self._adding = asyncio.Lock()
         self._has_offsets = False
@@ -94,18 +94,18 @@ class TransactionManager:
         self._fatal: KafkaError | None = None
 
     async def init(self) -> None:
-        """Be the only producer of this id: whoever was it before is fenced, what it left open is aborted.
+        """Initialize the transactional id: fences the previous producer with this id and aborts its open transaction.
 
         Raises KafkaError.
         """
         request = InitProducerIdRequest(transactional_id=self._id, transaction_timeout_ms=self._timeout_ms)
-        response = await self._ask(request, _LAST_INIT, "no producer id")
+        response = await self._ask(request, _LAST_INIT, "no producer id: the request failed")
         self._become(response)
 
     async def bump_epoch(self) -> None:
-        """Go on in another epoch, in which sequences begin anew.
+        """Continue with another epoch, in which sequences start at 0.
 
-        Raises KafkaError, after which the producer is good for nothing: another one has taken the id over.
+        Raises KafkaError, after which the producer cannot be used: another producer has taken over the id.
         """
         request = InitProducerIdRequest(
             transactional_id=self._id,
@@ -114,7 +114,7 @@ class TransactionManager:
             producer_epoch=self._identity.epoch,
         )
         try:
-            self._become(await self._ask(request, _LAST_INIT, "no other epoch", lowest=_FIRST_BUMP))
+            self._become(await self._ask(request, _LAST_INIT, "no other epoch: the request failed", lowest=_FIRST_BUMP))
         except KafkaError as error:
             self._fatal = self._fatal or error
             raise
@@ -125,7 +125,7 @@ class TransactionManager:
         self._use(self._identity)
 
     async def begin(self) -> None:
-        """Begin a transaction. Raises KafkaError if the producer has been fenced, RuntimeError if one is open."""
+        """Begin a transaction. Raises KafkaError if the producer is fenced, RuntimeError if a transaction is open."""
         self._check_fatal()
         if self.is_open:
             raise RuntimeError("a transaction is open already")
@@ -139,7 +139,7 @@ class TransactionManager:
         self._is_epoch_of_v1 = not self.is_v2
 
     async def _settle(self) -> None:
-        """Abort the last transaction, unless it is over: what follows must not become a part of it."""
+        """Abort the last transaction unless it has ended, so that later records do not become part of it."""
         try:
             await self.end(is_commit=False)
         except KafkaError as error:
@@ -151,7 +151,7 @@ class TransactionManager:
                 await self.bump_epoch()
 
     def leave(self) -> None:
-        """The block was left before the transaction could be ended."""
+        """Mark the transaction as abandoned: its block was left before the transaction could be ended."""
         self.is_open, self.is_end_in_doubt = False, True
 
     @property
@@ -159,18 +159,18 @@ class TransactionManager:
         return self._link.features.get(FEATURE, 0) >= V2
 
     def failed(self, error: KafkaError) -> None:
-        """A record of the transaction was not delivered."""
+        """Record that a record of the transaction was not delivered."""
         self._failure = self._failure or error
         if error.code in _FENCED:
             self._fatal = self._fatal or error
 
     @property
     def has_failed(self) -> bool:
-        """Whether it can only be aborted."""
+        """Return whether the transaction can only be aborted."""
         return self._failure is not None
 
     async def add(self, partition: TopicPartition) -> None:
-        """Have the partition be part of the transaction. Raises KafkaError, RuntimeError outside a transaction."""
+        """Add the partition to the transaction. Raises KafkaError, RuntimeError outside of a transaction."""
         self._check_open()
         if self.is_v2:
             self._added.add(partition)
@@ -184,15 +184,17 @@ class TransactionManager:
                 v3_and_below_producer_epoch=self._identity.epoch,
                 v3_and_below_topics=[AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.partition])],
             )
-            await self._ask_in_transaction(request, _LAST_ADD_PARTITIONS, f"{partition} is not added", _added_code)
+            await self._ask_in_transaction(
+                request, _LAST_ADD_PARTITIONS, f"{partition} was not added to the transaction", _added_code
+            )
             self._added.add(partition)
 
     def has(self, partition: TopicPartition) -> bool:
-        """Whether the partition is part of the transaction."""
+        """Return whether the partition is part of the transaction."""
         return self.is_open and self._failure is None and partition in self._added
 
     async def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
-        """Have offsets of a group count when the transaction is committed. Raises KafkaError."""
+        """Commit offsets of a group with the transaction. Raises KafkaError."""
         self._check_open()
         if not self.is_v2:
             request = AddOffsetsToTxnRequest(
@@ -201,7 +203,9 @@ class TransactionManager:
                 producer_epoch=self._identity.epoch,
                 group_id=group.group_id,
             )
-            await self._ask_in_transaction(request, _LAST_ADD_PARTITIONS, "offsets are not added")
+            await self._ask_in_transaction(
+                request, _LAST_ADD_PARTITIONS, "the offsets were not added to the transaction"
+            )
         self._has_offsets = True
         link = CoordinatorLink(self._client, group.group_id)
         lowest, highest = (_OFFSET_COMMIT_V2,) * 2 if self.is_v2 else (0, _LAST_OFFSET_COMMIT_V1)
@@ -230,14 +234,14 @@ class TransactionManager:
             group_id=group.group_id,
             producer_id=self._identity.producer_id,
             producer_epoch=self._identity.epoch,
-            generation_id=group.generation,
+            generation_id_or_member_epoch=group.generation,
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
             topics=[TxnOffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
         )
 
     async def end(self, *, is_commit: bool) -> None:
-        """Commit or abort; all records have been acknowledged or have failed. Raises KafkaError."""
+        """Commit or abort after all records have been acknowledged or have failed. Raises KafkaError."""
         self.is_open = False
         self._check_fatal()
         if not self._added and not self._has_offsets:
@@ -251,20 +255,20 @@ class TransactionManager:
             committed=is_commit,
         )
         if self.is_v2:
-            self._become(await self._ask(request, _END_V2, "the transaction is not ended", lowest=_END_V2))
+            self._become(await self._ask(request, _END_V2, "the transaction was not ended", lowest=_END_V2))
         else:
-            await self._ask(request, _LAST_END_V1, "the transaction is not ended")
+            await self._ask(request, _LAST_END_V1, "the transaction was not ended")
             self.is_end_in_doubt = False
 
     def check_failure(self) -> None:
-        """Raises the KafkaError for which the transaction can only be aborted."""
+        """Raise the KafkaError because of which the transaction can only be aborted."""
         if self._failure is not None:
             raise self._failure
 
     def _check_open(self) -> None:
         self._check_fatal()
         if not self.is_open:
-            raise RuntimeError("no transaction is open: `async with producer.transaction():`")
+            raise RuntimeError("no transaction is open: use `async with producer.transaction():`")
         self.check_failure()
 
     def _check_fatal(self) -> None:
@@ -277,7 +281,7 @@ class TransactionManager:
         await self._in_transaction(lambda: self._ask(request, highest, what, code))
 
     async def _in_transaction(self, work: Callable[[], Awaitable[object]]) -> None:
-        """What fails, fails the transaction."""
+        """Fail the transaction with this error."""
         try:
             await work()
         except KafkaError as error:
@@ -287,7 +291,7 @@ class TransactionManager:
     async def _ask(
         self, request: Any, highest: int, what: str, code: Callable[[Any], int] | None = None, *, lowest: int = 0
     ) -> Any:
-        """Ask the coordinator until it gives a final answer. Raises KafkaError."""
+        """Send the request to the coordinator until it returns a final response. Raises KafkaError."""
 
         async def attempt() -> Any:
             while True:
@@ -310,7 +314,7 @@ class TransactionManager:
 
 
 def _added_code(response: Any) -> int:
-    """The error of the one partition that was to be added."""
+    """Return the error of the single partition in the request."""
     (topic,) = response.results_by_topic_v3_and_below
     (answer,) = topic.results_by_partition
     code: int = answer.partition_error_code
@@ -345,7 +349,7 @@ class ProducerTransaction:
         await self._manager.end(is_commit=True)
 
     async def _abort(self, is_by_error: bool) -> None:
-        """Abort; an error that leaves the block is more to the point than that this fails, too."""
+        """Abort; if this fails, too, the error that left the block has precedence."""
         try:
             await self._manager.end(is_commit=False)
             if self._manager.has_failed and not self._manager.is_v2:
@@ -356,7 +360,7 @@ class ProducerTransaction:
             logger.warning("a transaction could not be aborted yet: %s", error)
 
     async def send_offsets(self, offsets: Offsets, group: GroupMetadata | str) -> None:
-        """Move a group's offsets with the transaction. `Consumer.group_metadata` tells of a member, a name is enough
-        where only one consumer reads for the group. Raises KafkaError.
+        """Commit a group's offsets with the transaction. `Consumer.group_metadata` identifies a member; the name is
+        sufficient if only one consumer reads for the group. Raises KafkaError.
         """
         await self._manager.send_offsets(offsets, GroupMetadata(group) if isinstance(group, str) else group)

@@ -6,9 +6,9 @@ import signal
 import time
 
 from barnabas.clients.admin import Admin, NewTopic
-from barnabas.clients.spark.pipeline import AIRCRAFT, PipelineSettings, keep_parquet, keep_state, stop_between_batches
-from barnabas.clients.spark.progress import ProgressListener
-from barnabas.clients.spark.session import session
+from barnabas.spark.pipeline import AIRCRAFT, PipelineSettings, keep_parquet, keep_state, stop_between_batches
+from barnabas.spark.progress import ProgressListener
+from barnabas.spark.session import session
 
 
 def say(text: str) -> None:

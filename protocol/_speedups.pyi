@@ -117,7 +117,7 @@ def scan_records(
 ) -> tuple[int, list[tuple[int, int | None]]] | None:
     """`record_scan.walk_records`: the fields of `RecordScan`; None where that raises."""
 
-def take_batch(
+def validate_and_stamp(
     records: memoryview,
     plain: bytes | memoryview | None,
     place: tuple[int, int],
@@ -125,7 +125,7 @@ def take_batch(
     rules: tuple[int, int, bool, bool],
     /,
 ) -> tuple[int, int, int] | None:
-    """`usual_batch.take_batch_here`."""
+    """`usual_batch.validate_and_stamp_py`."""
 
 def read_produce(
     buffer: memoryview, start: int, end: int, /
@@ -154,7 +154,7 @@ def begin_sending(answers: dict[int, bytes], /) -> None:
     """Have another thread send these; they stay as they are until they are given to `finish_sending`."""
 
 def finish_sending(answers: dict[int, bytes], /) -> list[tuple[int, int]]:
-    """`answer_box.finish_sending_here`, of what was begun as of what was not."""
+    """Twin of `finish_sending_py` in `server/network/output.py`, for responses whose sending has begun or not."""
 
 def open_syncer(
     wake: int, /
@@ -167,7 +167,7 @@ def open_syncer(
     """
 
 def watch(count: bytearray, watched: bytearray, /) -> tuple[Callable[[], bool], Callable[[], bool]]:
-    """`server.metrics.call_watch.watch_here`, by `stopwatch` and by the ticks of the kernel."""
+    """Twin of `watch_py` in `server/metrics/call_watch.py`, by `stopwatch` and the ticks of the kernel."""
 
 def stopwatch() -> float:
     """`time.perf_counter`."""

@@ -1,4 +1,4 @@
-"""Rules of access as data: what one says, what a filter selects (Kafka's AclBinding and AclBindingFilter)."""
+"""ACLs and their filters as data (Kafka's AclBinding and AclBindingFilter)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WILDCARD_PRINCIPAL = f"User:{WILDCARD}"
 
 
 class ResourcePattern(NamedTuple):
-    """Which resources a rule is about."""
+    """The resources of an ACL."""
 
     resource_type: AclResourceType
     name: str
@@ -18,25 +18,25 @@ class ResourcePattern(NamedTuple):
 
 
 class AccessControlEntry(NamedTuple):
-    """Who may do what, or may not, and from where."""
+    """Principal, operation, permission and host of an ACL."""
 
     principal: str
-    """`User:name`, or `User:*` for everybody."""
+    """`User:name`, or `User:*` for all users."""
     host: str
-    """An address, or `*` for all."""
+    """An address, a CIDR block of addresses, or `*` for all."""
     operation: AclOperation
     permission: AclPermissionType
 
 
 class AclBinding(NamedTuple):
-    """A rule."""
+    """An ACL."""
 
     pattern: ResourcePattern
     entry: AccessControlEntry
 
 
 class AclBindingFilter(NamedTuple):
-    """Selects rules; what is None or ANY selects whatever there is."""
+    """A filter of ACLs; None and ANY match everything."""
 
     resource_type: AclResourceType = AclResourceType.ANY
     name: str | None = None
@@ -47,7 +47,7 @@ class AclBindingFilter(NamedTuple):
     permission: AclPermissionType = AclPermissionType.ANY
 
     def selects_pattern(self, pattern: ResourcePattern) -> bool:
-        """Whether rules about these resources are meant (Kafka's ResourcePatternFilter)."""
+        """Return whether a resource pattern matches (Kafka's ResourcePatternFilter)."""
         if self.resource_type not in (AclResourceType.ANY, pattern.resource_type):
             return False
         if self.pattern_type not in (AclPatternType.ANY, AclPatternType.MATCH, pattern.pattern_type):
@@ -61,7 +61,7 @@ class AclBindingFilter(NamedTuple):
         return pattern.name in (self.name, WILDCARD)
 
     def selects_entry(self, entry: AccessControlEntry) -> bool:
-        """Whether rules of that content are meant (Kafka's AccessControlEntryFilter)."""
+        """Return whether an entry matches (Kafka's AccessControlEntryFilter)."""
         return (
             (self.principal is None or self.principal == entry.principal)
             and (self.host is None or self.host == entry.host)

@@ -1,6 +1,6 @@
-"""Who may do what to what: the numbers that operations, resources, patterns and permissions have on the wire (KIP-11).
+"""Operations, resource types, pattern types and permissions of ACLs with their numbers on the wire (KIP-11).
 
-`ANY`, and for patterns `MATCH`, belong to filters. Numbers that are none of these mean nothing.
+`ANY`, and for patterns `MATCH`, are for filters only. Other numbers are unknown.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class AclOperation(IntEnum):
-    """Kafka's operations; in a set of authorized operations the number is the bit's place."""
+    """Kafka's operations; in a set of authorized operations the number is the bit's position."""
 
     ANY = 1
     ALL = 2
@@ -28,7 +28,7 @@ class AclOperation(IntEnum):
 
 
 class AclResourceType(IntEnum):
-    """What an operation is done to."""
+    """Types of resources."""
 
     ANY = 1
     TOPIC = 2
@@ -40,17 +40,17 @@ class AclResourceType(IntEnum):
 
 
 class AclPatternType(IntEnum):
-    """How a name stands for resources (KIP-290)."""
+    """How a name matches resources (KIP-290)."""
 
     ANY = 1
     MATCH = 2
-    """Of a filter: whatever concerns the resource of that name."""
+    """For filters only: all patterns that match the resource with that name."""
     LITERAL = 3
     PREFIXED = 4
 
 
 class AclPermissionType(IntEnum):
-    """Whether something may be done or may not."""
+    """Whether an ACL allows or denies."""
 
     ANY = 1
     DENY = 2
@@ -58,6 +58,6 @@ class AclPermissionType(IntEnum):
 
 
 CLUSTER_NAME = "kafka-cluster"
-"""The one resource of type CLUSTER."""
+"""The name of the only resource of type CLUSTER."""
 WILDCARD = "*"
-"""As the name of a literal pattern all resources of a type, as a host all hosts, in `User:*` everybody."""
+"""As the name of a literal pattern all resources of a type, as a host all hosts, in `User:*` all users."""

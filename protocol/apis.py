@@ -1,6 +1,6 @@
-"""The catalogue of requests: which messages belong to an API key, and in which versions they can be coded.
+"""The catalogue of requests: the messages of an API key, and the versions with a codec.
 
-What a broker serves is a smaller table of its own, in the server.
+The versions that a broker serves are in a smaller table of the server.
 """
 
 from __future__ import annotations
@@ -109,10 +109,12 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
 
 
 class ApiSpec:
-    """The request and response of one API key. Their module is imported when first asked for."""
+    """The request and response of one API key. Their module is imported on first use."""
 
     def __init__(self, key: ApiKey) -> None:
         self.key = key
@@ -124,27 +126,27 @@ class ApiSpec:
 
     @cached_property
     def request(self) -> type:
-        """The class of the request."""
+        """Return the class of the request."""
         return self._message("Request")
 
     @cached_property
     def response(self) -> type:
-        """The class of the response."""
+        """Return the class of the response."""
         return self._message("Response")
 
     @cached_property
     def versions(self) -> Versions:
-        """The versions that can be coded, both ends included."""
+        """Return the first and last version with a codec."""
         return versions_of(self.request)
 
     @cached_property
     def flexible_from(self) -> int | None:
-        """The first version with compact lengths and tagged fields, None if there never was one."""
+        """Return the first version with compact lengths and tagged fields, None if there is none."""
         first, last = flexible_of(self.request)
         return first if last >= first else None
 
     def is_flexible(self, version: int) -> bool:
-        """Whether that version has compact lengths and tagged fields."""
+        """Return whether that version has compact lengths and tagged fields."""
         return self.flexible_from is not None and version >= self.flexible_from
 
 
@@ -214,6 +216,21 @@ _CODED = (
     ApiKey.PUSH_TELEMETRY,
     ApiKey.LIST_CONFIG_RESOURCES,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_DESCRIBE,
+    ApiKey.SHARE_FETCH,
+    ApiKey.SHARE_ACKNOWLEDGE,
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE,
+    ApiKey.WRITE_SHARE_GROUP_STATE,
+    ApiKey.DELETE_SHARE_GROUP_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+    ApiKey.STREAMS_GROUP_HEARTBEAT,
+    ApiKey.STREAMS_GROUP_DESCRIBE,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
 )
 
 API_MESSAGES: dict[ApiKey, ApiSpec] = {key: ApiSpec(key) for key in _CODED}
@@ -221,5 +238,5 @@ API_MESSAGES: dict[ApiKey, ApiSpec] = {key: ApiSpec(key) for key in _CODED}
 
 @cache
 def api_key_of(request: type) -> ApiKey:
-    """The API a request class belongs to: its module is named after it."""
+    """Return the API of a request class, whose module has the API's name."""
     return ApiKey[request.__module__.rpartition(".")[2].upper()]

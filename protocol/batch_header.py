@@ -1,4 +1,6 @@
-"""The 61-byte header of a record batch (format v2, KIP-98). Behind it: the records, one stream if there is a codec."""
+"""The 61-byte header of a record batch (format v2, KIP-98), which precedes its records, one stream if there is a
+codec.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ _new_header = tuple.__new__
 
 
 class BatchHeader(NamedTuple):
-    """The header fields in wire order; `length` counts the bytes behind itself, `size_in_bytes` all of the batch."""
+    """The header fields in wire order; `length` counts the bytes after itself, `size_in_bytes` the whole batch."""
 
     base_offset: Int64
     length: Int32
     partition_leader_epoch: Int32
     magic: Int8
     crc: Uint32
-    """CRC-32C of all that follows it: a broker sets base offset and leader epoch without reading the rest."""
+    """CRC-32C of all bytes after it: a broker sets base offset and leader epoch without reading the rest."""
     attributes: Int16
     """Bits 0 to 2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon."""
     last_offset_delta: Int32
@@ -61,7 +63,9 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the tombstones of a cleaned batch may go; then `base_timestamp` holds this instead."""
+        """Return the time from which tombstones of a cleaned batch may be removed; `base_timestamp` then contains
+        it.
+        """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
 
     @property
@@ -70,14 +74,16 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, -1 without sequences; wraps from 2147483647 to 0."""
+        """Return the sequence of the last record, -1 without sequences; wraps from 2147483647 to 0."""
         if self.base_sequence < 0:
             return self.base_sequence
         return self.base_sequence + self.last_offset_delta & _MAX_SEQUENCE
 
     @classmethod
     def read(cls, buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
-        """The header at `position`, unchecked, not even the magic; struct.error if fewer than 61 bytes are left."""
+        """Read the header at `position` without any check, even of the magic; struct.error if fewer than 61 bytes
+        remain.
+        """
         return _new_header(cls, BATCH_HEADER.values(buffer, position))
 
 
@@ -92,16 +98,16 @@ _producer_fields = BATCH_HEADER.span("producer_id", "base_sequence")
 
 
 def batch_crc(batch: memoryview) -> int:
-    """What the CRC field of this batch (exactly its bytes) should hold."""
+    """Return the correct value of the CRC field of this batch (exactly its bytes)."""
     return crc32c(batch[ATTRIBUTES_POSITION:])
 
 
 def write_crc(batch: memoryview) -> None:
-    """Recompute the CRC field after a change behind it."""
+    """Recompute the CRC field after a change."""
     _crc.pack_into(batch, CRC_POSITION, batch_crc(batch))
 
 
 def stamp_producer(batch: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-    """Make a finished batch one of an idempotent producer: write id, epoch and first sequence, and the CRC."""
+    """Write producer id, epoch and first sequence into a finished batch, and update its CRC."""
     _producer_fields.pack_into(batch, _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
     write_crc(memoryview(batch))

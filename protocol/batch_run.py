@@ -1,6 +1,6 @@
-"""Batches of format v2 that lie one after the other in a buffer, and their records as columns.
+"""Consecutive batches of format v2 in a buffer, and their records as columns.
 
-`BatchRun.scan` has a compiled twin; what stands here says what it does.
+`BatchRun.scan` has a compiled twin; this module is the specification.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .record_codec import MIN_RECORD_SIZE, locate_record
 from .record_columns import RecordColumns
 
 SPECIAL = CODEC_MASK | CONTROL_MASK | TRANSACTIONAL_MASK
-"""Attributes of batches that a caller wants to look at itself."""
+"""Attributes of batches that the caller handles itself."""
 
 _ROW = 3
 _ROW_SIZE = 4 * _ROW
@@ -31,25 +31,25 @@ _MIN_BATCH_ROWS = 64
 
 
 class Stop(IntEnum):
-    """Why a scan went no further."""
+    """The reason why a scan ended."""
 
     END = 0
-    """The buffer ends here, or no whole batch is left of it."""
+    """The buffer ends, or its last batch is incomplete."""
     SPECIAL = 1
-    """A batch with one of the attributes that were asked for begins here, or one of format v0 or v1."""
+    """A batch with one of the requested attributes, or of format v0 or v1."""
     ROOM = 2
-    """There is no more room for batches or records; between the compiled code and its caller only."""
+    """No more room for batches or records; between the compiled code and its caller only."""
     CORRUPT = 3
-    """What begins here is no batch, its CRC is wrong, or its records do not fill it in rising order."""
+    """The bytes are not a batch, its CRC is wrong, or its records have gaps or are out of order."""
 
 
 _STOPS = tuple(Stop)
 
 
 class BatchRun:
-    """Whole batches of `buffer`: `batch(i)` says where, `records` holds the rows of all of them.
+    """Whole batches of `buffer`: `batch(i)` returns the position, `records` contains the rows of all of them.
 
-    The rows of batch i begin at `first_row(i)` and end where those of batch i + 1 begin.
+    The rows of batch i begin at `first_row(i)` and end before the rows of batch i + 1.
     """
 
     __slots__ = ("_rows", "block", "buffer", "count", "records", "use_native")
@@ -70,27 +70,29 @@ class BatchRun:
         self._rows = memoryview(block).cast("i")
 
     def start(self, buffer: bytes) -> None:
-        """Forget all batches, and be about another buffer."""
+        """Remove all batches, and use another buffer."""
         self.buffer = buffer
         self.clear()
 
     def clear(self) -> None:
-        """Forget all batches."""
+        """Remove all batches."""
         self.count = 0
         self.records.clear()
 
     def batch(self, index: int) -> tuple[int, int]:
-        """Position and size of a batch."""
+        """Return position and size of a batch."""
         return self._rows[_ROW * index], self._rows[_ROW * index + 1]
 
     def first_row(self, index: int) -> int:
-        """The row of a batch's first record; for the batch behind the last, the number of rows."""
+        """Return the row of a batch's first record; for the index after the last batch, the number of rows."""
         return self._rows[_ROW * index + 2] if index < self.count else self.records.count
 
     def scan(
         self, position: int, end: int | None = None, *, special: int = SPECIAL, check_crc: bool = True
     ) -> tuple[int, Stop]:
-        """Add the batches from `position` on, up to a special one or `end`; returns where and why it stopped."""
+        """Add the batches from `position` on, up to a special one or `end`; return the position and the reason of the
+        stop.
+        """
         end = len(self.buffer) if end is None else end
         while True:
             position, reason = self._scan_on(position, end, special, check_crc)
@@ -137,7 +139,7 @@ class BatchRun:
         return position, Stop.END
 
     def _add_batch(self, position: int, header: BatchHeader) -> bool:
-        """Add a batch with its records; False, and nothing added, if they are no such records."""
+        """Add a batch with its records; return False, and add nothing, for invalid records."""
         if not 0 <= header.record_count <= (header.size_in_bytes - HEADER_SIZE) // MIN_RECORD_SIZE:
             return False
         records = self.records
@@ -155,7 +157,7 @@ class BatchRun:
         return True
 
     def _add_records(self, position: int, end: int, header: BatchHeader) -> None:
-        """Raises ProtocolError for records that do not fill the batch in rising order."""
+        """Raise ProtocolError for records that do not fill the batch, or are out of order."""
         append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else None
         least_delta = 0
         records = self.records
@@ -183,5 +185,5 @@ def _ints(*values: int) -> memoryview:
 
 
 def as_long(value: int) -> int:
-    """The value in 64 bits, as adding wraps around in other languages."""
+    """Return the value in 64 bits, as additions wrap around in other languages."""
     return (value + (1 << 63) & (1 << 64) - 1) - (1 << 63)

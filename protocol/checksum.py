@@ -8,10 +8,10 @@ from importlib.util import find_spec, module_from_spec
 
 
 def _load() -> Callable[..., int]:
-    """The function out of the wheel's extension module, without the package around it.
+    """Load the function from the wheel's extension module, without its package.
 
-    The package looks up its own version when it is imported, through modules that take as long to load as the rest of
-    a broker. Where the wheel looks different, the package is imported as usual.
+    The package looks up its own version when it is imported, through modules that take as long to load as the rest of a
+    broker. For a wheel with another layout, the package is imported as usual.
     """
     package = find_spec("crc32c")
     locations = package.submodule_search_locations if package is not None else None
@@ -27,4 +27,4 @@ def _load() -> Callable[..., int]:
 
 
 crc32c = _load()
-"""`crc32c(data, value=0)`: the checksum of `data`, continued from `value`, the checksum of what stands before it."""
+"""`crc32c(data, value=0)`: the checksum of `data`, continued from `value`, the checksum of the bytes before it."""

@@ -1,21 +1,21 @@
 """The client's side of one connection without I/O: versions, authentication, and responses matched to requests.
 
-A shell owns the socket: it says what happened (`connected`, `received`, `expired`, `lost`), writes what it is given,
-and calls `close` when it was told an error. So the asyncio clients, Spark's blocking one and brokers that talk to
-brokers are the same client. What may happen when is `TRANSITIONS`:
+A shell owns the socket: it reports events (`connected`, `received`, `expired`, `lost`), writes the returned bytes, and
+calls `close` after an error. The asyncio clients, Spark's blocking one and connections between brokers therefore share
+one implementation. `TRANSITIONS` has the legal events of each state:
 
     CONNECTING   the socket is not connected yet
-    NEGOTIATING  ApiVersions is asked; a broker that does not know our version of it says which it knows (KIP-511)
-    HANDSHAKING  SaslHandshake names the mechanism (KIP-43)
+    NEGOTIATING  ApiVersions is in flight; a broker that does not support this version of it returns its own (KIP-511)
+    HANDSHAKING  SaslHandshake selects the mechanism (KIP-43)
     CHALLENGED   SASL messages in SaslAuthenticate requests (KIP-152)
-    BARE         SASL messages in frames without headers, as brokers want them that know SaslHandshake 0 only
+    BARE         SASL messages in frames without headers, for brokers with SaslHandshake 0 only
     READY        requests are sent and answered
-    RENEWING     SaslHandshake names the mechanism again, before a session ends (KIP-368)
-    PROVING      SASL messages again; requests are held back meanwhile, responses to earlier ones still come
-    CLOSED       of no more use
+    RENEWING     SaslHandshake selects the mechanism again, before a session expires (KIP-368)
+    PROVING      SASL messages again; requests are held back, responses to earlier ones still arrive
+    CLOSED       closed permanently
 
-Requests are pipelined. A broker answers a connection's requests in the order they came, so a queue pairs them, and a
-correlation id out of order is a broken peer. When a response is late, nothing behind it can arrive either.
+Requests are pipelined. A broker answers a connection's requests in order, so a queue pairs them, and an unexpected
+correlation id is an error of the peer. When a response is late, later responses cannot arrive either.
 """
 
 from __future__ import annotations
@@ -49,10 +49,13 @@ from .schema import UNBOUNDED, Buffer, Versions
 
 T = TypeVar("T")
 _MAX_CORRELATION_ID = 0x7FFFFFFF
+_FIRST_API_VERSIONS = 4
+"""The version of ApiVersions in the first request. Brokers before Kafka 4.4 reject version 5, which costs each
+connection another round trip; version 5 adds only the check of the cluster id and the node id (KIP-1242)."""
 
 
 class ClientState(Enum):
-    """Where a connection stands; the module's docstring says what each means."""
+    """The states of a connection; the module's docstring describes them."""
 
     CONNECTING = auto()
     NEGOTIATING = auto()
@@ -70,7 +73,7 @@ _AGAIN = (ClientState.RENEWING, ClientState.PROVING)
 
 
 class ClientEvent(Enum):
-    """What moves a connection on."""
+    """The events of a connection."""
 
     CONNECTED = auto()
     VERSION_REFUSED = auto()
@@ -126,20 +129,19 @@ TRANSITIONS: dict[ClientState, dict[ClientEvent, ClientState]] = {
 
 _IF_CLOSED_NOW = {
     ClientState.NEGOTIATING: (
-        " when it was asked for its versions, as listeners do that want TLS or another security.protocol,"
-        " and Kafka before 0.10"
+        " after ApiVersions, as listeners with TLS or another security.protocol do, and Kafka before 0.10"
     ),
-    ClientState.HANDSHAKING: " when it was told the SASL mechanism",
+    ClientState.HANDSHAKING: " after the SASL mechanism was sent",
     ClientState.CHALLENGED: " during authentication",
     ClientState.BARE: " during authentication, as old brokers do if the password is wrong",
-    ClientState.RENEWING: " when it was to prove again who it is",
+    ClientState.RENEWING: " during re-authentication",
     ClientState.PROVING: " during authentication",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a client says of itself on each of its connections (KIP-511)."""
+    """The name and version of the client's software, sent on each of its connections (KIP-511)."""
 
     client_id: str
     software_name: str
@@ -147,10 +149,9 @@ class Introduction:
 
 
 class InFlight(NamedTuple):
-    """A request whose response is awaited, and the shell's `token` for it; without `decoded` the frame is handed on as
-    it came.
+    """A request in flight, and the shell's `token` for it; without `decoded` the frame is returned undecoded.
 
-    `token` is None for the requests that the connection makes by itself before it is ready.
+    `token` is None for the connection's own requests before it is ready.
     """
 
     correlation_id: int
@@ -162,7 +163,7 @@ class InFlight(NamedTuple):
 
 
 class ClientConnection(Generic[T]):
-    """Not for several threads at once. `T` is what the shell knows a request by; `peer` names the broker in errors."""
+    """Not thread-safe. `T` is the shell's token of a request; `peer` is the broker's name in errors."""
 
     def __init__(
         self,
@@ -174,64 +175,64 @@ class ClientConnection(Generic[T]):
         sasl: SaslExchange | None = None,
         room_behind: int = 0,
     ) -> None:
-        """Without `sasl` nobody is authenticated. `room_behind`: see `ReceiveBuffer`."""
+        """Without `sasl` there is no authentication. `room_behind`: see `ReceiveBuffer`."""
         self.peer = peer
         self.state = ClientState.CONNECTING
         self.api_versions: dict[int, Versions] = {}
         self.features: dict[str, int] = {}
-        """The cluster's features and their finalized levels (KIP-584)."""
+        """The finalized feature levels of the cluster (KIP-584)."""
         self.session_ms = 0
-        """For how long the broker believes the authentication: `renew` it before that; 0: for ever (KIP-368)."""
+        """Lifetime of the authentication, before which `renew` is required; 0: unlimited (KIP-368)."""
         self._introduction = introduction
         self._sasl = sasl
         self._receive = ReceiveBuffer(max_response_bytes, room_behind=room_behind)
         self.buffer = self._receive.buffer
-        """Where the next bytes from the socket go; then call `received`."""
+        """Return the buffer for the next bytes of the socket; then call `received`."""
         self._in_flight: deque[InFlight] = deque()
         self._held: list[tuple[list[Buffer], InFlight | None]] = []
-        """Requests that wait for an authentication, and what will be in flight with them."""
+        """Requests that wait for an authentication, and will be in flight after it."""
         self._max_in_flight = inf if max_in_flight is None else max_in_flight
         self._correlation_id = 0
         self._outbox: list[Buffer] = []
         self._deadline = inf
 
-    # Questions
+    # Queries
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests may be sent."""
+        """Return whether requests may be sent."""
         return self.state is _READY or self.state in _AGAIN
 
     @property
     def in_flight_count(self) -> int:
-        """Requests whose response is awaited."""
+        """Return the number of requests in flight."""
         return len(self._in_flight) + len(self._held)
 
     @property
     def has_room(self) -> bool:
-        """Whether fewer than `max_in_flight` are: for callers with much to send; others need not ask."""
+        """Return whether fewer than `max_in_flight` are: for callers with many requests; others need not check."""
         return len(self._in_flight) + len(self._held) < self._max_in_flight
 
     @property
     def earliest_deadline(self) -> float:
-        """When `expired` will have something to say at the earliest, in the shell's time; infinity: never."""
+        """Return the earliest time at which `expired` may return an error, in the shell's time; infinity: never."""
         held = [entry for _, entry in self._held if entry is not None]
         return min((entry.deadline for entry in (*self._in_flight, *held)), default=self._deadline)
 
     def supports(self, api_key: ApiKey, version: int = 0) -> bool:
-        """Whether the broker speaks `version` (or a later one) of this API."""
+        """Return whether the broker supports `version` (or a later one) of this API."""
         theirs = self.api_versions.get(api_key)
         return theirs is not None and theirs.last >= version
 
     def version_for(self, api_key: ApiKey, *, lowest: int = 0, highest: int = UNBOUNDED) -> int:
-        """The newest version both sides speak within the bounds given. Raises UnsupportedVersionError."""
+        """Return the newest common version within the given bounds. Raises UnsupportedVersionError."""
         ours = API_MESSAGES[api_key].versions
         bounds = Versions(max(ours.first, lowest), min(ours.last, highest))
         theirs = self.api_versions.get(api_key)
         version = None if theirs is None else negotiate(bounds, theirs)
         if version is None:
             raise UnsupportedVersionError(
-                f"broker {self.peer} does not serve {api_key.name} in versions {bounds.first} to {bounds.last}"
+                f"broker {self.peer} does not support {api_key.name} in versions {bounds.first} to {bounds.last}"
             )
         return version
 
@@ -240,7 +241,7 @@ class ClientConnection(Generic[T]):
     def request(
         self, api_key: ApiKey, version: int, body: Sequence[Buffer], *, token: T, deadline: float, decoded: bool
     ) -> list[Buffer]:
-        """The bytes of a request whose response will be `token`'s, decoded or as a frame with its header.
+        """Return the bytes of a request whose response belongs to `token`, decoded or as a frame with its header.
 
         Raises ConnectionLostError unless the connection is ready.
         """
@@ -253,7 +254,7 @@ class ClientConnection(Generic[T]):
         return pieces
 
     def request_without_response(self, api_key: ApiKey, version: int, body: Sequence[Buffer]) -> list[Buffer]:
-        """The bytes of a request that is not answered (Produce with acks=0). Raises as `request`."""
+        """Return the bytes of a request without a response (Produce with acks=0). Raises as `request`."""
         if self.state in _AGAIN:
             self._held.append((self._framed(api_key, version, body), None))
             return []
@@ -262,9 +263,10 @@ class ClientConnection(Generic[T]):
         return self._framed(api_key, version, body)
 
     def data_to_send(self) -> list[Buffer]:
-        """What the connection itself wants to send now.
+        """Return the bytes that the connection itself sends.
 
-        Look after `connected` and, until it is ready, `received`; and likewise after `renew`, until it `is_renewed`.
+        Call it after `connected` and, until it is ready, after `received`; and likewise after `renew`, until
+        `is_renewed`.
         """
         data, self._outbox = self._outbox, []
         return data
@@ -272,27 +274,27 @@ class ClientConnection(Generic[T]):
     # Events
 
     def connected(self, deadline: float) -> None:
-        """The socket is connected; the connection is to be ready by `deadline`."""
+        """Process the connection of the socket; the connection must be ready by `deadline`."""
         self._enter(ClientEvent.CONNECTED)
         self._deadline = deadline
-        self._ask_versions(API_MESSAGES[ApiKey.API_VERSIONS].versions.last)
+        self._ask_versions(_FIRST_API_VERSIONS)
 
     def renew(self, sasl: SaslExchange, deadline: float) -> None:
-        """Prove again who the client is, by `deadline`; requests are held back from now on. Only when it is ready."""
+        """Authenticate again, by `deadline`; requests are held back from now on. Only when it is ready."""
         self._sasl, self._deadline = sasl, deadline
         self._enter(ClientEvent.SASL_DUE)
         self._name_mechanism(sasl)
 
     @property
     def is_renewed(self) -> bool:
-        """Whether the broker has let the client in, again if it was to prove who it is again."""
+        """Return whether the broker has authenticated the client, including a re-authentication."""
         return self.state is _READY
 
     def received(self, count: int) -> Iterator[tuple[T, Any]]:
-        """So many bytes are in `buffer()`: the responses that are complete, with their tokens.
+        """Process this number of bytes in `buffer()`: return the complete responses, with their tokens.
 
-        Raises ConnectionLostError if the bytes are no legal response to what is in flight, and KafkaError if the broker
-        refuses to tell its versions or to authenticate. A response stays in flight until it is known to be sound.
+        Raises ConnectionLostError if the bytes are not a valid response to the requests in flight, and KafkaError if
+        the broker rejects ApiVersions or the authentication. A response remains in flight until it has been validated.
         """
         try:
             for frame in self._receive.received(count):
@@ -301,10 +303,10 @@ class ClientConnection(Generic[T]):
                 elif self.state is not ClientState.CLOSED:
                     self._on_greeting(frame)
         except ProtocolError as error:
-            raise ConnectionLostError(f"broker {self.peer} sent no legal response: {error}") from error
+            raise ConnectionLostError(f"broker {self.peer} sent an invalid response: {error}") from error
 
     def expired(self, now: float) -> RequestTimeoutError | None:
-        """What to close with if a response is late, None if none is."""
+        """Return the error to close with if a response is late, None if none is."""
         if self.earliest_deadline > now:
             return None
         entries = [*self._in_flight, *(entry for _, entry in self._held if entry is not None)]
@@ -312,12 +314,12 @@ class ClientConnection(Generic[T]):
         return RequestTimeoutError(f"broker {self.peer} did not answer a {ApiKey(late).name} request in time")
 
     def lost(self, reason: str = "") -> ConnectionLostError:
-        """What to close with when the other side has ended the connection."""
+        """Return the error to close with when the peer has closed the connection."""
         why = _IF_CLOSED_NOW.get(self.state, "") + (f": {reason}" if reason else "")
         return ConnectionLostError(f"broker {self.peer} closed the connection{why}")
 
     def close(self) -> list[T]:
-        """End; returns the tokens of requests that will have no response."""
+        """Close; return the tokens of requests that will have no response."""
         self._enter(ClientEvent.END)
         entries = [*self._in_flight, *(entry for _, entry in self._held if entry is not None)]
         tokens = [entry.token for entry in entries if entry.token is not None]
@@ -327,22 +329,22 @@ class ClientConnection(Generic[T]):
         self._deadline = inf
         return tokens
 
-    # Inside
+    # Internals
 
     def _enter(self, event: ClientEvent) -> None:
         self.state = TRANSITIONS[self.state][event]
 
     def _framed(self, api_key: int, version: int, body: Sequence[Buffer]) -> list[Buffer]:
-        """The bytes of a request under the next correlation id."""
+        """Return the bytes of a request with the next correlation id."""
         self._correlation_id = correlation_id = (self._correlation_id + 1) & _MAX_CORRELATION_ID
         return frame_request(RequestHeader(api_key, version, correlation_id, self._introduction.client_id), body)
 
     def _is_of_before(self) -> bool:
-        """Whether the next response is to a request of before the authentication that is under way."""
+        """Return whether the next response is to a request from before the re-authentication."""
         return self.state in _AGAIN and bool(self._in_flight) and self._in_flight[0].token is not None
 
     def _answer(self, frame: memoryview) -> tuple[T, Any]:
-        """The response to the oldest request."""
+        """Decode the response to the oldest request."""
         entry, position = self._expected(frame)
         key, version = entry.api_key, entry.version
         response = decode_response(key, version, frame, position, len(frame)) if entry.decoded else frame
@@ -350,17 +352,17 @@ class ClientConnection(Generic[T]):
         return entry.token, response
 
     def _expected(self, frame: memoryview) -> tuple[InFlight, int]:
-        """The request this must be the response to, and where the response's body begins. Raises ProtocolError."""
+        """Return the request of this response, and the start of the response's body. Raises ProtocolError."""
         if not self._in_flight:
-            raise ProtocolError("a response that nobody asked for")
+            raise ProtocolError("a response without a request")
         entry = self._in_flight[0]
         correlation_id, position = decode_response_header(entry.api_key, entry.version, frame, 0, len(frame))
         if correlation_id != entry.correlation_id:
-            raise ProtocolError(f"correlation id {correlation_id} where {entry.correlation_id} is due")
+            raise ProtocolError(f"correlation id {correlation_id}, expected {entry.correlation_id}")
         return entry, position
 
     def _ask(self, api_key: ApiKey, version: int, request: object) -> None:
-        """Send a request of the connection's own."""
+        """Send one of the connection's own requests."""
         self._outbox += self._framed(api_key, version, [encode_request(request, version)])
         self._in_flight.append(InFlight(self._correlation_id, api_key, version, self._deadline, None, True))
 
@@ -370,7 +372,7 @@ class ClientConnection(Generic[T]):
         self._ask(ApiKey.API_VERSIONS, version, request)
 
     def _on_greeting(self, frame: memoryview) -> None:
-        """Take in what the broker says before the connection is ready."""
+        """Process a response before the connection is ready."""
         if self.state is ClientState.BARE:
             self._go_on(bytes(frame))
         elif self.state is ClientState.NEGOTIATING:
@@ -383,7 +385,7 @@ class ClientConnection(Generic[T]):
                 self._on_challenge(response)
 
     def _on_versions(self, frame: memoryview) -> None:
-        """A version of ApiVersions that the broker does not know is refused in version 0."""
+        """Handle a version of ApiVersions that the broker does not support, which it rejects in version 0."""
         entry, position = self._expected(frame)
         refused = int.from_bytes(frame[position : position + 2], "big") == ErrorCode.UNSUPPORTED_VERSION
         version = 0 if refused else entry.version
@@ -395,7 +397,7 @@ class ClientConnection(Generic[T]):
             self._enter(ClientEvent.VERSION_REFUSED)
             self._ask_versions(0 if again is None else again)
         elif response.error_code != ErrorCode.NONE:
-            raise KafkaError(code_of(response.error_code), f"broker {self.peer} refused to tell its versions")
+            raise KafkaError(code_of(response.error_code), f"broker {self.peer} rejected ApiVersions")
         else:
             self.api_versions = versions_told(response)
             self.features = {one.name: one.max_version_level for one in response.finalized_features}
@@ -428,7 +430,7 @@ class ClientConnection(Generic[T]):
         self._go_on(response.auth_bytes)
 
     def _go_on(self, challenge: bytes) -> None:
-        """Answer what the broker says in the authentication, or be admitted if it was the last."""
+        """Continue the authentication with the broker's message, or complete it after the last one."""
         assert self._sasl is not None
         try:
             message = self._sasl.messages.send(challenge)

@@ -1,6 +1,7 @@
-"""Messages to bytes and back, by API key and version: the table behind which every codec stands.
+"""Encoding and decoding of messages, by API key and version.
 
-Codecs are compiled at the first use of a (message, version) and kept; some decoders have one of `hot_codecs` in front.
+Codecs are compiled at the first use of a (message, version) and cached; some decoders are preceded by one of
+`hot_codecs`.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from .errors import ProtocolError
 from .hot_codecs import hot_decoder
 from .schema import Buffer, has_large_pieces, versions_of
 
-# How many structs, strings and numbers in lists one message may become. A request comes from anybody; a response from
-# a broker that was chosen, and lists whole clusters.
+# Maximum number of structs, strings and numbers in lists of one message. Any client sends requests; responses are from
+# a chosen broker, and list whole clusters.
 REQUEST_OBJECT_BUDGET = 50_000
 ORDER_OBJECT_BUDGET = 700_000
-"""Of what a controller tells a broker: a hundred thousand partitions with three replicas each."""
+"""For requests of a controller to a broker: a hundred thousand partitions with three replicas each."""
 STOP_OBJECT_BUDGET = 100_000
-"""Of replicas that one broker is to give up: far more than it can have."""
+"""For replicas in StopReplica: far more than a broker can have."""
 _BUDGETS = {
     ApiKey.LEADER_AND_ISR: ORDER_OBJECT_BUDGET,
     ApiKey.STOP_REPLICA: STOP_OBJECT_BUDGET,
@@ -30,7 +31,7 @@ _BUDGETS = {
 }
 RESPONSE_OBJECT_BUDGET = 5_000_000
 
-# Pieces of at least this many bytes are handed on as they are; smaller ones are joined.
+# Pieces of at least this many bytes are passed on without a copy; smaller ones are joined.
 LARGE_PIECE_BYTES = 4096
 
 _BAD_BYTES = (struct.error, IndexError, UnicodeDecodeError)
@@ -42,7 +43,7 @@ T = TypeVar("T")
 
 
 def decode_request(key: int, version: int, buffer: Buffer, position: int, end: int) -> Any:
-    """The request in `buffer[position:end]`. Bytes after it are ignored, as Kafka does.
+    """Decode the request in `buffer[position:end]`. Bytes after it are ignored, as in Kafka.
 
     Strings and bytes are copies, `records` are memoryviews of `buffer`. Raises `ProtocolError`.
     """
@@ -51,31 +52,33 @@ def decode_request(key: int, version: int, buffer: Buffer, position: int, end: i
 
 @cache
 def request_decoder(key: int, version: int) -> Callable[[Buffer, int, int], Any]:
-    """`decode_request` of one API and version, for callers that decode many. Raises `ProtocolError` likewise."""
+    """Return `decode_request` of one API and version, for callers that decode many. It raises `ProtocolError`
+    likewise.
+    """
     cls = _checked(key, version, lambda spec: spec.request)
     budget = _BUDGETS.get(ApiKey(key), REQUEST_OBJECT_BUDGET)
     return partial(_decode, hot_decoder(cls, version, decoder(cls, version)), budget)
 
 
 def decode_response(key: int, version: int, buffer: Buffer, position: int, end: int) -> Any:
-    """The response in `buffer[position:end]`, otherwise as `decode_request`."""
+    """Decode the response in `buffer[position:end]`, otherwise as `decode_request`."""
     return _decode(_response_decoder(key, version), RESPONSE_OBJECT_BUDGET, buffer, position, end)
 
 
 def encode_request(message: object, version: int) -> bytes:
-    """The body of a request. Raises `ProtocolError` if the version cannot carry the values."""
+    """Encode the body of a request. Raises `ProtocolError` if the version cannot represent the values."""
     return b"".join(_pieces(message, version))
 
 
 def encode_item(item: object, version: int) -> bytes:
-    """One item of a message's list, for `EncodedItems`. Raises `ProtocolError` likewise."""
+    """Encode one item of a message's list, for `EncodedItems`. Raises `ProtocolError` likewise."""
     return b"".join(_pieces(item, version))
 
 
 def encode_response(message: object, version: int) -> list[Buffer]:
-    """The body of a response as buffers to be written in order; large pieces of it are passed on uncopied.
+    """Encode the body of a response as buffers to be written in order, with large pieces uncopied.
 
-    Raises `ProtocolError` if the version cannot carry the values.
+    Raises `ProtocolError` if the version cannot represent the values.
     """
     pieces = _pieces(message, version)
     if len(pieces) == 1:
@@ -85,7 +88,9 @@ def encode_response(message: object, version: int) -> list[Buffer]:
 
 
 def encode_long_response(message: object, version: int) -> list[Buffer]:
-    """As `encode_response`, in hardly more memory than the bytes take; pieces of a few bytes take eight times that."""
+    """Encode as `encode_response`, with little more memory than the bytes; pieces of a few bytes take eight times
+    that.
+    """
     cls: Any = type(message)
     if has_large_pieces(cls):
         return encode_response(message, version)
@@ -95,7 +100,7 @@ def encode_long_response(message: object, version: int) -> list[Buffer]:
 
 
 def _gathered(pieces: list[Buffer]) -> list[Buffer]:
-    """The pieces with every run of small ones joined."""
+    """Join each run of small pieces."""
     buffers: list[Buffer] = []
     start = 0
     for index, piece in enumerate(pieces):
@@ -110,16 +115,15 @@ def _gathered(pieces: list[Buffer]) -> list[Buffer]:
 
 
 def encode_versioned(message: object, version: int) -> bytes:
-    """A message that carries its own version in front: consumer protocol payloads, records of coordinators."""
+    """Encode a message that begins with its own version: consumer protocol payloads, records of coordinators."""
     return version.to_bytes(2, "big") + b"".join(_pieces(message, version))
 
 
 def decode_versioned(cls: type[T], buffer: Buffer, *, later_is_newest: bool = False, version: int | None = None) -> T:
-    """A message that carries its own version in front.
+    """Decode a message that begins with its own version.
 
     A version later than the newest known is an error, or with `later_is_newest` is read as the newest: for payloads
-    that only ever grow at their end. `version` says as which one it is read whatever stands in front. Raises
-    `ProtocolError`.
+    that only grow at their end. `version` overrides the version in the bytes. Raises `ProtocolError`.
     """
     stated = peek_version(buffer)
     decode = _versioned_decoder(cast(type, cls), stated if version is None else version, later_is_newest)
@@ -137,9 +141,9 @@ def _versioned_decoder(cls: type, version: int, later_is_newest: bool) -> Decode
 
 
 def peek_version(buffer: Buffer) -> int:
-    """The version in front of such a message. Raises `ProtocolError`."""
+    """Return the version at the start of a message. Raises `ProtocolError`."""
     if len(buffer) < 2:
-        raise ProtocolError("no version in front")
+        raise ProtocolError("the version is missing")
     return cast(int, _version(buffer)[0])
 
 

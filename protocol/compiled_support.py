@@ -1,4 +1,4 @@
-"""What compiled and hand-written codecs share: varints, tag sections, uuids, cached `struct`s and refusals."""
+"""Common parts of compiled and hand-written codecs: varints, tagged fields, uuids, cached `struct`s and errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from uuid import UUID, SafeUUID
 
 from .errors import ProtocolError
 
+MAX_ARRAY_ELEMENTS = 1_000_000
+"""Maximum items of one array, as in Kafka's decoders since 4.4."""
 MAX_UNKNOWN_TAGS = 64
+"""Maximum unknown fields in one section of tagged fields. Kafka's decoders accept 10 000 since 4.4.
+This limit is lower because a request may have a section in each of its structs, and each unknown field costs time.
+"""
 UVARINTS = tuple(bytes((value,)) for value in range(128))
 
 new = object.__new__
@@ -20,35 +25,35 @@ _set_is_safe = UUID.is_safe.__set__  # type: ignore[attr-defined, misc]
 
 @cache
 def structure(codes: str) -> Struct:
-    """The big-endian `Struct` of these codes."""
+    """Return the big-endian `Struct` of these codes."""
     return Struct(">" + codes)
 
 
 @cache
 def unpackers(code: str, rest: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
-    """`unpack_from` for 0 to 15 items of one code followed by fixed ones."""
+    """Return `unpack_from` for 0 to 15 items of one code followed by fixed ones."""
     return tuple(structure(code * count + rest).unpack_from for count in range(16))
 
 
 def unpacker(code: str, count: int, rest: str) -> Callable[..., tuple[Any, ...]]:
-    """`unpack_from` for any number of items of one code followed by fixed ones."""
+    """Return `unpack_from` for any number of items of one code followed by fixed ones."""
     return Struct(f">{count}{code}{rest}").unpack_from
 
 
 @cache
 def packers(code: str, before: str) -> tuple[Callable[..., bytes], ...]:
-    """`pack` for fixed items followed by 0 to 15 of one code."""
+    """Return `pack` for fixed items followed by 0 to 15 of one code."""
     return tuple(structure(before + code * count).pack for count in range(16))
 
 
 def pack_many(code: str, items: Sequence[Any]) -> bytes:
-    """Any number of items of one code."""
+    """Unpack any number of items of one code."""
     return pack(f">{len(items)}{code}", *items)
 
 
 @lru_cache(maxsize=4096)
 def as_uuid(raw: bytes) -> UUID:
-    """The UUID of 16 bytes. The same few topic ids pass by all the time; UUID's own constructor takes 1 us."""
+    """Return the UUID of 16 bytes. The same few topic ids recur; UUID's own constructor takes a microsecond."""
     value = new(UUID)
     _set_int(value, int.from_bytes(raw, "big"))
     _set_is_safe(value, SafeUUID.unknown)
@@ -56,7 +61,7 @@ def as_uuid(raw: bytes) -> UUID:
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint of at most 32 bits."""
+    """Encode an unsigned varint of at most 32 bits."""
     if value < 0x80:
         return UVARINTS[value]
     if value < 0x4000:
@@ -68,7 +73,7 @@ def uvarint(value: int) -> bytes:
 
 
 def long_uvarint(buffer: Any, position: int, first: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte, before `position`, has its top bit set."""
+    """Read the rest of an unsigned varint whose first byte, before `position`, has its top bit set."""
     value = first & 127
     for shift in (7, 14, 21, 28):
         byte = buffer[position]
@@ -82,18 +87,18 @@ def long_uvarint(buffer: Any, position: int, first: int) -> tuple[int, int]:
 
 
 def read_uvarint(buffer: Any, position: int) -> tuple[int, int]:
-    """An unsigned varint and the position after it."""
+    """Read an unsigned varint; return it and the position after it."""
     first = buffer[position]
     return (first, position + 1) if first < 128 else long_uvarint(buffer, position + 1, first)
 
 
 def tag_count(buffer: Any, position: int, first: int) -> tuple[int, int]:
-    """The number of tagged fields, of which the first byte has been read."""
+    """Return the number of tagged fields, whose first byte has been read."""
     return (first, position) if first < 128 else long_uvarint(buffer, position, first)
 
 
 def next_tag(buffer: Any, position: int, limit: int, last: int) -> tuple[int, int, int]:
-    """The tag of the next tagged field, where its data ends and where they begin."""
+    """Return the tag of the next tagged field, and the end and the start of its data."""
     tag, position = read_uvarint(buffer, position)
     size, position = read_uvarint(buffer, position)
     if tag <= last:
@@ -104,10 +109,10 @@ def next_tag(buffer: Any, position: int, limit: int, last: int) -> tuple[int, in
 
 
 def skip_tags(buffer: Any, position: int, end: int, first: int) -> int:
-    """Step over a tag section of which nothing is known; `first` is the first byte of its count."""
+    """Skip unknown tagged fields; `first` is the first byte of their number."""
     count, position = tag_count(buffer, position, first)
     if count > MAX_UNKNOWN_TAGS:
-        raise too_many(count, "unknown tagged fields")
+        raise too_many_tags(count)
     last = -1
     for _ in range(count):
         last, position, _start = next_tag(buffer, position, end, last)
@@ -115,25 +120,32 @@ def skip_tags(buffer: Any, position: int, end: int, first: int) -> int:
 
 
 def truncated(needed: int, end: int) -> ProtocolError:
-    """The message says it goes on where the frame has ended."""
+    """Return the error of a message that extends beyond its frame."""
     return ProtocolError(f"truncated: {needed - end} bytes missing")
 
 
 def bad_length(length: int, label: str) -> ProtocolError:
-    """A length below zero that does not mean null, or means null where null is not allowed; or above the longest."""
+    """Return the error of an invalid negative length, a forbidden null, or a length above the maximum."""
     return ProtocolError(f"{label} must not be null" if length == -1 else f"length {length} of {label}")
 
 
 def too_many(count: int, label: str) -> ProtocolError:
-    """More items than the bytes left can hold, or than one message may create."""
-    return ProtocolError(f"{count} {label} are more than the message can hold")
+    """Return the error of more items than the remaining bytes can contain, or than one array or message may have."""
+    if count > MAX_ARRAY_ELEMENTS:
+        return ProtocolError(f"{count} {label} exceed the maximum of {MAX_ARRAY_ELEMENTS} in one array")
+    return ProtocolError(f"{count} {label} exceed the size of the message")
+
+
+def too_many_tags(count: int) -> ProtocolError:
+    """Return the error of more unknown tagged fields than a section may have."""
+    return ProtocolError(f"{count} unknown tagged fields exceed the maximum of {MAX_UNKNOWN_TAGS}")
 
 
 def bad_tag_size(label: str) -> ProtocolError:
-    """A tagged field whose data are longer or shorter than its size says."""
+    """Return the error of a tagged field whose data do not match its size."""
     return ProtocolError(f"wrong size of tagged field {label}")
 
 
 def not_in_version(label: str, version: int) -> ProtocolError:
-    """A value that matters, for a field which the version asked for does not have."""
-    return ProtocolError(f"version {version} cannot carry a value of {label}")
+    """Return the error of a value in a field that the version does not have."""
+    return ProtocolError(f"version {version} does not support a value of {label}")

@@ -1,7 +1,7 @@
-"""Turns (message class, version) into Python source that decodes or encodes it, and compiles that source once.
+"""Generates Python source that decodes or encodes a (message class, version), and compiles it once.
 
-The source is what one would write by hand for that single version: every run of fixed-width fields, together with
-the length that follows it, is one `struct` call; loops, strings and tagged fields stand inline.
+The source resembles hand-written code for that single version: every run of fixed-width fields, with the length that
+follows it, is one `struct` call; loops, strings and tagged fields are inlined.
 """
 
 from __future__ import annotations

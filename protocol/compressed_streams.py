@@ -1,4 +1,4 @@
-"""Streaming decompressors run over one member or frame after another, never giving back more than is allowed."""
+"""Streaming decompressors for one member or frame after another, with a limit of their output."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import Any
 
 from .errors import ProtocolError
 
-# RFC 1952 and RFC 8878 allow several members or frames. Nobody sends more than a few; each costs a copy of the rest.
-_MAX_FRAMES = 16
+# RFC 1952 and RFC 8878 allow several members or frames. Clients send a few at most; each costs a copy of the rest.
+MOST_FRAMES = 16
 _STEP = 4 * 1024 * 1024
-"""Output at a time: the decompressors hold what they give back twice for a moment."""
+"""Bytes per output: the decompressors hold their output twice for a moment."""
 
 
 def decompress_frames(
     new_decompressor: Callable[[], Any], data: memoryview, max_size: int
 ) -> bytes | memoryview | None:
-    """What the members or frames of `data` hold together, by decompressors of the standard library's kind.
+    """Decompress all members or frames of `data`, with decompressors of the standard library's interface.
 
-    None if that is more than `max_size` bytes. Raises ProtocolError for what ends too early, and what they raise.
+    None beyond `max_size` bytes. Raises ProtocolError for truncated data, and the decompressors' exceptions.
     """
     whole = bytearray()
     rest: bytes | memoryview = data
-    for _ in range(_MAX_FRAMES):
+    for _ in range(MOST_FRAMES):
         decompressor = new_decompressor()
         while not decompressor.eof:
-            # One byte more than allowed tells "exactly full" from "there is more".
+            # One byte more than allowed distinguishes "exactly full" from "there is more".
             wanted = min(max_size + 1, _STEP)
             part = decompressor.decompress(rest, wanted)
             if len(part) > max_size:
                 return None
             if len(part) < wanted and not decompressor.eof:
-                raise ProtocolError("compressed data ends too early")
+                raise ProtocolError("compressed data is truncated")
             max_size -= len(part)
-            # zlib hands back what it has not looked at; zstd keeps it.
+            # zlib returns its unused input; zstd keeps it.
             rest = getattr(decompressor, "unconsumed_tail", b"")
             if not whole and decompressor.eof and not decompressor.unused_data:
                 only_part: bytes = part
@@ -42,4 +42,4 @@ def decompress_frames(
         rest = decompressor.unused_data
         if not rest:
             return memoryview(whole)
-    raise ProtocolError(f"more than {_MAX_FRAMES} compressed frames in one batch")
+    raise ProtocolError(f"more than {MOST_FRAMES} compressed frames in one batch")

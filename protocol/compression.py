@@ -1,8 +1,8 @@
-"""The codecs of record batches: gzip, snappy, LZ4 and zstd, never giving back more than the caller allows.
+"""The codecs of record batches: gzip, snappy, LZ4 and zstd, with a limit of their output.
 
-Decompression is bounded while it runs: a small batch that would expand to gigabytes costs `max_size` bytes of output
-and some megabytes, and the time to produce them. `decompress`, and snappy, need twice the memory for a moment.
-Where a codec's library cannot be loaded now, as no file can be opened, all raise OSError EMFILE; the next time may do.
+The limit applies during decompression: a small batch that would expand to gigabytes costs `max_size` bytes of output
+and some megabytes, and the time to produce them. `decompress`, and snappy, use twice the memory for a moment. If a
+codec's library cannot be loaded, because no file can be opened, all raise OSError EMFILE; a later call may succeed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from functools import cache
 from importlib import import_module
 from typing import Protocol, cast
 
-from .decompression_room import Room, give_back, take_room
+from .decompression_room import LongDecompressionError, Room, give_back, take_room
 from .errors import ErrorCode, KafkaError, ProtocolError
 
 __all__ = [
     "CODEC_BY_CONFIG_NAME",
     "Compression",
+    "LongDecompressionError",
     "Room",
     "compress",
     "decompress",
@@ -39,7 +40,7 @@ class Compression(IntEnum):
 
     @property
     def config_name(self) -> str:
-        """The value of `compression.type` that stands for this codec."""
+        """Return the value of `compression.type` for this codec."""
         return "uncompressed" if self is Compression.NONE else self.name.lower()
 
 
@@ -47,14 +48,19 @@ CODEC_BY_CONFIG_NAME = {codec.config_name: codec for codec in Compression} | {"n
 
 
 class CodecModule(Protocol):
-    """A module that knows one codec."""
+    """The interface of a codec's module."""
 
     def compress(self, data: memoryview, level: int | None, magic: int, /) -> bytes:
-        """`data` compressed; `level` None is Kafka's default."""
+        """Compress `data`; `level` None is Kafka's default."""
         ...
 
-    def decompress(self, data: memoryview, room: Room, max_size: int, magic: int, /) -> bytes | memoryview | None:
-        """What `data` holds, until `room` is used again; None if it is more than `max_size`. Raises ProtocolError."""
+    def decompress(
+        self, data: memoryview, room: Room, max_size: int, magic: int, /, *, at_once: bool = False
+    ) -> bytes | memoryview | None:
+        """Decompress `data` into memory of `room`, valid until its next use; None beyond `max_size`.
+
+        Raises ProtocolError; with `at_once` LongDecompressionError for input that takes milliseconds.
+        """
         ...
 
 
@@ -68,7 +74,9 @@ _MODULES = {
 
 @cache
 def _module(codec: int) -> CodecModule:
-    """Loaded with the first batch of its kind: the libraries take megabytes, and most brokers see one codec or two."""
+    """Import the module with the first batch of its codec: the libraries take megabytes, and most brokers use one codec
+    or two.
+    """
     try:
         name = _MODULES[Compression(codec)]
     except (KeyError, ValueError):
@@ -78,14 +86,14 @@ def _module(codec: int) -> CodecModule:
     except ModuleNotFoundError:
         raise
     except (ImportError, OSError) as error:
-        # The linker's failures have no number. Nothing of the module stays, and the next batch has it loaded anew.
+        # The linker's failures have no number. The failed import leaves nothing, and the next batch repeats it.
         raise OSError(EMFILE, f"the library of codec {codec} cannot be loaded: {error}") from error
 
 
 def compress(codec: int, data: bytes | bytearray | memoryview, *, level: int | None = None, magic: int = 2) -> bytes:
-    """`data` as a Kafka producer would send it with this codec.
+    """Compress `data` as a Kafka producer does with this codec.
 
-    `level` is Kafka's `compression.<codec>.level`, None its default; snappy has none. `magic` 0 asks for LZ4 with the
+    `level` is Kafka's `compression.<codec>.level`, None its default; snappy has none. `magic` 0 selects LZ4 with the
     header checksum of message format v0.
     """
     view = memoryview(data)
@@ -95,7 +103,7 @@ def compress(codec: int, data: bytes | bytearray | memoryview, *, level: int | N
 
 
 def decompress(codec: int, data: bytes | bytearray | memoryview, *, max_size: int, magic: int = 2) -> bytes:
-    """The bytes behind `data`; at most `max_size` of them. Raises KafkaError as `look_into`."""
+    """Decompress `data`, at most `max_size` bytes. Raises KafkaError as `look_into`."""
     room = take_room()
     try:
         return bytes(look_into(codec, data, room, max_size=max_size, magic=magic))
@@ -104,16 +112,23 @@ def decompress(codec: int, data: bytes | bytearray | memoryview, *, max_size: in
 
 
 def look_into(
-    codec: int, data: bytes | bytearray | memoryview, room: Room, *, max_size: int, magic: int = 2
+    codec: int,
+    data: bytes | bytearray | memoryview,
+    room: Room,
+    *,
+    max_size: int,
+    magic: int = 2,
+    at_once: bool = False,
 ) -> bytes | memoryview:
-    """What `decompress` returns, until `room` is used for something else or given back.
+    """Decompress without a copy; the result is valid until `room` is used again or returned.
 
-    Raises KafkaError: CORRUPT_MESSAGE for bytes that this codec cannot have written, MESSAGE_TOO_LARGE for more than
-    `max_size` bytes, UNSUPPORTED_COMPRESSION_TYPE for an unknown codec.
+    Raises KafkaError: CORRUPT_MESSAGE for invalid bytes, MESSAGE_TOO_LARGE for more than `max_size` bytes,
+    UNSUPPORTED_COMPRESSION_TYPE for an unknown codec. With `at_once` also LongDecompressionError, for input that takes
+    milliseconds.
     """
     view = memoryview(data)
     try:
-        plain = _module(codec).decompress(view, room, max_size, magic) if codec else bytes(view)
+        plain = _module(codec).decompress(view, room, max_size, magic, at_once=at_once) if codec else bytes(view)
     except ProtocolError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"cannot decompress records: {error}") from error
     if plain is None or len(plain) > max_size:

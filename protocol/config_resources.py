@@ -1,4 +1,4 @@
-"""The numbers in requests about configuration: kinds of resources, sources of values, operations on a key."""
+"""The numbers in requests about settings: types of resources, sources of values, operations on a key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ConfigResourceType(IntEnum):
-    """What can have a configuration (Kafka: ConfigResource.Type)."""
+    """Types of resources with settings (Kafka: ConfigResource.Type)."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -21,7 +21,7 @@ class ConfigResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, the most specific first; in DescribeConfigs since v1 (KIP-226)."""
+    """Sources of values, by descending precedence; in DescribeConfigs since v1 (KIP-226)."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -39,7 +39,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """What IncrementalAlterConfigs does to one key (KIP-339); append and subtract are for lists."""
+    """Operations of IncrementalAlterConfigs (KIP-339); append and subtract are for lists."""
 
     SET = 0
     DELETE = 1

@@ -1,7 +1,7 @@
-"""The payloads that consumers put into JoinGroup and SyncGroup: what a member wants, what it is given.
+"""The payloads of consumers in JoinGroup and SyncGroup: subscription and assignment.
 
-The broker carries them as opaque bytes, except that it may read the subscribed topics. Each starts with its version
-(`codec.encode_versioned`); a reader takes a version later than its own for its own newest.
+The broker treats them as opaque bytes, except that it may read the subscribed topics. Each starts with its version
+(`codec.encode_versioned`); a reader treats a newer version as its own newest.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class TopicPartitions:
 
 @message(versions="0-3")
 class ConsumerProtocolSubscription:
-    """A member's metadata: v1 adds what it owns (KIP-429), v2 the generation it was given that in, v3 its rack."""
+    """A member's metadata: v1 adds owned partitions (KIP-429), v2 their generation, v3 the rack."""
 
     topics: list[str] = wire([string], "0+")
     user_data: bytes | None = wire(bytes_, "0+", null="0+", default=None)
@@ -30,7 +30,7 @@ class ConsumerProtocolSubscription:
 
 @message(versions="0-3")
 class ConsumerProtocolAssignment:
-    """The partitions a member shall read; the same layout in every version."""
+    """A member's assignment; the same layout in every version."""
 
     assigned_partitions: list[TopicPartitions] = wire([TopicPartitions], "0+")
     user_data: bytes | None = wire(bytes_, "0+", null="0+", default=None)

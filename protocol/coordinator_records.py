@@ -1,8 +1,9 @@
-"""What coordinators write into `__consumer_offsets` and `__transaction_state`.
+"""The records of coordinators in `__consumer_offsets` and `__transaction_state`.
 
-Keys and values each start with a version (`codec.encode_versioned`). The version of a key also says what the record
-is: in `__consumer_offsets` 0 and 1 are an offset, 2 is a classic group, 3 to 8 and 16 belong to a group of the consumer
-protocol (KIP-848); in `__transaction_state` 0 is a transaction. A null value removes what the key names.
+Keys and values each start with a version (`codec.encode_versioned`). The version of a key is also the type of the
+record: in `__consumer_offsets` 0 and 1 are an offset, 2 is a classic group, 3 to 8 and 16 belong to a group of the
+consumer protocol (KIP-848), and the others are in `share_group_records` and `streams_group_records`; in
+`__transaction_state` 0 is a transaction. A null value deletes the key's entry.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from .schema import bytes_, int8, int16, int32, int64, message, string, uuid, wi
 
 @message(versions="0-1")
 class OffsetCommitKey:
-    """Whose offset: a group and a partition. Version 0 was written before Kafka 0.9, 1 since."""
+    """Key of an offset: a group and a partition. Version 0 was written before Kafka 0.9, 1 since."""
 
     group: str = wire(string, "0+")
     topic: str = wire(string, "0+")
@@ -35,7 +36,7 @@ class OffsetCommitValue:
 
 @message(versions="2")
 class GroupMetadataKey:
-    """Which group."""
+    """Key of a group."""
 
     group: str = wire(string, "2+")
 
@@ -68,14 +69,14 @@ class GroupMetadataValue:
 
 @message(versions="3")
 class ConsumerGroupMetadataKey:
-    """Which group of the consumer protocol."""
+    """Key of a group of the consumer protocol."""
 
     group_id: str = wire(string, "3+")
 
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupMetadataValue:
-    """How often the group has changed, and what its topics looked like then (0 where Kafka 4.0 and older wrote it)."""
+    """The epoch of a group, and the hash of its topics' metadata (0 in records of Kafka 4.0 and older)."""
 
     epoch: int = wire(int32, "0+")
     metadata_hash: int = wire(int64, "0+", tag=0)
@@ -83,14 +84,14 @@ class ConsumerGroupMetadataValue:
 
 @message(versions="4")
 class ConsumerGroupPartitionMetadataKey:
-    """Which group's topics."""
+    """Key of a group's topics."""
 
     group_id: str = wire(string, "4+")
 
 
 @message(versions="5")
 class ConsumerGroupMemberMetadataKey:
-    """Which member."""
+    """Key of a member."""
 
     group_id: str = wire(string, "5+")
     member_id: str = wire(string, "5+")
@@ -98,7 +99,7 @@ class ConsumerGroupMemberMetadataKey:
 
 @message
 class ClassicProtocol:
-    """An assignor that a member of the classic protocol knows, and what it says under it."""
+    """An assignor of a member of the classic protocol, with its metadata."""
 
     name: str = wire(string, "0+")
     metadata: bytes = wire(bytes_, "0+")
@@ -106,7 +107,7 @@ class ClassicProtocol:
 
 @message
 class ClassicMemberMetadata:
-    """What is to be known of a member that speaks the classic protocol."""
+    """The data of a member with the classic protocol."""
 
     session_timeout_ms: int = wire(int32, "0+")
     supported_protocols: list[ClassicProtocol] = wire([ClassicProtocol], "0+")
@@ -114,7 +115,7 @@ class ClassicMemberMetadata:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """What a member wants. Null stands for a member without the classic protocol; what is missing is not null."""
+    """The subscription of a member. Null is a member without the classic protocol; a missing value is not null."""
 
     instance_id: str | None = wire(string, "0+", null="0+")
     rack_id: str | None = wire(string, "0+", null="0+")
@@ -129,21 +130,22 @@ class ConsumerGroupMemberMetadataValue:
 
 @message(versions="6")
 class ConsumerGroupTargetAssignmentMetadataKey:
-    """Which group's target assignment."""
+    """Key of a group's target assignment."""
 
     group_id: str = wire(string, "6+")
 
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMetadataValue:
-    """The group epoch that the target assignment was made for."""
+    """The group epoch of the target assignment, and the time of its computation in ms (KIP-1263), 0 if unknown."""
 
     assignment_epoch: int = wire(int32, "0+")
+    assignment_timestamp: int = wire(int64, "0+", tag=0, ignorable=True)
 
 
 @message(versions="7")
 class ConsumerGroupTargetAssignmentMemberKey:
-    """Which member's target assignment."""
+    """Key of a member's target assignment."""
 
     group_id: str = wire(string, "7+")
     member_id: str = wire(string, "7+")
@@ -159,33 +161,45 @@ class AssignedTopic:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMemberValue:
-    """What the member shall have once the others have let go of it."""
+    """The member's target, to be assigned after other members have revoked it."""
 
     topic_partitions: list[AssignedTopic] = wire([AssignedTopic], "0+")
 
 
 @message(versions="8")
 class ConsumerGroupCurrentMemberAssignmentKey:
-    """Which member's present assignment."""
+    """Key of a member's present assignment."""
 
     group_id: str = wire(string, "8+")
     member_id: str = wire(string, "8+")
 
 
+@message
+class CurrentlyAssignedTopic:
+    """Partitions of one topic, and the member epoch in which each of them was assigned (KIP-1251).
+
+    `assignment_epochs` has an item for each partition; it is empty in records of Kafka 4.3 and older, or null.
+    """
+
+    topic_id: UUID = wire(uuid, "0+")
+    partitions: list[int] = wire([int32], "0+")
+    assignment_epochs: list[int] | None = wire([int32], "0+", null="0+", tag=0)
+
+
 @message(versions="0", flexible="0+")
 class ConsumerGroupCurrentMemberAssignmentValue:
-    """What the member has, and how far it is on the way to its target."""
+    """The member's present assignment, and its progress towards the target."""
 
     member_epoch: int = wire(int32, "0+")
     previous_member_epoch: int = wire(int32, "0+")
     state: int = wire(int8, "0+")
-    assigned_partitions: list[AssignedTopic] = wire([AssignedTopic], "0+")
-    partitions_pending_revocation: list[AssignedTopic] = wire([AssignedTopic], "0+")
+    assigned_partitions: list[CurrentlyAssignedTopic] = wire([CurrentlyAssignedTopic], "0+")
+    partitions_pending_revocation: list[CurrentlyAssignedTopic] = wire([CurrentlyAssignedTopic], "0+")
 
 
 @message(versions="16")
 class ConsumerGroupRegularExpressionKey:
-    """Which regular expression of a group."""
+    """Key of a regular expression of a group."""
 
     group_id: str = wire(string, "16+")
     regular_expression: str = wire(string, "16+")
@@ -193,7 +207,7 @@ class ConsumerGroupRegularExpressionKey:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupRegularExpressionValue:
-    """The topics whose names it matched, when, and by which version of the cluster's metadata."""
+    """The topics whose names it matched, the time, and the version of the cluster's metadata."""
 
     topics: list[str] = wire([string], "0+")
     version: int = wire(int64, "0+")
@@ -202,14 +216,14 @@ class ConsumerGroupRegularExpressionValue:
 
 @message(versions="0")
 class TransactionLogKey:
-    """Which transactional id."""
+    """Key of a transactional id."""
 
     transactional_id: str = wire(string, "0+")
 
 
 @message
 class PartitionsSchema:
-    """Partitions of one topic that take part in a transaction."""
+    """Partitions of one topic in a transaction."""
 
     topic: str = wire(string, "0+")
     partition_ids: list[int] = wire([int32], "0+")

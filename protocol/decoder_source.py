@@ -1,13 +1,13 @@
-"""Writes the source of a decoder for one version of a message.
+"""Generates the source of a decoder for one version of a message.
 
 Names in it, besides the helpers of `compiled_support`:
 
-    buf, p, end, budget   the input, the position, where the message ends, how many objects it may still create
+    buf, p, end, budget   the input, the position, the end of the message, the number of objects it may still create
     o0, o5, ...           the structs being read
-    n3, q                 a length or count, and where its data end
+    n3, q                 a length or count, and the end of its data
 
-The code may run past `end` inside the buffer (never past the buffer), and notices before it believes a length or
-returns. It raises `ProtocolError`, `struct.error`, `IndexError` or `UnicodeDecodeError`; `codec` makes them one.
+The code may read past `end` inside the buffer (never past the buffer), and checks before it uses a length or returns.
+It raises `ProtocolError`, `struct.error`, `IndexError` or `UnicodeDecodeError`; `codec` unifies them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from .generated_source import Source, min_size, struct_size
 from .schema import Field, Primitive, bytes_, carries_records, fields_of, record_bytes, string, uuid
 
 LONGEST_STRING = 2**15 - 1
-"""In bytes. Flexible versions could say more, and Kafka takes no more there either: it could not be written down."""
+"""Maximum bytes of a string. Flexible versions could have more, but Kafka does not accept more there either: it could
+not be stored.
+"""
 
 
 class DecoderSource(Source):
-    """Writes a decoder."""
+    """Generator of a decoder."""
 
-    # The struct code and count of an array of scalars with which the pending items begin. It is read together
-    # with the fixed-width fields and the length that follow it.
+    # The struct code and count of an array of scalars at the start of the pending items. It is read with the
+    # fixed-width fields and the length that follow it.
     counted: tuple[str, str] | None = None
 
     def compile(self, cls: type) -> Any:
@@ -42,7 +44,7 @@ class DecoderSource(Source):
         return self.build("decoder", cls)
 
     def flush(self) -> None:
-        """Read the fixed-width items gathered so far with one call."""
+        """Read the collected fixed-width items with one call."""
         if not self.pending:
             return
         codes = "".join(code for code, _ in self.pending)
@@ -82,7 +84,7 @@ class DecoderSource(Source):
             self.tags(cls, obj, tagged)
 
     def default(self, field: Field, obj: str) -> None:
-        """Give a field the value it has when it is not on the wire."""
+        """Set a field to its value when it is not on the wire."""
         if field.default_is_fresh and not field.is_array:
             fresh = self.name("fresh")
             self.line(f"{obj}.{field.name} = {fresh} = new({self.bind('cls', field.element)})")
@@ -98,8 +100,8 @@ class DecoderSource(Source):
         self.line(f"{obj}.{field.name} = {value}")
 
     def field(self, field: Field, target: str) -> None:
-        """Read a field that stands in its place in the struct."""
-        nullable = self.version in field.nullable or field.element is record_bytes
+        """Read a field at its position in the struct."""
+        nullable = self.version in field.nullable
         if field.is_array:
             self.array(field, target, nullable)
         elif not isinstance(field.element, Primitive):
@@ -120,7 +122,7 @@ class DecoderSource(Source):
             self.variable(kind, target, label, nullable)
 
     def length(self, classic: str, label: str, nullable: bool) -> str:
-        """Read a length or count into a variable, -1 for null; refuse null unless it is allowed."""
+        """Read a length or count into a variable, -1 for null; reject null unless it is allowed."""
         n = self.name("n")
         self.pending.append(("B" if self.flexible else classic, n))
         self.flush()
@@ -164,7 +166,7 @@ class DecoderSource(Source):
             self.indent -= 1
 
     def array(self, field: Field, target: str, nullable: bool) -> None:
-        """Read an array: its count, checked against the bytes left and the budget, then its items."""
+        """Read an array: its count, checked against the remaining bytes and the budget, then its items."""
         n = self.length("i", field.name, nullable)
         if nullable:
             self.line(f"if {n} < 0: {target} = None")
@@ -173,8 +175,9 @@ class DecoderSource(Source):
         element = field.element
         smallest = min_size(element, self.version, self.flexible)
         needed = f"{n} * {smallest}" if smallest > 1 else n
+        too_long = f"{needed} > end - p or {n} > {support.MAX_ARRAY_ELEMENTS}"
         if isinstance(element, Primitive) and element.code and element is not uuid:
-            self.line(f"if {needed} > end - p: raise too_many({n}, {field.name!r})")
+            self.line(f"if {too_long}: raise too_many({n}, {field.name!r})")
             self.line(f"budget -= {n}")
             self.line(f"if budget < 0: raise too_many({n}, {field.name!r})")
             self.counted = (element.code, n)
@@ -183,13 +186,13 @@ class DecoderSource(Source):
                 self.flush()
         else:
             self.line(f"budget -= {n}")
-            self.line(f"if {needed} > end - p or budget < 0: raise too_many({n}, {field.name!r})")
+            self.line(f"if {too_long} or budget < 0: raise too_many({n}, {field.name!r})")
             self.items(field, target, n)
         if nullable:
             self.indent -= 1
 
     def items(self, field: Field, target: str, n: str) -> None:
-        """The loop over an array of structs, strings or uuids."""
+        """Write the loop over an array of structs, strings or uuids."""
         items, item = self.name("items"), self.name("o")
         self.line(f"{target} = {items} = []")
         self.line(f"for _ in range({n}):")
@@ -203,7 +206,7 @@ class DecoderSource(Source):
         self.indent -= 1
 
     def tags(self, cls: type, obj: str, tagged: list[Field]) -> None:
-        """Read the tagged fields that end a struct."""
+        """Read the tagged fields at the end of a struct."""
         n = self.name("n")
         self.pending.append(("B", n))
         self.flush()
@@ -215,7 +218,9 @@ class DecoderSource(Source):
         self.line(f"if {n}: p, budget = {read}(buf, p, end, {n}, {obj}, budget)")
 
     def tags_body(self, tagged: list[Field]) -> None:
-        """The function that reads the tagged fields of one struct; in it `end` is where the present field ends."""
+        """Write the function that reads the tagged fields of one struct; in it `end` is the end of the present
+        field.
+        """
         if any(field.element is record_bytes for field in tagged):
             self.line("view = memoryview(buf)")
         self.line("n, p = tag_count(buf, p, n)")
@@ -236,7 +241,7 @@ class DecoderSource(Source):
             word = "elif"
         self.line("else:")
         self.line("    unknown += 1")
-        self.line("    if unknown > MAX_UNKNOWN_TAGS: raise too_many(unknown, 'unknown tagged fields')")
+        self.line("    if unknown > MAX_UNKNOWN_TAGS: raise too_many_tags(unknown)")
         self.line("    p = end")
         self.indent -= 1
         self.line("return p, budget")

@@ -1,26 +1,26 @@
-"""Items of a list, each encoded when it is known: where there are many they take far less memory than as objects."""
+"""Items of a list, each encoded when it is created, which takes far less memory than many objects."""
 
 from __future__ import annotations
 
 PIECE_BYTES = 1 << 16
-"""Pieces of about that size are handed on uncopied; many small ones would leave the memory between them unused."""
+"""Pieces of about this size are passed on without a copy; many small ones would fragment the memory."""
 
 
 class EncodedItems:
-    """In the version of the message that they are for."""
+    """Encoded for one version of the message."""
 
     __slots__ = ("_count", "pieces")
 
     def __init__(self) -> None:
         self._count = 0
         self.pieces = [bytearray()]
-        """The items one behind the other."""
+        """The items in order."""
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, item: bytes) -> None:
-        """One more, behind the others."""
+        """Append an item."""
         if len(self.pieces[-1]) + len(item) > PIECE_BYTES:
             self.pieces.append(bytearray())
         self.pieces[-1] += item

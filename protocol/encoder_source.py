@@ -1,4 +1,4 @@
-"""Writes the source of an encoder for one version of a message.
+"""Generates the source of an encoder for one version of a message.
 
 Names in it: `w` appends to the list of output pieces, `o0`, `o5`, ... are the structs being written, `n3` a length or
 count, in a flexible version already in its compact form.
@@ -10,11 +10,11 @@ from typing import Any
 
 from . import compiled_support as support
 from .generated_source import Source
-from .schema import Field, Primitive, boolean, encoded_items, fields_of, record_bytes, string, uuid
+from .schema import Field, Primitive, boolean, encoded_items, fields_of, string, uuid
 
 
 class EncoderSource(Source):
-    """Writes an encoder."""
+    """Generator of an encoder."""
 
     def compile(self, cls: type) -> Any:
         def body() -> None:
@@ -26,7 +26,7 @@ class EncoderSource(Source):
         return self.build("encoder", cls)
 
     def flush(self, uvarint: str = "") -> None:
-        """Write the fixed-width items gathered so far, and after them a compact length, with one call if it fits."""
+        """Write the collected fixed-width items, and after them a compact length, with one call if it fits."""
         if uvarint:
             short = [*self.pending, ("B", uvarint)]
             if not self.pending:
@@ -70,14 +70,14 @@ class EncoderSource(Source):
         self.line("else: w(b'\\0')")
 
     def _differs(self, field: Field, value: str) -> str:
-        """An expression for `value` being something else than the default of the field."""
+        """Return an expression for `value` being different from the default of the field."""
         default = field.default()
         if default is None:
             return f"{value} is not None"
         if field.is_array:
             return f"{value} != []"
         if not isinstance(field.element, Primitive):
-            # Asking field by field is several times faster than comparing with a struct of defaults.
+            # Comparing field by field is several times faster than comparing with a struct of defaults.
             parts = [self._differs(part, f"{value}.{part.name}") for part in fields_of(field.element)]
             if self.version in field.nullable:
                 parts.insert(0, f"{value} is None")
@@ -86,8 +86,8 @@ class EncoderSource(Source):
         return f"{value} != {repr(default) if literal else self.bind('default', default)}"
 
     def field(self, field: Field, value: str) -> None:
-        """Write a field that stands in its place in the struct."""
-        nullable = self.version in field.nullable or field.element is record_bytes
+        """Write a field at its position in the struct."""
+        nullable = self.version in field.nullable
         if field.is_array:
             self.array(field, value, nullable)
         elif not isinstance(field.element, Primitive):
@@ -109,7 +109,7 @@ class EncoderSource(Source):
             self.variable(kind, value, nullable)
 
     def length(self, classic: str, n: str) -> None:
-        """Write a length or count, for which the variable `n` already has the compact form where that is used."""
+        """Write a length or count, for which the variable `n` already has the compact form if that is used."""
         if self.flexible:
             self.flush(uvarint=n)
         else:
@@ -131,7 +131,7 @@ class EncoderSource(Source):
         self.line(f"w({data})")
 
     def encoded_items(self, value: str) -> None:
-        """Write an array whose items are bytes already."""
+        """Write an array whose items are encoded already."""
         n = self.name("n")
         self.line(f"{n} = len({value}){' + 1' if self.flexible else ''}")
         self.length("i", n)
@@ -179,7 +179,7 @@ class EncoderSource(Source):
         self.indent -= 1
 
     def scalars(self, code: str, items: str, n: str) -> None:
-        """Write an array of scalars together with what is pending and the count, if it is a short one."""
+        """Write an array of scalars with the pending items and the count, if it is short."""
         pending = [*self.pending, ("B" if self.flexible else "i", n)]
         codes = "".join(code for code, _ in pending)
         values = ", ".join(value for _, value in pending if value)
@@ -193,7 +193,7 @@ class EncoderSource(Source):
         self.pending = []
 
     def tags_body(self, tagged: list[Field]) -> None:
-        """The function that writes the tagged fields of a struct of which at least one is not the default."""
+        """Write the function for the tagged fields of a struct with at least one value other than the default."""
         tests = [self._differs(field, f"o.{field.name}") for field in tagged]
         self.line(f"w(uvarint({' + '.join(f'({test})' for test in tests)}))")
         self.line("out = w")

@@ -1,11 +1,12 @@
 """Kafka's error codes, and the exceptions that carry them.
 
-The numbers and names are those of `org.apache.kafka.common.protocol.Errors`.
+The numbers and names are from `org.apache.kafka.common.protocol.Errors`.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TypeVar
 
 
 class ErrorCode(IntEnum):
@@ -146,10 +147,13 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
     @property
     def retriable(self) -> bool:
-        """Whether Kafka's own clients send the same request again after this error."""
+        """Return whether Kafka's own clients retry after this error."""
         return self in _RETRIABLE
 
 
@@ -192,7 +196,7 @@ _RETRIABLE = frozenset(
 
 
 def code_of(number: int) -> ErrorCode:
-    """The error code of that number; one that a newer broker made up counts as UNKNOWN_SERVER_ERROR."""
+    """Return the error code of a number; an unknown one counts as UNKNOWN_SERVER_ERROR."""
     try:
         return ErrorCode(number)
     except ValueError:
@@ -200,11 +204,11 @@ def code_of(number: int) -> ErrorCode:
 
 
 LONGEST_MESSAGE = 8000
-"""Characters of what an error says: as UTF-8 they fit into any answer, also where names of 32 KB are told again."""
+"""Characters of an error message: as UTF-8 they fit into any response, including quoted names of 32 KB."""
 
 
 class KafkaError(Exception):
-    """A failure that has a Kafka error code and so can be told to the client."""
+    """A failure with a Kafka error code, which can be sent to the client."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         if len(message) > LONGEST_MESSAGE:
@@ -214,15 +218,24 @@ class KafkaError(Exception):
         self.message = message
 
     def as_result(self) -> KafkaError:
-        """The error without its traceback and its cause's, to be kept as a value.
-
-        A traceback refers to the frame that keeps the error: a cycle that would hold on to all of that frame.
-        """
-        self.__cause__ = self.__context__ = None
-        return self.with_traceback(None)
+        """Return the error as a value (`as_value`)."""
+        return as_value(self)
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}" if self.message else self.code.name
+
+
+E = TypeVar("E", bound=BaseException)
+
+
+def as_value(error: E) -> E:
+    """Return the error without its traceback, its cause and its context, to be stored as a value.
+
+    A traceback refers to the frames that the error passed through. If one of them stores the error, that is a reference
+    cycle, which only the garbage collector frees, and a broker's collector runs rarely.
+    """
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 class ConnectionLostError(KafkaError):
@@ -240,11 +253,11 @@ class RequestTimeoutError(KafkaError):
 
 
 class UnsupportedVersionError(KafkaError):
-    """The broker speaks no version of an API that the request can be expressed in."""
+    """The broker supports no version of an API that can express the request."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
 class ProtocolError(ValueError):
-    """Bytes that are no legal frame or message, or a message that has no legal bytes in the version asked for."""
+    """Bytes that are not a valid frame or message, or a message that the version cannot represent."""

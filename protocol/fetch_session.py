@@ -1,7 +1,7 @@
-"""Incremental fetch sessions (KIP-227) with one broker: after the first fetch only what changed is sent. No I/O.
+"""Incremental fetch sessions (KIP-227) with one broker: after the first fetch only changes are sent. No I/O.
 
-The broker remembers the partitions of a session; a request lists those that are new or fetch from elsewhere, and those
-to be forgotten. Session epoch 0 opens a session, 1, 2, … continue it, and after 2147483647 comes 1.
+The broker remembers the partitions of a session; a request lists partitions that are new or have another position, and
+partitions to be removed. Session epoch 0 opens a session, 1, 2, … continue it, and after 2147483647 follows 1.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _MAX_EPOCH = 0x7FFFFFFF
 
 
 class FetchTarget(NamedTuple):
-    """What is wanted of one partition."""
+    """The position and limits of one partition."""
 
     topic_id: UUID
     offset: int
     leader_epoch: int
     max_bytes: int
     last_fetched_epoch: int = -1
-    """A follower's: the epoch of its last record."""
+    """For followers: the epoch of the last record."""
     log_start_offset: int = -1
-    """A follower's."""
+    """For followers."""
 
 
 class FetchSessionHandler:
-    """The session with one broker, as far as there is one."""
+    """The session with one broker, if there is one."""
 
     __slots__ = ("_epoch", "_sent", "_session_id", "_uses_topic_ids")
 
@@ -46,7 +46,7 @@ class FetchSessionHandler:
     def fill(
         self, request: FetchRequest, wanted: Mapping[TopicPartition, FetchTarget], *, uses_topic_ids: bool
     ) -> None:
-        """Write session id, epoch and partitions into a request; a session cannot mix topic names and ids."""
+        """Write session id, epoch and partitions into a request; a session uses either topic names or ids."""
         if uses_topic_ids != self._uses_topic_ids:
             self._epoch = _FULL_FETCH
             self._uses_topic_ids = uses_topic_ids
@@ -71,7 +71,7 @@ class FetchSessionHandler:
         self._sent = dict(wanted)
 
     def answered(self, error: ErrorCode, session_id: int) -> None:
-        """Take in what the response says about the session."""
+        """Apply a response to the session."""
         if error is not ErrorCode.NONE:
             self.reset(keep_id=error is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         elif session_id == NO_SESSION:
@@ -81,7 +81,7 @@ class FetchSessionHandler:
             self._epoch = self._epoch + 1 if self._epoch < _MAX_EPOCH else 1
 
     def reset(self, *, keep_id: bool = True) -> None:
-        """Begin anew with a full fetch; a kept id tells the broker to close the old session."""
+        """Start again with a full fetch; a retained id makes the broker close the old session."""
         if not keep_id:
             self._session_id = NO_SESSION
         self._epoch = _FULL_FETCH

@@ -1,6 +1,6 @@
-"""The binary files beside a segment: entries of a fixed size, one behind the other, and nothing else but what is said.
+"""The binary files next to a segment: consecutive entries of a fixed size, without further bytes unless noted.
 
-An index file may end in zeros where its broker preallocated it and did not close it.
+An index file may end in zeros if its broker preallocated it and did not close it.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from .layouts import Int16, Int32, Int64, Layout, Uint32
 
 
 class OffsetIndexEntry(NamedTuple):
-    """`.index`: the last offset of the batch that begins at a position of the `.log` file. Both rise."""
+    """`.index`: the last offset of the batch at a position of the `.log` file. Both increase."""
 
     relative_offset: Int32
-    """From the segment's base offset."""
+    """Relative to the segment's base offset."""
     position: Int32
 
 
 class TimeIndexEntry(NamedTuple):
-    """`.timeindex`: no record up to this offset is younger than this timestamp, in ms."""
+    """`.timeindex`: no record up to this offset has a later timestamp, in ms."""
 
     timestamp: Int64
     relative_offset: Int32
 
 
 class TransactionIndexEntry(NamedTuple):
-    """`.txnindex`: a transaction that was aborted, up to its marker, in the order of the markers."""
+    """`.txnindex`: an aborted transaction, up to its marker, in the order of the markers."""
 
     version: Int16
     producer_id: Int64
@@ -39,20 +39,21 @@ class TransactionIndexEntry(NamedTuple):
 
 
 class SnapshotHeader(NamedTuple):
-    """What a `.snapshot` begins with; then so many `SnapshotEntry`."""
+    """Header of a `.snapshot`, followed by `SnapshotEntry` items."""
 
     version: Int16
     crc: Uint32
-    """CRC-32C of all that follows it."""
+    """CRC-32C of all bytes after it."""
     entry_count: Int32
 
 
 class SnapshotEntry(NamedTuple):
-    """`.snapshot`: one batch of a producer's window; -1 stands for what there is not.
+    """`.snapshot`: one batch of a producer's window; -1 for missing values.
 
-    Kafka writes one entry a producer, with its newest batch, and so forgets after a restart that an earlier batch still
-    in flight is in the log already. Here a producer has an entry for each batch it may send again, oldest first. Kafka
-    keeps the last entry it reads for a producer id: for it such a file says what its own would say.
+    Kafka writes one entry per producer, with its newest batch, and so forgets after a restart that an earlier batch
+    still in flight is in the log already. Barnabas writes an entry for each batch that the producer may send again,
+    oldest first. Kafka keeps the last entry that it reads for a producer id, so it loads the same state as from its own
+    file.
     """
 
     producer_id: Int64
@@ -72,24 +73,35 @@ TRANSACTION_INDEX_VERSION = 0
 SNAPSHOT_HEADER = Layout(SnapshotHeader)
 SNAPSHOT_ENTRY = Layout(SnapshotEntry)
 SNAPSHOT_VERSION = 1
+pack_snapshot_entry = SNAPSHOT_ENTRY.struct.pack
+"""Encode an entry from its fields: a snapshot may have a million, for which no `SnapshotEntry` is created."""
 _SNAPSHOT_CRC_END = SNAPSHOT_HEADER.at("entry_count")
 
 
 def encode_snapshot(entries: Iterable[SnapshotEntry]) -> bytes:
-    """A `.snapshot` file: the header, then the entries."""
-    packed = [SNAPSHOT_ENTRY.struct.pack(*entry) for entry in entries]
-    data = bytearray(b"".join((SNAPSHOT_HEADER.struct.pack(SNAPSHOT_VERSION, 0, len(packed)), *packed)))
-    SNAPSHOT_HEADER.patch(data, crc=crc32c(data[_SNAPSHOT_CRC_END:]))
-    return bytes(data)
+    """Encode a `.snapshot` file: the header, then the entries."""
+    packed = [pack_snapshot_entry(*entry) for entry in entries]
+    data = b"".join(packed)
+    return encode_snapshot_header(crc32c(data, begin_snapshot_crc(len(packed))), len(packed)) + data
+
+
+def begin_snapshot_crc(entry_count: int) -> int:
+    """Return the CRC of a snapshot of `entry_count` entries before its first one; `crc32c` continues it."""
+    return crc32c(SNAPSHOT_HEADER.struct.pack(SNAPSHOT_VERSION, 0, entry_count)[_SNAPSHOT_CRC_END:])
+
+
+def encode_snapshot_header(crc: int, entry_count: int) -> bytes:
+    """Return the header of a snapshot, whose `crc` covers the count and all entries."""
+    return SNAPSHOT_HEADER.struct.pack(SNAPSHOT_VERSION, crc, entry_count)
 
 
 def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
-    """The entries of a `.snapshot` file. Raises ProtocolError for a wrong version, CRC or length."""
+    """Decode the entries of a `.snapshot` file. Raises ProtocolError for a wrong version, CRC or length."""
     if len(data) < SNAPSHOT_HEADER.size:
         raise ProtocolError(f"snapshot of {len(data)} bytes")
     version, crc, count = SNAPSHOT_HEADER.read(data)
     if version != SNAPSHOT_VERSION:
-        raise ProtocolError(f"snapshot version {version} is not known")
+        raise ProtocolError(f"unknown snapshot version {version}")
     if crc != crc32c(data[_SNAPSHOT_CRC_END:]):
         raise ProtocolError("the CRC of the snapshot does not match")
     if len(data) != SNAPSHOT_HEADER.size + count * SNAPSHOT_ENTRY.size:
@@ -98,9 +110,9 @@ def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
 
 
 def decode_transaction_index(data: bytes) -> list[TransactionIndexEntry]:
-    """The entries of a `.txnindex` file, without one that is cut off. Raises ProtocolError for an unknown version."""
+    """Decode the entries of a `.txnindex` file, except a truncated one. Raises ProtocolError for an unknown version."""
     entries = list(TRANSACTION_INDEX_ENTRY.read_all(data))
     for entry in entries:
         if entry.version != TRANSACTION_INDEX_VERSION:
-            raise ProtocolError(f"transaction index version {entry.version} is not known")
+            raise ProtocolError(f"unknown transaction index version {entry.version}")
     return entries

@@ -1,15 +1,18 @@
-"""Length-prefixed frames out of a byte stream, without I/O and without trusting the declared length.
+"""Length-prefixed frames of a byte stream, without I/O and without trust in the declared length.
 
-The owner of the socket reads into the `memoryview` that `buffer()` returns, and `next_frame()` tells the position of
-each complete frame. While no frame is pending the bytes land in a buffer that many streams share, because nothing of it
-is needed once the frames in it were handled. A partial frame needs a private buffer: a small one is copied into one
-that grows with the bytes that have arrived, never by the length that the peer announced; for a large one the stream
-keeps the shared buffer, and the others share another, so that no byte of it is moved.
+The owner of the socket reads into the `memoryview` that `buffer()` returns, and `next_frame()` returns the position of
+each complete frame. While no frame is pending the bytes are received in a buffer that many streams share, because it is
+free again once its frames have been handled. A partial frame needs a private buffer: a small frame is copied into a
+buffer that grows with the received bytes, never by the declared length; for a large one the stream keeps the shared
+buffer, and the others share another, so that none of its bytes is moved. A frame that is larger than that buffer
+receives memory of exactly its own size, of which the kernel supplies each page when its first byte arrives.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
+from typing import Any
 
 from .errors import ProtocolError
 
@@ -22,16 +25,21 @@ SMALL_FRAME_SIZE = 1 << 16
 
 
 class BufferPool:
-    """Receive buffers of one size: the one that streams share, and a few spare ones for large frames.
+    """Receive buffers of one size: the shared one, and a few spare ones for large frames.
 
-    The first `LENT_FREELY` are lent to any stream that announces a large frame. When as many are out, a stream has to
-    have sent a quarter of one before it gets one: a thousand announcements must not cost a thousand buffers.
+    The first `LENT_FREELY` are available to any stream that declares a large frame. When as many are in use, a stream
+    must have sent a quarter of a frame before it receives a buffer: a thousand declarations must not cost a thousand
+    buffers.
     """
 
-    __slots__ = ("_free", "_is_short", "_lent", "_most", "_shared", "shared_view", "size", "window")
+    __slots__ = ("_free", "_is_short", "_lent", "_most", "_shared", "allocate", "shared_view", "size", "window")
 
-    def __init__(self, size: int, most: int) -> None:
+    def __init__(self, size: int, most: int, allocate: Callable[[int], Any] | None = None) -> None:
+        """`allocate` returns memory of a number of bytes that the kernel supplies at the first write, or raises
+        MemoryError. Without it a frame that is larger than a receive buffer is received in a buffer that doubles.
+        """
         self.size = size
+        self.allocate = allocate
         self._free: list[bytearray] = []
         self._most = most
         self._lent = 0
@@ -42,37 +50,43 @@ class BufferPool:
         self._shared = buffer
         self.shared_view = memoryview(buffer)
         self.window = self.shared_view[: self.size // (64 if self._is_short else 4)]
-        """What one read takes at most while no frame is pending: it bounds how long one client is served in one go."""
+        """Maximum bytes of one read while no frame is pending, which limits the time for one client."""
 
     def run_short(self, is_short: bool) -> None:
-        """While memory is short, read little of a frame before its size is known, and lend no buffer freely."""
+        """While memory is short, read little of a frame before its size is known, and reserve buffers for large
+        parts.
+        """
         if is_short != self._is_short:
             self._is_short = is_short
             self._share(self._shared)
 
     def take_shared(self) -> bytearray:
-        """The shared buffer, for the stream whose bytes lie in it; another one is shared from now on."""
+        """Give the shared buffer to the stream whose bytes it contains; the other streams get another one."""
         buffer = self._shared
         self._share(self.take())
         return buffer
 
     def may_lend(self, pending: int) -> bool:
-        """Whether a stream of which so many bytes are pending may have a buffer."""
+        """Return whether a stream with this number of pending bytes may have a buffer."""
         return pending * 4 >= self.size or (self._lent < LENT_FREELY and not self._is_short)
 
     def take(self) -> bytearray:
         self._lent += 1
         return self._free.pop() if self._free else bytearray(self.size)
 
-    def give(self, buffer: bytearray) -> None:
-        if len(buffer) == self.size:
+    def drop_spares(self) -> None:
+        """Free the unused buffers, each of a megabyte."""
+        self._free.clear()
+
+    def give(self, buffer: Any) -> None:
+        if type(buffer) is bytearray and len(buffer) == self.size:
             self._lent -= 1
             if len(self._free) < self._most:
                 self._free.append(buffer)
 
 
 class FrameReader:
-    """Splits one stream. `max_size` bounds a Produce frame (without its length prefix), `max_other_size` any other.
+    """Splits one stream. `max_size` limits a Produce frame (without its length prefix), `max_other_size` any other.
 
     Use: `view = buffer()`, read into it, add the number of bytes to `pending`, then `next_frame()` until it returns
     None or nothing is pending, then `settle()`, which is not needed if nothing is pending and `private` is None. The
@@ -86,14 +100,16 @@ class FrameReader:
         self.max_other_size = max_other_size
         self.data = pool.shared_view
         self._pool = pool
-        self.private: bytearray | None = None
-        """Where bytes are kept that are pending; None: in the buffer that all share."""
+        self.private: Any = None
+        """Buffer of the pending bytes; None: the shared buffer."""
         self._start = 0
         self.pending = 0
-        """Bytes received and not yet handed out; who reads into the buffer adds to them."""
+        """Number of received bytes that have not been returned; the reader of the socket increases it."""
 
     def buffer(self, sizehint: int = -1) -> memoryview:
-        """Where the next bytes go; never empty. The hint is there for transports of asyncio, which give one."""
+        """Return the buffer for the next bytes, never empty. The hint exists for transports of asyncio, which pass
+        one.
+        """
         if self.private is None:
             self._start = 0
             self.data = self._pool.shared_view
@@ -104,30 +120,30 @@ class FrameReader:
         end = self._start + pending
         missing = self._wanted(pending) - pending
         if missing > self._pool.size // 16:
-            # Just the rest of a large frame: what came of the next one would have to be moved away from behind it.
+            # Only the rest of a large frame: bytes of the next one would have to be moved.
             return self.data[end : end + missing]
         return self.data[end:]
 
     def next_frame(self) -> tuple[int, int] | None:
-        """The next complete frame's bounds in `data`, or None. Raises ProtocolError on an illegal length."""
+        """Return the next complete frame's bounds in `data`, or None. Raises ProtocolError for an invalid length."""
         start = self._start
         pending = self.pending - LENGTH_SIZE
         if pending < 0:
             return None
         length: int = _length_at(self.data, start)[0]
         if not 0 <= length <= self.max_size:
-            raise ProtocolError(f"a frame of {length} bytes; 0 to {self.max_size} are allowed")
+            raise ProtocolError(f"frame of {length} bytes; expected 0 to {self.max_size}")
         start += LENGTH_SIZE
         if pending < length:
             if length > self.max_other_size and pending >= 2 and self.data[start : start + 2] != _PRODUCE_KEY:
-                raise ProtocolError(f"a frame of {length} bytes that is no Produce request")
+                raise ProtocolError(f"frame of {length} bytes, which is not a Produce request")
             return None
         self.pending = pending - length
         end = self._start = start + length
         return start, end
 
     def settle(self) -> None:
-        """Keep what is left of the stream and let go of the buffer that held what was handled."""
+        """Keep the remaining bytes of the stream and release the buffer of the handled frames."""
         pending, start = self.pending, self._start
         if not pending:
             if self.private is not None:
@@ -135,51 +151,60 @@ class FrameReader:
         elif self.private is None:
             self._keep(pending)
         elif start:
-            private, kept = self.private, self.data[start : start + pending]
-            private[:pending] = kept if start >= pending else bytes(kept)
+            # Between views, which may overlap: an assignment to a slice of a bytearray would copy twice.
+            self.data[:pending] = self.data[start : start + pending]
             self._start = 0
 
     def close(self) -> None:
-        """Let go of everything; the reader is not used again."""
+        """Release everything; the reader is not used again."""
         self._release()
         self.pending = 0
 
     @property
     def large_frame(self) -> int:
-        """Bytes of the frame that is arriving; 0 if none is, or it is small."""
+        """Return the bytes of the incomplete frame; 0 if there is none, or it is small."""
         size = self._wanted(self.pending)
         return size if size > SMALL_FRAME_SIZE else 0
 
     def _wanted(self, pending: int) -> int:
-        """Bytes the frame at the start of the pending ones needs in all, as far as its length is known and legal."""
+        """Return the size of the first pending frame, if its length is known and valid."""
         if pending < LENGTH_SIZE:
             return 0
         return LENGTH_SIZE + min(max(0, int(_length_at(self.data, self._start)[0])), self.max_size)
 
     def _is_for_pool(self, pending: int) -> bool:
-        """Whether a pooled buffer suits what is pending: part of a large frame, and enough of it to believe in it."""
-        size = self._pool.size
+        """Return whether a pooled buffer suits the pending bytes: a sufficient part of a large frame."""
+        size, wanted = self._pool.size, self._wanted(pending)
         return (
             _FIRST_PRIVATE_SIZE <= pending < size
-            and self._wanted(pending) > size // 16
+            and wanted > size // 16
+            and (wanted <= size or self._pool.allocate is None)
             and self._pool.may_lend(pending)
         )
 
     def _keep(self, pending: int) -> None:
-        """Have what is pending in the shared buffer in a private one."""
+        """Copy the pending bytes from the shared buffer into a private one."""
         if self._is_for_pool(pending) and self._start + min(self._wanted(pending), self._pool.size) <= self._pool.size:
             self.private = self._pool.take_shared()
         else:
             self._move(pending)
 
     def _move(self, pending: int) -> None:
-        """Into another buffer, with room for more than is pending: for at most twice as much, or one of the pool's."""
-        # An odd size: never to be taken for one of the pool's.
-        room = self._pool.take() if self._is_for_pool(pending) else bytearray(max(_FIRST_PRIVATE_SIZE, 2 * pending) + 1)
-        room[:pending] = self.data[self._start : self._start + pending]
+        """Move the pending bytes into a larger buffer: of the size of a large frame, or of twice their size."""
+        pool = self._pool
+        room: Any
+        if self._is_for_pool(pending):
+            room = pool.take()
+        elif pool.allocate is not None and pending >= _FIRST_PRIVATE_SIZE and self._wanted(pending) > pool.size // 16:
+            room = pool.allocate(self._wanted(pending))
+        else:
+            # An odd size, different from the pool's buffers.
+            room = bytearray(max(_FIRST_PRIVATE_SIZE, 2 * pending) + 1)
+        view = memoryview(room)
+        view[:pending] = self.data[self._start : self._start + pending]
         self._release()
         self.private = room
-        self.data = memoryview(room)
+        self.data = view
 
     def _release(self) -> None:
         if self.private is not None:

@@ -1,4 +1,4 @@
-"""Python source under construction: what the sources of decoders and encoders share."""
+"""Generated Python source: the common part of decoders and encoders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .schema import Primitive, fields_of, string
 
 
 class Source:
-    """Lines of Python with their indentation, the objects they refer to, and fixed-width items not yet written."""
+    """Lines of Python with their indentation, their objects, and pending fixed-width items."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self.version = version
@@ -27,18 +27,18 @@ class Source:
         self.lines.append("    " * self.indent + text)
 
     def name(self, stem: str) -> str:
-        """A name not used before."""
+        """Return an unused name."""
         self.names += 1
         return f"{stem}{self.names}"
 
     def bind(self, stem: str, value: Any) -> str:
-        """A name in the scope of the code for an object that the code needs."""
+        """Return a name in the scope of the code for an object."""
         name = self.name(stem)
         self.scope[name] = value
         return name
 
     def function(self, header: str, body: Callable[[], None]) -> None:
-        """A function of its own, beside the one being written."""
+        """Start a separate function next to the present one."""
         lines, indent, pending = self.lines, self.indent, self.pending
         self.lines, self.indent, self.pending = [header], 1, []
         body()
@@ -46,14 +46,14 @@ class Source:
         self.lines, self.indent, self.pending = lines, indent, pending
 
     def build(self, kind: str, cls: type) -> Any:
-        """Compile everything written and return the function `run`."""
+        """Compile all lines and return the function `run`."""
         text = "\n".join(self.functions) + "\n"
         exec(compile(text, f"<{kind} of {cls.__name__} v{self.version}>", "exec"), self.scope)  # noqa: S102
         return self.scope["run"]
 
 
 def min_size(element: Any, version: int, flexible: bool) -> int:
-    """The fewest bytes a value of that type takes: what an array of it must at least have left."""
+    """Return the minimum bytes of a value of that type, which each item of an array needs."""
     if isinstance(element, Primitive):
         return struct_size(element.code) if element.code else (1 if flexible else 2 if element is string else 4)
     size = 1 if flexible else 0
@@ -70,5 +70,5 @@ def min_size(element: Any, version: int, flexible: bool) -> int:
 
 
 def struct_size(codes: str) -> int:
-    """Bytes taken by big-endian `struct` codes."""
+    """Return the bytes of big-endian `struct` codes."""
     return support.structure(codes).size

@@ -1,6 +1,6 @@
-"""The headers of many records as columns of numbers, beside the columns of the records themselves.
+"""The headers of many records as columns of numbers, in addition to the columns of the records.
 
-`header_columns_here` has a compiled twin; what stands here says what it does.
+`header_columns_here` has a compiled twin; this module is the specification.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from .record_columns import RecordColumns
 
 
 class HeaderColumns(NamedTuple):
-    """All headers of some records, one after another; positions are bytes in their buffer, a size of -1 is null.
+    """All headers of some records, in order; positions are bytes in their buffer, a size of -1 is null.
 
-    `counts` tells how many each record has; the other columns have a row for each header.
+    `counts` is the number per record; the other columns have a row for each header.
     """
 
     counts: memoryview
@@ -27,9 +27,9 @@ class HeaderColumns(NamedTuple):
 
 
 def header_columns(buffer: bytes | memoryview, records: RecordColumns, *, use_native: bool = True) -> HeaderColumns:
-    """The headers of the records in a buffer. Raises ProtocolError unless they end where their records do."""
+    """Return the headers of the records in a buffer. Raises ProtocolError unless they end with their records."""
     if use_native and native is not None:
-        # Of wrong headers compiled code says only that they are: what is wrong is found out below.
+        # Compiled code only reports that headers are invalid: the reason is determined below.
         found = native.header_columns(buffer, (records.block, records.capacity, 0, records.count))
         if found is not None:
             return HeaderColumns(*(memoryview(column).cast("i") for column in found))

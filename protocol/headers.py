@@ -1,4 +1,4 @@
-"""Request and response headers, which stand between a frame's size and the body.
+"""Request and response headers, between a frame's size and the body.
 
 request   v0  key int16, version int16, correlation id int32      ControlledShutdown v0 only
           v1  + client id, int16 length, -1 for null              bodies that are not flexible
@@ -28,17 +28,17 @@ _prefix_and_length_at = _PREFIX_AND_LENGTH.unpack_from
 _new_header = tuple.__new__
 
 key_at = struct.Struct(">h").unpack_from
-"""A request's key alone, for whoever decides by that whether to read on."""
+"""A request's key alone, which is sufficient for the decision to read on."""
 KEY_SIZE = 2
 api_at = struct.Struct(">i").unpack_from
-"""Key and version as one number, to look up in one step what answers that."""
+"""Key and version as one number, for a single lookup of the handler."""
 API_SIZE = 4
 _SIZE_AND_HEADER = struct.Struct(">ii")
 _SIZE_AND_FLEXIBLE_HEADER = struct.Struct(">iix")
 
 
 class RequestHeader(NamedTuple):
-    """What every request begins with; a client that gives no id has None."""
+    """The common start of all requests; the client id may be None."""
 
     api_key: int
     api_version: int
@@ -48,9 +48,9 @@ class RequestHeader(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def request_header_version(key: int, version: int) -> int:
-    """The header version of a request. An unknown key or version is given the plain header, v1.
+    """Return the header version of a request. An unknown key or version has the plain header, v1.
 
-    Of an unknown request only the first eight bytes can be relied on.
+    Of an unknown request only the first eight bytes are reliable.
     """
     if key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
         return 0
@@ -60,18 +60,18 @@ def request_header_version(key: int, version: int) -> int:
 
 @lru_cache(maxsize=1024)
 def response_header_version(key: int, version: int) -> int:
-    """The header version of a response: 0 or 1.
+    """Return the header version of a response: 0 or 1.
 
-    ApiVersions keeps 0, so that a client can read the answer to a version the broker does not know (KIP-511).
+    ApiVersions keeps 0, so that a client can read the response to a version that the broker does not support (KIP-511).
     """
     return 1 if key != ApiKey.API_VERSIONS and request_header_version(key, version) == 2 else 0
 
 
 def decode_request_header(buffer: Buffer, position: int, end: int) -> tuple[RequestHeader, int]:
-    """The header at `position`, and where the body begins. Raises `ProtocolError`.
+    """Decode the header at `position`, and return the start of the body. Raises `ProtocolError`.
 
-    Of ApiVersions in a version unknown to us only the first eight bytes are read, since the answer to it needs
-    no more and its header may be of any shape.
+    Of ApiVersions in an unknown version only the first eight bytes are read, since the response requires no more and
+    the header may have any form.
     """
     try:
         return _decode_request_header(buffer, position, end)
@@ -110,7 +110,7 @@ def _decode_request_header(buffer: Buffer, position: int, end: int) -> tuple[Req
 
 
 def _decode_prefix(buffer: Buffer, position: int, end: int) -> tuple[RequestHeader, int]:
-    """A header of eight bytes."""
+    """Decode a header of eight bytes."""
     if end - position < _PREFIX.size:
         raise truncated(position + _PREFIX.size, end)
     key, version, correlation_id = _PREFIX.unpack_from(buffer, position)
@@ -121,20 +121,20 @@ def _decode_prefix(buffer: Buffer, position: int, end: int) -> tuple[RequestHead
 
 @lru_cache(maxsize=1024)
 def _readable_header_version(key: int, version: int) -> int:
-    """The header version of a request as far as it can be read: 0 for an ApiVersions of the future."""
+    """Return the header version of a request as far as it can be read: 0 for an unknown version of ApiVersions."""
     if key == ApiKey.API_VERSIONS and version not in API_MESSAGES[ApiKey.API_VERSIONS].versions:
         return 0
     return request_header_version(key, version)
 
 
 def encode_request_header(header: RequestHeader) -> bytes:
-    """The bytes of a request header, in the version its key and API version ask for."""
+    """Encode a request header in the version for its key and API version."""
     key, version, correlation_id, client_id = header
     return _PREFIX.pack(key, version, correlation_id) + _after_prefix(key, version, client_id)
 
 
 def frame_request(header: RequestHeader, body: Sequence[Buffer]) -> list[Buffer]:
-    """A request as it is sent: its size, its header, and the body's buffers as they are."""
+    """Return a complete request: its size, its header, and the buffers of its body."""
     encoded = encode_request_header(header)
     size = len(encoded) + sum(map(len, body))
     return [size.to_bytes(4, "big") + encoded, *body]
@@ -142,7 +142,7 @@ def frame_request(header: RequestHeader, body: Sequence[Buffer]) -> list[Buffer]
 
 @lru_cache(maxsize=1024)
 def _after_prefix(key: int, version: int, client_id: str | None) -> bytes:
-    """What of a request's header is the same in all requests of a client: its id, and no tagged fields."""
+    """Return the constant part of a client's request headers: its id, and no tagged fields."""
     header_version = request_header_version(key, version)
     if header_version == 0:
         return b""
@@ -152,22 +152,23 @@ def _after_prefix(key: int, version: int, client_id: str | None) -> bytes:
 
 
 def encode_response_header(key: int, version: int, correlation_id: int) -> bytes:
-    """The bytes of the header of an answer to that request."""
+    """Encode the header of the response to that request."""
     header = _CORRELATION_ID.pack(correlation_id)
     return header + b"\0" if response_header_version(key, version) else header
 
 
 def response_front(key: int, version: int) -> tuple[Callable[[int, int], bytes], int]:
-    """What writes the first bytes of such an answer, given the frame's size and the correlation id; how many these are.
+    """Return the function that writes the first bytes of a response, from the frame's size and the correlation id,
+    and their number.
 
-    As `encode_response_header` with the size before it. Found once for each API, it costs an answer one call.
+    As `encode_response_header` with the size before it. Looked up once per API, it costs a response one call.
     """
     front = _SIZE_AND_FLEXIBLE_HEADER if response_header_version(key, version) else _SIZE_AND_HEADER
     return front.pack, front.size
 
 
 def decode_response_header(key: int, version: int, buffer: Buffer, position: int, end: int) -> tuple[int, int]:
-    """The correlation id, and where the body begins. Raises `ProtocolError`."""
+    """Return the correlation id, and the start of the body. Raises `ProtocolError`."""
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(buffer, position)
         start = position + _CORRELATION_ID.size

@@ -1,4 +1,4 @@
-"""FetchRequest by hand: one topic, one partition, nothing forgotten."""
+"""FetchRequest by hand: one topic, one partition, no forgotten partitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _replica_id_at = Struct(">i").unpack_from
 
 
 def _consumer_request() -> tuple[FetchRequest, FetchTopic, FetchPartition]:
-    """A request for one partition of one topic, with the defaults of everything that no consumer sends."""
+    """Decode a request for one partition of one topic, with the usual defaults of consumers."""
     partition = new(FetchPartition)
     partition.replica_directory_id = ZERO_UUID
     partition.high_watermark = _UNKNOWN_HIGH_WATERMARK
@@ -76,7 +76,7 @@ def classic_fetch_decoder(version: int, general: Decoder) -> Decoder:
 
 def flexible_fetch_decoder(version: int, general: Decoder) -> Decoder:
     by_name, has_replica_id = version < 13, version < 15
-    head = Struct(">iiibiiBB").unpack_from  # maximal wait … session epoch, topics, length of name or first of the id
+    head = Struct(">iiibiiBB").unpack_from  # maximum wait … session epoch, topics, length of name or first of the id
     rest = Struct(">BiiqiqiHBB").unpack_from  # classic, with counts and lengths one higher; H: two sections of tags
     lead = 4 if has_replica_id else 0
 

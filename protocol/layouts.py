@@ -1,4 +1,4 @@
-"""Fixed-width formats as data: a named tuple says which fields there are, in which order, and how wide each is.
+"""Fixed-width formats as data: a named tuple defines the fields, their order and widths.
 
     class OffsetIndexEntry(NamedTuple):
         relative_offset: Int32
@@ -6,8 +6,8 @@
 
     OFFSET_INDEX_ENTRY = Layout(OffsetIndexEntry)
 
-Whoever reads or writes such bytes, all of them or a few fields, asks the layout for it, and so does the `construct`
-description that tools read with. All integers are big-endian.
+All readers and writers of these bytes use the layout, as does the `construct` description of tools. All integers are
+big-endian.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Row = TypeVar("Row", bound=tuple[int, ...])
 
 
 class Layout(Generic[Row]):
-    """The fields of `row`, one behind the other. Methods raise struct.error for bytes that are too few."""
+    """The consecutive fields of `row`. Methods raise struct.error for too few bytes."""
 
     __slots__ = ("_starts", "fields", "row", "size", "struct", "values")
 
@@ -41,7 +41,7 @@ class Layout(Generic[Row]):
         self.struct = Struct(">" + "".join(self.fields.values()))
         self.size = self.struct.size
         self.values: Callable[..., tuple[int, ...]] = self.struct.unpack_from
-        """`values(buffer, position)`: as `read`, in half the time and without the names."""
+        """`values(buffer, position)`: as `read`, in half the time and without names."""
         self._starts: dict[str, int] = {}
         position = 0
         for name, code in self.fields.items():
@@ -49,26 +49,26 @@ class Layout(Generic[Row]):
             position += _FIELDS[code].size
 
     def at(self, field: str) -> int:
-        """Where a field begins, in bytes from the first one."""
+        """Return the position of a field, in bytes from the first one."""
         return self._starts[field]
 
     def read(self, buffer: bytes | bytearray | memoryview, position: int = 0) -> Row:
-        """All fields of what begins at `position`."""
+        """Read all fields at `position`."""
         return tuple.__new__(self.row, self.values(buffer, position))
 
     def read_all(self, data: bytes | memoryview) -> Iterator[Row]:
-        """Everything in `data`, one after the other; a last one that is cut off is left out."""
+        """Read all rows of `data`; a truncated last row is omitted."""
         make: Callable[..., Row] = tuple.__new__
         whole = memoryview(data)[: len(data) // self.size * self.size]
         return (make(self.row, values) for values in self.struct.iter_unpack(whole))
 
     def span(self, first: str, last: str) -> Struct:
-        """Reads and writes the fields from `first` to `last`; to be used at `at(first)`."""
+        """Return a struct for the fields from `first` to `last`, to be used at `at(first)`."""
         names = list(self.fields)
         return Struct(">" + "".join(self.fields[name] for name in names[names.index(first) : names.index(last) + 1]))
 
     def reader(self, *fields: str) -> Callable[[bytes | bytearray | memoryview, int], tuple[int, ...]]:
-        """Reads just these fields, given in their order, out of what begins at a position."""
+        """Return a reader of these fields, given in their order, relative to a position."""
         codes, position = ">", 0
         for name in fields:
             codes += f"{self._starts[name] - position}x{self.fields[name]}"
@@ -76,6 +76,6 @@ class Layout(Generic[Row]):
         return Struct(codes).unpack_from
 
     def patch(self, buffer: bytearray | memoryview, **values: int) -> None:
-        """Write these fields of what `buffer` begins with."""
+        """Write these fields at the start of `buffer`."""
         for name, value in values.items():
             _FIELDS[self.fields[name]].pack_into(buffer, self._starts[name], value)

@@ -1,9 +1,8 @@
 """Messages of format v0 and v1 (Kafka 0.8 to 0.10): reading, building, and compressed wrapper messages.
 
-A header, then i32 key length (-1 null) · key · i32 value length (-1 null) · value. Compression puts a message set
-inside the value of a wrapper message without key. A v0 wrapper's inner messages carry their final offsets; those of a
-v1 wrapper count from 0 and end at the wrapper's own offset (KIP-31). Each message that is not inside a wrapper counts
-as a batch of its own.
+A header, then i32 key length (-1 null) · key · i32 value length (-1 null) · value. With compression a message set is
+the value of a wrapper message without a key. A v0 wrapper's inner messages have their final offsets; the offsets in a
+v1 wrapper count from 0 and end at the wrapper's own offset (KIP-31). Each message outside a wrapper counts as a batch.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from .layouts import Int32, Int64, Layout, Uint8, Uint32
 from .record import (
     CODEC_MASK,
     LEAST_SIZES,
+    LOG_OVERHEAD,
     MAGIC_POSITION,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -34,19 +34,19 @@ from .record import (
 
 
 class MessageHeaderV0(NamedTuple):
-    """What a message of format v0 begins with."""
+    """Header of a message of format v0."""
 
     offset: Int64
     length: Int32
     crc: Uint32
-    """CRC-32 of all that follows it."""
+    """CRC-32 of all bytes after it."""
     magic: Uint8
     attributes: Uint8
     """Bits 0 to 2 codec, in v1 3 timestamp type."""
 
 
 class MessageHeaderV1(NamedTuple):
-    """What a message of format v1 begins with: the same, and a timestamp in ms, -1 for none."""
+    """Header of a message of format v1: the same, and a timestamp in ms, -1 for none."""
 
     offset: Int64
     length: Int32
@@ -82,9 +82,9 @@ def encode_message(
 
 
 class LegacyBatch:
-    """One message outside any wrapper: a single record, or a wrapper with the records inside.
+    """One message outside of any wrapper: a single record, or a wrapper with the records inside.
 
-    Has the same properties as `RecordBatch`, so that readers of a log need not tell them apart.
+    Has the same properties as `RecordBatch`, so that readers of a log can treat both equally.
     """
 
     __slots__ = ("_body", "_timestamp", "attributes", "crc", "last_offset", "magic", "position", "size", "view")
@@ -99,7 +99,7 @@ class LegacyBatch:
     delete_horizon_ms = None
 
     def __init__(self, view: memoryview, position: int = 0) -> None:
-        """`view` is exactly this message's bytes; `position` is where it was found, for whoever wants to know."""
+        """`view` is exactly this message's bytes; `position` is its position, for the caller."""
         magic = view[MAGIC_POSITION] if len(view) > MAGIC_POSITION else 0
         if magic > 1 or len(view) < LEAST_SIZES[magic]:
             raise ProtocolError(f"message of {len(view)} bytes and magic {magic}")
@@ -126,12 +126,12 @@ class LegacyBatch:
 
     @property
     def max_timestamp(self) -> int:
-        """The timestamp of the message, for a wrapper by rule the largest inside; -1 in v0."""
+        """Return the timestamp of the message, for a wrapper the largest inside; -1 in v0."""
         return self._timestamp
 
     @property
     def base_offset(self) -> int:
-        """The offset of the first record; a wrapper has to be decompressed for it."""
+        """Return the offset of the first record, for which a wrapper must be decompressed."""
         if self.codec == Compression.NONE:
             return self.last_offset
         for record in self.records():
@@ -140,16 +140,18 @@ class LegacyBatch:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the CRC matches."""
+        """Return whether the CRC matches."""
         return self.crc == zlib.crc32(self.view[MAGIC_POSITION:])
 
     def key_and_value(self) -> tuple[bytes | None, bytes | None]:
-        """Key and value as they stand, for a wrapper its null key and the compressed set; ProtocolError if broken."""
+        """Return the stored key and value, for a wrapper its null key and the compressed set; ProtocolError if
+        invalid.
+        """
         view, end, position = self.view, self.size, self._body
         fields: list[bytes | None] = []
         for _ in range(2):
             if position + 4 > end:
-                raise ProtocolError("message ends in the middle of a field")
+                raise ProtocolError("message is truncated inside a field")
             size: int = _length.unpack_from(view, position)[0]
             position += 4
             if size < -1 or position + max(size, 0) > end:
@@ -160,26 +162,32 @@ class LegacyBatch:
             raise ProtocolError("message is longer than its fields")
         return fields[0], fields[1]
 
-    def records(self, *, max_size: int | None = None) -> Iterator[Record]:
-        """The records inside, with their absolute offsets.
+    def plain_records(self, *, max_size: int | None = None) -> bytes:
+        """Return the messages inside a wrapper, decompressed; a single message unchanged. Raises as `records`."""
+        if self.codec == Compression.NONE:
+            return bytes(self.view)
+        return self._inner_set(max_plain_size(self.size) if max_size is None else max_size)
 
-        Raises ProtocolError for malformed bytes, KafkaError if decompression fails or passes `max_size` bytes.
+    def records(self, *, max_size: int | None = None, plain: bytes | None = None) -> Iterator[Record]:
+        """Yield the records inside, with their absolute offsets; `plain` is `plain_records` if the caller has it.
+
+        Raises ProtocolError for malformed bytes, KafkaError if decompression fails or exceeds `max_size` bytes.
         """
         if self.codec == Compression.NONE:
             key, value = self.key_and_value()
             yield Record(self.last_offset, self._timestamp, key, value)
             return
-        plain = self._inner_set(max_plain_size(self.size) if max_size is None else max_size)
-        shift = self._inner_offset_shift(plain)
+        inner = memoryview(self.plain_records(max_size=max_size) if plain is None else plain)
+        shift = self._inner_offset_shift(inner)
         append_time = self._timestamp if self.timestamp_type == TimestampType.LOG_APPEND_TIME else None
-        for message in _inner_messages(plain, self.magic):
+        for message in _inner_messages(inner, self.magic):
             key, value = message.key_and_value()
             timestamp = message._timestamp if append_time is None else append_time
             yield Record(message.last_offset + shift, timestamp, key, value)
 
     def _inner_offset_shift(self, plain: memoryview) -> int:
-        """What to add to the offsets inside this wrapper to make them absolute."""
-        # Offset 0 on a v1 wrapper comes from a librdkafka that left the field alone: then nothing is known to shift by.
+        """Return the difference between the absolute offsets and the offsets inside this wrapper."""
+        # Offset 0 on a v1 wrapper is written by a librdkafka that does not set the field: then no shift is known.
         if self.magic == 0 or self.last_offset == 0:
             return 0
         last_inner = self.last_offset
@@ -187,17 +195,17 @@ class LegacyBatch:
             last_inner = MESSAGE_V0.read(plain, start).offset
         return self.last_offset - last_inner
 
-    def _inner_set(self, max_size: int) -> memoryview:
+    def _inner_set(self, max_size: int) -> bytes:
         _, value = self.key_and_value()
         if value is None:
             raise ProtocolError("compressed message without a value")
         if self.codec > Compression.LZ4:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {self.codec} in format v{self.magic}")
-        return memoryview(decompress(self.codec, value, max_size=max_size, magic=self.magic))
+        return decompress(self.codec, value, max_size=max_size, magic=self.magic)
 
 
 def _inner_messages(plain: memoryview, magic: int) -> Iterator[LegacyBatch]:
-    """The messages of a wrapper as they stand, each checked."""
+    """Yield the messages of a wrapper in their stored form, each checked."""
     for start, end in message_bounds(plain):
         message = LegacyBatch(plain[start:end])
         if message.magic != magic:
@@ -210,17 +218,19 @@ def _inner_messages(plain: memoryview, magic: int) -> Iterator[LegacyBatch]:
 
 
 def write_message_crc(message: memoryview) -> None:
-    """Recompute the CRC of a message (exactly its bytes) after a change behind it."""
+    """Recompute the CRC of a message (exactly its bytes) after a change."""
     MESSAGE_V0.patch(message, crc=zlib.crc32(message[MAGIC_POSITION:]))
 
 
 def message_bounds(data: memoryview) -> Iterator[tuple[int, int]]:
-    """Start and end of each message of an uncompressed set; ProtocolError unless the last one ends with the data."""
+    """Yield start and end of each message of an uncompressed set; ProtocolError unless the last one ends with the
+    data.
+    """
     position, total = 0, len(data)
     while position < total:
         end = position + entry_size(data, position) if position + LEAST_SIZES[0] <= total else total + 1
         if end > total:
-            raise ProtocolError("message set ends in the middle of a message")
+            raise ProtocolError("message set is truncated inside a message")
         yield position, end
         position = end
 
@@ -233,7 +243,9 @@ def build_message_set(
     level: int | None = None,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytes:
-    """Records as v0 or v1 messages with their offsets; with a codec, inside one wrapper message. Headers are lost."""
+    """Encode records as v0 or v1 messages with their offsets; with a codec, inside one wrapper message. Headers are
+    lost.
+    """
     attributes = TIMESTAMP_TYPE_MASK if magic == 1 and timestamp_type == TimestampType.LOG_APPEND_TIME else 0
     items = list(records)
     if not items:
@@ -256,3 +268,8 @@ def build_message_set(
         magic=magic,
         attributes=attributes | codec,
     )
+
+
+def legacy_record_size(record: Record, magic: int) -> int:
+    """Return the size of a message of format `magic` (0 or 1) without its offset and its length field."""
+    return LEAST_SIZES[magic] - LOG_OVERHEAD + len(record.key or b"") + len(record.value or b"")

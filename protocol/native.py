@@ -1,7 +1,7 @@
-"""The compiled twins of Python functions, where this installation has them: `native` is their module, or None.
+"""The compiled twins of Python functions, if they are installed: `native` is their module, or None.
 
-They are an accelerator and nothing else: whoever calls one has a Python function that does the same, and the tests hold
-both to the same results.
+They are an optional acceleration: each caller has an equivalent Python function, and the tests require the same results
+from both.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 __all__ = ["native"]
 
 _REVISION = 14
-"""What `speedups/module.c` says: raise both when a function changes what it takes or gives.
+"""Version in `speedups/module.c`: increase both when a signature changes.
 
-In a checkout that was updated and not installed anew, the functions of before are left alone.
+In an updated checkout without a new installation, the old functions are not used.
 """
 
 try:

@@ -1,4 +1,4 @@
-"""Choosing the version of a request that both sides speak."""
+"""Selection of the common version of a request."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ LAST_VERSIONS_BY_NAME = {
     ApiKey.OFFSET_COMMIT: 9,
     ApiKey.OFFSET_FETCH: 9,
 }
-"""The last versions that name topics; later ones know them by id (KIP-516, KIP-848)."""
+"""The last versions with topic names; later ones have topic ids (KIP-516, KIP-848)."""
 
 
 def negotiate(ours: Versions, theirs: Versions) -> int | None:
-    """The highest version in both ranges, None if they do not meet."""
+    """Return the highest version in both ranges, None if they do not overlap."""
     highest = min(ours.last, theirs.last)
     return highest if highest >= max(ours.first, theirs.first) else None
 
 
 def last_version(api_key: ApiKey, *, by_name: bool) -> int:
-    """The newest version that will do, where topics can be told by name only, or by id as well."""
+    """Return the newest usable version, with topic names only, or with ids as well."""
     return LAST_VERSIONS_BY_NAME[api_key] if by_name else UNBOUNDED
 
 
 def versions_told(response: ApiVersionsResponse) -> dict[int, Versions]:
-    """What a broker serves, by API key."""
+    """The versions that a broker supports, by API key."""
     return {told.api_key: Versions(told.min_version, told.max_version) for told in response.api_keys}

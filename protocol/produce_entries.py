@@ -1,8 +1,8 @@
-"""A produce request as what is to be appended where, and the answer that all of that went well.
+"""A produce request as a list of appends, and the response if all of them succeed.
 
-Nearly all there is to a produce request is where its batches lie, and to its answer, where they were put. Both are read
-and written as one piece, headers included, by compiled code where there is any. What that does not know (tagged fields,
-errors) and all complaints belong to the general codecs, which are its twin.
+Nearly all of a produce request are the positions of its batches, and of its response, their offsets. Both are read and
+written as one piece, including headers, by compiled code if available. Everything else (tagged fields, errors) is left
+to the general codecs, which are its twin.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Place: TypeAlias = tuple[str | bytes, int]
 """Topic name, or from version 13 on the 16 bytes of its id; partition."""
 
 Entry: TypeAlias = tuple[Any, int, memoryview]
-"""A place, and the records for it."""
+"""A place, and its records."""
 
 MOST_PLACES = 20_000
-"""In one request. Java's producer, with 1 MB in a request, has no room for more than 14 000 batches."""
+"""Maximum per request. Java's producer, with 1 MB per request, has no room for more than 14 000 batches."""
 _read = native.read_produce if native is not None else None
 _write = native.write_produced if native is not None else None
 _new_tuple = tuple.__new__
@@ -44,16 +44,16 @@ _KEY = ApiKey.PRODUCE
 
 
 class ProduceEntries:
-    """What a produce request asks for; the records of its entries are views of the request."""
+    """The appends of a produce request; the records of its entries are views of the request."""
 
     __slots__ = ("acks", "entries", "places", "timeout_ms", "transactional_id")
 
     def __init__(
         self, transactional_id: str | None, acks: int, timeout_ms: int, places: list[Place], entries: list[Entry]
     ) -> None:
-        """`places`: those of the entries, without the records, to be kept. ProtocolError beyond `MOST_PLACES`."""
+        """Return the places of the entries, without the records, for storage. ProtocolError beyond `MOST_PLACES`."""
         if len(places) > MOST_PLACES:
-            raise ProtocolError(f"a produce request for {len(places)} partitions; {MOST_PLACES} are allowed")
+            raise ProtocolError(f"produce request for {len(places)} partitions; at most {MOST_PLACES} are allowed")
         self.transactional_id = transactional_id
         self.acks = acks
         self.timeout_ms = timeout_ms
@@ -62,7 +62,7 @@ class ProduceEntries:
 
     @property
     def topic_data(self) -> list[TopicProduceData]:
-        """The same by topics, as in `ProduceRequest`, for code that treats all requests alike."""
+        """Return the entries by topic, as in `ProduceRequest`, for code that handles all requests equally."""
         topics = []
         for topic, entries in groupby(self.entries, lambda entry: entry[0]):
             name, topic_id = _name_and_id(topic)
@@ -77,7 +77,7 @@ class ProduceEntries:
 
 
 def read_produce(version: int, buffer: memoryview, start: int, end: int) -> tuple[RequestHeader, ProduceEntries]:
-    """The produce request of that version in the frame at `[start, end)`. Raises ProtocolError."""
+    """Decode the produce request of that version in the frame at `[start, end)`. Raises ProtocolError."""
     found = _read(buffer, start, end) if _read is not None else None
     if found is None:
         return read_generally(version, buffer, start, end)
@@ -87,7 +87,7 @@ def read_produce(version: int, buffer: memoryview, start: int, end: int) -> tupl
 
 
 def read_generally(version: int, buffer: memoryview, start: int, end: int) -> tuple[RequestHeader, ProduceEntries]:
-    """`read_produce` by the general codecs."""
+    """Decode with the general codecs."""
     header, position = decode_request_header(buffer, start, end)
     request: ProduceRequest = decode_request(ApiKey.PRODUCE, version, buffer, position, end)
     places, entries = _of_topics(request.topic_data, by_id=version >= SINCE_TOPIC_IDS)
@@ -95,7 +95,7 @@ def read_generally(version: int, buffer: memoryview, start: int, end: int) -> tu
 
 
 def _of_topics(topics: Sequence[TopicProduceData], *, by_id: bool) -> tuple[list[Place], list[Entry]]:
-    """Places and entries."""
+    """Return places and entries."""
     entries: list[Entry] = []
     for topic in topics:
         name = topic.topic_id.bytes if by_id else topic.name
@@ -104,10 +104,10 @@ def _of_topics(topics: Sequence[TopicProduceData], *, by_id: bool) -> tuple[list
 
 
 class AllAppended:
-    """The answer to a produce request that succeeded everywhere.
+    """The response to a produce request without errors.
 
-    The results of the places are tuples as the log gives them: first offset, last offset, largest timestamp, log append
-    time, log start offset.
+    The results of the places are tuples of the log: first offset, last offset, largest timestamp, log append time, log
+    start offset.
     """
 
     __slots__ = ("places", "results", "throttle_time_ms")
@@ -118,7 +118,7 @@ class AllAppended:
         self.throttle_time_ms = 0
 
     def frame(self, version: int, correlation_id: int) -> bytes:
-        """The whole answer, its length in front. Raises ProtocolError."""
+        """Encode the whole response with its length. Raises ProtocolError."""
         frame = None
         if _write is not None:
             frame = _write(version, correlation_id, self.places, self.results, self.throttle_time_ms)
@@ -126,7 +126,7 @@ class AllAppended:
 
 
 def write_generally(answer: AllAppended, version: int, correlation_id: int) -> bytes:
-    """`AllAppended.frame` by the general codecs."""
+    """Encode with the general codecs."""
     answers = [
         PartitionProduceResponse(
             index=index, base_offset=result[0], log_append_time_ms=result[3], log_start_offset=result[4]
@@ -141,7 +141,7 @@ def write_generally(answer: AllAppended, version: int, correlation_id: int) -> b
 
 
 def response_of(places: Sequence[Place], answers: Sequence[PartitionProduceResponse]) -> ProduceResponse:
-    """The response that holds an answer for each place; neighbours of one topic are put together."""
+    """Build the response with a result for each place; adjacent places of one topic are combined."""
     topics = []
     for topic, pairs in groupby(zip(places, answers, strict=True), lambda pair: pair[0][0]):
         name, topic_id = _name_and_id(topic)

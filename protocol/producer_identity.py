@@ -1,4 +1,4 @@
-"""What brokers know a producer by."""
+"""The identity of a producer at the brokers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class ProducerIdentity(NamedTuple):
-    """Producer id and epoch, as InitProducerId gave them or as bumped since: sequences count per both and partition."""
+    """Producer id and epoch, from InitProducerId or bumped since: sequences count per both and partition."""
 
     producer_id: int
     epoch: int

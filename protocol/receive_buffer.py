@@ -1,9 +1,9 @@
-"""Response frames out of a byte stream, each in memory of its own, because decoded records point into it.
+"""Response frames of a byte stream, each in separate memory, because decoded records point into it.
 
-Small frames arrive many at a time in a shared buffer and are copied out of it. A frame that is not complete there gets
-a buffer of its own, and the rest is received straight into that: a large fetch response is not copied. Beyond
-`BELIEVED_BYTES` memory follows the bytes that came, not the length that was announced: such a frame's buffer is at most
-twice as large as what has arrived. (Up to there growing would cost ten times what filling the buffer does.)
+Small frames arrive many at a time in a shared buffer and are copied out of it. An incomplete frame receives its own
+buffer, into which the rest is received directly: a large fetch response is not copied. Beyond `BELIEVED_BYTES` memory
+follows the received bytes, not the declared length: such a frame's buffer has at most twice the received size. (Below
+that growing would cost ten times the filling of the buffer.)
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ BELIEVED_BYTES = 16 << 20
 
 
 class ReceiveBuffer:
-    """Splits one connection's stream. Use: read into `buffer()`, then `received(count)` gives the complete frames.
+    """Splits one connection's stream. Use: read into `buffer()`, then `received(count)` returns the complete frames.
 
-    Frames lie in memory that has `room_behind` more bytes, for decoders that look at more than there is.
+    Frames are followed by `room_behind` bytes of memory, for decoders that read beyond the end.
     """
 
     __slots__ = ("_behind", "_end", "_filled", "_frame", "_length", "_max_frame_bytes", "_shared", "_view")
@@ -34,12 +34,12 @@ class ReceiveBuffer:
         self._view = memoryview(self._shared)
         self._end = 0
         self._frame: bytearray | None = None
-        """The frame that is incomplete, of which `_length` bytes are due and `_filled` are there."""
+        """The incomplete frame, of which `_filled` of `_length` bytes have arrived."""
         self._length = 0
         self._filled = 0
 
     def buffer(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """Return the buffer for the next bytes, never empty."""
         if self._frame is None:
             return self._view[self._end :]
         if self._filled + len(self._behind) == len(self._frame):
@@ -47,9 +47,9 @@ class ReceiveBuffer:
         return memoryview(self._frame)[self._filled : len(self._frame) - len(self._behind)]
 
     def received(self, count: int) -> Iterable[memoryview]:
-        """The frames, without their length prefix, that `count` more bytes complete: look at them all before `buffer`.
+        """Return the frames, without their length prefix, that `count` more bytes complete: use them before `buffer`.
 
-        Raises ProtocolError where a frame of illegal length begins, after those in front of it.
+        Raises ProtocolError at a frame of invalid length, after the frames before it.
         """
         if self._frame is None:
             self._end += count
@@ -65,7 +65,7 @@ class ReceiveBuffer:
         while end - start >= LENGTH_SIZE:
             length = _length_at(self._shared, start)[0]
             if not 0 <= length <= self._max_frame_bytes:
-                raise ProtocolError(f"a response of {length} bytes; 0 to {self._max_frame_bytes} are allowed")
+                raise ProtocolError(f"response of {length} bytes; expected 0 to {self._max_frame_bytes}")
             start += LENGTH_SIZE
             received = self._view[start : min(end, start + length)]
             start += length
@@ -79,7 +79,7 @@ class ReceiveBuffer:
         self._end = end - start
 
     def _begin_frame(self, length: int, beginning: memoryview) -> None:
-        """Go on in a buffer of the frame's own."""
+        """Continue in a separate buffer of the frame."""
         self._length, self._filled = length, len(beginning)
         room = min(length, max(BELIEVED_BYTES, 2 * self._filled))
         self._frame = bytearray(room + len(self._behind))
@@ -91,6 +91,6 @@ class ReceiveBuffer:
         try:
             frame += more
         except BufferError:
-            # Whoever reads still has in his hands where the last bytes went: so it cannot grow where it is.
+            # The reader still holds a view of the buffer, so it cannot grow in place.
             return frame + more
         return frame

@@ -1,4 +1,4 @@
-"""One record as a reader sees it, whatever format its bytes have, and what all formats share."""
+"""One record in the view of a reader, in any format, and the common parts of all formats."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ NO_PARTITION_LEADER_EPOCH = -1
 
 
 class EntryFront(NamedTuple):
-    """How every entry of a log or of a records field begins, whatever its format."""
+    """The common start of every entry of a log or of a records field, in all formats."""
 
     offset: Int64
     """Of the first record in v2, of the last one in v0 and v1."""
     length: Int32
-    """Bytes behind this field."""
+    """Bytes after this field."""
     crc_or_epoch: Int32
     magic: Int8
 
@@ -31,9 +31,9 @@ ENTRY_FRONT = Layout(EntryFront)
 MIN_ENTRY_HEADER_SIZE = ENTRY_FRONT.size
 MAGIC_POSITION = ENTRY_FRONT.at("magic")
 LOG_OVERHEAD = ENTRY_FRONT.at("crc_or_epoch")
-"""Bytes of an entry that its length leaves out."""
+"""Bytes of an entry that its length does not include."""
 LEAST_SIZES = (26, 34, 61)
-"""Bytes of the smallest entry of format v0, v1 and v2."""
+"""Minimum bytes of an entry of format v0, v1 and v2."""
 
 _length_and_magic = ENTRY_FRONT.reader("length", "magic")
 
@@ -41,14 +41,14 @@ CODEC_MASK = 0x07
 TIMESTAMP_TYPE_MASK = 0x08
 
 MAX_EXPANSION = 24
-"""How many times its size a compressed batch may expand to, if it is a large one."""
+"""Maximum expansion of a large compressed batch."""
 _SMALL_MAX = 64 * 1024 * 1024
 
 
 def max_plain_size(packed_size: int) -> int:
-    """The largest plain size that a compressed batch of this size may have when nobody says otherwise.
+    """Return the default maximum of the decompressed size of a compressed batch of this size.
 
-    Never less than what a broker takes (`AppendRequest.max_decompressed_size`), whatever its `max.message.bytes`.
+    Never less than a broker accepts (`AppendRequest.max_decompressed_size`), for any `max.message.bytes`.
     """
     return max(_SMALL_MAX, MAX_EXPANSION * packed_size)
 
@@ -57,7 +57,7 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps of a batch; v0 messages have none."""
+    """Source of the timestamps of a batch; v0 messages have none."""
 
     NO_TIMESTAMP = -1
     CREATE_TIME = 0
@@ -65,19 +65,19 @@ class TimestampType(IntEnum):
 
 
 def entry_size(buffer: bytes | bytearray | memoryview, position: int) -> int:
-    """Bytes of the entry that begins at `position`, however much of it is there: what every walk over entries hops by.
+    """Return the size of the entry at `position`, which may be incomplete: all iterations over entries use it.
 
-    Raises ProtocolError for a length or a magic that no entry has, struct.error if there are fewer than 17 bytes.
+    Raises ProtocolError for an invalid length or magic, struct.error if there are fewer than 17 bytes.
     """
     length, magic = _length_and_magic(buffer, position)
     size = length + LOG_OVERHEAD
     if not 0 <= magic < len(LEAST_SIZES) or size < LEAST_SIZES[magic]:
-        raise ProtocolError(f"no entry has length {length} and magic {magic} (at {position})")
+        raise ProtocolError(f"invalid entry of length {length} and magic {magic} (at {position})")
     return size
 
 
 class Record(NamedTuple):
-    """One key and value in the log. `timestamp` is milliseconds since 1970, -1 for none (format v0)."""
+    """One record of a log. `timestamp` is milliseconds since 1970, -1 for none (format v0)."""
 
     offset: int
     timestamp: int

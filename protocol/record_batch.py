@@ -1,4 +1,4 @@
-"""Entries of a log or a records field, of any format, seen through a memoryview; this is the module to import from."""
+"""Entries of a log or a records field, of any format, as views; import this module for all formats."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ __all__ = [
     "write_crc",
 ]
 
-# Decoding goes in steps, so that the records of a batch that was compressed a thousandfold never exist all at once.
+# Records are decoded in steps, so that the records of a batch that expands a thousandfold never exist together.
 _DECODE_STEP = 1024
 
 
@@ -98,7 +98,7 @@ class RecordBatch:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Return the bytes of the whole batch."""
         return len(self.view)
 
     @property
@@ -159,7 +159,7 @@ class RecordBatch:
 
     @property
     def end_marker(self) -> EndMarker | None:
-        """What a transaction marker says, read once; None for any other batch. Raises as `records`."""
+        """Return the transaction marker, cached; None for any other batch. Raises as `records`."""
         try:
             return self._end_marker
         except AttributeError:
@@ -169,30 +169,35 @@ class RecordBatch:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the CRC matches."""
+        """Return whether the CRC matches."""
         return batch_crc(self.view) == self.header.crc
 
     def plain_records(self, *, max_size: int | None = None) -> bytes:
-        """The bytes behind the header, decompressed; KafkaError if that fails or would pass `max_size` bytes."""
+        """Return the bytes after the header, decompressed; KafkaError if that fails or would exceed `max_size`
+        bytes.
+        """
         payload = self.view[HEADER_SIZE:]
         codec = self.header.codec
         if codec == Compression.NONE:
             return bytes(payload)
         return decompress(codec, payload, max_size=max_plain_size(self.size) if max_size is None else max_size)
 
-    def look_into_records(self, room: Room, *, max_size: int) -> bytes | memoryview:
-        """As `plain_records`, until `room` is used for something else or given back."""
+    def look_into_records(self, room: Room, *, max_size: int, at_once: bool = False) -> bytes | memoryview:
+        """Return as `plain_records`, valid until `room` is used again or returned; `at_once` as for `look_into`."""
         payload = self.view[HEADER_SIZE:]
         codec = self.header.codec
-        return payload if codec == Compression.NONE else look_into(codec, payload, room, max_size=max_size)
+        if codec == Compression.NONE:
+            return payload
+        return look_into(codec, payload, room, max_size=max_size, at_once=at_once)
 
-    def records(self, *, max_size: int | None = None) -> Iterator[Record]:
-        """The records one after another, decoded as they are asked for.
+    def records(self, *, max_size: int | None = None, plain: bytes | None = None) -> Iterator[Record]:
+        """Yield the records, decoded on demand; `plain` is `plain_records` if the caller has it.
 
         Raises ProtocolError for malformed records or a wrong count, KafkaError as `plain_records`.
         """
         header, position = self.header, 0
-        data, left = self.plain_records(max_size=max_size), header.record_count
+        data = self.plain_records(max_size=max_size) if plain is None else plain
+        left = header.record_count
         if not 0 <= left <= len(data) // MIN_RECORD_SIZE:
             raise ProtocolError(f"record batch with {left} records in {len(data)} bytes")
         append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else None
@@ -209,16 +214,16 @@ class RecordBatch:
             left -= step
             yield from records
         if position != len(data):
-            raise ProtocolError(f"{len(data) - position} bytes behind the last record of a batch")
+            raise ProtocolError(f"{len(data) - position} bytes after the last record of a batch")
 
 
 Batch: TypeAlias = RecordBatch | LegacyBatch
 
 
 def iter_batches(buffer: bytes | bytearray | memoryview, position: int = 0) -> Iterator[Batch]:
-    """The entries from `position` on, of any format, one after another; an entry cut off at the end is left out.
+    """Yield the entries from `position` on, of any format; a truncated entry at the end is omitted.
 
-    Only headers are looked at. Raises ProtocolError for a size or a magic that no entry has.
+    Only headers are read. Raises ProtocolError for an invalid size or magic.
     """
     view = memoryview(buffer)
     total = len(view)

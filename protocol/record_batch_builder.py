@@ -1,4 +1,4 @@
-"""Builds record batches (format v2): for our clients, for control records, and wherever records are rewritten."""
+"""Builder of record batches (format v2): for clients, for control records, and for rewritten records."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .record import (
 from .record_codec import RecordRun, encode_record, encode_records
 
 _front = BATCH_HEADER.span("base_offset", "crc")
-_back = BATCH_HEADER.span("attributes", "record_count")  # what the CRC covers, with the records
+_back = BATCH_HEADER.span("attributes", "record_count")  # fields that the CRC covers, with the records
 
 
 class RecordBatchBuilder:
     """Collects records and builds one batch of them.
 
-    `max_size` bounds the uncompressed batch: `append` refuses the record that would pass it, unless it is the first.
-    `log_append_time` (ms) makes the batch one of LogAppendTime. Records get the offsets `base_offset`, +1, … unless
-    `append` is told otherwise.
+    `max_size` limits the uncompressed batch: `append` rejects a record that would exceed it, unless it is the first.
+    `log_append_time` (ms) makes the batch one of LogAppendTime. Records have the offsets `base_offset`, +1, … by
+    default.
     """
 
     __slots__ = (
@@ -77,21 +77,21 @@ class RecordBatchBuilder:
         self._is_control = is_control
         self._log_append_time = log_append_time
         self._records: list[bytes] = []
-        """One or many in each."""
+        """Each element is one record or many."""
         self._in_runs = 0
-        """How many records there are beyond the number of those."""
+        """Number of records in addition to the number of elements."""
         self._last_offset_delta = -1
         self._base_timestamp = NO_TIMESTAMP
         self._max_timestamp = NO_TIMESTAMP
         self.size = HEADER_SIZE
 
     def __len__(self) -> int:
-        """How many records were appended."""
+        """Return the number of appended records."""
         return len(self._records) + self._in_runs
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp so far, or the append time of a LogAppendTime batch; -1 without records."""
+        """Return the largest timestamp so far, or the append time of a LogAppendTime batch; -1 without records."""
         return self._max_timestamp if self._log_append_time is None else self._log_append_time
 
     def append(
@@ -102,9 +102,9 @@ class RecordBatchBuilder:
         timestamp: int = NO_TIMESTAMP,
         offset: int | None = None,
     ) -> bool:
-        """Add one record; False, and nothing added, if the batch would pass `max_size`.
+        """Add one record; return False, and add nothing, if the batch would exceed `max_size`.
 
-        `timestamp` is in ms. `offset`, larger than the one before, leaves a gap, as compaction does.
+        `timestamp` is in ms. A larger `offset` than the next one leaves a gap, as compaction does.
         """
         delta = self._last_offset_delta + 1 if offset is None else offset - self.base_offset
         records = self._records
@@ -122,7 +122,7 @@ class RecordBatchBuilder:
         return True
 
     def append_run(self, run: RecordRun, first: int) -> int:
-        """Add the records of a run from its `first` on, as many as there is room for; how many these are.
+        """Add the records of a run from its `first` on while there is room; return their number.
 
         The first record of a batch always has room.
         """
@@ -143,7 +143,7 @@ class RecordBatchBuilder:
         return count
 
     def build(self) -> bytes:
-        """The batch of all records appended so far."""
+        """Build the batch of all appended records."""
         records = b"".join(self._records)
         if self._codec != Compression.NONE:
             records = compress(self._codec, records, level=self._level)
@@ -174,7 +174,7 @@ def batch_of_pairs(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> bytearray:
-    """Keys and values of one moment as the batch that a coordinator writes: no headers, no codec, no sequence."""
+    """Build the batch of keys and values of one time that a coordinator writes: no headers, no codec, no sequence."""
     if native is not None:
         return native.batch_of_pairs(pairs, timestamp, attributes, producer_id, producer_epoch)
     return batch_of_pairs_here(pairs, timestamp, attributes, producer_id, producer_epoch)
@@ -189,7 +189,7 @@ def batch_of_pairs_here(
 ) -> bytearray:
     """`batch_of_pairs` without compiled code. Raises ValueError if there is no pair."""
     if not pairs:
-        raise ValueError("a batch has records")
+        raise ValueError("a batch requires records")
     builder = RecordBatchBuilder(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -202,7 +202,7 @@ def batch_of_pairs_here(
 
 
 class ControlType(IntEnum):
-    """What a control record says; readers pass over types that they do not know."""
+    """Types of control records; readers skip unknown types."""
 
     ABORT = 0
     COMMIT = 1
@@ -214,21 +214,21 @@ class ControlType(IntEnum):
 
 
 class EndMarker(NamedTuple):
-    """What the marker at the end of a transaction says."""
+    """The contents of the marker at the end of a transaction."""
 
     is_abort: bool
     coordinator_epoch: int
 
 
 class ControlRecordKey(NamedTuple):
-    """The key of a control record."""
+    """Encode the key of a control record."""
 
     version: Int16
     type: Int16
 
 
 class EndTransactionMarker(NamedTuple):
-    """The value of a commit or abort marker (KIP-98)."""
+    """Encode the value of a commit or abort marker (KIP-98)."""
 
     version: Int16
     coordinator_epoch: Int32
@@ -248,7 +248,7 @@ def control_batch(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytes:
-    """The batch with the one record that ends a transaction on a partition."""
+    """Build the batch with the single record that ends a transaction on a partition."""
     builder = RecordBatchBuilder(
         base_offset=base_offset,
         partition_leader_epoch=partition_leader_epoch,
@@ -263,7 +263,7 @@ def control_batch(
 
 
 def parse_control_key(key: bytes | None) -> int | None:
-    """The type in the key of a control record; None for a key that no version of Kafka wrote."""
+    """Return the type in the key of a control record; None for an unknown key."""
     if key is None or len(key) < CONTROL_RECORD_KEY.size:
         return None
     version, control_type = CONTROL_RECORD_KEY.read(key)
@@ -271,7 +271,7 @@ def parse_control_key(key: bytes | None) -> int | None:
 
 
 def parse_end_marker(key: bytes | None, value: bytes | None) -> EndMarker | None:
-    """What the record of a commit or abort marker says; None if it is no such record."""
+    """Decode the record of a commit or abort marker; None for another record."""
     control_type = parse_control_key(key)
     if control_type not in (ControlType.ABORT, ControlType.COMMIT):
         return None

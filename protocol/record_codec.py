@@ -1,8 +1,8 @@
-"""Records of format v2 to bytes and back: the part of a batch behind its header, once it is decompressed.
+"""Encoding and decoding of records of format v2, the decompressed part of a batch after its header.
 
-varint length of the rest · i8 attributes (0) · varlong timestamp delta · varint offset delta
-· varint key length (-1 null) · key · varint value length (-1 null) · value
-· varint header count · per header: varint key length · key (UTF-8) · varint value length (-1 null) · value
+varint length of the rest · i8 attributes (0) · varlong timestamp delta · varint offset delta · varint key length (-1
+null) · key · varint value length (-1 null) · value · varint header count · per header: varint key length · key (UTF-8)
+· varint value length (-1 null) · value
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _TABLE_SIZE = 1024
 _VARINT = tuple(encode_varint(value) for value in range(_TABLE_SIZE))
 _NULL = b"\x01"  # varint -1
 NO_HEADERS = b"\x00"
-"""How a record without headers ends."""
+"""The end of a record without headers."""
 
 
 def encode_record(
     offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, headers: Headers = ()
 ) -> bytes:
-    """The bytes of one record, its own length in front. About 1 µs for a small one."""
+    """Encode one record with its length. About 1 µs for a small one."""
     head = (
         b"\x00"
         + (_VARINT[timestamp_delta] if 0 <= timestamp_delta < _TABLE_SIZE else encode_varint(timestamp_delta))
@@ -49,7 +49,7 @@ def encode_record(
 
 
 class RecordRun(NamedTuple):
-    """Records that have all but key and value in common, to be encoded many at a time.
+    """Records that differ in key and value only, to be encoded many at a time.
 
     There are as many keys as values, or none (None). `headers` are bytes, as of `encode_headers`.
     """
@@ -63,7 +63,7 @@ class RecordRun(NamedTuple):
 def encode_records(
     run: RecordRun, first: int, *, offset_delta: int, timestamp_delta: int, room: int
 ) -> tuple[bytes, int]:
-    """The records of a run from its `first` on, as many as fit into `room` (-1: all), and how many these are."""
+    """Encode the records of a run from its `first` on that fit into `room` (-1: all), and return their number."""
     place = (first, offset_delta, timestamp_delta)
     if native is not None:
         return native.encode_records(run.keys, run.values, run.headers, place, room)
@@ -77,7 +77,9 @@ def encode_records_here(
     place: tuple[int, int, int],
     room: int,
 ) -> tuple[bytes, int]:
-    """`encode_records` without compiled code; `place` is the first of them, its offset's delta and its timestamp's."""
+    """`encode_records` without compiled code; `place` is the index of the first, its offset delta and timestamp
+    delta.
+    """
     first, delta, timestamp_delta = place
     parts: list[bytes] = []
     size = 0
@@ -95,7 +97,7 @@ def encode_records_here(
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """The header count and the headers of one record."""
+    """Encode the header count and the headers of one record."""
     parts = [encode_varint(len(headers))]
     for name, value in headers:
         key = name.encode()
@@ -108,7 +110,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 class RecordParts(NamedTuple):
-    """Where the parts of one record lie in its buffer; a size of -1 is null."""
+    """Positions of the parts of one record in its buffer; a size of -1 is null."""
 
     timestamp_delta: int
     offset_delta: int
@@ -121,41 +123,43 @@ class RecordParts(NamedTuple):
 
 
 def locate_record(data: bytes | memoryview, position: int, limit: int) -> RecordParts:
-    """The record at `position`, headers not looked into; what compiled code does is this. Kafka's DefaultRecord.
+    """Locate the record at `position`, without its headers, as compiled code and Kafka's DefaultRecord do.
 
-    Raises ProtocolError if there is none that ends at `limit` or before.
+    Raises ProtocolError unless a record ends at `limit` or before.
     """
     attributes_at, timestamp_delta, at, end = locate_front(data, position, limit)
     offset_delta, at = decode_varint(data, at)
     key_start, key_size, at = locate_bytes(data, at, end)
     value_start, value_size, at = locate_bytes(data, at, end)
     if at >= end:
-        raise ProtocolError(f"a record of {end - attributes_at} bytes, where its fields have more")
+        raise ProtocolError(f"a record of {end - attributes_at} bytes has longer fields")
     return RecordParts(timestamp_delta, offset_delta, key_start, key_size, value_start, value_size, at, end)
 
 
 def locate_front(data: bytes | memoryview, position: int, limit: int) -> tuple[int, int, int, int]:
-    """The first fields of a record: where its attributes are, which say nothing yet, and its timestamp delta.
+    """Return the position of a record's attributes, which are unused, and its timestamp delta.
 
-    Then the position behind them, and where the record ends. Raises ProtocolError if that is behind `limit`.
+    Then the position after them, and the end of the record. Raises ProtocolError if that is after `limit`.
     """
     length, start = decode_varint(data, position)
     if not MIN_RECORD_SIZE - 1 <= length <= limit - start:
-        raise ProtocolError(f"a record of {length} bytes, where {limit - start} are left")
+        raise ProtocolError(f"a record of {length} bytes, but {limit - start} remain")
     timestamp_delta, at = decode_varlong(data, start + 1)
     return start, timestamp_delta, at, start + length
 
 
 def locate_bytes(data: bytes | memoryview, position: int, limit: int) -> tuple[int, int, int]:
-    """A varint size, -1 for null, and so many bytes: where they begin, their size, and the position behind them."""
+    """Read a varint size, -1 for null, and its bytes: return their start, their size, and the position after them."""
     size, start = decode_varint(data, position)
     if size > limit - start:
-        raise ProtocolError(f"a field of {size} bytes, where {limit - start} are left")
+        raise ProtocolError(f"a field of {size} bytes, but {limit - start} remain")
     return start, max(size, -1), start + max(size, 0)
 
 
 def locate_headers(data: bytes | memoryview, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Start and size of the key and of the value of each header. Raises ProtocolError unless they end the record."""
+    """Return start and size of the key and of the value of each header. Raises ProtocolError unless they end the
+    record.
+    """
     count, at = decode_varint(data, position)
     if not 0 <= count <= (end - at) // 2:
         raise ProtocolError(f"a record with {count} headers in {end - at} bytes")
@@ -166,15 +170,15 @@ def locate_headers(data: bytes | memoryview, position: int, end: int) -> Iterato
         value_start, value_size, at = locate_bytes(data, at, end)
         yield key_start, key_size, value_start, value_size
     if at != end:
-        raise ProtocolError(f"a record that goes on for {end - at} bytes behind its headers")
+        raise ProtocolError(f"a record has {end - at} bytes after its headers")
 
 
 def decode_records(
     data: bytes, position: int, count: int, *, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> tuple[list[Record], int]:
-    """The next `count` records from `position` on, and the position behind them.
+    """Decode the next `count` records from `position` on; return them and the position after them.
 
-    With `append_time` every record gets that timestamp. Raises ProtocolError if the bytes are no such records.
+    With `append_time` every record has that timestamp. Raises ProtocolError for invalid bytes.
     """
     if native is not None:
         found = native.decode_records(data, position, count, base_offset, base_timestamp, append_time, Record)

@@ -1,7 +1,7 @@
-"""Many records as columns of numbers: where keys and values lie in a buffer, so that nothing is copied or decoded.
+"""Many records as columns of numbers: positions of keys and values in a buffer, without copies or decoding.
 
-What works on records by the million, such as the log cleaner and readers of tables, takes them like this. A column is a
-`memoryview` of machine integers: `numpy.frombuffer(columns.offsets, "i8")` is an array over the same memory.
+For code that handles millions of records, such as the log cleaner and readers of tables. A column is a `memoryview` of
+machine integers: `numpy.frombuffer(columns.offsets, "i8")` is an array over the same memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ ROW_SIZE = 44
 class RecordColumns:
     """The first `count` rows are records of one buffer; positions are bytes in it, a size of -1 is null.
 
-    All columns lie in one block of memory, `block`, one behind the other, each `capacity` long.
+    All columns are in one block of memory, `block`, in order, each `capacity` long.
     """
 
     __slots__ = (
@@ -47,11 +47,11 @@ class RecordColumns:
         self.header_starts, self.ends = ints[5:]
 
     def clear(self) -> None:
-        """Forget the rows; the memory stays."""
+        """Remove the rows; the memory is kept."""
         self.count = 0
 
     def make_room(self, rows: int) -> None:
-        """See to it that `rows` more fit."""
+        """Ensure that `rows` more fit."""
         if self.count + rows <= self.capacity:
             return
         before = self._columns()
@@ -66,7 +66,7 @@ class RecordColumns:
         )
 
     def key(self, buffer: bytes | bytearray | memoryview, row: int) -> bytes | None:
-        """The key of the record in `row`, out of the buffer that the columns are about."""
+        """Return the key of the record in `row` from the buffer of the columns."""
         size = self.key_sizes[row]
         start = self.key_starts[row]
         return None if size < 0 else bytes(buffer[start : start + size])

@@ -1,7 +1,7 @@
-"""Every entry of a log, and of the files beside it, described with `construct`: what `barnabas dump-log` reads with.
+"""Every entry of a log, and of the files next to it, described with `construct`, the readers of `barnabas dump-log`.
 
-Fixed-width fields are those of the layouts; what is not of a fixed width stands here as a table. What is compressed
-stays bytes. Tests hold the builders and readers in service against these.
+Fixed-width fields are from the layouts; other fields are tables in this module. Compressed data remain bytes. Tests
+compare the productive builders and readers with these.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CODES = {"b": c.Int8sb, "B": c.Int8ub, "h": c.Int16sb, "i": c.Int32sb, "I": c.I
 
 
 def _fields(layout: Layout[Any], **instead: c.Construct) -> list[c.Construct]:
-    """The fields of a layout, some of them read in another way."""
+    """Return the fields of a layout, some of them with another reader."""
     return [name / instead.get(name, _CODES[code]) for name, code in layout.fields.items()]
 
 
@@ -46,10 +46,10 @@ Varint = c.ExprAdapter(
     decoder=lambda groups, _: _sum(groups),
     encoder=lambda value, _: list(c.ZigZag.build(value)),
 )
-"""Zigzag, of up to 64 bits; `construct`'s own has no end."""
+"""Zigzag varint of up to 64 bits; `construct`'s own has no limit."""
 
 _Bytes = c.Struct("length" / Varint, "data" / c.If(c.this.length >= 0, c.Bytes(c.this.length)))
-"""A varint length, -1 for null, and so many bytes."""
+"""A varint length, -1 for null, and its bytes."""
 
 RECORD_HEADER = c.Struct("key" / _Bytes, "value" / _Bytes)
 
@@ -65,7 +65,7 @@ RECORD = c.Struct(
     "end" / c.Tell,
     c.Check(lambda this: this._building or this.end - this.start == this.length),
 )
-"""One record of format v2 inside a batch whose records are not, or no longer, compressed."""
+"""One record of format v2 inside an uncompressed or decompressed batch."""
 
 BATCH_ATTRIBUTES = c.BitStruct(
     "unused" / c.BitsInteger(9),
@@ -79,8 +79,7 @@ BATCH_ATTRIBUTES = c.BitStruct(
 RECORD_BATCH = c.Struct(
     *_fields(BATCH_HEADER, magic=c.Const(2, c.Int8sb), attributes=BATCH_ATTRIBUTES), "records" / c.GreedyBytes
 )
-"""A batch of format v2, all of it or a beginning; `records` is what `RECORD` describes, `record_count` times, under
-the codec."""
+"""A batch of format v2, complete or truncated; `records` is `RECORD`, `record_count` times, with the codec."""
 
 MESSAGE_ATTRIBUTES = c.BitStruct("unused" / c.BitsInteger(4), "is_log_append_time" / c.Flag, "codec" / c.BitsInteger(3))
 
@@ -104,13 +103,13 @@ TRANSACTION_INDEX = c.GreedyRange(c.Struct(*_fields(TRANSACTION_INDEX_ENTRY)))
 PRODUCER_SNAPSHOT = c.Struct(
     "header" / c.Struct(*_fields(SNAPSHOT_HEADER)), "entries" / c.GreedyRange(c.Struct(*_fields(SNAPSHOT_ENTRY)))
 )
-"""Whole files; an entry that is cut off at the end of one is left out."""
+"""Whole files; a truncated entry at the end is omitted."""
 
 
 def parse_records(data: bytes, count: int) -> Iterator[Any]:
-    """`count` records, not compressed, that have to fill `data`, one after another.
+    """Read `count` uncompressed records, which must fill `data`.
 
-    Raises construct.ConstructError where the first one begins that is none, or if there is something behind them.
+    Raises construct.ConstructError at the first invalid one, or if bytes remain after them.
     """
     position = 0
     for _ in range(count):
@@ -119,13 +118,13 @@ def parse_records(data: bytes, count: int) -> Iterator[Any]:
         yield record
         position += record.end
     if position < len(data):
-        raise c.TerminatedError(f"{len(data) - position} bytes behind the last record")
+        raise c.TerminatedError(f"{len(data) - position} bytes after the last record")
 
 
 def parse_messages(data: bytes) -> Iterator[Any]:
-    """All messages of a set, not decompressed, one after another.
+    """Read all messages of a set, without decompression.
 
-    Raises ProtocolError or construct.ConstructError where one begins that is none.
+    Raises ProtocolError or construct.ConstructError at the first invalid one.
     """
     for start, end in message_bounds(memoryview(data)):
         yield c.Select(*MESSAGES).parse(data[start:end])

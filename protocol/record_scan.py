@@ -1,27 +1,28 @@
-"""What the records of a batch say about themselves, found without decoding them: the check of all that is appended."""
+"""Validation of the records of a batch without decoding, for all appends."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from .errors import ProtocolError
+from .errors import ErrorCode, KafkaError, ProtocolError
 from .native import native
 from .record import NO_TIMESTAMP
 from .record_codec import locate_headers, locate_record
+from .varint import decode_varint
 
 RecordRules: TypeAlias = tuple[int, int, bool, bool]
-"""What is asked of records: the earliest and the latest timestamp, whether each needs a key; and whether whoever writes
-them may end transactions.
+"""The rules for records: the earliest and the latest timestamp, whether each needs a key, and whether transaction
+markers are permitted.
 """
 
 Fault: TypeAlias = tuple[int, int | None]
-"""Number of a record in its batch and the timestamp delta that breaks the rules, None for a lack of a key."""
+"""Number of an invalid record in its batch and its timestamp delta, None for a missing key."""
 
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 
 
 class RecordScan(NamedTuple):
-    """The largest timestamp within the rules, -1 without any; which records break the rules."""
+    """The largest timestamp within the rules, -1 without any; and the invalid records."""
 
     max_timestamp: int
     faults: list[Fault]
@@ -30,12 +31,12 @@ class RecordScan(NamedTuple):
 def scan_records(
     data: bytes | memoryview, count: int, base_timestamp: int, rules: RecordRules, most_faults: int
 ) -> RecordScan:
-    """Walk over `count` records that have to fill `data` with offset deltas 0, 1, 2, …, noting `most_faults` faults.
+    """Check `count` records that must fill `data` with offset deltas 0, 1, 2, …; return at most `most_faults` faults.
 
-    Raises ProtocolError if there are none, or if a count, a length or an offset delta is wrong (Kafka's DefaultRecord
-    reads them all; that offsets have no gaps is more than it asks of an uncompressed batch).
+    Raises ProtocolError if there are none, or if a count, a length or an offset delta is wrong (as Kafka's
+    DefaultRecord; Kafka does not require offsets without gaps in an uncompressed batch).
     """
-    # The compiled walk says of wrong records only that they are: the one in Python says what is wrong.
+    # The compiled scan only reports that records are invalid: the one in Python determines the reason.
     found = quick_scan(data, count, base_timestamp, rules, most_faults)
     return walk_records(data, count, base_timestamp, rules, most_faults) if found is None else found
 
@@ -43,9 +44,7 @@ def scan_records(
 def quick_scan(
     data: bytes | memoryview, count: int, base_timestamp: int, rules: RecordRules, most_faults: int
 ) -> RecordScan | None:
-    """`scan_records` in compiled code; None where there is none, and for records of which it only knows that they are
-    wrong.
-    """
+    """`scan_records` in compiled code; None without it, and for records that it rejects without a reason."""
     found = native.scan_records(data, count, base_timestamp, rules, most_faults) if native is not None else None
     return None if found is None else RecordScan(*found)
 
@@ -71,5 +70,29 @@ def walk_records(
         if len(faults) < most_faults and not (is_timely and (has_key or not needs_keys)):
             faults.append((index, delta if has_key or not needs_keys else None))
     if position != len(data) or count <= 0:
-        raise ProtocolError(f"{len(data) - position} bytes are left behind {count} records")
+        raise ProtocolError(f"{len(data) - position} bytes remain after {count} records")
     return RecordScan(max_timestamp, faults)
+
+
+def check_record_sizes(data: bytes | memoryview, most: int) -> None:
+    """Raise KafkaError INVALID_RECORD if a record has more than `most` bytes, without the length in front of it.
+
+    Records without a valid length end the check: `scan_records` rejects them. Kafka: DefaultRecord.readFrom.
+    """
+    position = 0
+    while len(data) - position > most:
+        try:
+            size, position = decode_varint(data, position)
+        except ProtocolError:
+            return
+        if size > most:
+            raise oversized_record(size, most)
+        if size < 0:
+            return
+        position += size
+
+
+def oversized_record(size: int, most: int) -> KafkaError:
+    """Return the error for a record that exceeds `max.decompressed.message.bytes`."""
+    message = f"Invalid record size: {size} exceeds the configured maximum record size of {most}."
+    return KafkaError(ErrorCode.INVALID_RECORD, message)

@@ -1,3 +1,3 @@
-"""Who sends a request that followers send as well: a broker's id, or one that stands for all who are no broker."""
+"""The sender of a request that followers send as well: a broker's id, or a special value for clients."""
 
 CONSUMER_REPLICA_ID = -1

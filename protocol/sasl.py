@@ -1,8 +1,8 @@
-"""The client's part of an authentication, as messages.
+"""The client's messages of an authentication.
 
 PLAIN (RFC 4616), SCRAM without channel binding (RFC 5802), OAUTHBEARER (RFC 7628).
 
-How they are wrapped (SaslAuthenticate requests, or bare frames after SaslHandshake 0) is the connection's business.
+Their transport (SaslAuthenticate requests, or bare frames after SaslHandshake 0) belongs to the connection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OAUTHBEARER, GSSAPI = "OAUTHBEARER", "GSSAPI"
 MECHANISMS = ("PLAIN", *SCRAM_HASHES, OAUTHBEARER, GSSAPI)
 _MIN_ITERATIONS = 4096
 _MAX_ITERATIONS = 1 << 20
-"""More would let a broker that nobody has authenticated yet keep the client busy for as long as it likes."""
+"""Maximum iterations: an unauthenticated broker could otherwise occupy the client's processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +29,24 @@ class SaslExchange:
 
     mechanism: str
     messages: Generator[bytes, bytes, None]
-    """The client's messages in order; `send` each answer. Raises KafkaError (SASL_AUTHENTICATION_FAILED)."""
+    """Yield the client's messages in order; `send` each response. Raises KafkaError (SASL_AUTHENTICATION_FAILED)."""
 
 
 def bearer_exchange(token: str) -> SaslExchange:
-    """Begin one by OAUTHBEARER: who shows the token is let in."""
+    """Start an exchange with OAUTHBEARER."""
     return SaslExchange(OAUTHBEARER, _bearer(token))
 
 
 def sasl_exchange(mechanism: str, username: str, password: str, nonce: str) -> SaslExchange:
-    """Begin one by a password. Raises ValueError.
+    """Start an exchange with a password. Raises ValueError.
 
-    `nonce` is a secret of this one alone: random, printable, without a comma.
+    `nonce` is a secret of this exchange: random, printable, without a comma.
     """
     if mechanism == "PLAIN":
         return SaslExchange(mechanism, _plain(username, password))
     if mechanism not in SCRAM_HASHES:
-        raise ValueError(f"SASL mechanism {mechanism!r} is none of {', '.join(MECHANISMS)}")
+        expected = ", ".join(("PLAIN", *SCRAM_HASHES))
+        raise ValueError(f"SASL mechanism: invalid value {mechanism!r} for a password. Expected one of {expected}")
     return SaslExchange(mechanism, _checked(_scram(SCRAM_HASHES[mechanism], username, password, nonce)))
 
 
@@ -56,17 +57,19 @@ def _plain(username: str, password: str) -> Generator[bytes, bytes, None]:
 def _bearer(token: str) -> Generator[bytes, bytes, None]:
     refusal = yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()
     if refusal:
-        # It has to be acknowledged (RFC 7628, section 3.2.3); then the broker ends the authentication.
+        # The error must be acknowledged (RFC 7628, section 3.2.3); then the broker ends the authentication.
         yield b"\x01"
-        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"the broker refuses the token: {refusal[:200]!r}")
+        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"the broker rejects the token: {refusal[:200]!r}")
 
 
 def _checked(messages: Generator[bytes, bytes, None]) -> Generator[bytes, bytes, None]:
-    """An answer that cannot be read fails the authentication, as one that is wrong does."""
+    """Treat an unreadable response as a failed authentication, like a wrong one."""
     try:
         yield from messages
     except ValueError as error:
-        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"the broker's answer is no SCRAM: {error}") from error
+        raise KafkaError(
+            ErrorCode.SASL_AUTHENTICATION_FAILED, f"the broker's response is not SCRAM: {error}"
+        ) from error
 
 
 def _scram(algorithm: str, username: str, password: str, nonce: str) -> Generator[bytes, bytes, None]:
@@ -88,7 +91,7 @@ def _scram(algorithm: str, username: str, password: str, nonce: str) -> Generato
     expected = hmac.digest(hmac.digest(salted, b"Server Key", algorithm), signed, algorithm)
     verifier = base64.b64decode(_fields(answer).get("v", ""))
     if not hmac.compare_digest(verifier, expected):
-        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the broker does not know the password either")
+        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the broker has not proved that it has the password")
 
 
 def _fields(message: bytes) -> dict[str, str]:

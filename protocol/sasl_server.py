@@ -1,8 +1,8 @@
-"""The broker's part of an authentication, as messages.
+"""The broker's messages of an authentication.
 
 PLAIN (RFC 4616), SCRAM without channel binding (RFC 5802), OAUTHBEARER (RFC 7628): Kafka's PlainSaslServer,
-ScramSaslServer and OAuthBearerSaslServer. How the messages are wrapped is the connection's business. A client learns
-whether a password was right, and never whether there is such a user: it goes through the same steps with either.
+ScramSaslServer and OAuthBearerSaslServer. Their transport belongs to the connection. A client learns whether a password
+was right, and never whether a user exists: both take the same steps.
 """
 
 from __future__ import annotations
@@ -19,8 +19,22 @@ from .errors import ErrorCode, KafkaError
 from .sasl import SCRAM_HASHES
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
-"""Of SCRAM, as Kafka bounds them."""
+"""Limits of SCRAM iterations, as in Kafka."""
 LONGEST_USER = 1024
+LARGEST_MESSAGE_BYTES: Mapping[str, int] = {
+    "PLAIN": 16 << 10,
+    **dict.fromkeys(SCRAM_HASHES, 8 << 10),
+    # Tokens with many claims, or with the groups of a user of Active Directory.
+    "OAUTHBEARER": 64 << 10,
+    "GSSAPI": 64 << 10,
+}
+"""Maximum message of a client by its mechanism: it is parsed on the broker's loop before authentication. Kafka has one
+limit for all mechanisms, `sasl.server.max.receive.size`.
+"""
+REQUEST_HEAD_BYTES = 4 << 10
+"""Bytes of a request before the message: mostly the client's id."""
+FIRST_REQUEST_BYTES = 8 << 10
+"""Maximum request before a mechanism is selected: ApiVersions and SaslHandshake."""
 _TOKENS = 3
 _BEARER = re.compile(
     rb"[ny],(?:a=(?P<identity>(?:[\x02-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+))?,"
@@ -28,11 +42,11 @@ _BEARER = re.compile(
 )
 _TOKEN = re.compile(rb"[-_.~+/A-Za-z0-9]+=*")
 BEARER_REFUSED = b'{"status":"invalid_token"}'
-"""What a client is told whose token is not taken; it has to say that it has heard."""
+"""The error for a rejected token; the client must acknowledge it."""
 
 
 class ScramCredential(NamedTuple):
-    """What is known of a password: enough to recognise it, not to use it (RFC 5802, section 3)."""
+    """Verifier of a password, with which it cannot be used (RFC 5802, section 3)."""
 
     salt: bytes
     stored_key: bytes
@@ -41,7 +55,7 @@ class ScramCredential(NamedTuple):
 
     @classmethod
     def of_salted_password(cls, mechanism: str, salt: bytes, salted: bytes, iterations: int) -> ScramCredential:
-        """From what clients send when they set a password: its PBKDF2 hash."""
+        """Create from the PBKDF2 hash that clients send to set a password."""
         algorithm = SCRAM_HASHES[mechanism]
         client_key = hmac.digest(salted, b"Client Key", algorithm)
         server_key = hmac.digest(salted, b"Server Key", algorithm)
@@ -49,16 +63,18 @@ class ScramCredential(NamedTuple):
 
     @classmethod
     def of_text(cls, text: str) -> ScramCredential:
-        """From `salt=…,stored_key=…,server_key=…,iterations=…`, as Kafka stores it. Raises ValueError."""
+        """Parse `salt=…,stored_key=…,server_key=…,iterations=…`, the form in which Kafka stores it. Raises
+        ValueError.
+        """
         try:
             fields = dict(part.split("=", 1) for part in text.split(","))
             salt, stored, server = (base64.b64decode(fields[key]) for key in ("salt", "stored_key", "server_key"))
             return cls(salt, stored, server, int(fields["iterations"]))
         except (KeyError, ValueError) as error:
-            raise ValueError("the text is no SCRAM credential") from error
+            raise ValueError("the text is not a SCRAM credential") from error
 
     def text(self) -> str:
-        """As Kafka stores it."""
+        """Format as Kafka stores it."""
         salt, stored, server = (
             base64.b64encode(part).decode() for part in (self.salt, self.stored_key, self.server_key)
         )
@@ -66,7 +82,7 @@ class ScramCredential(NamedTuple):
 
 
 def new_credentials(password: str, salt: bytes) -> dict[str, ScramCredential]:
-    """What is to be known of a password, by mechanism. It takes milliseconds, on purpose."""
+    """Return the verifiers of a password, by mechanism. It takes milliseconds, on purpose."""
     found = {}
     for mechanism, algorithm in SCRAM_HASHES.items():
         salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, MIN_ITERATIONS)
@@ -75,14 +91,14 @@ def new_credentials(password: str, salt: bytes) -> dict[str, ScramCredential]:
 
 
 class PlainLogin(NamedTuple):
-    """What a client says by PLAIN."""
+    """A client's message in PLAIN."""
 
     username: str
     password: str
 
 
 def read_plain(message: bytes) -> PlainLogin:
-    """Raises KafkaError SASL_AUTHENTICATION_FAILED."""
+    """Parse a message. Raises KafkaError SASL_AUTHENTICATION_FAILED."""
     tokens = message.split(b"\0")
     if len(tokens) != _TOKENS:
         raise failed(f"Invalid SASL/PLAIN response: expected {_TOKENS} tokens, got {len(tokens)}")
@@ -100,30 +116,30 @@ def read_plain(message: bytes) -> PlainLogin:
 
 
 def check_plain(login: PlainLogin, passwords: Mapping[str, str]) -> None:
-    """Raises KafkaError SASL_AUTHENTICATION_FAILED."""
+    """Verify the password. Raises KafkaError SASL_AUTHENTICATION_FAILED."""
     expected = passwords.get(login.username)
-    # Compared in any case: how long an answer takes says nothing about who there is.
+    # Compared in any case: the response time must not reveal whether the user exists.
     is_right = hmac.compare_digest((expected or "\0").encode(), login.password.encode())
     if expected is None or not is_right:
         raise failed("Authentication failed: Invalid username or password")
 
 
 class BearerFirst(NamedTuple):
-    """What a client says by OAUTHBEARER."""
+    """A client's message in OAUTHBEARER."""
 
     token: str
     authorization_id: str
 
 
 def read_bearer(message: bytes) -> BearerFirst:
-    """Raises KafkaError SASL_AUTHENTICATION_FAILED."""
+    """Parse a message. Raises KafkaError SASL_AUTHENTICATION_FAILED."""
     found = _BEARER.fullmatch(message)
     if found is None:
         raise failed("Invalid OAUTHBEARER client first message")
     pairs = dict(pair.split(b"=", 1) for pair in found["pairs"].split(b"\x01") if pair)
     scheme, _, token = pairs.get(b"auth", b"").partition(b" ")
     if scheme.lower() != b"bearer" or not _TOKEN.fullmatch(token.strip()):
-        raise failed("Invalid OAUTHBEARER client first message: 'auth' is no bearer token")
+        raise failed("Invalid OAUTHBEARER client first message: 'auth' is not a bearer token")
     identity = (found["identity"] or b"").decode().replace("=2C", ",").replace("=3D", "=")
     return BearerFirst(token.strip().decode(), identity)
 
@@ -134,13 +150,13 @@ class ScramFirst(NamedTuple):
     username: str
     nonce: str
     bare: str
-    """Without what is about channel binding; it is signed."""
+    """The message without its part for channel binding; it is signed."""
     header: str
     extensions: Mapping[str, str]
 
 
 def read_scram_first(message: bytes) -> ScramFirst:
-    """Raises KafkaError SASL_AUTHENTICATION_FAILED."""
+    """Parse a message. Raises KafkaError SASL_AUTHENTICATION_FAILED."""
     try:
         flag, identity, bare = message.decode().split(",", 2)
         fields = [part.split("=", 1) for part in bare.split(",")]
@@ -158,9 +174,9 @@ def read_scram_first(message: bytes) -> ScramFirst:
 
 
 def scram(mechanism: str, first: ScramFirst, credential: ScramCredential, nonce: str) -> Generator[bytes, bytes, bytes]:
-    """The rest of an exchange: yields the challenge, is sent the proof, and returns the last answer.
+    """Yield the challenge, receive the proof, and return the last message.
 
-    `nonce` is the broker's own, of this exchange alone. Raises KafkaError SASL_AUTHENTICATION_FAILED.
+    `nonce` is the broker's own, of this exchange. Raises KafkaError SASL_AUTHENTICATION_FAILED.
     """
     algorithm = SCRAM_HASHES[mechanism]
     both = f"{first.nonce}{nonce}"
@@ -177,7 +193,7 @@ def scram(mechanism: str, first: ScramFirst, credential: ScramCredential, nonce:
         raise failed(wrong) from None
     signed = f"{first.bare},{challenge},{without_proof}".encode()
     signature = hmac.digest(credential.stored_key, signed, algorithm)
-    # librdkafka before 2.6.1 repeats its own nonce before the two; Kafka up to 3.9 lets that pass, too.
+    # librdkafka before 2.6.1 repeats its own nonce before the two; Kafka up to 3.9 accepts that, too.
     if len(proof) != len(signature) or binding != first.header or said not in (both, f"{first.nonce}{both}"):
         raise failed(wrong)
     client_key = (int.from_bytes(proof, "big") ^ int.from_bytes(signature, "big")).to_bytes(len(proof), "big")
@@ -187,12 +203,12 @@ def scram(mechanism: str, first: ScramFirst, credential: ScramCredential, nonce:
 
 
 def stand_in(mechanism: str, username: str, secret: bytes) -> ScramCredential:
-    """A credential for a user whom nobody knows: always the same for the name, and no password fits it."""
+    """Return a credential for an unknown user: always the same for the name, and no password matches it."""
     algorithm = SCRAM_HASHES[mechanism]
     salt, stored, server = (hmac.digest(secret, part + username.encode(), algorithm) for part in (b"1", b"2", b"3"))
     return ScramCredential(salt[:20], stored, server, MIN_ITERATIONS)
 
 
 def failed(reason: str) -> KafkaError:
-    """The error for a client that has failed to authenticate."""
+    """Return the error for a client that has failed to authenticate."""
     return KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, reason)

@@ -1,11 +1,11 @@
-"""How a message is written down: one class for all its versions, each field with its type and version ranges.
+"""The declaration of messages: one class for all versions, each field with its type and version ranges.
 
     @message
     class TopicProduceData:
         name: str = wire(string, "0-12", ignorable=True)
         partition_data: list[PartitionProduceData] = wire([PartitionProduceData], "0+")
 
-`message` turns such a class into a slotted one with a keyword-only `__init__`. Nothing here encodes: `compiler`
+`message` turns such a class into a slotted one with a keyword-only `__init__`. This module does not encode: `compiler`
 derives codecs from `fields_of(cls)`, and tests a second, independent set.
 """
 
@@ -40,7 +40,7 @@ string = Primitive("string", "", "")
 bytes_ = Primitive("bytes", "", b"")
 record_bytes = Primitive("records", "", None)
 encoded_items = Primitive("encoded items", "", None)
-"""A list whose items were encoded before, as `EncodedItems`. It is only written; who reads it sees a list."""
+"""A list whose items are already encoded, as `EncodedItems`. It is only written; readers receive a list."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -49,7 +49,7 @@ WireType = Primitive | type | list[Any]
 
 
 class Versions(NamedTuple):
-    """A closed range of versions; an empty one has `last < first`."""
+    """A closed range of versions; an empty range has `last < first`."""
 
     first: int
     last: int
@@ -58,13 +58,13 @@ class Versions(NamedTuple):
         return isinstance(version, int) and self.first <= version <= self.last
 
     def numbers(self) -> range:
-        """Every version in the range."""
+        """Return every version in the range."""
         return range(self.first, self.last + 1)
 
 
 @lru_cache(maxsize=256)
 def parse_versions(text: str) -> Versions:
-    """Read Kafka's notation: `3+`, `0-12`, `4`, and the empty text for no version at all."""
+    """Parse Kafka's notation: `3+`, `0-12`, `4`, and the empty text for no version."""
     if not text:
         return Versions(0, -1)
     if text.endswith("+"):
@@ -74,7 +74,7 @@ def parse_versions(text: str) -> Versions:
 
 
 class _Unset:
-    """The default that nobody gave."""
+    """Marks a missing default."""
 
     def __repr__(self) -> str:
         return "unset"
@@ -84,7 +84,7 @@ UNSET: Any = _Unset()
 
 
 class Field:
-    """What `wire` was told about one field. `versions`, `nullable` and `tag` decide how it looks in a version."""
+    """The arguments of `wire` for one field. `versions`, `nullable` and `tag` determine its form in a version."""
 
     __slots__ = ("_default", "_nullable", "_versions", "ignorable", "kind", "name", "tag")
 
@@ -101,31 +101,31 @@ class Field:
 
     @property
     def versions(self) -> Versions:
-        """The versions that carry the field."""
+        """Return the versions with the field."""
         return parse_versions(self._versions)
 
     @property
     def nullable(self) -> Versions:
-        """The versions in which it may be null."""
+        """Return the versions in which it may be null."""
         return parse_versions(self._nullable)
 
     @property
     def is_array(self) -> bool:
-        """Whether it holds a list."""
+        """Return whether it is a list."""
         return isinstance(self.kind, list)
 
     @property
     def element(self) -> Element:
-        """The type of the items of an array, of the field itself otherwise."""
+        """Return the type of the items of an array, of the field itself otherwise."""
         return cast(Element, self.kind[0] if isinstance(self.kind, list) else self.kind)
 
     @property
     def default_is_fresh(self) -> bool:
-        """Whether each message needs its own default: an empty list or an all-default struct."""
+        """Return whether each message needs its own default: an empty list or a struct of defaults."""
         return self._default is UNSET and not isinstance(self.kind, Primitive)
 
     def default(self) -> Any:
-        """The value where nothing is said: what was given, or the type's zero."""
+        """Return the default: the given one, or the type's zero."""
         if self._default is not UNSET:
             return self._default
         if isinstance(self.kind, list):
@@ -142,10 +142,10 @@ def wire(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """Declare a field: its type (`[T]` for an array of T) and the versions that carry it.
+    """Declare a field: its type (`[T]` for an array of T) and its versions.
 
-    `null`: versions in which null is legal. `tag`: it lives in the tagged fields, sent only if not the default.
-    `ignorable`: a version without the field drops its value; otherwise a value other than the default is an error.
+    `null`: versions in which null is valid. `tag`: a tagged field, sent only if it is not the default. `ignorable`: a
+    version without the field drops its value; otherwise a value other than the default is an error.
     """
     return Field(kind, versions, null=null, default=default, tag=tag, ignorable=ignorable)
 
@@ -180,15 +180,15 @@ def message(cls: type[T], /) -> type[T]: ...
 def message(*, versions: str, flexible: str = "") -> Callable[[type[T]], type[T]]: ...
 
 
-# `wire` is no field specifier to type checkers: any assigned value then means that the field has a default.
+# `wire` is not a field specifier for type checkers: any assigned value then means that the field has a default.
 @dataclass_transform(kw_only_default=True)
 def message(
     cls: type[T] | None = None, /, *, versions: str = "", flexible: str = ""
 ) -> type[T] | Callable[[type[T]], type[T]]:
     """Make the class a message: slots for its fields, and an `__init__` with a default for every field.
 
-    A top-level message states the `versions` that exist and from which on they are `flexible` (compact lengths and
-    tagged fields); a struct, written `@message` alone, takes part in those of the message that holds it.
+    A top-level message has the `versions` that exist and the first `flexible` one (compact lengths and tagged fields);
+    a struct, with `@message` only, has the versions of the message that contains it.
     """
     if cls is None:
         return lambda top: _build(top, versions, flexible)
@@ -213,23 +213,23 @@ def _build(cls: type[T], versions: str, flexible: str) -> type[T]:
 
 
 def fields_of(cls: type) -> tuple[Field, ...]:
-    """The fields of a message or struct, in wire order."""
+    """Return the fields of a message or struct, in wire order."""
     return cast(type[Message], cls).__wire_fields__
 
 
 def versions_of(cls: type) -> Versions:
-    """The versions in which a top-level message exists."""
+    """Return the versions of a top-level message."""
     return parse_versions(cast(type[Message], cls).__versions__)
 
 
 def flexible_of(cls: type) -> Versions:
-    """The versions of a top-level message that have compact lengths and tagged fields."""
+    """Return the versions of a top-level message that have compact lengths and tagged fields."""
     return parse_versions(cast(type[Message], cls).__flexible__)
 
 
 @cache
 def carries_records(cls: type) -> bool:
-    """Whether record batches stand anywhere in a message."""
+    """Return whether a message contains record batches."""
     return any(
         carries_records(cast(type, field.element)) if is_struct(field.element) else field.element is record_bytes
         for field in fields_of(cls)
@@ -238,12 +238,12 @@ def carries_records(cls: type) -> bool:
 
 @cache
 def has_large_pieces(cls: type) -> bool:
-    """Whether there is something in a message that is large, and handed on as it is."""
+    """Return whether a message contains large parts that are passed on without a copy."""
     return carries_records(cls) or any(field.element is encoded_items for field in fields_of(cls))
 
 
 def is_struct(element: Element) -> bool:
-    """Whether an element type is a class made by `message`."""
+    """Return whether an element type is a class made by `message`."""
     return not isinstance(element, Primitive)
 
 
@@ -269,12 +269,14 @@ def _compile_init(cls: type[Message]) -> Callable[..., None]:
             parameters.append(f"{name}={name}_default")
         body.append(f"self.{name} = {name}")
     signature = ", ".join(parameters if len(parameters) > 2 else ["self"])
-    exec("\n    ".join([f"def __init__({signature}):", *body, "return None"]), scope)  # noqa: S102  # our own text
+    exec("\n    ".join([f"def __init__({signature}):", *body, "return None"]), scope)  # noqa: S102  # generated text
     return cast(Callable[..., None], scope["__init__"])
 
 
 def _fresh_default(field: Field, target: str, scope: dict[str, Any]) -> list[str]:
-    """Lines that make the empty list or all-default struct in place, in a third of the time its `__init__` takes."""
+    """Generate lines that create the empty list or struct of defaults in place, in a third of the time of its
+    `__init__`.
+    """
     if field.is_array:
         return [f"{target} = []"]
     name = f"t{len(scope)}"

@@ -1,23 +1,24 @@
-"""The server's side of one connection without I/O: whose turn it is, and how far the client has proved who it is.
+"""The server's side of one connection without I/O: the order of requests, and the progress of authentication.
 
-**One request at a time.** As Kafka mutes a socket while its request is processed, the next frame is not looked at
-before the one in hand is answered: so answers leave in the order of the requests. What may happen when is `SERVING`:
+**One request at a time.** As Kafka mutes a socket while its request is processed, the next frame is not read before the
+present request is answered, so responses are sent in the order of the requests. `SERVING` has the legal events of each
+state:
 
     OPEN             the next request may be handled
-    HANDLING         a request is in hand
-    MUTED            nothing is looked at for a while: the client is over its quota (KIP-219)
-    HANDLING_MUTED   the same, with a request in hand
-    FROZEN           nothing is looked at any more: the broker is about to stop
-    HANDLING_FROZEN  the same, with a request in hand that is still answered
-    CLOSING          what is ready is sent, then the socket is closed
-    CLOSED           of no more use; an answer that comes now is for nobody
+    HANDLING         a request is being handled
+    MUTED            no request is read for a while: the client is over its quota (KIP-219)
+    HANDLING_MUTED   the same, while a request is being handled
+    FROZEN           no more requests are read: the broker is about to stop
+    HANDLING_FROZEN  the same, while a request is handled, which is still answered
+    CLOSING          pending responses are sent, then the socket is closed
+    CLOSED           closed permanently; later responses are dropped
 
-A shell that handles hundreds of thousands of requests a second need not call anything here for each of them: `OPEN` is
-the only state that is false, so that `if not connection.state` says whether a frame may be handled; it then stores
-`HANDLING`, and when that is answered `ON_ANSWER[state]`.
+A shell that handles hundreds of thousands of requests per second need not call this module for each of them: `OPEN` is
+the only state that is false, so that `if not connection.state` is true if a frame may be handled; it then stores
+`HANDLING`, and after the response `ON_ANSWER[state]`.
 
-**Authentication** is `AUTHENTICATING`. A listener with SASL begins it with `UNKNOWN`, any other is `ADMITTED` from the
-beginning (the only state that is false). `AWAITED` says which requests are legal meanwhile.
+**Authentication** is `AUTHENTICATING`. A listener with SASL starts with `UNKNOWN`, any other with `ADMITTED` (the only
+state that is false). `AWAITED` has the requests that are legal before that.
 
 Source: Kafka's SocketServer, KafkaChannel and SaslServerAuthenticator; KIP-43 and KIP-152.
 """
@@ -30,7 +31,7 @@ from .apis import ApiKey
 
 
 class ServerState(IntEnum):
-    """Where a served connection stands; the module's docstring says what each means."""
+    """States of a served connection; the module's docstring describes them."""
 
     OPEN = 0
     HANDLING = 1
@@ -43,11 +44,11 @@ class ServerState(IntEnum):
 
 
 class ServerEvent(Enum):
-    """What happens to a served connection."""
+    """Events of a served connection."""
 
     REQUEST = auto()
     ANSWER = auto()
-    """The request in hand is answered, or wants no answer."""
+    """The request is answered, or requires no response."""
     MUTE = auto()
     UNMUTE = auto()
     FREEZE = auto()
@@ -108,69 +109,70 @@ SERVING: dict[ServerState, dict[ServerEvent, ServerState]] = {
 }
 
 ON_ANSWER: tuple[ServerState, ...] = tuple(SERVING[state].get(ServerEvent.ANSWER, state) for state in ServerState)
-"""The state after an answer, by the state before it."""
+"""The state after a response, by the state before it."""
 
 
-class AuthenticationState(IntEnum):
-    """How far a client has proved who it is."""
+class SaslState(IntEnum):
+    """Progress of a client's authentication: Kafka's SaslServerAuthenticator.SaslState."""
 
-    ADMITTED = 0
-    UNKNOWN = 1
-    """Nothing came yet."""
-    VERSIONS_TOLD = 2
-    CHALLENGED = 3
+    COMPLETE = 0
+    HANDSHAKE_OR_VERSIONS_REQUEST = 1
+    """No message has arrived."""
+    HANDSHAKE_REQUEST = 2
+    """ApiVersions was answered."""
+    AUTHENTICATE = 3
     """SASL messages in SaslAuthenticate requests."""
-    BARE = 4
+    AUTHENTICATE_RAW = 4
     """SASL messages in frames without headers, after SaslHandshake 0."""
-    REFUSED = 5
+    FAILED = 5
 
 
-class AuthenticationEvent(Enum):
-    """What moves an authentication on."""
+class SaslEvent(Enum):
+    """Events of an authentication."""
 
     VERSIONS = auto()
-    """The broker's versions are told; a client whose ApiVersions was of too new a version asks again before that."""
+    """ApiVersions was answered; a client with an unsupported version of it repeats the request first."""
     MECHANISM = auto()
-    """SaslHandshake 1 names one that the listener has."""
+    """SaslHandshake 1 with an enabled mechanism."""
     MECHANISM_BARE = auto()
-    """SaslHandshake 0 does."""
+    """SaslHandshake 0 with an enabled mechanism."""
     CHALLENGE = auto()
     SUCCESS = auto()
     FAILURE = auto()
 
 
-AUTHENTICATING: dict[AuthenticationState, dict[AuthenticationEvent, AuthenticationState]] = {
-    AuthenticationState.UNKNOWN: {
-        AuthenticationEvent.VERSIONS: AuthenticationState.VERSIONS_TOLD,
-        AuthenticationEvent.MECHANISM: AuthenticationState.CHALLENGED,
-        AuthenticationEvent.MECHANISM_BARE: AuthenticationState.BARE,
-        AuthenticationEvent.FAILURE: AuthenticationState.REFUSED,
+AUTHENTICATING: dict[SaslState, dict[SaslEvent, SaslState]] = {
+    SaslState.HANDSHAKE_OR_VERSIONS_REQUEST: {
+        SaslEvent.VERSIONS: SaslState.HANDSHAKE_REQUEST,
+        SaslEvent.MECHANISM: SaslState.AUTHENTICATE,
+        SaslEvent.MECHANISM_BARE: SaslState.AUTHENTICATE_RAW,
+        SaslEvent.FAILURE: SaslState.FAILED,
     },
-    AuthenticationState.VERSIONS_TOLD: {
-        AuthenticationEvent.MECHANISM: AuthenticationState.CHALLENGED,
-        AuthenticationEvent.MECHANISM_BARE: AuthenticationState.BARE,
-        AuthenticationEvent.FAILURE: AuthenticationState.REFUSED,
+    SaslState.HANDSHAKE_REQUEST: {
+        SaslEvent.MECHANISM: SaslState.AUTHENTICATE,
+        SaslEvent.MECHANISM_BARE: SaslState.AUTHENTICATE_RAW,
+        SaslEvent.FAILURE: SaslState.FAILED,
     },
-    AuthenticationState.CHALLENGED: {
-        AuthenticationEvent.CHALLENGE: AuthenticationState.CHALLENGED,
-        AuthenticationEvent.SUCCESS: AuthenticationState.ADMITTED,
-        AuthenticationEvent.FAILURE: AuthenticationState.REFUSED,
+    SaslState.AUTHENTICATE: {
+        SaslEvent.CHALLENGE: SaslState.AUTHENTICATE,
+        SaslEvent.SUCCESS: SaslState.COMPLETE,
+        SaslEvent.FAILURE: SaslState.FAILED,
     },
-    AuthenticationState.BARE: {
-        AuthenticationEvent.CHALLENGE: AuthenticationState.BARE,
-        AuthenticationEvent.SUCCESS: AuthenticationState.ADMITTED,
-        AuthenticationEvent.FAILURE: AuthenticationState.REFUSED,
+    SaslState.AUTHENTICATE_RAW: {
+        SaslEvent.CHALLENGE: SaslState.AUTHENTICATE_RAW,
+        SaslEvent.SUCCESS: SaslState.COMPLETE,
+        SaslEvent.FAILURE: SaslState.FAILED,
     },
-    AuthenticationState.REFUSED: {},
-    # Once more, before the session is over (KIP-368).
-    AuthenticationState.ADMITTED: {AuthenticationEvent.MECHANISM: AuthenticationState.CHALLENGED},
+    SaslState.FAILED: {},
+    # Once more, before the session expires (KIP-368).
+    SaslState.COMPLETE: {SaslEvent.MECHANISM: SaslState.AUTHENTICATE},
 }
 
-AWAITED: dict[AuthenticationState, frozenset[ApiKey]] = {
-    AuthenticationState.UNKNOWN: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
-    AuthenticationState.VERSIONS_TOLD: frozenset({ApiKey.SASL_HANDSHAKE}),
-    AuthenticationState.CHALLENGED: frozenset({ApiKey.SASL_AUTHENTICATE}),
-    AuthenticationState.BARE: frozenset(),
-    AuthenticationState.REFUSED: frozenset(),
+AWAITED: dict[SaslState, frozenset[ApiKey]] = {
+    SaslState.HANDSHAKE_OR_VERSIONS_REQUEST: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
+    SaslState.HANDSHAKE_REQUEST: frozenset({ApiKey.SASL_HANDSHAKE}),
+    SaslState.AUTHENTICATE: frozenset({ApiKey.SASL_AUTHENTICATE}),
+    SaslState.AUTHENTICATE_RAW: frozenset(),
+    SaslState.FAILED: frozenset(),
 }
-"""The requests that are legal before a client is admitted; after that all are."""
+"""The requests that are legal before authentication; afterwards all are."""

@@ -1,13 +1,13 @@
-"""The negative timestamps that ListOffsets asks by: no times, but places in a log."""
+"""The negative timestamps of ListOffsets, which mean positions in a log."""
 
 LATEST = -1
-"""The end, as far as the reader may see."""
+"""The end of the log that is visible to the client."""
 EARLIEST = -2
 """The log start offset."""
 MAX_TIMESTAMP = -3
 """The record with the largest timestamp (KIP-734)."""
 EARLIEST_LOCAL = -4
-"""The first offset that is not in remote storage alone (KIP-405)."""
+"""The first offset that is not only in remote storage (KIP-405)."""
 LATEST_TIERED = -5
 """The last offset in remote storage (KIP-1005)."""
 EARLIEST_PENDING_UPLOAD = -6
@@ -21,4 +21,4 @@ FIRST_VERSIONS = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The ListOffsets version that each came with."""
+"""The ListOffsets version that introduced each."""

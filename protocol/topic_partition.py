@@ -1,13 +1,14 @@
-"""The name of one partition: a topic and a partition index; and of many, as requests list them."""
+"""Partitions by topic and index, and their grouping in requests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
+from uuid import UUID
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic; prints as Kafka does, `topic-0`, which is also its folder name on disk."""
+    """One partition of one topic; prints as in Kafka, `topic-0`, which is also its directory name."""
 
     topic: str
     partition: int
@@ -16,8 +17,23 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class TopicIdPartition(NamedTuple):
+    """One partition of one topic by id: a topic that was deleted and created again is another topic."""
+
+    topic_id: UUID
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic_id}:{self.topic}-{self.partition}"
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
 def indexes_by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """The indexes of each topic's partitions, in the order given."""
+    """Group the indexes by topic, in the given order."""
     topics: dict[str, list[int]] = {}
     for topic, index in partitions:
         topics.setdefault(topic, []).append(index)

@@ -1,4 +1,4 @@
-"""The batches that most producers send, checked and given their place in the log in one step."""
+"""Validation and offset assignment of the most frequent form of batches in one step."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from .record import CODEC_MASK, TIMESTAMP_TYPE_MASK
 from .record_scan import RecordRules, walk_records
 
 
-def take_batch_here(
+def validate_and_stamp_py(
     records: memoryview,
     plain: bytes | memoryview | None,
     place: tuple[int, int],
     max_size: int,
     rules: RecordRules,
 ) -> tuple[int, int, int] | None:
-    """Write `place`, base offset and leader epoch, into `records` if nothing else has to be changed or answered.
+    """Write `place`, base offset and leader epoch, into `records` if no other change or error is necessary.
 
-    That is: they are one whole batch of format v2 of at most `max_size` bytes, with the producer's timestamps, no
-    control batch unless the rules allow a transaction's marker, and all of it is right: CRC, header, and every record
-    (`record_scan`) by the rules. `plain` are the records of a compressed batch, opened; None says that it is not
-    compressed.
-    Returns record count, largest timestamp and producer id; None, and nothing changed, for anything else, which is for
-    `record_validator` to look at more closely. `take_batch` is this function, compiled if that is to be had.
+    The condition: one whole batch of format v2 of at most `max_size` bytes, with the producer's timestamps, not a
+    control batch unless the rules permit a transaction's marker, and all parts are valid: CRC, header, and every record
+    (`record_scan`) by the rules. `plain` are the decompressed records of a compressed batch; None for an uncompressed
+    one. Returns record count, largest timestamp and producer id; None, without a change, for other batches, which
+    `log_validator` examines. `validate_and_stamp` is this function, compiled if available.
     """
     if not HEADER_SIZE < len(records) <= max_size or records.readonly:
         return None
@@ -35,7 +34,7 @@ def take_batch_here(
         or header.attributes & TIMESTAMP_TYPE_MASK
         or bool(header.attributes & CODEC_MASK) != (plain is not None)
         or header.record_count != header.last_offset_delta + 1
-        or not _is_of_whom_may_write(header, may_end=rules[3])
+        or not _has_valid_producer(header, may_end=rules[3])
         or header.crc != batch_crc(records)
     ):
         return None
@@ -50,11 +49,11 @@ def take_batch_here(
     return header.record_count, header.max_timestamp, header.producer_id
 
 
-def _is_of_whom_may_write(header: BatchHeader, *, may_end: bool) -> bool:
-    """Whether producer and sequence belong to what the batch is."""
+def _has_valid_producer(header: BatchHeader, *, may_end: bool) -> bool:
+    """Return whether producer and sequence match the kind of the batch."""
     if header.attributes & CONTROL_MASK:
         return may_end and header.has_producer_id
     return header.base_sequence >= 0 if header.has_producer_id else not header.attributes & TRANSACTIONAL_MASK
 
 
-take_batch = take_batch_here if native is None else native.take_batch
+validate_and_stamp = validate_and_stamp_py if native is None else native.validate_and_stamp

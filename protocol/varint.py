@@ -1,15 +1,15 @@
-"""Zigzag variable-length integers, as records of format v2 have them, and Protobuf in Confluent's format in front."""
+"""Zigzag variable-length integers, as in records of format v2, and in Confluent's Protobuf format."""
 
 from __future__ import annotations
 
 from .errors import ProtocolError
 
 _VARINT_SHIFTS, _VARLONG_SHIFTS = range(7, 35, 7), range(7, 70, 7)
-"""Of the second byte to the fifth, and to the tenth: an endless varint is not read to its end."""
+"""Masks of the second to the fifth, and to the tenth byte: an endless varint is not read to its end."""
 
 
 def encode_varint(value: int) -> bytes:
-    """A signed integer of up to 64 bits as Kafka's varint or varlong (the bytes are the same)."""
+    """Encode a signed integer of up to 64 bits as Kafka's varint or varlong (the bytes are the same)."""
     rest = value << 1 if value >= 0 else ~(value << 1)
     if rest < 0x80:
         return _ONE_BYTE[rest]
@@ -25,12 +25,16 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 
 def decode_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """The varint (32 bits) at `position`, and the position behind it; ProtocolError if it is cut or too long."""
+    """Read the varint (32 bits) at `position`; return it and the position after it; ProtocolError if it is truncated or
+    too long.
+    """
     return _decode(data, position, _VARINT_SHIFTS, 32)
 
 
 def decode_varlong(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """The varlong (64 bits) at `position`, and the position behind it; ProtocolError if it is cut or too long."""
+    """Read the varlong (64 bits) at `position`; return it and the position after it; ProtocolError if it is truncated
+    or too long.
+    """
     return _decode(data, position, _VARLONG_SHIFTS, 64)
 
 
@@ -50,7 +54,7 @@ def _decode(data: bytes | memoryview, position: int, shifts: range, bits: int) -
         else:
             raise ProtocolError(f"varint of more than {bits} bits")
     except IndexError:
-        raise ProtocolError("varint cut off") from None
+        raise ProtocolError("varint truncated") from None
     if value >> bits:
         raise ProtocolError(f"varint of more than {bits} bits")
     return value >> 1 ^ -(value & 1), position

@@ -1,6 +1,6 @@
-"""Opens single zstd frames with a context that is kept from batch to batch: half of the time of a small batch.
+"""Decompresses single zstd frames with a reused context: half of the time of a small batch.
 
-The library that can, `zstandard`, is large, and so one of an extra: `barnabas[fast-zstd]`.
+The library with this function, `zstandard`, is large, and so part of an extra: `barnabas[fast-zstd]`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _RUN = 1
 
 
 def open_one(data: memoryview, room: Room, max_size: int) -> bytes | None:
-    """What one whole frame holds, if that is at most `max_size` bytes and not much more than the frame before held.
+    """Decompress one whole frame with at most `max_size` bytes and not much more than the previous frame.
 
-    None for everything else: several frames, and whatever is wrong.
+    None for everything else: several frames, and invalid ones.
     """
     try:
         size = frame_content_size(data)
@@ -37,7 +37,7 @@ def open_one(data: memoryview, room: Room, max_size: int) -> bytes | None:
 
 
 def _is_one_frame(data: memoryview) -> bool:
-    """Whether nothing follows the frame, which the library looks for only if it knows how much is to come out.
+    """Return whether nothing follows the frame, which the library checks only if it has the size of the output.
 
     Raises ZstdError.
     """

@@ -6,15 +6,19 @@ import asyncio
 import gc
 import signal
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from pathlib import PurePath
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import __version__
+from ..common.error_description import describe_error
+from ..common.room_logger import room_logger
 from ..protocol.native import native
-from ..protocol.room_logger import room_logger
 from .cleaning.cleaning_work import cleaning_work
 from .runtime.host import (
     event_loop,
@@ -33,19 +37,22 @@ if TYPE_CHECKING:
 logger = room_logger("broker")
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-"""Each asks for a clean end: of a service, at a keyboard. SIGHUP has certificates read again."""
+"""Both request a clean shutdown: of a service, at a keyboard. SIGHUP reloads certificates, SIGUSR1 logs stacks."""
 DEFAULT_LOG = LogOutput()
 
 
 class Companion(Protocol):
-    """What runs beside the broker in its process, for as long as that."""
+    """A component that shares the broker's process, such as the console.
+
+    A protocol, because the console is in `tools`, which the server must not import.
+    """
 
     async def start(self, server: BrokerServer) -> str:
-        """Begin, once clients are served; what is printed of it."""
+        """Start, once clients are served; return the line to print."""
         ...
 
     async def stop(self) -> None:
-        """End, before the broker does; also after a start that failed, or that never was."""
+        """Stop, before the broker does; also after a start that failed or did not happen."""
         ...
 
 
@@ -55,28 +62,45 @@ def run(
     log: LogOutput = DEFAULT_LOG,
     companion: Companion | None = None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT, then shut down cleanly; returns the process's exit status."""
+    """Serve until SIGTERM or SIGINT, then shut down cleanly; returns the process's exit status.
+
+    The last line of the log names the reason of the end.
+    """
     log.begin()
     raise_open_files()
     keep_freed_memory()
     preempt_nobody()
     loop = event_loop()
     asyncio.set_event_loop(loop)
+    started = asyncio.Event()
     try:
-        return loop.run_until_complete(_serve(config, topics or {}, loop, companion))
+        return loop.run_until_complete(_serve(config, topics or {}, loop, companion, started))
+    except BaseException as error:
+        logger.error("the broker %s: %s", "ended" if started.is_set() else "did not start", describe_error(error))
+        raise
     finally:
         loop.close()
 
 
 async def _serve(
-    config: BrokerConfig, topics: Mapping[str, int], loop: asyncio.AbstractEventLoop, companion: Companion | None
+    config: BrokerConfig,
+    topics: Mapping[str, int],
+    loop: asyncio.AbstractEventLoop,
+    companion: Companion | None,
+    started: asyncio.Event,
 ) -> int:
+    """Serve; sets `started` once clients are served."""
     from .broker import BrokerServer
 
-    stop = asyncio.Event()
+    stop: asyncio.Future[signal.Signals] = loop.create_future()
     for number in END_SIGNALS:
-        loop.add_signal_handler(number, stop.set)
-    for notice in config.notices:
+        loop.add_signal_handler(number, _end_by, stop, number)
+    # Unhandled, a SIGHUP in the middle of a long recovery would end the process without a word.
+    loop.add_signal_handler(signal.SIGHUP, logger.warning, "SIGHUP is ignored until the broker has started")
+    # Not a handler of the loop: stacks are needed most when a callback does not return to the loop. A thread logs them,
+    # since the signal may interrupt the main thread in the middle of a write to the log.
+    signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(target=_log_stacks, args=(loop,), daemon=True).start())
+    for notice in config.startup_warnings:
         logger.warning("%s", notice)
     ports = replace(
         host_ports(loop, cleaning_work(config.log_cleaner_worker, loop)), collect_new=partial(gc.collect, 1)
@@ -96,13 +120,14 @@ async def _serve(
             await companion.stop()
         await server.stop()
         raise
-    # What exists now stays: modules, configuration, logs. Without this the collector would go through all of it again
-    # and again, for milliseconds in which nobody is answered. What comes to stay later, offsets of groups for one, is
-    # not gone through so often either, and while much comes to stay, as requests that wait do, the collector goes
-    # through it in small portions, a tenth of a millisecond each: with the usual threshold it is half of one and more.
-    # Requests are meant to leave no circles behind; those of one that did are found among the last few hundred objects.
-    # All there is, a third of a second of it with tens of thousands of members, is gone through when a quarter more has
-    # come to stay, and then at most once in 28 million objects or in a million requests of members (see `turns.py`).
+    # Objects that exist now are permanent: modules, configuration, logs. Without `freeze` the collector would traverse
+    # all of them again and again, for milliseconds without a response. The thresholds also limit the traversal of later
+    # permanent objects, such as group offsets: while many objects are added, for example waiting requests, the
+    # collector traverses the young ones in small portions of a tenth of a millisecond; with the usual threshold a
+    # portion takes half a millisecond or more. Requests are not meant to leave reference cycles; a cycle from a request
+    # is found among the last few hundred objects. A full collection, which takes a third of a second with tens of
+    # thousands of members, runs when a quarter more objects exist, and at most once in 28 million objects or in a
+    # million requests of members (see `loop_sharing.py`).
     gc.freeze()
     return_freed_memory()
     gc.set_threshold(200, 1, 70_000)
@@ -116,23 +141,85 @@ async def _serve(
     if beside is not None:
         print(beside)
     print(f"ready broker.id={server.state.broker_id} cluster.id={server.state.cluster_id}", flush=True)
+    started.set()
     failed = loop.create_task(server.failed.wait())
-    stopping = loop.create_task(stop.wait())
-    await asyncio.wait([failed, stopping], return_when=asyncio.FIRST_COMPLETED)
-    logger.info("shutting down")
+    ends: list[asyncio.Future[Any]] = [failed, stop]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    reason = stop.result().name if stop.done() else "a failure"
+    logger.info("shutting down because of %s", reason)
+    began = time.perf_counter()
     if companion is not None:
         await companion.stop()
-    await server.stop()
-    for task in (failed, stopping):
-        task.cancel()
-    return 1 if server.failed.is_set() else 0
+    is_clean = await server.stop()
+    failed.cancel()
+    if server.failed.is_set():
+        logger.error("the broker ended: %s", _failure(server))
+        return 1
+    seconds = time.perf_counter() - began
+    if is_clean:
+        logger.info("stopped cleanly in %.3f s after %s", seconds, reason)
+    else:
+        logger.error("stopped in %.3f s after %s, but not cleanly: see the errors above", seconds, reason)
+    return 0
+
+
+def _end_by(stop: asyncio.Future[signal.Signals], number: signal.Signals) -> None:
+    if not stop.done():
+        stop.set_result(number)
+
+
+def _log_stacks(loop: asyncio.AbstractEventLoop) -> None:
+    """Log the stack of each thread and of each task on the loop, one line per stack, with the innermost call last."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():
+        if ident != threading.get_ident():
+            logger.info("stack of thread %s: %s", names.get(ident, ident), _calls(reversed(list(_outward(frame)))))
+    tasks = asyncio.all_tasks(loop)
+    for task in sorted(tasks, key=asyncio.Task.get_name):
+        logger.info("stack of task %s: %s", task.get_name(), _calls(_inward(task.get_coro())))
+    logger.info("%d threads and %d tasks in this dump", len(names) - 1, len(tasks))
+
+
+def _outward(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and its callers."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _inward(coroutine: Any) -> Iterator[FrameType]:
+    """Yield the frames of a suspended coroutine and of the coroutines that it awaits."""
+    while coroutine is not None:
+        for kind in ("cr", "gi", "ag"):
+            frame = getattr(coroutine, f"{kind}_frame", None)
+            if frame is not None:
+                yield frame
+        awaited = (getattr(coroutine, name, None) for name in ("cr_await", "gi_yieldfrom", "ag_await"))
+        coroutine = next((one for one in awaited if one is not None), None)
+
+
+def _calls(frames: Iterable[FrameType]) -> str:
+    """Describe frames as `file:line function`, joined by arrows."""
+    return " > ".join(
+        f"{'/'.join(PurePath(frame.f_code.co_filename).parts[-2:])}:{frame.f_lineno} {frame.f_code.co_name}"
+        for frame in frames
+    )
+
+
+def _failure(server: BrokerServer) -> str:
+    """Why the broker cannot go on."""
+    failures = (log_dir.failure for log_dir in server.state.log_manager.dirs)
+    return f"no log directory is left: {'; '.join(str(failure) for failure in failures if failure is not None)}"
 
 
 def _tell_start(server: BrokerServer, seconds: float) -> None:
-    """What was found on the disks, and where the broker can be reached."""
+    """Log the logs that were found, and the addresses of the broker."""
     held = server.state.log_manager.held
     for log_dir in held.online_dirs:
-        how = "after a clean stop" if log_dir.was_clean_shutdown else "recovered: it is new or had no clean stop"
+        if log_dir.is_new:
+            logger.info("%s: new log directory", log_dir.path)
+            continue
+        how = "loaded after a clean stop" if log_dir.was_clean_shutdown else "recovered after an unclean stop"
         logger.info("%s: %d logs, %s", log_dir.path, len(list(held.held_by(log_dir))), how)
     for listener in server.listeners:
         where = f"{listener.host or 'all interfaces'}:{listener.port}"

@@ -1,6 +1,6 @@
 """The composition root: builds every part of a broker, starts them in order and stops them in reverse.
 
-Kafka's BrokerServer. Nothing here decides anything; it says who knows whom.
+Kafka's BrokerServer. It connects the components and makes no decisions.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..common.error_description import describe_error
+from ..common.room_logger import room_logger
 from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.room_logger import room_logger
 from ..storage.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ..storage.reserve import Reserve
 from .apis.kafka_apis import KafkaApis
@@ -19,36 +20,47 @@ from .apis.request_log import RequestLog
 from .broker_state import BrokerState, services
 from .cleaning.cleaner_http import CleanerRoutes
 from .cleaning.log_cleaner import LogCleaner
-from .cluster_links import ClusterLinks
 from .cluster_member import ClusterMember, choose_broker_id, strays_of_cluster, zookeeper_session
 from .config.dynamic_config import DynamicConfig
 from .config.zookeeper import zookeeper_settings
+from .controller.admin_manager import TopicCreation
 from .controller.adoption import FoundReplica, strays
-from .controller.cluster_control import ClusterStores
-from .controller.controller import Controller
-from .controller.replica_channel import LocalReplicaChannel
-from .controller.topic_rules import TopicCreation
-from .coordinator.group.coordinator import GroupCoordinator
-from .coordinator.transaction.transactions import Transactions
-from .metadata.cluster_features import TRANSACTION_VERSION, ClusterFeatures
+from .controller.controller_channel_manager import LocalControllerChannel
+from .controller.kafka_controller import KafkaController
+from .controller.kraft_metadata import METADATA_FOLDER, read_kraft_settings
+from .coordinator.group.group_coordinator import GroupCoordinator
+from .coordinator.group.partition_metadata_client import PartitionMetadataClient
+from .coordinator.share.share_coordinator import ShareCoordinator
+from .coordinator.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+from .coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from .coordinator.transaction.transaction_marker_channel_manager import MarkerWriter
+from .metadata.cluster_features import SHARE_VERSION, SINCE_SHARE_GROUPS, TRANSACTION_VERSION, ClusterFeatures
 from .metadata.cluster_store import ClusterStore
 from .metadata.config_store import ConfigStore
 from .metadata.metadata_cache import MetadataCache
-from .metadata.producer_ids import ProducerIds
+from .metadata.metadata_stores import MetadataStores
+from .metadata.producer_id_manager import ProducerIdManager
 from .metadata.topic_store import TopicStore
 from .metadata.znodes import TRANSACTION_LEVELS, BrokerEndpoint, BrokerRegistration
 from .network.socket_server import SocketServer
-from .quotas.client_quotas import ClientQuotas
-from .quotas.replication_quota import moving_quota
+from .quotas.quota_managers import QuotaManagers
+from .quotas.replication_quota_manager import moving_quota
 from .quotas.stored_quotas import stored_quotas
 from .replication.fetch_session import FetchSessions
+from .replication.inter_broker_versions import has_topic_ids
 from .replication.log_dir_mover import LogDirMover
 from .replication.log_directories import LogDirectories
 from .replication.replica_manager import ReplicaManager
 from .runtime.health import HealthServer
+from .runtime.loop_sharing import SlicedWork, TurnQueue
+from .runtime.ports import no_users
 from .runtime.scheduler import Scheduler
-from .runtime.turns import LongWork, Turns
 from .security.broker_security import BrokerSecurity
+from .share.persister import Persister
+from .share.share_group_config_provider import ShareGroupConfigProvider
+from .share.share_group_dlq_manager import ShareGroupDLQManager
+from .share.share_group_metrics import ShareGroupMetrics
+from .share.share_partition_manager import SharePartitionManager
 
 if TYPE_CHECKING:
     from ..protocol.topic_partition import TopicPartition
@@ -59,26 +71,26 @@ if TYPE_CHECKING:
     from .metrics.metrics_http import MetricsServer
     from .runtime.ports import Ports
     from .security.authorizer import Authorizer
-    from .telemetry.client_telemetry import ClientTelemetry
+    from .telemetry.client_metrics_manager import ClientMetricsManager
 
 logger = room_logger("broker")
 
 FLUSH_CHECK_MS = 1000
-"""How often logs are looked at whose `flush.ms` may have passed."""
+"""Interval of the checks of `flush.ms`."""
 RESERVE_CHECK_MS = 10_000
-"""How often the room that is kept on each disk is filled up again."""
+"""Interval in which the reserved space on each disk is restored."""
 REPLICA_RETRY_MS = 10_000
-"""How often a partition that found no room for its log is tried again."""
+"""Interval of the attempts to create a log that did not fit on the disk."""
 DELETION_LANE = "#deletion"
-"""The lane that deletes files: freeing the blocks of a large one takes a while, for which no append should wait."""
+"""The lane that deletes files: freeing the blocks of a large file takes long, and no append should wait for it."""
 LOG_LEVEL_CHECK_MS = 1000
-"""How often the level of the request log is looked at."""
+"""Interval of the checks of the request log's level."""
 DELETION_CHECK_MS = 1000
-"""How often folders of deleted topics whose delay is over are removed."""
+"""Interval in which folders of deleted topics are removed after their delay."""
 
 
 class BrokerServer:
-    """One broker on one loop. `start` once, `stop` once; `failed` is set when it cannot go on by itself."""
+    """One broker on one loop. `start` once, `stop` once; `failed` is set when it cannot continue."""
 
     def __init__(
         self,
@@ -90,15 +102,15 @@ class BrokerServer:
         join_store: Callable[[], Awaitable[MetadataStore]] | None = None,
         authorizer: Authorizer | None = None,
     ) -> None:
-        """`open_store` gives what holds the metadata of a broker alone, `join_store` a session with what a cluster
-        shares (`zookeeper.connect` is the usual way), `authorizer` decides who may do what.
+        """`open_store` opens the metadata store of a single broker, `join_store` a session with a cluster's store.
 
-        Raises ConfigError for a way to ZooKeeper that cannot be gone.
+        The default of `join_store` follows from `zookeeper.connect`. `authorizer` replaces the configured one. Raises
+        ConfigError for an invalid ZooKeeper configuration or an unsupported password encoder.
         """
         self.config = config
         self.failed = asyncio.Event()
         self._ports = ports
-        self._long_work = LongWork(loop, ports.stopwatch)
+        self._sliced_work = SlicedWork(loop, ports.stopwatch)
         self._loop = loop
         self._open_store = open_store or self._embedded_store
         zookeeper = zookeeper_settings(config)
@@ -109,25 +121,24 @@ class BrokerServer:
         self._authorizer = authorizer
         self._scheduler = Scheduler(loop)
         self._stops: list[Callable[[], Awaitable[object]]] = []
-        self._dynamic_config = DynamicConfig(config)
+        self._dynamic_config = DynamicConfig(config, ports)
         self._directories = LogDirectories(config, ports, loop, self._dynamic_config)
         self._state: BrokerState | None = None
         self._sockets: SocketServer | None = None
         self._apis: KafkaApis | None = None
-        self._links: ClusterLinks | None = None
         self._member: ClusterMember | None = None
         self._stopping = False
         self.health: HealthServer | None = None
-        """Answers readiness probes and shows the cleaner, if `health.port` asks for it."""
+        """Readiness probes and the cleaner's status over HTTP; None without `health.port`."""
         self.metrics: MetricsServer | None = None
-        """Tells what is measured, if `metrics.listeners` asks for it."""
+        """Metrics over HTTP; None without `metrics.listeners`."""
         if config.health_port is not None:
             routes = CleanerRoutes(lambda: self.state.cleaner).routes()
             self.health = HealthServer("127.0.0.1", config.health_port, self._health, loop, routes)
 
     @property
     def state(self) -> BrokerState:
-        """The parts, once started."""
+        """The components, once started."""
         if self._state is None:
             raise RuntimeError("the broker is not started")
         return self._state
@@ -146,7 +157,7 @@ class BrokerServer:
 
     @property
     def apis(self) -> KafkaApis:
-        """What requests go through, once started."""
+        """The dispatcher of requests, once started."""
         if self._apis is None:
             raise RuntimeError("the broker is not started")
         return self._apis
@@ -156,8 +167,8 @@ class BrokerServer:
     async def start(self) -> None:
         """Open the logs, elect leaders, accept connections. When this returns clients are served.
 
-        Raises OSError (a port or a directory cannot be had), StorageError, ConfigError, KafkaError. After a failure
-        `stop` gives back what was taken.
+        Raises OSError (a port or a directory is not available), StorageError, ConfigError, KafkaError. After a failure
+        `stop` releases all resources.
         """
         dynamic_config, log_manager = self._dynamic_config, self._directories.log_manager
         self._directories.open()
@@ -178,12 +189,13 @@ class BrokerServer:
             cluster_id = await cluster_store.prepare()
         log_manager.write_identity(broker_id, cluster_id, version=1 if self._is_alone else 0)
         await dynamic_config.load(config_store, broker_id)
-        quotas = await self._load_quotas(store)
+        quotas = await self._load_quotas(config_store)
         security = BrokerSecurity(
             self.config, store, self._ports, self._loop, config_store=config_store, authorizer=self._authorizer
         )
         self._stops.append(security.close)
         await security.start()
+        dynamic_config.on_validate(security.validate_reconfiguration)
         dynamic_config.on_broker_change(security.reload)
         topics = await topic_store.find_topics()
         by_name, unreadable = topics.by_name(), topics.unreadable
@@ -191,7 +203,7 @@ class BrokerServer:
         self._state = self._build_state(
             broker_id=broker_id,
             cluster_id=cluster_id,
-            stores=ClusterStores(store, cluster_store, topic_store, config_store),
+            stores=MetadataStores(store, cluster_store, topic_store, config_store),
             dynamic_config=dynamic_config,
             log_manager=log_manager,
             quotas=quotas,
@@ -200,14 +212,14 @@ class BrokerServer:
         await self._serve(self._state)
 
     def _choose_broker_id(self, stored_id: int | None) -> int:
-        """The one that is configured, else the one that the log directories have."""
+        """Return the configured id, else the id in the log directories."""
         if self.config.configured_broker_id is not None:
             return self.config.configured_broker_id
         return self.config.broker_id if stored_id is None else stored_id
 
-    async def _load_quotas(self, store: MetadataStore) -> ClientQuotas:
-        quotas = ClientQuotas(self.config, self._loop, self._ports.stopwatch)
-        async for entity, limits in stored_quotas(store):
+    async def _load_quotas(self, config_store: ConfigStore) -> QuotaManagers:
+        quotas = QuotaManagers(self.config, self._loop, self._ports.stopwatch)
+        async for entity, limits in stored_quotas(config_store):
             await quotas.changed(entity, limits)
         return quotas
 
@@ -216,14 +228,14 @@ class BrokerServer:
         *,
         broker_id: int,
         cluster_id: str,
-        stores: ClusterStores,
+        stores: MetadataStores,
         dynamic_config: DynamicConfig,
         log_manager: LogManager,
-        quotas: ClientQuotas,
+        quotas: QuotaManagers,
         security: BrokerSecurity,
     ) -> BrokerState:
-        """All parts that handlers reach, none of them at work yet."""
-        config, ports, turns = self.config, self._ports, Turns(self._loop, self._ports.collect_new)
+        """Build all components that handlers use, without starting them."""
+        config, ports, turn_queue = self.config, self._ports, TurnQueue(self._loop, self._ports.collect_new)
         metadata, replica_manager, cleaner, controller = self._topic_parts(
             broker_id=broker_id,
             cluster_id=cluster_id,
@@ -232,16 +244,74 @@ class BrokerServer:
             dynamic_config=dynamic_config,
             security=security,
         )
-        producer_ids = ProducerIds(stores.store, broker_id) if self._links is None else self._links.control.producer_ids
+        member = self._member
+        producer_ids = ProducerIdManager(stores.store, broker_id) if member is None else member.producer_ids
         features = ClusterFeatures(stores.store, stores.cluster)
-        groups, transactions = self._coordinators(
+
+        def share_version() -> int:
+            # Share groups identify topics by their ids.
+            return features.level(SHARE_VERSION) if has_topic_ids(config) else 0
+
+        share_coordinator = ShareCoordinator(
+            config=config,
+            replica_manager=replica_manager,
+            metadata=metadata,
+            controller=controller,
+            ports=ports,
+            loop=self._loop,
+            sliced_work=self._sliced_work,
+        )
+        persister = Persister(
+            share_coordinator,
+            metadata,
+            self._loop,
+            ports.random,
+            broker_id=broker_id,
+            send=None if member is None else member.send_share_state,
+        )
+        group_coordinator = GroupCoordinator(
+            config=config,
+            replica_manager=replica_manager,
+            metadata=metadata,
+            controller=controller,
+            dynamic_config=dynamic_config,
+            ports=ports,
+            loop=self._loop,
+            turn_queue=turn_queue,
+            sliced_work=self._sliced_work,
+            persister=persister,
+            are_share_groups_served=lambda: share_version() >= SINCE_SHARE_GROUPS,
+        )
+        partition_metadata_client = PartitionMetadataClient(
             replica_manager,
             metadata,
-            controller,
+            self._sliced_work,
+            broker_id=broker_id,
+            send=None if member is None else member.send_share_state,
+        )
+        marker_writer = MarkerWriter(
+            replica_manager, group_coordinator, ports.now_ms, lambda: config.request_timeout_ms, self._sliced_work
+        )
+        transaction_coordinator = TransactionCoordinator(
+            config=config,
+            broker_id=broker_id,
+            replica_manager=replica_manager,
+            metadata=metadata,
+            controller=controller,
             producer_ids=producer_ids,
-            features=features,
-            dynamic_config=dynamic_config,
-            turns=turns,
+            marker_writer=marker_writer,
+            transaction_version=partial(features.level, TRANSACTION_VERSION),
+            ports=ports,
+            loop=self._loop,
+            send_markers=None if member is None else member.send_markers,
+        )
+        add_partitions_to_txn_manager = AddPartitionsToTxnManager(
+            transaction_coordinator,
+            replica_manager,
+            metadata,
+            self._loop,
+            broker_id=broker_id,
+            send=None if member is None else member.send_transactions,
         )
         moving = moving_quota(config, self._loop.time)
         return BrokerState(
@@ -256,73 +326,81 @@ class BrokerServer:
             dynamic_config=dynamic_config,
             metadata=metadata,
             controller=controller,
-            orders=None if self._links is None else self._links.control.orders,
+            orders=None if member is None else member.request_handler,
             producer_ids=producer_ids,
             features=features,
             log_manager=log_manager,
             replica_manager=replica_manager,
             cleaner=cleaner,
-            mover=LogDirMover(log_manager, replica_manager, cleaner, ports, self._loop, quota=moving),
+            mover=LogDirMover(log_manager, replica_manager, cleaner.paused, ports, self._loop, quota=moving),
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, ports.random),
-            turns=turns,
-            long_work=self._long_work,
-            groups=groups,
-            transactions=transactions,
+            turn_queue=turn_queue,
+            sliced_work=self._sliced_work,
+            group_coordinator=group_coordinator,
+            partition_metadata_client=partition_metadata_client,
+            transaction_coordinator=transaction_coordinator,
+            marker_writer=marker_writer,
+            add_partitions_to_txn_manager=add_partitions_to_txn_manager,
+            share_coordinator=share_coordinator,
+            persister=persister,
+            share_partition_manager=self._share_partitions(
+                replica_manager, metadata, persister, dynamic_config, controller, share_version
+            ),
             quotas=quotas,
             security=security,
             telemetry=self._telemetry(dynamic_config),
         )
 
-    def _telemetry(self, dynamic_config: DynamicConfig) -> ClientTelemetry | None:
-        """Clients are asked for their metrics only where somebody can read them."""
+    def _share_partitions(
+        self,
+        replica_manager: ReplicaManager,
+        metadata: MetadataCache,
+        persister: Persister,
+        dynamic_config: DynamicConfig,
+        controller: KafkaController,
+        share_version: Callable[[], int],
+    ) -> SharePartitionManager:
+        """Build the data path of share groups."""
+        config, ports, metrics = self.config, self._ports, ShareGroupMetrics()
+        config_provider = ShareGroupConfigProvider(dynamic_config, share_version)
+        dlq_manager = ShareGroupDLQManager(
+            config=config,
+            dynamic_config=dynamic_config,
+            config_provider=config_provider,
+            metadata=metadata,
+            replica_manager=replica_manager,
+            controller=controller,
+            metrics=metrics,
+            work=ports.work,
+            chance=ports.random,
+            now_ms=ports.now_ms,
+            send=None if self._member is None else self._member.send_share_state,
+        )
+        return SharePartitionManager(
+            replica_manager=replica_manager,
+            persister=persister,
+            config_provider=config_provider,
+            dlq_manager=dlq_manager,
+            metrics=metrics,
+            max_share_sessions=config.group_share_max_share_sessions,
+            share_version=share_version,
+            loop=self._loop,
+            sliced_work=self._sliced_work,
+            now_ms=ports.now_ms,
+        )
+
+    def _telemetry(self, dynamic_config: DynamicConfig) -> ClientMetricsManager | None:
+        """Return the receiver of client metrics; None if the metrics could not be exported."""
         if not self.config.is_measured:
             return None
-        from .telemetry.client_telemetry import ClientTelemetry, can_be_read
+        from .telemetry.client_metrics_manager import ClientMetricsManager, can_be_read
 
         if not can_be_read():
             return None
         ports = self._ports
-        return ClientTelemetry(
+        return ClientMetricsManager(
             self.config, dynamic_config, now=self._loop.time, token_bytes=ports.token_bytes, work=ports.work
         )
-
-    def _coordinators(
-        self,
-        replica_manager: ReplicaManager,
-        metadata: MetadataCache,
-        controller: Controller,
-        *,
-        producer_ids: ProducerIds,
-        features: ClusterFeatures,
-        dynamic_config: DynamicConfig,
-        turns: Turns,
-    ) -> tuple[GroupCoordinator, Transactions]:
-        """Of groups, and of transactions, in which offsets of groups are committed."""
-        groups = GroupCoordinator(
-            config=self.config,
-            replica_manager=replica_manager,
-            metadata=metadata,
-            controller=controller,
-            dynamic_config=dynamic_config,
-            ports=self._ports,
-            loop=self._loop,
-            turns=turns,
-            long_work=self._long_work,
-        )
-        transactions = Transactions(
-            config=self.config,
-            replica_manager=replica_manager,
-            metadata=metadata,
-            controller=controller,
-            producer_ids=producer_ids,
-            offsets=groups,
-            ports=self._ports,
-            loop=self._loop,
-            long_work=self._long_work,
-            version=partial(features.level, TRANSACTION_VERSION),
-            others=None if self._links is None else self._links.transactions,
-        )
-        return groups, transactions
 
     def _topic_parts(
         self,
@@ -330,18 +408,18 @@ class BrokerServer:
         broker_id: int,
         cluster_id: str,
         log_manager: LogManager,
-        stores: ClusterStores,
+        stores: MetadataStores,
         dynamic_config: DynamicConfig,
         security: BrokerSecurity,
-    ) -> tuple[MetadataCache, ReplicaManager, LogCleaner, Controller]:
-        """The parts that know topics: what is believed of them, their replicas here, who cleans, and who decides."""
+    ) -> tuple[MetadataCache, ReplicaManager, LogCleaner, KafkaController]:
+        """Build the components that hold topics: metadata cache, replica manager, log cleaner and controller."""
         metadata = MetadataCache(cluster_id)
         replica_manager = ReplicaManager(
             log_manager=log_manager,
             metadata=metadata,
             topic_log_config=dynamic_config.topic_log_config,
             ports=self._ports,
-            long_work=self._long_work,
+            sliced_work=self._sliced_work,
             loop=self._loop,
             acks_all_on_disk=self.config.acks_all_durability == "disk",
             is_verification_needed=lambda: self.config.transaction_partition_verification_enable,
@@ -353,7 +431,7 @@ class BrokerServer:
         dynamic_config.on_topic_change(lambda _: cleaner.settings_changed())
         dynamic_config.on_broker_change(cleaner.settings_changed)
         if not self._is_alone:
-            self._links = ClusterLinks(
+            self._member = ClusterMember(
                 broker_id,
                 stores,
                 config=self.config,
@@ -366,15 +444,14 @@ class BrokerServer:
                 cleaner=cleaner,
                 outgoing=security.outgoing,
             )
-            return metadata, replica_manager, cleaner, self._links.control.controller
-        controller = Controller(
+            return metadata, replica_manager, cleaner, self._member.controller
+        controller = KafkaController(
             broker_id=broker_id,
-            cluster_store=stores.cluster,
-            topic_store=stores.topics,
+            stores=stores,
             metadata=metadata,
-            channel=LocalReplicaChannel(broker_id, replica_manager, cleaner.deleting),
+            channel=LocalControllerChannel(broker_id, replica_manager, cleaner.deleting),
             config=self.config,
-            topic_configs=dynamic_config,
+            dynamic_config=dynamic_config,
             chance=self._ports.random,
         )
         return metadata, replica_manager, cleaner, controller
@@ -384,7 +461,12 @@ class BrokerServer:
         self._stops.append(state.features.close)
         await state.features.start()
         apis = self._apis = KafkaApis(
-            services(state), self._loop, quotas=state.quotas, turns=state.turns, authorizer=state.security.authorizer
+            services(state),
+            self._loop,
+            quotas=state.quotas,
+            turn_queue=state.turn_queue,
+            authorizer=state.security.authorizer,
+            memory_limit=self._ports.memory_limit,
         )
         sockets = self._sockets = SocketServer(
             self.config,
@@ -393,11 +475,15 @@ class BrokerServer:
             self._ports.machine_name,
             open_files=self._ports.open_files,
             connection_quota=state.quotas.connections,
-            doors=state.security.doors,
+            listener_security=state.security.listener_security,
             work=self._ports.work,
+            refuse=apis.refuse,
+            memory_limit=self._ports.memory_limit,
+            allocate=self._ports.allocate,
+            release_memory=self._ports.release_memory,
         )
         await sockets.bind()
-        self._stops += [sockets.close, apis.close]
+        self._stops += [state.controller.close, sockets.close, apis.close]
         registration = BrokerRegistration(
             broker_id=state.broker_id,
             endpoints=tuple(
@@ -409,17 +495,25 @@ class BrokerServer:
             rack=self.config.broker_rack,
             transaction_levels=TRANSACTION_LEVELS,
         )
-        if self._links is None:
+        if self._member is None:
             await self._serve_alone(state, registration)
         else:
-            self._member = ClusterMember(state, self._links, registration, self._scheduler)
             self._stops.append(self._member.close)
-            await self._member.join()
-        state.groups.start()
-        state.transactions.coordinator.start()
+            await self._member.join(state, registration, self._scheduler)
+        state.group_coordinator.start()
+        state.transaction_coordinator.start()
+        state.share_coordinator.start()
         state.mover.start()
-        self._stops += [state.groups.close, state.transactions.close, state.mover.close]
-        # Before anybody else can take what the start has left of it.
+        self._stops += [
+            state.group_coordinator.close,
+            state.transaction_coordinator.close,
+            state.add_partitions_to_txn_manager.close,
+            state.share_coordinator.close,
+            state.persister.close,
+            state.share_partition_manager.close,
+            state.mover.close,
+        ]
+        # Before clients can use the space on the disk that the start has left.
         await self._directories.use_reserves(Reserve.fill)
         await sockets.start()
         await self._serve_operators(state)
@@ -429,30 +523,49 @@ class BrokerServer:
         self._stops.append(state.cleaner.close)
 
     async def _serve_operators(self, state: BrokerState) -> None:
-        """Open what is asked over HTTP."""
+        """Open the HTTP endpoints for operators."""
         if self.health is not None:
             await self.health.start()
             self._stops.append(self.health.close)
-            # Where any free port will do, whoever asks for the setting wants to know which one it became.
+            # For port 0 the setting reports the port that was chosen.
             self.config.settle("health.port", str(self.health.port))
         if self.config.is_measured:
             from .metrics.metrics_http import MetricsServer
 
-            self.metrics = MetricsServer(self.config, self._loop, self._health)
+            self.metrics = MetricsServer(self.config, self._loop, self._health, self._ports.machine_name)
             self._stops.append(self.metrics.close)
             await self.metrics.start(state, self.apis, self.sockets)
 
     async def _serve_alone(self, state: BrokerState, registration: BrokerRegistration) -> None:
         state.broker_epoch = (await state.cluster_store.register_broker(registration)).broker_epoch
         found = state.log_manager.identities()
-        await state.controller.start({key: FoundReplica(*identity) for key, identity in found.items()})
+        if await state.controller.start_alone({key: FoundReplica(*identity) for key, identity in found.items()}):
+            await self._name_what_is_not_adopted()
 
-    async def stop(self, *, leave: bool = True) -> None:
+    async def _name_what_is_not_adopted(self) -> None:
+        """Log the settings of a KRaft quorum whose log is in a directory with adopted logs."""
+        fs = self._ports.filesystem
+        for log_dir in self._directories.log_manager.held.online_dirs:
+            folder = f"{log_dir.path}/{METADATA_FOLDER}"
+            if fs.is_dir(folder):
+                try:
+                    settings = await self._ports.work.run(log_dir.path, partial(read_kraft_settings, fs, folder))
+                except OSError as error:
+                    logger.warning(
+                        "%s cannot be read for settings that are not adopted: %s", folder, describe_error(error)
+                    )
+                else:
+                    for sentence in settings.sentences():
+                        logger.warning("not adopted from %s: %s", folder, sentence)
+
+    async def stop(self, *, leave: bool = True) -> bool:
         """Kafka's clean shutdown: no new requests, waiting ones answered, logs flushed and marked clean.
 
-        One of a cluster lets others lead first; without `leave` it is missed, as after a kill.
+        A member of a cluster moves its leaders to other brokers first, unless `leave` is False. Return whether every
+        component stopped cleanly; the log names the others.
         """
         self._stopping = True
+        is_clean = True
         if self._member is not None and leave:
             await self._member.leave()
         if self._sockets is not None:
@@ -467,7 +580,9 @@ class BrokerServer:
                 await stop()
             except Exception:
                 logger.exception("a part of the broker did not stop cleanly")
+                is_clean = False
         self._ports.work.close()
+        return is_clean
 
     # -- topics, for embedders -------------------------------------------------------------------------------------
 
@@ -489,14 +604,22 @@ class BrokerServer:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _health(self) -> tuple[bool, dict[str, object]]:
-        """Ready or not, and what a person wants to see beside it."""
+        """Return whether the broker is ready, and details for operators."""
         state = self._state
         ready = state is not None and not self._stopping and not self.failed.is_set()
         broker_id = self.config.broker_id if state is None else state.broker_id
-        return ready, {"broker.id": broker_id, "listeners": [str(one) for one in self.listeners]}
+        # The broker serves the other directories, so it is ready; monitoring must see the failed one.
+        offline = {
+            d.path: describe_error(d.failure.cause) for d in self._directories.log_manager.dirs if d.failure is not None
+        }
+        return ready, {
+            "broker.id": broker_id,
+            "listeners": [str(one) for one in self.listeners],
+            "offline.log.dirs": offline,
+        }
 
     def _embedded_store(self) -> MetadataStore:
-        from .metadata.embedded_store import EmbeddedStore  # brokers of an ensemble are spared SQLite
+        from .metadata.embedded_store import EmbeddedStore  # brokers of an ensemble do not load SQLite
 
         return EmbeddedStore.open(
             self.config.metadata_store_path,
@@ -509,7 +632,7 @@ class BrokerServer:
         )
 
     async def _serve_tree(self, store: MetadataStore) -> None:
-        """Let other brokers use the store that is here, if they may. Raises OSError."""
+        """Serve this broker's store to other brokers, if configured. Raises OSError."""
         addresses = self.config.coordinator_addresses
         if not addresses:
             return
@@ -518,11 +641,17 @@ class BrokerServer:
 
         if not isinstance(store, EmbeddedStore):
             return
-        token_bytes, open_files = self._ports.token_bytes, self._ports.open_files
-        server = TreeServer(store.line, addresses, self._loop, token_bytes=token_bytes, open_files=open_files)
+        server = TreeServer(
+            store.request_processor,
+            addresses,
+            self._loop,
+            token_bytes=self._ports.token_bytes,
+            open_files=self._ports.open_files,
+            is_trusted=self._ports.is_own_user if self.config.coordinator_owner_only else no_users,
+        )
         self._stops.append(server.close)
         await server.start()
-        # Where any free port will do, whoever asks for the setting wants to know which one it became.
+        # For port 0 the setting reports the port that was chosen.
         self.config.settle("coordinator.listeners", server.bound)
 
     async def _shut_down_logs(self) -> None:
@@ -540,7 +669,7 @@ class BrokerServer:
         every(
             "retention",
             lambda: config.log_retention_check_interval_ms,
-            lambda: state.replica_manager.retain(list(logs.logs)),
+            lambda: state.replica_manager.delete_old_segments(list(logs.logs)),
             delay_ms=delay_ms,
         )
         every(
@@ -571,30 +700,45 @@ class BrokerServer:
         request_log = RequestLog(self.apis, self._ports.stopwatch)
         request_log.follow_level()
         every("request log", lambda: LOG_LEVEL_CHECK_MS, request_log.follow_level)
-        every("offset expiration", lambda: config.offsets_retention_check_interval_ms, state.groups.expire)
-        transactions = state.transactions.coordinator
+        every(
+            "offset expiration",
+            lambda: config.offsets_retention_check_interval_ms,
+            state.group_coordinator.cleanup_expired_offsets,
+        )
+        transactions = state.transaction_coordinator
         every(
             "transaction abort",
             lambda: config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
-            transactions.abort_timed_out,
+            transactions.abort_timed_out_transactions,
         )
         every(
             "transactional id expiration",
             lambda: config.transaction_remove_expired_transaction_cleanup_interval_ms,
-            transactions.expire,
+            transactions.state_manager.remove_expired_transactional_ids,
+        )
+
+        every(
+            "share-group state pruning",
+            lambda: config.share_coordinator_state_topic_prune_interval_ms,
+            state.share_coordinator.prune_records,
+        )
+        every(
+            "share-group state snapshots",
+            lambda: config.share_coordinator_cold_partition_snapshot_interval_ms,
+            state.share_coordinator.snapshot_cold_partitions,
         )
 
     async def _retry_replicas(self) -> None:
-        """Make the logs for which there was no room; not while a directory is offline, as they may be there."""
+        """Create the logs that did not fit on the disk, unless a directory is offline, since they may be in it."""
         logs = self.state.log_manager
         if len(logs.held.online_dirs) == len(logs.dirs):
             await self.state.controller.retry_replicas(self.state.broker_id, lost=logs.held.offline)
-            if self._links is not None:
-                await self._links.control.retry_replicas()
+            if self._member is not None:
+                await self._member.retry_replicas()
 
     async def _checkpoint(self, name: str) -> None:
         await self.state.replica_manager.run_on_lanes(self.state.log_manager.checkpoint_tasks(name))
 
     def _partitions_lost(self, partitions: list[TopicPartition]) -> None:
-        """A log directory failed: let the controller say so to everybody."""
-        self.state.controller.replicas_failed_at(self.state.broker_id, partitions)
+        """Report partitions in a failed log directory to the controller."""
+        self.state.controller.on_replicas_offline(self.state.broker_id, partitions)

@@ -17,29 +17,35 @@ if TYPE_CHECKING:
     from .cleaning.log_cleaner import LogCleaner
     from .config.broker_config import BrokerConfig
     from .config.dynamic_config import DynamicConfig
-    from .controller.controller import Controller
-    from .controller.received_orders import ReceivedOrders
-    from .coordinator.group.coordinator import GroupCoordinator
-    from .coordinator.transaction.transactions import Transactions
+    from .controller.controller_request_handler import ControllerRequestHandler
+    from .controller.kafka_controller import KafkaController
+    from .coordinator.group.group_coordinator import GroupCoordinator
+    from .coordinator.group.partition_metadata_client import PartitionMetadataClient
+    from .coordinator.share.share_coordinator import ShareCoordinator
+    from .coordinator.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+    from .coordinator.transaction.transaction_coordinator import TransactionCoordinator
+    from .coordinator.transaction.transaction_marker_channel_manager import MarkerWriter
     from .metadata.cluster_features import ClusterFeatures
     from .metadata.cluster_store import ClusterStore
     from .metadata.config_store import ConfigStore
     from .metadata.metadata_cache import MetadataCache
     from .metadata.metadata_store import MetadataStore
-    from .metadata.producer_ids import ProducerIds
-    from .quotas.client_quotas import ClientQuotas
+    from .metadata.producer_id_manager import ProducerIdManager
+    from .quotas.quota_managers import QuotaManagers
     from .replication.fetch_session import FetchSessions
     from .replication.log_dir_mover import LogDirMover
     from .replication.replica_manager import ReplicaManager
+    from .runtime.loop_sharing import SlicedWork, TurnQueue
     from .runtime.ports import Ports
-    from .runtime.turns import LongWork, Turns
     from .security.broker_security import BrokerSecurity
-    from .telemetry.client_telemetry import ClientTelemetry
+    from .share.persister import Persister
+    from .share.share_partition_manager import SharePartitionManager
+    from .telemetry.client_metrics_manager import ClientMetricsManager
 
 
 @dataclass(slots=True)
 class BrokerState:
-    """Built by `server/broker.py`; handlers get of it what `apis/services.py` names."""
+    """All parts of one broker, built by `server/broker.py`."""
 
     broker_id: int
     cluster_id: str
@@ -51,53 +57,62 @@ class BrokerState:
     config_store: ConfigStore
     dynamic_config: DynamicConfig
     metadata: MetadataCache
-    controller: Controller
-    orders: ReceivedOrders | None
-    producer_ids: ProducerIds
+    controller: KafkaController
+    orders: ControllerRequestHandler | None
+    producer_ids: ProducerIdManager
     features: ClusterFeatures
     log_manager: LogManager
     replica_manager: ReplicaManager
     cleaner: LogCleaner
     mover: LogDirMover
     fetch_sessions: FetchSessions
-    turns: Turns
-    long_work: LongWork
-    groups: GroupCoordinator
-    transactions: Transactions
-    quotas: ClientQuotas
+    turn_queue: TurnQueue
+    sliced_work: SlicedWork
+    group_coordinator: GroupCoordinator
+    partition_metadata_client: PartitionMetadataClient
+    transaction_coordinator: TransactionCoordinator
+    marker_writer: MarkerWriter
+    add_partitions_to_txn_manager: AddPartitionsToTxnManager
+    share_coordinator: ShareCoordinator
+    persister: Persister
+    share_partition_manager: SharePartitionManager
+    quotas: QuotaManagers
     security: BrokerSecurity
-    telemetry: ClientTelemetry | None
+    telemetry: ClientMetricsManager | None
 
 
 def services(state: BrokerState) -> Services:
-    """What handlers may ask for."""
+    """Collect the parts of the broker that handlers use."""
     return Services(
-        acls=state.security.acls,
-        brokers_controller=state.controller,
-        committed_offsets=state.groups,
+        acl_authorizer=state.security.acls,
+        add_partitions_to_txn_manager=state.add_partitions_to_txn_manager,
+        auto_topic_creation_manager=state.controller.auto_topic_creation_manager,
+        client_metrics_manager=state.telemetry,
         config=state.config,
-        configs=ConfigRepository(state.broker_id, state.dynamic_config, state.config_store, state.metadata),
-        consumer_groups=state.groups.consumer_groups,
+        config_repository=ConfigRepository(state.broker_id, state.dynamic_config, state.config_store, state.metadata),
+        consumer_group_manager=state.group_coordinator.consumer_group_manager,
         controller=state.controller,
-        delegation_tokens=state.security.delegation_tokens,
-        enlistment=state.transactions.enlistment,
+        controller_request_handler=state.orders,
+        delegation_token_manager=state.security.delegation_tokens,
         fault=state.ports.fault,
         features=state.features,
         fetch_sessions=state.fetch_sessions,
-        groups=state.groups,
-        log_dirs=state.replica_manager,
-        markers=state.transactions.markers,
-        metadata=state.metadata,
-        mover=state.mover,
-        orders=state.orders,
+        group_coordinator=state.group_coordinator,
+        log_dir_mover=state.mover,
+        marker_writer=state.marker_writer,
+        metadata_cache=state.metadata,
         now_ms=state.ports.now_ms,
+        partition_metadata_client=state.partition_metadata_client,
         producer_ids=state.producer_ids,
-        quotas=QuotaSettings(state.store, state.config_store, state.quotas, state.dynamic_config.changing),
+        quota_settings=QuotaSettings(state.config_store, state.quotas, state.dynamic_config.changing),
         replica_manager=state.replica_manager,
-        scram=ScramCredentials(ScramStore(state.config_store), state.dynamic_config.changing),
-        telemetry=state.telemetry,
-        transactions=state.transactions.coordinator,
-        long_work=state.long_work,
+        scram_credentials=ScramCredentials(ScramStore(state.config_store), state.dynamic_config.changing),
+        share_coordinator=state.share_coordinator,
+        share_group_manager=state.group_coordinator.share_group_manager,
+        share_partition_manager=state.share_partition_manager,
+        sliced_work=state.sliced_work,
+        streams_group_manager=state.group_coordinator.streams_group_manager,
+        transaction_coordinator=state.transaction_coordinator,
         work=state.ports.work,
-        zookeeper_offsets=ZooKeeperOffsets(state.store),
+        zookeeper_offsets=ZooKeeperOffsets(state.store, state.config, state.ports.now_ms),
     )

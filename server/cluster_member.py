@@ -1,53 +1,77 @@
-"""What a broker has beside its own parts when it is one of a cluster: its place there, and an ear for the others.
+"""A broker's part in a cluster: connections to other brokers, the controller, replication and the registration.
 
-Everything here is made for a session with a store that other brokers share. A broker alone has none of it.
+A broker alone has none of it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ..protocol.room_logger import room_logger
-from .config.config_notices import ConfigNotices
-from .metadata.membership import Membership
+from ..common.room_logger import room_logger
+from ..protocol.apis import ApiKey
+from ..protocol.errors import KafkaError
+from .config.zk_config_manager import ZkConfigManager
+from .controller.alter_partition_manager import DefaultAlterPartitionManager, ZkAlterPartitionManager
+from .controller.controller_channel_manager import ControllerChannelManager
+from .controller.controller_request_handler import ControllerRequestHandler
+from .controller.kafka_controller import KafkaController
+from .controller.remote_controller import RemoteController
+from .metadata.broker_lifecycle_manager import BrokerLifecycleManager
 from .metadata.metadata_store import StoreError
+from .metadata.producer_id_manager import ProducerIdManager
+from .network.broker_connections import BrokerConnections
 from .quotas.stored_quotas import quotas_at
+from .replication.inter_broker_versions import highest_version, is_at_least
+from .replication.replication import Replication
 
 if TYPE_CHECKING:
-    import asyncio
-
     from ..storage.found_logs import FoundFolder
+    from ..storage.log_manager import LogManager
     from .broker_state import BrokerState
-    from .cluster_links import ClusterLinks
+    from .cleaning.log_cleaner import LogCleaner
     from .config.broker_config import BrokerConfig
+    from .config.dynamic_config import DynamicConfig
+    from .config.listeners import ListenerConfig
     from .metadata.cluster_store import ClusterStore
+    from .metadata.metadata_cache import MetadataCache
     from .metadata.metadata_store import MetadataStore
+    from .metadata.metadata_stores import MetadataStores
     from .metadata.znodes import BrokerRegistration, TopicRegistration
     from .metadata.zookeeper_settings import ZooKeeperSettings
+    from .network.broker_connections import Endpoint
+    from .replication.leader_and_isr import AlterPartitionManager
+    from .replication.replica_manager import ReplicaManager
     from .runtime.ports import Ports
     from .runtime.scheduler import Scheduler
+    from .security.inter_broker_security import InterBrokerSecurity
 
 logger = room_logger("cluster")
 
 QUOTA_ENTITIES = ("users", "clients", "ips")
-PATIENCE_PERCENT = 150
-"""Of a session's timeout, for how long a killed broker's registration is waited for."""
+REGISTRATION_WAIT_PERCENT = 150
+"""How long the start waits for the session of a killed broker to expire, in percent of the session timeout."""
+SINCE_ALTER_PARTITION = "2.7-IV2"
+"""Before this version leaders write their ISR into the store themselves."""
+MAX_RETRY_ROUNDS = 32
+"""The longest pause, in rounds, between two attempts to create replicas without space on the disk."""
 
 
 async def zookeeper_session(
     settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop, ports: Ports
 ) -> MetadataStore:
-    """A session with an ensemble. Raises StoreUnavailableError."""
-    # A broker alone does not load what speaks to ZooKeeper.
+    """Open a session with an ensemble. Raises StoreUnavailableError."""
+    # A broker alone does not load the ZooKeeper client.
     from .metadata.zookeeper_store import ZooKeeperStore
 
     return await ZooKeeperStore.open(settings, loop=loop, work=ports.work)
 
 
 async def choose_broker_id(config: BrokerConfig, stored_id: int | None, cluster_store: ClusterStore) -> int:
-    """The id that is configured, else the one that the log directories have, else one that nobody has."""
+    """Return the configured id, else the id in the log directories, else an unused id."""
     if config.configured_broker_id is not None:
         return config.configured_broker_id
     if stored_id is not None:
@@ -60,10 +84,10 @@ async def choose_broker_id(config: BrokerConfig, stored_id: int | None, cluster_
 def strays_of_cluster(
     folders: Mapping[str, FoundFolder], topics: Mapping[str, TopicRegistration], unreadable: Container[str] = ()
 ) -> dict[str, str]:
-    """Folders by path that are no partitions of this cluster, and why not.
+    """Return the folders, by path, that are not partitions of the cluster, with the reason.
 
-    Whoever was away while a topic was deleted comes back with its folders: in a cluster nothing is adopted. They stay
-    as they are. Of topics that are `unreadable` in the store nobody can tell.
+    A cluster adopts no partitions: the topic of an unknown folder was deleted while the broker was away. The folders
+    are kept. Folders of topics that are `unreadable` in the store are left out.
     """
     found: dict[str, str] = {}
     for path, folder in folders.items():
@@ -78,79 +102,252 @@ def strays_of_cluster(
     return found
 
 
+class RetryBackoff:
+    """Rounds in which to retry: the first, the second after that, the fourth after that, and so on."""
+
+    def __init__(self) -> None:
+        self._left = self._pause = 1
+
+    def is_due(self) -> bool:
+        """Count a round; return whether to retry in it."""
+        self._left -= 1
+        if self._left:
+            return False
+        self._pause = self._left = min(2 * self._pause, MAX_RETRY_ROUNDS)
+        return True
+
+
 class ClusterMember:
-    """One broker's dealings with the cluster, from its registration to its stop. Loop-thread only."""
+    """One broker's part in the cluster, from its construction to its stop. `BrokerServer` owns it; loop thread.
+
+    `join` registers the broker. Nothing is sent to other brokers before that.
+    """
 
     def __init__(
-        self, state: BrokerState, links: ClusterLinks, registration: BrokerRegistration, scheduler: Scheduler
+        self,
+        broker_id: int,
+        stores: MetadataStores,
+        *,
+        config: BrokerConfig,
+        ports: Ports,
+        loop: asyncio.AbstractEventLoop,
+        dynamic_config: DynamicConfig,
+        metadata: MetadataCache,
+        log_manager: LogManager,
+        replica_manager: ReplicaManager,
+        cleaner: LogCleaner,
+        outgoing: Callable[[ListenerConfig], InterBrokerSecurity],
     ) -> None:
-        """`state` are the broker's parts, `links` those to others, `registration` is where it is reached."""
-        self._state = state
-        self._links = links
-        self._scheduler = scheduler
-        self._membership = Membership(
-            state.store,
-            state.cluster_store,
-            registration,
-            patience_ms=state.config.zookeeper_session_timeout_ms * PATIENCE_PERCENT // 100,
-            on_return=self._registered,
+        """`outgoing` returns how to connect to other brokers' listeners. Raises ConfigError without such a listener."""
+        self._broker_id = broker_id
+        self._stores = stores
+        self._config = config
+        self._dynamic_config = dynamic_config
+        self._ports = ports
+        self._metadata = metadata
+        self._between_brokers = outgoing(config.inter_broker_listener)
+        control = config.control_plane_listener
+        control_plane = self._between_brokers if control is None else outgoing(control)
+        # Separate connections: a slow request to the controller must not delay the controller's own requests.
+        self._from_controller = self._connect(config.controller_socket_timeout_ms, control_plane)
+        self._to_controller = self._connect(config.controller_socket_timeout_ms, control_plane)
+        self._for_markers = self._connect(config.request_timeout_ms)
+        self._for_transactions = self._connect(config.request_timeout_ms)
+        # Two connections: AddPartitionsToTxn must not delay markers, for which readers of committed records wait.
+        self._for_share_state = self._connect(config.request_timeout_ms)
+        self.send_markers = self._for_markers.send_request
+        self.send_transactions = self._for_transactions.send_request
+        self.send_share_state = self._for_share_state.send_request
+        self.request_handler = ControllerRequestHandler(
+            broker_id,
+            replica_manager,
+            metadata,
+            dynamic_config,
+            stores,
+            offline=log_manager.held.offline,
+            pause_cleaning=cleaner.deleting,
         )
-        self._notices = ConfigNotices(state.store, state.config_store, state.dynamic_config)
-        for entity_type in QUOTA_ENTITIES:
-            self._notices.watch(entity_type, self._heed_quotas(entity_type))
+        self._remote_controller = RemoteController(metadata, stores.cluster, self._to_controller.send_request)
+        self.controller = KafkaController(
+            broker_id=broker_id,
+            stores=stores,
+            metadata=metadata,
+            channel=ControllerChannelManager(
+                broker_id,
+                self.request_handler,
+                self._from_controller.send_request,
+                self._between_brokers.listener,
+                config.inter_broker_protocol_version,
+            ),
+            config=config,
+            dynamic_config=dynamic_config,
+            chance=ports.random,
+            remote_controller=self._remote_controller,
+            request_handler=self.request_handler,
+        )
+        self.producer_ids = ProducerIdManager(stores.store, broker_id, self._allocate_producer_ids)
+        self._alter_partition_manager = DefaultAlterPartitionManager(
+            broker_id,
+            self.request_handler,
+            self.controller,
+            self._remote_controller,
+            config.inter_broker_protocol_version,
+        )
+        is_controller_asked = is_at_least(config.inter_broker_protocol_version, SINCE_ALTER_PARTITION)
+        self.isr_changes: AlterPartitionManager = (
+            self._alter_partition_manager
+            if is_controller_asked
+            else ZkAlterPartitionManager(broker_id, stores.topics, stores.cluster)
+        )
+        self._replication = Replication(
+            replica_manager,
+            broker_id=broker_id,
+            broker_epoch=lambda: self.request_handler.broker_epoch,
+            config=config,
+            metadata=metadata,
+            isr_changes=self.isr_changes,
+            connect=self._connect,
+            paused=cleaner.paused,
+            stopwatch=ports.stopwatch,
+            loop=loop,
+        )
+        dynamic_config.on_topic_change(self.controller.on_topic_config_changed)
+        dynamic_config.on_broker_change(self._replication.fetchers.settings_changed)
+        self._retry_backoff = RetryBackoff()
+        self._state: BrokerState | None = None
+        self._lifecycle: BrokerLifecycleManager | None = None
+        self._config_manager: ZkConfigManager | None = None
 
-    async def join(self) -> None:
-        """Registers the broker; when this returns it is known who is controller.
+    def _connect(self, timeout_ms: int, outgoing: InterBrokerSecurity | None = None) -> BrokerConnections:
+        outgoing = outgoing or self._between_brokers
+        endpoint = partial(self._endpoint, outgoing.listener)
+        return BrokerConnections(
+            self._broker_id, endpoint, self._ports.random, timeout_ms=timeout_ms, outgoing=outgoing
+        )
+
+    def _endpoint(self, listener: str, broker_id: int) -> Endpoint | None:
+        """Return the endpoint of a live broker."""
+        found = self._metadata.endpoint(broker_id, listener)
+        return None if found is None else (found.host, found.port)
+
+    # -- membership ------------------------------------------------------------------------------------------------
+
+    async def join(self, state: BrokerState, registration: BrokerRegistration, scheduler: Scheduler) -> None:
+        """Register the broker. When this returns a controller is elected.
 
         Raises KafkaError DUPLICATE_BROKER_REGISTRATION.
         """
-        state = self._state
-        self._registered(await self._membership.join())
-        await self._notices.start(state.broker_id)
-        await self._links.control.start()
-        await self._learn_brokers()
-        self._links.replication.schedule(self._scheduler)
-        if state.config.auto_leader_rebalance_enable:
-            self._scheduler.every(
+        self._state = state
+        self._lifecycle = BrokerLifecycleManager(
+            self._stores.store,
+            self._stores.cluster,
+            registration,
+            patience_ms=self._config.zookeeper_session_timeout_ms * REGISTRATION_WAIT_PERCENT // 100,
+            on_return=self._registered,
+        )
+        self._config_manager = ZkConfigManager(self._stores.store, self._stores.configs, self._dynamic_config)
+        for entity_type in QUOTA_ENTITIES:
+            self._config_manager.add_handler(entity_type, self._quota_reader(state, entity_type))
+        self._registered(await self._lifecycle.join())
+        await self._config_manager.start(self._broker_id)
+        await self.controller.startup()
+        await self._load_brokers()
+        self._replication.schedule(scheduler)
+        if self._config.auto_leader_rebalance_enable:
+            scheduler.every(
                 "leader balance",
-                lambda: state.config.leader_imbalance_check_interval_seconds * 1000,
-                self._balance_leaders,
+                lambda: self._config.leader_imbalance_check_interval_seconds * 1000,
+                self.controller.check_and_trigger_auto_leader_rebalance,
             )
 
-    async def leave(self) -> None:
-        """Has others lead what this broker leads, while clients are served (`controlled.shutdown.enable`)."""
-        if self._state.metadata.brokers.keys() - {self._state.broker_id}:
-            await self._links.control.leave()
+    def _registered(self, registration: BrokerRegistration) -> None:
+        if self._state is not None:
+            self._state.broker_epoch = registration.broker_epoch
+        self.request_handler.registered(registration.broker_epoch)
+
+    async def _load_brokers(self) -> None:
+        """Load the live brokers, for clients that send requests before the controller's first UpdateMetadata.
+
+        Kafka's brokers return none until then. A client that drops the brokers missing in a response, as librdkafka
+        does, is left without any broker to connect to.
+        """
+        with suppress(StoreError):  # the controller's UpdateMetadata follows
+            found = await self._stores.cluster.brokers()
+            if not self._metadata.brokers:
+                self._metadata.set_brokers(found)
+
+    def _quota_reader(self, state: BrokerState, entity_type: str) -> Callable[[str], Awaitable[None]]:
+        async def read(name: str) -> None:
+            await state.quotas.changed(*await quotas_at(self._stores.configs, entity_type, name))
+
+        return read
+
+    async def leave(self) -> bool:
+        """Move leaders to other brokers while clients are served (`controlled.shutdown.*`); return whether all moved.
+
+        Kafka's KafkaServer.controlledShutdown.
+        """
+        config = self._config
+        if not self._metadata.brokers.keys() - {self._broker_id} or not config.controlled_shutdown_enable:
+            return False
+        version = highest_version(ApiKey.CONTROLLED_SHUTDOWN, config.inter_broker_protocol_version)
+        for attempt in range(config.controlled_shutdown_max_retries):
+            if attempt:
+                await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
+            broker_epoch = self.request_handler.broker_epoch
+            try:
+                if self.controller.is_active:
+                    remaining = len(await self.controller.controlled_shutdown(self._broker_id, broker_epoch))
+                else:
+                    remaining = await self._remote_controller.controlled_shutdown(
+                        self._broker_id, broker_epoch, version
+                    )
+            except (KafkaError, StoreError) as error:
+                logger.info("the controlled shutdown has failed, another attempt follows: %s", error)
+                continue
+            if not remaining:
+                return True
+            logger.info("%d partitions have no other leader yet", remaining)
+        logger.warning("stopping although this broker still leads partitions with other replicas")
+        return False
 
     async def close(self) -> None:
-        """Takes no part any more; the registration ends with the session."""
-        await self._notices.close()
-        await self._membership.close()
-        await self._links.close()
+        """Leave the cluster; the registration ends with the session."""
+        if self._config_manager is not None:
+            await self._config_manager.close()
+        if self._lifecycle is not None:
+            await self._lifecycle.close()
+        await self._alter_partition_manager.close()
+        await self.controller.shutdown()
+        await self._replication.close()
+        for connections in (
+            self._from_controller,
+            self._to_controller,
+            self._for_markers,
+            self._for_transactions,
+            self._for_share_state,
+        ):
+            connections.close()
 
-    async def _learn_brokers(self) -> None:
-        """Looks up who is alive, for clients that ask before the controller has told this broker.
+    # -- requests to the controller --------------------------------------------------------------------------------
 
-        Beyond Kafka, whose brokers tell of none then. Who lets go of a broker that it is not told of, as librdkafka
-        does, is left without any that it could ask again.
+    async def _allocate_producer_ids(self) -> range:
+        """Return a block of producer ids from the controller, or from the store if there is no response."""
+        if not self.controller.is_active:
+            try:
+                return await self._remote_controller.allocate_producer_ids(
+                    self._broker_id, self.request_handler.broker_epoch
+                )
+            except KafkaError as error:
+                logger.info("the controller allocates no producer ids, they are claimed in the store: %s", error)
+        return await self.producer_ids.allocate_producer_id_block(self._broker_id)
+
+    async def retry_replicas(self) -> None:
+        """Have the controller on another broker retry replicas that could not be created, less and less often.
+
+        A log-directory event makes the controller retry each replica of this broker, as Kafka's controller does.
         """
-        with suppress(StoreError):  # the controller tells of them in a moment
-            found = await self._state.cluster_store.brokers()
-            if not self._state.metadata.brokers:
-                self._state.metadata.set_brokers(found)
-
-    def _registered(self, registration: BrokerRegistration) -> None:
-        self._state.broker_epoch = registration.broker_epoch
-        self._links.control.registered(registration)
-
-    def _heed_quotas(self, entity_type: str) -> Callable[[str], Awaitable[None]]:
-        state = self._state
-
-        async def heed(name: str) -> None:
-            await state.quotas.changed(*await quotas_at(state.config_store, entity_type, name))
-
-        return heed
-
-    async def _balance_leaders(self) -> None:
-        if self._state.controller.is_active:
-            await self._state.controller.balance_leaders()
+        if self.controller.is_active or not self.request_handler.lacks_replicas:
+            self._retry_backoff = RetryBackoff()
+        elif self._retry_backoff.is_due():
+            await self._remote_controller.write_log_dir_event(self._broker_id)

@@ -8,7 +8,7 @@
 
     simulate(orders_survive, seeds=200)
 
-Brokers are whole and real; clock, network, disks and ZooKeeper are simulated, in one thread.
+Brokers are complete and real; clock, network, disks and ZooKeeper are simulated, in one thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where chance comes from in a simulation: generators that a seed decides."""
+"""Seeded random generators for a simulation."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import random
 
 
 def chance(seed: int | str) -> random.Random:
-    """A generator that gives the same for the same seed, in every process."""
+    """A generator with the same sequence for the same seed, in every process."""
     return random.Random(seed)

@@ -1,4 +1,4 @@
-"""Several brokers with one ZooKeeper, each a machine of its own, put together as in the product."""
+"""Several brokers with one ZooKeeper, each on its own machine, assembled as in the product."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .zookeeper_client import SimKazoo
 
 @dataclass
 class ClusterWorld(Machines):
-    """The brokers 1, 2, 3 …; none of them runs yet."""
+    """The brokers 1, 2, 3 …; none is running yet."""
 
     brokers_count: int = 3
 
@@ -30,12 +30,12 @@ class ClusterWorld(Machines):
 
     @property
     def bootstrap(self) -> str:
-        """All brokers, running or not."""
+        """Return all brokers, running or not."""
         return ",".join(f"{broker.host}:{PORT}" for broker in self.brokers.values())
 
     @property
     def running(self) -> list[SimClusterBroker]:
-        """The brokers that are up."""
+        """Return the running brokers."""
         return [broker for broker in self.brokers.values() if broker.server is not None]
 
 
@@ -45,11 +45,11 @@ class SimClusterBroker(Machine):
     world: ClusterWorld
 
     def __init__(self, world: ClusterWorld, broker_id: int) -> None:
-        # Addresses that nobody has (RFC 5737): what gets past the simulation by mistake finds nobody.
+        # Unassigned addresses (RFC 5737): code that bypasses the simulation by mistake reaches nothing.
         super().__init__(world, f"192.0.2.{broker_id}", f"broker {broker_id}")
         self.broker_id = broker_id
         self.requests = RequestFaults(on_loop=lambda change: self.node.context.copy().run(change))
-        """What goes wrong on purpose with what it is asked."""
+        """Injected faults of its requests."""
 
     async def _start(self) -> None:
         await super()._start()
@@ -62,8 +62,8 @@ class SimClusterBroker(Machine):
     def _properties(self) -> dict[str, str]:
         return {
             "broker.id": str(self.broker_id),
-            # A client that keeps brokers in a set finds them in an order that says where None lies in memory, where
-            # that is the rack (before Python 3.12).
+            # The order of brokers in a client's set would depend on the address of None in memory, if that is the rack
+            # (before Python 3.12).
             "broker.rack": f"rack {self.broker_id}",
             "zookeeper.connect": "zookeeper:2181/kafka",
             **super()._properties(),

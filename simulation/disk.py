@@ -15,16 +15,16 @@ from .disk_nodes import DirectoryNode, DiskWrite, FileNode, NameChange, Resize
 _ENDLESS = 1 << 62
 
 Mode: TypeAlias = Literal["A", "B", "kill"]
-"""What a crash keeps: power loss with directory changes as a prefix (A) or per name (B), or everything (kill -9)."""
+"""The effect of a crash: power loss with directory changes as a prefix (A) or per name (B), or none (kill -9)."""
 
 
 class SimCrash(BaseException):
-    """The machine stopped at a file-system call. Not an Exception: no handler of the product may see to it."""
+    """The machine stopped at a file-system call. Not an Exception: no handler of the product may catch it."""
 
 
 @dataclass(slots=True)
 class DiskFault:
-    """An error that calls of one kind answer with, while their path contains a text."""
+    """An error of calls of one kind whose path contains a text."""
 
     operation: str
     error: int
@@ -33,7 +33,7 @@ class DiskFault:
     times: int | None = None
 
     def strikes(self, operation: str, path: str) -> bool:
-        """Whether this call fails; counts down."""
+        """Return whether this call fails; counts down."""
         if operation != self.operation or self.path_contains not in path or self.times == 0:
             return False
         if self.skip > 0:
@@ -52,7 +52,7 @@ class SimDisk:
 
     Calls that change the disk, or make something durable, are numbered from 1 (`calls`). `crash_at(k)` stops the
     machine just before the k-th: `SimCrash` is raised there and at every later call, so that nothing can be repaired on
-    the way out. `survivor(seed, mode)` is the disk that the next start finds. Everything random comes from the seed.
+    the way out. `survivor(seed, mode)` is the disk that the next start finds. All random choices depend on the seed.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class SimDisk:
         self._names = DiskNames()
         self.calls = 0
         self.open_files = 0
-        self._crowded_at = _ENDLESS
+        self._open_files_limit = _ENDLESS
         self._make_room: Callable[[], None] = lambda: None
         self.crashed = False
         self.log: list[str] = []
@@ -84,16 +84,16 @@ class SimDisk:
     # Control of the simulation
 
     def crash_at(self, call: int | None, *, written_fraction: float = 0.5) -> None:
-        """Stops the machine at the `call`-th counted call from now; of a write, this part still reaches the cache."""
+        """Stop the machine at the `call`-th counted call from now; a part of a write still reaches the cache."""
         self._crash_at = None if call is None else self.calls + call
         self._kill_fraction = written_fraction
 
     def crash(self) -> None:
-        """Stops the machine now: every later call raises SimCrash."""
+        """Stop the machine now: every later call raises SimCrash."""
         self.crashed = True
 
     def survivor(self, seed: int, mode: Mode) -> SimDisk:
-        """The disk as the next start finds it. This disk stays as it is, so that many survivors can be drawn."""
+        """Return the disk for the next start. This disk is unchanged, so that many survivors can be drawn."""
         rng = chance(f"{seed}/{mode}")
         disk = SimDisk(now_ms=self.now_ms, capacity=self.capacity, max_open_files=self.max_open_files)
         disk._names = self._names.clone() if mode == "kill" else self._names.after_power_loss(rng, mode)
@@ -101,47 +101,47 @@ class SimDisk:
         return disk
 
     def make_everything_durable(self) -> None:
-        """As if all caches had been written back: a starting point for a test, no counted call."""
+        """Write back all caches: a starting point for a test, not a counted call."""
         self._names.make_everything_durable()
 
     @property
     def used(self) -> int:
-        """Bytes that are taken of `capacity`."""
+        """Return the used bytes of `capacity`."""
         return self._used
 
     def fail(
         self, operation: str, error: int, path_contains: str = "", *, skip: int = 0, times: int | None = 1
     ) -> DiskFault:
-        """Lets calls fail: the next `times` (None: all) of `operation` whose path contains the text, after `skip`."""
+        """Let calls fail: the next `times` (None: all) of `operation` whose path contains the text, after `skip`."""
         fault = DiskFault(operation, error, path_contains, skip, times)
         self.faults.append(fault)
         return fault
 
     def heal(self) -> None:
-        """Takes all injected errors and bad sectors away."""
+        """Remove all injected errors and bad sectors."""
         self.faults.clear()
         self._bad_ranges.clear()
 
     def fail_read(self, path: str, position: int, length: int) -> None:
-        """Makes a range of a file unreadable: reads that touch it raise EIO."""
+        """Make a range of a file unreadable: reads that touch it raise EIO."""
         self._bad_ranges.append((self._names.file(path), position, position + length))
 
     def overwrite(self, path: str, position: int, data: bytes) -> None:
-        """Changes bytes behind everybody's back, cache and durable image: rot, a lost or misdirected write."""
+        """Change bytes outside of the product, in cache and durable image: rot, a lost or misdirected write."""
         node = self._names.file(path)
         node.make_durable()
         node.change(DiskWrite(position, data))
         node.make_durable()
 
     def cut(self, path: str, size: int) -> None:
-        """Cuts a file behind everybody's back, cache and durable image."""
+        """Truncate a file outside of the product, in cache and durable image."""
         node = self._names.file(path)
         self._used -= max(0, len(node.cache) - size)
         node.change(Resize(size))
         node.make_durable()
 
     def tree(self) -> dict[str, bytes]:
-        """All files by path with the bytes that reads see."""
+        """Return all files by path with the bytes that reads return."""
         found: dict[str, bytes] = {}
 
         def walk(directory: DirectoryNode, path: str) -> None:
@@ -157,12 +157,12 @@ class SimDisk:
 
     # The FileSystem port
 
-    def when_crowded(self, limit: int, make_room: Callable[[], None]) -> None:
-        """Has somebody called before a file is opened while `limit` or more are."""
-        self._crowded_at, self._make_room = limit, make_room
+    def before_opening_above(self, limit: int, make_room: Callable[[], None]) -> None:
+        """Call a function before a file is opened while `limit` or more are open."""
+        self._open_files_limit, self._make_room = limit, make_room
 
     def open(self, path: str, *, create: bool = False, exclusive: bool = False, readonly: bool = False) -> SimFile:
-        """Opens a file; see FileSystem.open."""
+        """Open a file; see FileSystem.open."""
         parent, name = self._names.place(path)
         node = parent.entries.get(name)
         create = create or exclusive
@@ -174,7 +174,7 @@ class SimDisk:
             raise os_error(errno.EEXIST, path)
         if isinstance(node, DirectoryNode):
             raise os_error(errno.EISDIR, path)
-        if self.open_files >= self._crowded_at:
+        if self.open_files >= self._open_files_limit:
             self._make_room()
         if self.max_open_files is not None and self.open_files >= self.max_open_files:
             raise os_error(errno.EMFILE, path)
@@ -187,27 +187,27 @@ class SimDisk:
         return SimFile(self, path, node, readonly=readonly)
 
     def exists(self, path: str) -> bool:
-        """Whether anything has this name."""
+        """Return whether the path exists."""
         self._look("exists", path)
         return self._names.find(path) is not None
 
     def is_dir(self, path: str) -> bool:
-        """Whether a directory has this name."""
+        """Return whether the path is a directory."""
         self._look("is_dir", path)
         return isinstance(self._names.find(path), DirectoryNode)
 
     def list_dir(self, path: str) -> list[str]:
-        """The names in a directory, in no order that means anything."""
+        """Return the names in a directory, in arbitrary order."""
         self._look("list_dir", path)
         return sorted(self._names.directory(path).entries)
 
     def scan_dir(self, path: str) -> dict[str, bool]:
-        """The names in a directory, each with whether it is a file's."""
+        """Return the names in a directory, each with whether it is a file."""
         self._look("scan_dir", path)
         return {name: isinstance(node, FileNode) for name, node in self._names.directory(path).entries.items()}
 
     def mkdir(self, path: str) -> None:
-        """Creates one directory."""
+        """Create one directory."""
         parent, name = self._names.place(path)
         if name in parent.entries:
             raise os_error(errno.EEXIST, path)
@@ -215,11 +215,11 @@ class SimDisk:
         self._change_names(NameChange(DirectoryNode(modified_ms=self.now_ms()), target=(parent, name)))
 
     def make_dirs(self, path: str) -> None:
-        """Creates a directory and all that are missing above it."""
+        """Create a directory and all missing parents."""
         make_dirs(self, path)
 
     def rename(self, old: str, new: str) -> None:
-        """Gives a file or directory another name, replacing what has it."""
+        """Rename a file or directory, replacing an existing one."""
         source, target = self._names.place(old), self._names.place(new)
         node = self._names.node(old)
         replaced = target[0].entries.get(target[1])
@@ -235,7 +235,7 @@ class SimDisk:
         self._change_names(NameChange(node, source=source, target=target))
 
     def unlink(self, path: str) -> None:
-        """Removes a file's name; its space is free when the last handle is closed."""
+        """Remove a file's name; its space is freed when the last handle is closed."""
         parent, name = self._names.place(path)
         node = self._names.node(path)
         if isinstance(node, DirectoryNode):
@@ -245,7 +245,7 @@ class SimDisk:
         self._unlinked(node)
 
     def rmdir(self, path: str) -> None:
-        """Removes an empty directory."""
+        """Remove an empty directory."""
         parent, name = self._names.place(path)
         node = self._names.directory(path)
         if node.entries:
@@ -254,29 +254,35 @@ class SimDisk:
         self._change_names(NameChange(node, source=(parent, name)))
 
     def fsync_dir(self, path: str) -> None:
-        """Makes the names in a directory durable, not what they stand for."""
+        """Make the names in a directory durable, not their contents."""
         directory = self._names.directory(path)
         self._step("fsync_dir", path)
         self._names.make_durable(directory)
 
+    def sync_disk(self, path: str) -> bool:
+        """Make all files and names durable."""
+        self._step("sync_disk", path)
+        self._names.make_everything_durable()
+        return True
+
     def size(self, path: str) -> int:
-        """The length of a file in bytes."""
+        """Return the length of a file in bytes."""
         self._look("size", path)
         return len(self._names.file(path).cache)
 
     def modified_ms(self, path: str) -> int:
-        """When the file was last changed, milliseconds since the epoch."""
+        """Return the last change of a file, milliseconds since the epoch."""
         self._look("modified_ms", path)
         return self._names.node(path).modified_ms
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Sets when the file was last changed."""
+        """Set the last change of a file."""
         node = self._names.node(path)
         self._step("set_modified_ms", path)
         node.modified_ms = modified_ms
 
     def lock(self, path: str) -> SimLock:
-        """Takes an exclusive lock; raises BlockingIOError while another holds it."""
+        """Take an exclusive lock; raises BlockingIOError while another holder has it."""
         if self._names.find(path) is None:
             self.open(path, create=True).close()
         self._look("lock", path)
@@ -286,7 +292,7 @@ class SimDisk:
         return SimLock(self._locks, path)
 
     def read_bytes(self, path: str) -> bytes:
-        """The whole content of a file."""
+        """Return the whole content of a file."""
         file = self.open(path, readonly=True)
         try:
             return file.pread(file.size(), 0)
@@ -294,23 +300,23 @@ class SimDisk:
             file.close()
 
     def write_atomic(self, path: str, data: bytes) -> None:
-        """Replaces a file's content so that a crash leaves the old or the new, by the steps a real disk would see."""
+        """Replace a file's content so that a crash leaves the old or the new, by the steps visible to a real disk."""
         write_atomic(self, path, data)
 
     def free_bytes(self, path: str) -> int:
-        """Bytes that can still be written."""
+        """Return the free bytes."""
         self._look("free_bytes", path)
         return _ENDLESS if self.capacity is None else max(0, self.capacity - self._used)
 
     def total_bytes(self, path: str) -> int:
-        """The size of the disk."""
+        """Return the size of the disk."""
         self._look("total_bytes", path)
         return _ENDLESS if self.capacity is None else self.capacity
 
-    # Inside
+    # Internals
 
     def _look(self, operation: str, path: str) -> None:
-        """A call that changes nothing: a crash just before it is a crash just before the next changing call."""
+        """Handle a call without changes: a crash just before it equals a crash just before the next changing call."""
         if self.crashed:
             raise SimCrash(f"{operation} {path} after the crash")
         for fault in self.faults:
@@ -318,7 +324,7 @@ class SimDisk:
                 raise os_error(fault.error, path)
 
     def _step(self, operation: str, path: str, detail: str = "") -> None:
-        """A counted call: the place where a crash can happen."""
+        """Handle a counted call, at which a crash can happen."""
         if self.crashed:
             raise SimCrash(f"{operation} {path} after the crash")
         self.calls += 1
@@ -334,7 +340,7 @@ class SimDisk:
                 raise os_error(fault.error, path)
 
     def _reserve(self, wanted: int, path: str, *, partly: bool) -> int:
-        """How many of the wanted new bytes fit; ENOSPC if none does, or not all and a part is of no use."""
+        """Return how many of the new bytes fit; ENOSPC if none does, or not all and a part is useless."""
         if self.capacity is None:
             granted = wanted
         else:
@@ -354,19 +360,19 @@ class SimDisk:
 
 
 class SimLock:
-    """A held lock of a simulated disk; it is gone with the incarnation that took it."""
+    """A held lock of a simulated disk; it ends with the incarnation that took it."""
 
     def __init__(self, held: set[str], path: str) -> None:
         self._held = held
         self._path = path
 
     def release(self) -> None:
-        """Lets the next one take the lock."""
+        """Release the lock."""
         self._held.discard(self._path)
 
 
 class SimFile:
-    """An open file of a simulated disk. It stays with its file through renames and after unlink."""
+    """An open file of a simulated disk. It refers to its file through renames and after unlink."""
 
     def __init__(self, disk: SimDisk, path: str, node: FileNode, *, readonly: bool) -> None:
         self._disk = disk
@@ -378,7 +384,7 @@ class SimFile:
         node.handles += 1
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes from `position`; fewer at the end of the file."""
+        """Return up to `length` bytes from `position`; fewer at the end of the file."""
         self._check_open()
         self._disk._look("pread", self.path)
         for node, start, end in self._disk._bad_ranges:
@@ -387,7 +393,7 @@ class SimFile:
         return bytes(self._node.cache[position : position + length])
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> int:
-        """Writes at a position; returns how much was written, which near the end of space is less than asked."""
+        """Write at a position; return the number of written bytes, which near the end of space may be less."""
         self._check_writable()
         content = bytes(data)
         was_running = not self._disk.crashed
@@ -408,7 +414,7 @@ class SimFile:
         return len(content)
 
     def truncate(self, size: int) -> None:
-        """Cuts the file, or extends it with zeros."""
+        """Truncate the file, or extend it with zeros."""
         self._check_writable()
         self._disk._step("truncate", self.path, f"to {size}")
         self._disk._used += size - len(self._node.cache)
@@ -416,7 +422,7 @@ class SimFile:
         self._node.modified_ms = self._disk.now_ms()
 
     def fallocate(self, offset: int, length: int) -> None:
-        """Reserves space so that later writes cannot fail with ENOSPC; extends the file with zeros."""
+        """Reserve space so that later writes cannot fail with ENOSPC; extends the file with zeros."""
         self._check_writable()
         self._disk._step("fallocate", self.path, f"{length} bytes at {offset}")
         growth = offset + length - len(self._node.cache)
@@ -425,21 +431,21 @@ class SimFile:
             self._node.change(Resize(offset + length))
 
     def size(self) -> int:
-        """The length of the file in bytes."""
+        """Return the length of the file in bytes."""
         self._check_open()
         self._disk._look("size", self.path)
         return len(self._node.cache)
 
     def fsync(self) -> None:
-        """Makes the content durable. After an error the changes stay in the cache only, and the next call succeeds."""
+        """Make the content durable. After an error the changes remain in the cache only, and the next call succeeds."""
         self._sync("fsync")
 
     def fdatasync(self) -> None:
-        """As fsync: what is needed to read the data back is made durable."""
+        """As fsync: make the data durable, and the metadata to read them."""
         self._sync("fdatasync")
 
     def start_writeback(self, position: int, length: int) -> None:
-        """Changes nothing: any unsynced write may or may not be on the disk anyway."""
+        """Change nothing: any unsynced write may or may not be on the disk anyway."""
         self._check_open()
 
     def _sync(self, operation: str) -> None:
@@ -451,14 +457,8 @@ class SimFile:
             raise
         self._node.make_durable()
 
-    def mmap_read(self, length: int) -> memoryview:
-        """A read-only view of the first `length` bytes that follows later writes."""
-        self._check_open()
-        self._disk._look("mmap_read", self.path)
-        return memoryview(self._node.map(length)).toreadonly()
-
     def close(self) -> None:
-        """Gives the handle back; makes nothing durable."""
+        """Close the handle; makes nothing durable."""
         if self._closed:
             return
         self._closed = True
@@ -467,7 +467,7 @@ class SimFile:
         if self._node.handles == 0 and self._node.links == 0:
             self._disk._used -= len(self._node.cache)
 
-    def lend(self, length: int, position: int) -> bytes:
+    def slice(self, length: int, position: int) -> bytes:
         """A simulated file has no descriptor of the operating system that could be sent."""
         return self.pread(length, position)
 

@@ -12,25 +12,25 @@ from .disk_nodes import DirectoryNode, FileNode, NameChange, Node, Place, surviv
 
 
 def os_error(number: int, path: str) -> OSError:
-    """The error that the operating system would raise; Python picks the subclass by number."""
+    """Return the error of the operating system; Python selects the subclass by number."""
     return OSError(number, os.strerror(number), path)
 
 
 @lru_cache(maxsize=4096)
 def parts_of(path: str) -> tuple[str, ...]:
-    """The names from the root down to what a path means."""
+    """Return the names from the root to a path."""
     return tuple(part for part in posixpath.normpath(path).split("/") if part not in ("", "."))
 
 
 class DiskNames:
-    """A directory tree. Lookups see every change at once; a power loss keeps some of those not made durable."""
+    """A directory tree. Lookups see every change immediately; a power loss keeps some of those not made durable."""
 
     def __init__(self) -> None:
         self.root = DirectoryNode()
         self.changes: list[NameChange] = []
 
     def find(self, path: str) -> Node | None:
-        """What has this path, if anything has."""
+        """Return the entry at this path, if any."""
         return self._below_root(parts_of(path))
 
     def _below_root(self, parts: tuple[str, ...]) -> Node | None:
@@ -45,28 +45,28 @@ class DiskNames:
         return node
 
     def node(self, path: str) -> Node:
-        """What has this path; FileNotFoundError if nothing has."""
+        """Return the entry at this path; FileNotFoundError if there is none."""
         node = self.find(path)
         if node is None:
             raise os_error(errno.ENOENT, path)
         return node
 
     def directory(self, path: str) -> DirectoryNode:
-        """The directory with this path; NotADirectoryError for a file."""
+        """Return the directory at this path; NotADirectoryError for a file."""
         node = self.node(path)
         if not isinstance(node, DirectoryNode):
             raise os_error(errno.ENOTDIR, path)
         return node
 
     def file(self, path: str) -> FileNode:
-        """The file with this path; IsADirectoryError for a directory."""
+        """Return the file at this path; IsADirectoryError for a directory."""
         node = self.node(path)
         if isinstance(node, DirectoryNode):
             raise os_error(errno.EISDIR, path)
         return node
 
     def place(self, path: str) -> Place:
-        """The directory that holds a path, which must exist, and the name in it, which need not."""
+        """Return the directory that contains a path, which must exist, and the name in it, which need not."""
         parts = parts_of(path)
         parent = self._below_root(parts[:-1])
         if not isinstance(parent, DirectoryNode):
@@ -74,7 +74,7 @@ class DiskNames:
         return parent, parts[-1] if parts else ""
 
     def change(self, change: NameChange, now_ms: int) -> None:
-        """Performs a change that is not yet durable."""
+        """Apply a change that is not durable yet."""
         if change.source is not None:
             directory, name = change.source
             del directory.entries[name]
@@ -86,7 +86,7 @@ class DiskNames:
         self.changes.append(change)
 
     def make_durable(self, directory: DirectoryNode) -> None:
-        """Makes the pending changes of a directory durable, and the earlier ones elsewhere that they build on."""
+        """Make the pending changes of a directory durable, and the earlier ones elsewhere that they depend on."""
         chosen: list[bool] = []
         needed: set[tuple[int, str]] = set()
         for change in reversed(self.changes):
@@ -104,7 +104,7 @@ class DiskNames:
         self.changes = kept
 
     def make_everything_durable(self) -> None:
-        """All names and all file contents, as if every cache had been written back."""
+        """Make all names and all file contents durable."""
         for change in self.changes:
             change.apply_durable()
         self.changes.clear()
@@ -112,11 +112,11 @@ class DiskNames:
             node.make_durable()
 
     def files(self) -> list[FileNode]:
-        """All files that have a name."""
+        """Return all files with a name."""
         return list(_files_below(self.root))
 
     def clone(self) -> DiskNames:
-        """The same tree for another world, with all that is pending."""
+        """Return a copy for another world, with all pending changes."""
         copies: dict[int, Node] = {}
         twin = DiskNames()
         twin.root = _copy_directory(self.root, copies)
@@ -127,7 +127,9 @@ class DiskNames:
         return twin
 
     def after_power_loss(self, rng: random.Random, mode: str) -> DiskNames:
-        """One of the trees a power loss may leave: some pending changes of names, some of each file's content."""
+        """Return one of the trees that a power loss may leave: some pending changes of names, some of each file's
+        content.
+        """
         names: dict[int, dict[str, Node]] = {}
 
         def durable_names(directory: DirectoryNode) -> dict[str, Node]:

@@ -1,22 +1,17 @@
-"""Files and directories of a simulated disk: what reads see, what is durable, and the changes in between."""
+"""Files and directories of a simulated disk: the visible and the durable contents, and the changes in between."""
 
 from __future__ import annotations
 
 import random
-import weakref
-from array import array
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 SECTOR = 512
-PAGE = 4096
-POISON = 0xEE
-"""Fills the part of a mapping that lies beyond the end of its file: a read there would be SIGBUS on a real machine."""
 
 
 @dataclass(slots=True, frozen=True)
 class DiskWrite:
-    """Bytes put at a position."""
+    """Bytes written at a position."""
 
     position: int
     data: bytes
@@ -24,7 +19,7 @@ class DiskWrite:
 
 @dataclass(slots=True, frozen=True)
 class Resize:
-    """The file cut or extended with zeros to `size` bytes."""
+    """The file truncated or extended with zeros to `size` bytes."""
 
     size: int
 
@@ -33,7 +28,7 @@ Change: TypeAlias = DiskWrite | Resize
 
 
 def apply_change(image: bytearray, change: Change) -> None:
-    """Performs one change on a file image; a gap before a write becomes zeros."""
+    """Apply one change to a file image; a gap before a write becomes zeros."""
     if isinstance(change, Resize):
         if change.size < len(image):
             del image[change.size :]
@@ -47,7 +42,7 @@ def apply_change(image: bytearray, change: Change) -> None:
 
 
 def _sectors(change: DiskWrite) -> list[DiskWrite]:
-    """The write cut at sector boundaries: the pieces of which a power loss keeps any subset."""
+    """Split a write at sector boundaries: a power loss keeps any subset of the parts."""
     pieces = []
     start, end = change.position, change.position + len(change.data)
     while start < end:
@@ -58,58 +53,36 @@ def _sectors(change: DiskWrite) -> list[DiskWrite]:
 
 
 def _chance(rng: random.Random) -> float:
-    """How likely one change survives; the ends are drawn often because they are whole classes of outcomes."""
+    """Return the probability that one change survives; both ends are frequent because they are whole classes of
+    outcomes.
+    """
     return rng.choice((0.0, 0.3, 0.7, 0.9, 1.0))
 
 
 @dataclass(eq=False, slots=True)
 class FileNode:
-    """One file. `cache` is what reads see; `durable` plus any subset of `pending` is what a power loss leaves."""
+    """One file. `cache` is returned by reads; a power loss leaves `durable` plus any subset of `pending`."""
 
     cache: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     pending: list[Change] = field(default_factory=list)
-    mappings: list[weakref.ref[array[int]]] = field(default_factory=list)
     modified_ms: int = 0
     links: int = 1
     handles: int = 0
 
     def change(self, change: Change) -> None:
-        """Performs one change in the cache and remembers it as not yet durable."""
+        """Apply one change to the cache and record it as not durable."""
         apply_change(self.cache, change)
         self.pending.append(change)
-        if self.mappings:
-            self._refresh_mappings()
 
     def make_durable(self) -> None:
-        """What a successful fsync does."""
+        """Apply a successful fsync."""
         for change in self.pending:
             apply_change(self.durable, change)
         self.pending.clear()
 
-    def map(self, length: int) -> array[int]:
-        """A buffer that follows later writes, as a shared read-only mapping does."""
-        mapping = array("B", bytes(length))
-        self.mappings.append(weakref.ref(mapping))
-        self._refresh_mappings()
-        return mapping
-
-    def _refresh_mappings(self) -> None:
-        alive = []
-        for reference in self.mappings:
-            mapping = reference()
-            if mapping is None:
-                continue
-            alive.append(reference)
-            size = len(self.cache)
-            zeros = bytes(-size % PAGE)
-            poison = bytes([POISON]) * max(0, len(mapping) - size - len(zeros))
-            image = (self.cache[: len(mapping)] + zeros + poison)[: len(mapping)]
-            memoryview(mapping)[:] = memoryview(image).cast("B")
-        self.mappings[:] = alive
-
     def clone(self) -> FileNode:
-        """The same file for another world: cache, durable image and pending changes, no open handles."""
+        """Return a copy for another world: cache, durable image and pending changes, no open handles."""
         return FileNode(
             cache=bytearray(self.cache),
             durable=bytearray(self.durable),
@@ -118,7 +91,7 @@ class FileNode:
         )
 
     def after_power_loss(self, rng: random.Random) -> FileNode:
-        """One of the files a power loss may leave: any subset of the pending changes, torn at sectors."""
+        """Return one of the files that a power loss may leave: any subset of the pending changes, torn at sectors."""
         image = bytearray(self.durable)
         if self.pending:
             chance = _chance(rng)
@@ -145,7 +118,7 @@ def _survive(image: bytearray, change: Change, chance: float, rng: random.Random
 
 @dataclass(eq=False, slots=True)
 class DirectoryNode:
-    """One directory. `entries` is what lookups see, `durable` the names that survive a power loss for sure."""
+    """One directory. `entries` is visible to lookups, `durable` has the names that survive a power loss for certain."""
 
     entries: dict[str, Node] = field(default_factory=dict)
     durable: dict[str, Node] = field(default_factory=dict)
@@ -168,26 +141,26 @@ class NameChange:
     target: Place | None = None
 
     def places(self) -> list[Place]:
-        """The names this change touches."""
+        """Return the names of this change."""
         return [place for place in (self.source, self.target) if place is not None]
 
     def apply_durable(self) -> None:
-        """Performs the change on the durable names."""
+        """Apply the change to the durable names."""
         if self.source is not None:
             self.source[0].durable.pop(self.source[1], None)
         if self.target is not None:
             self.target[0].durable[self.target[1]] = self.node
 
     def touches(self, directory: DirectoryNode) -> bool:
-        """Whether an fsync of the directory makes this change durable."""
+        """Return whether an fsync of the directory makes this change durable."""
         return any(place[0] is directory for place in self.places())
 
 
 def surviving_name_changes(changes: list[NameChange], rng: random.Random, mode: str) -> list[NameChange]:
-    """Which directory operations a power loss keeps, in order.
+    """Return the directory operations that a power loss keeps, in order.
 
-    Mode A keeps a prefix, as a journal does. Mode B keeps any subset in which no change survives a lost earlier
-    change of the same name: file systems may make the names of one directory durable in any order.
+    Mode A keeps a prefix, as a journal does. Mode B keeps any subset in which no change survives a lost earlier change
+    of the same name: file systems may make the names of one directory durable in any order.
     """
     if mode == "A":
         return changes[: rng.randint(0, len(changes))]

@@ -1,4 +1,4 @@
-"""A simulated ZooKeeper: one tree, sessions that expire, and connections to it that break with answers on their way."""
+"""A simulated ZooKeeper: one tree, sessions that expire, and connections that break with responses in flight."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from kazoo import exceptions
 from kazoo.protocol.states import WatchedEvent, ZnodeStat
 
+from ..server.metadata.data_tree import DataTree, Outcome, Transaction, stat_of
 from ..server.metadata.metadata_store import (
     BadVersionError,
     Create,
@@ -26,14 +27,13 @@ from ..server.metadata.metadata_store import (
     StoreError,
     WatchEvent,
 )
-from ..server.metadata.node_tree import NodeTree, Outcome, Transaction, stat_of
 from .loop import SimLoop
 from .network import SimNetwork
 from .node import SimNode
 
 LATENCY = 0.001
 HELD_S = 0.05
-"""How often it is looked at whether a way that is cut is free again."""
+"""Interval of checks whether a cut link is restored."""
 _ERRORS: dict[type[StoreError], type[exceptions.KazooException]] = {
     NoNodeError: exceptions.NoNodeError,
     NodeExistsError: exceptions.NodeExistsError,
@@ -54,7 +54,7 @@ Watcher = Callable[[WatchedEvent], None]
 
 @dataclass(slots=True)
 class ServedSession:
-    """A session as the ensemble knows it."""
+    """A session in the ensemble."""
 
     timeout: float
     last_heard: float
@@ -62,28 +62,30 @@ class ServedSession:
 
 
 class Ensemble:
-    """All servers of it as one: a write is seen by everybody at once, and is never lost. Times are seconds."""
+    """All servers of the ensemble as one: a write is visible to all clients immediately, and never lost. Times are
+    seconds.
+    """
 
     def __init__(self, loop: SimLoop, rng: random.Random, network: SimNetwork, now_ms: Callable[[], int]) -> None:
         self.loop = loop
         self.random = rng
         self.network = network
         self.node = SimNode("zookeeper")
-        self.tree = NodeTree(now_ms)
+        self.tree = DataTree(now_ms)
         self.sessions: dict[int, ServedSession] = {}
         self.is_down = False
-        """Nobody is answered, and nobody expires."""
+        """No request is answered, and no session expires."""
         self.break_chance = 0.0
-        """Of each request: its connection breaks before it is done, or before its answer is back."""
+        """Probability per request that its connection breaks before its execution, or before its response."""
         self.slow_chance = 0.0
-        """Of each request: it takes up to a second."""
+        """Probability per request that it takes up to a second."""
         self.expired = 0
         self.on_write: list[Callable[[Transaction], None]] = []
 
     # -- sessions --------------------------------------------------------------------------------------------------
 
     def attach(self, session_id: int, timeout: float, connection: EnsembleConnection) -> int:
-        """Begin a session (0), or go on with one; 0 if that has expired."""
+        """Start a session (0), or continue one; return 0 if it has expired."""
         if not session_id:
             session_id = self.tree.open_session()
             self.sessions[session_id] = ServedSession(timeout, self.loop.time())
@@ -97,7 +99,7 @@ class Ensemble:
         return session_id
 
     def expire(self, session_id: int) -> None:
-        """End a session with its nodes, as after its timeout."""
+        """Expire a session with its nodes."""
         session = self.sessions.pop(session_id, None)
         if session is None:
             return
@@ -108,12 +110,12 @@ class Ensemble:
             session.connection.break_off()
 
     def expire_all_of(self, node: SimNode) -> None:
-        """End all sessions of a machine."""
+        """Expire all sessions of a machine."""
         for session_id in self.sessions_of(node):
             self.expire(session_id)
 
     def sessions_of(self, node: SimNode) -> list[int]:
-        """Those of a machine, of all its lives."""
+        """Return the sessions of a machine, of all its lives."""
         return [
             number
             for number, session in self.sessions.items()
@@ -121,14 +123,14 @@ class Ensemble:
         ]
 
     def go_down(self) -> None:
-        """No server is there."""
+        """Stop all servers."""
         self.is_down = True
         for session in self.sessions.values():
             if session.connection is not None:
                 session.connection.break_off()
 
     def come_up(self) -> None:
-        """Each session has its whole time again."""
+        """Restart the timeout of each session."""
         self.is_down = False
         for session in self.sessions.values():
             session.last_heard = self.loop.time()
@@ -146,10 +148,10 @@ class Ensemble:
         else:
             self.expire(session_id)
 
-    # -- what is asked for -----------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------------
 
     def commit(self, operations: Sequence[Operation], session_id: int) -> list[Any]:
-        """All or none, answered as kazoo does."""
+        """Execute all operations or none, with kazoo's results."""
         try:
             transaction = self.tree.plan(operations, session_id)
         except SessionExpiredError:
@@ -173,7 +175,7 @@ class Ensemble:
 
 
 class EnsembleConnection:
-    """One connection of one session: what goes over it arrives in order, until it breaks."""
+    """One connection of one session: its messages arrive in order, until it breaks."""
 
     def __init__(self, ensemble: Ensemble, client: SimNode, broken: Callable[[], None]) -> None:
         self.ensemble = ensemble
@@ -188,7 +190,7 @@ class EnsembleConnection:
         self._arrives_at = {client: 0.0, ensemble.node: 0.0}
 
     def send(self, to: SimNode, deliver: Callable[..., None], *arguments: Any, slow: float = 0.0) -> None:
-        """Have something arrive at one of both sides, unless the connection breaks before."""
+        """Deliver a message to one side, unless the connection breaks before."""
         line = self._lines[to]
         line.append((deliver, arguments))
         self._arrives_at[to] = max(self._arrives_at[to], self.ensemble.loop.time() + slow)
@@ -215,7 +217,7 @@ class EnsembleConnection:
             deliver(*arguments)
 
     def break_off(self) -> None:
-        """Nothing that is on its way arrives any more; the client hears of it soon."""
+        """Break the connection: messages in flight are lost; the client is notified soon."""
         if not self.is_broken:
             self.is_broken = True
             self.ensemble.loop.call_later(LATENCY, self._broken, context=self._client_context)
@@ -223,24 +225,24 @@ class EnsembleConnection:
 
 @dataclass(frozen=True, slots=True)
 class RemoteWatch:
-    """A watch at the ensemble: its event goes over the connection it was set by."""
+    """A watch in the ensemble: its event is sent over the connection that set it."""
 
     connection: EnsembleConnection
     watcher: Watcher
     fired: Callable[[Watcher, WatchedEvent], None]
 
-    def hear(self, event: WatchEvent, _: object) -> None:
+    def process(self, event: WatchEvent, _: object) -> None:
         told = WatchedEvent(_EVENTS[event.type], "CONNECTED", event.path)
         self.connection.send(self.connection.client, self.fired, self.watcher, told)
 
 
 def translated(error: StoreError) -> exceptions.KazooException:
-    """What kazoo raises for a refusal."""
+    """Return kazoo's exception for an error."""
     return _ERRORS[type(error)]()
 
 
 def znode_stat(stat: Stat) -> ZnodeStat:
-    """A node's stat as kazoo gives it."""
+    """Return a node's stat as kazoo's class."""
     return ZnodeStat(
         stat.czxid,
         stat.mzxid,

@@ -1,4 +1,4 @@
-"""What is so in a simulated cluster: who leads, what is written and committed, past all clients and faults."""
+"""The true state of a simulated cluster: leaders, records and commits, independent of clients and faults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..clients.fetched_records import ConsumerRecord
 from ..protocol.errors import KafkaError
 from ..protocol.topic_partition import TopicPartition
 from ..server.broker_state import BrokerState
-from ..server.controller.topic_rules import TopicCreation
+from ..server.controller.admin_manager import TopicCreation
 from ..server.coordinator.coordinator_topic import partition_for
 from ..server.metadata.metadata_cache import PartitionImage
 from ..server.metadata.topic_names import GROUP_METADATA_TOPIC
@@ -23,39 +23,41 @@ READY_SECONDS = 60.0
 
 
 class SimCluster:
-    """The brokers of a simulation, as somebody knows them who sees everything."""
+    """The brokers of a simulation, with access to their internal state."""
 
     def __init__(self, world: ClusterWorld) -> None:
         self._world = world
 
     @property
     def brokers(self) -> list[int]:
-        """The ids of the brokers that run."""
+        """Return the ids of the running brokers."""
         return [broker.broker_id for broker in self._world.running]
 
     @property
     def controller(self) -> int | None:
-        """The broker that is controller now; None while nobody is."""
+        """Return the controller; None if there is none."""
         return next((one for one, state in self._states().items() if state.controller.is_active), None)
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The broker that leads a partition, -1 if nobody does, or nobody knows of it."""
+        """Return the leader of a partition, -1 without one or for an unknown partition."""
         image = self._image(topic, partition)
         return NOBODY if image is None else image.leader
 
     def isr(self, topic: str, partition: int = 0) -> tuple[int, ...]:
-        """The brokers that are in sync; none if nobody knows of the partition."""
+        """Return the in-sync replicas; none for an unknown partition."""
         image = self._image(topic, partition)
         return () if image is None else image.isr
 
     def coordinator(self, group: str) -> int:
-        """The broker that coordinates a group, -1 if nobody does."""
+        """Return the coordinator of a group, -1 without one."""
         states = self._states().values()
         counts = [len(image.partitions) for state in states if (image := state.metadata.topic(GROUP_METADATA_TOPIC))]
         return self.leader(GROUP_METADATA_TOPIC, partition_for(group, counts[0])) if counts else NOBODY
 
     async def ready(self) -> None:
-        """Wait until somebody is controller, and every broker that runs knows all that do. Raises TimeoutError."""
+        """Wait until there is a controller, and every running broker has all running brokers in its metadata. Raises
+        TimeoutError.
+        """
         await self._await(self._is_ready, "the cluster is not ready")
 
     async def create_topic(
@@ -84,9 +86,9 @@ class SimCluster:
             await self._await(partial(self._is_whole, name, index), f"{name}-{index} is not in sync")
 
     async def records(self, topic: str, partition: int | None = None) -> list[ConsumerRecord]:
-        """All that a consumer may read, partition by partition.
+        """Return all records for a read_committed consumer, partition by partition.
 
-        Raises KeyError where nobody leads, or who does is gone, and KafkaError where the leader has not begun yet.
+        Raises KeyError without a leader, or if the leader is down, and KafkaError if the leader has not started yet.
         """
         count = max(
             (len(image.partitions) for s in self._states().values() if (image := s.metadata.topic(topic))), default=0
@@ -97,12 +99,12 @@ class SimCluster:
             try:
                 found += await self._contents(leader).records(topic, index)
             except SimCrash as error:
-                # Not all is read in one turn.
+                # The records are read in several turns.
                 raise KeyError(leader) from error
         return found
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
-        """The next offsets that a group has committed; empty if it has none, or nobody can tell at the moment."""
+        """Return the committed offsets of a group; empty if it has none, or they are unavailable at the moment."""
         try:
             return self._contents(self.coordinator(group)).committed(group)
         except (KafkaError, KeyError):
@@ -115,7 +117,7 @@ class SimCluster:
         return {one.broker_id: one.server.state for one in self._world.running if one.server is not None}
 
     def _image(self, topic: str, partition: int) -> PartitionImage | None:
-        """As the controller has it, or while there is none, whoever runs."""
+        """Return the metadata of the controller, or without one of any running broker."""
         states = self._states()
         for broker_id in sorted(states, key=lambda one: one != self.controller):
             image = states[broker_id].metadata.partition(TopicPartition(topic, partition))
@@ -130,7 +132,7 @@ class SimCluster:
         )
 
     def _is_whole(self, topic: str, partition: int) -> bool:
-        """Whether every broker that runs knows of it, and all its replicas are in sync."""
+        """Return whether every running broker has the topic, and all its replicas are in sync."""
         place = TopicPartition(topic, partition)
         images = [state.metadata.partition(place) for state in self._states().values()]
         return all(image is not None and len(image.isr) == len(image.replicas) for image in images)

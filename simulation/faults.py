@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation: on purpose, one thing after the other, or by chance, several at a time."""
+"""Faults of a simulation: injected one after another, or at random, several at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .node import SimNode
 from .programs import Program
 
 PROGRAM_ACTS = ("kill program", "pause program")
-"""What happens to programs of whoever simulates, beside what happens to brokers."""
+"""Faults of programs, in addition to faults of brokers."""
 PROGRAM_SHARE = 0.7
 MENU = (*ACTS, *STATES, *PROGRAM_ACTS)
 Side: TypeAlias = int | Program
@@ -23,7 +23,7 @@ Side: TypeAlias = int | Program
 
 
 class Storm(Nemesis):
-    """A nemesis that comes upon programs, too."""
+    """A nemesis with faults of programs, too."""
 
     def __init__(self, world: ClusterWorld, harm: Harm, rng: Random, programs: Mapping[str, Program]) -> None:
         super().__init__(world, harm)
@@ -53,7 +53,7 @@ class Storm(Nemesis):
 
 
 class ClusterFaults:
-    """All that can be done to the brokers 1, 2, 3 …, to what is between them, and to programs. Times are seconds."""
+    """All faults of the brokers 1, 2, 3 …, of their links, and of programs. Times are seconds."""
 
     def __init__(self, world: ClusterWorld, programs: Mapping[str, Program], log: list[str]) -> None:
         self._world = world
@@ -63,17 +63,17 @@ class ClusterFaults:
         self._nemesis.done = log
         self._storms = 0
 
-    # -- by chance -------------------------------------------------------------------------------------------------
+    # -- random faults -----------------------------------------------------------------------------------------------
 
     async def random(self, seconds: float = 30.0, *, of: Collection[str] = MENU) -> None:
-        """Let things go wrong for so long: which of the menu, how often and how many at a time, the seed decides.
+        """Inject faults for this time: the seed selects them from the menu, their frequency and their number.
 
-        All is mended when this returns: brokers and programs run, and everybody reaches everybody. Raises ValueError
-        for what is not on the `MENU`.
+        All are repaired when this returns: brokers and programs run, and all links work. Raises ValueError for a name
+        that is not on the `MENU`.
         """
         unknown = sorted(set(of) - set(MENU))
         if unknown:
-            raise ValueError(f"{unknown[0]!r} is not on the menu: {', '.join(MENU)}")
+            raise ValueError(f"unknown fault {unknown[0]!r}. Expected one of: {', '.join(MENU)}")
         self._storms += 1
         rng = chance(f"{self._world.seed}/storm/{self._storms}")
         storm = Storm(self._world, self._draw(rng, seconds, of), rng, self._programs)
@@ -83,7 +83,7 @@ class ClusterFaults:
         storm.calm_down()
 
     def _draw(self, rng: Random, seconds: float, of: Collection[str]) -> Harm:
-        """A part of the menu, never none of it: whoever simulates does so for the sake of the programs."""
+        """Return a part of the menu, which always has faults of programs."""
         disk = all(self._is_durable(broker) for broker in self._world.running)
         menu = [fault for fault in MENU if fault in of and (disk or fault not in NEEDS_DISK)]
         share = rng.choice([0.2, 0.4, 0.7])
@@ -101,23 +101,23 @@ class ClusterFaults:
         assert broker.server is not None
         return bool(broker.server.state.config.acks_all_durability == "disk")
 
-    # -- of one broker ---------------------------------------------------------------------------------------------
+    # -- one broker --------------------------------------------------------------------------------------------------
 
     def kill(self, broker: int) -> None:
-        """As kill -9. ZooKeeper misses it when its session has run out."""
+        """Kill a broker. ZooKeeper detects it when its session expires."""
         self._crash(broker, "kill", f"kill broker {broker}")
 
     def lose_power(self, broker: int) -> None:
-        """As kill, and of what was not synced its disk keeps any part."""
+        """Kill a broker; any part of its unsynced data may be lost."""
         self._crash(broker, "A", f"broker {broker} loses its power")
 
     async def stop(self, broker: int) -> None:
-        """A clean shutdown: others lead first."""
+        """Shut a broker down cleanly: others become leaders first."""
         self._note(f"stop broker {broker}")
         await self._running(broker).stop()
 
     async def start(self, broker: int) -> None:
-        """Start it again on what its disk kept; clients are served when this returns. Raises RuntimeError."""
+        """Start a broker again with its disk; clients are served when this returns. Raises RuntimeError."""
         found = self._find(broker)
         if found.server is not None:
             raise RuntimeError(f"broker {broker} is running")
@@ -125,53 +125,55 @@ class ClusterFaults:
         await self._nemesis.bring_up(found)
 
     def expire(self, broker: int) -> None:
-        """End its session with ZooKeeper, as after a long pause: others lead, and it registers anew."""
-        self._note(f"the session of broker {broker} ends")
+        """Expire its session with ZooKeeper, as after a long pause: others become leaders, and it registers again."""
+        self._note(f"the session of broker {broker} expires")
         self._world.ensemble.expire_all_of(self._running(broker).node)
 
     def requests(self, broker: int) -> RequestFaults:
-        """Faults of what a broker is asked: errors, lost answers, silence, delays, as in `barnabas.testing`."""
+        """Return the faults of a broker's requests: errors, lost responses, silence, delays, as in
+        `barnabas.testing`.
+        """
         return self._find(broker).requests
 
     def jump_clock(self, broker: int, seconds: float) -> None:
-        """Set its wall clock forward by so much, or back."""
+        """Set its wall clock forward or back."""
         self._note(f"the clock of broker {broker} jumps by {seconds} s")
         self._find(broker).clock_ahead_ms += int(seconds * 1000)
 
     def fill_disk(self, broker: int, room: int = 0) -> None:
-        """Let its disk have room for so many bytes more, until `free_disk`."""
+        """Limit the free space of its disk to this number of bytes, until `free_disk`."""
         self._note(f"the disk of broker {broker} is full")
         disk = self._find(broker).disk
         disk.capacity = disk.used + room
 
     def free_disk(self, broker: int) -> None:
-        """Let its disk have room without end."""
+        """Remove the limit."""
         self._find(broker).disk.capacity = None
 
-    # -- of brokers and programs -----------------------------------------------------------------------------------
+    # -- brokers and programs ----------------------------------------------------------------------------------------
 
     def pause(self, side: Side) -> None:
-        """Stand still, as after SIGSTOP."""
+        """Pause, as after SIGSTOP."""
         self._note(f"{self._node(side).name} stands still")
         self._world.loop.frozen.add(self._node(side))
 
     def resume(self, side: Side) -> None:
-        """Go on, with all that has come meanwhile."""
+        """Resume, with all pending events."""
         self._world.loop.frozen.discard(self._node(side))
 
     def cut(self, side: Side, other: Side | None = None, *, both_ways: bool = True) -> None:
-        """Hold back all bytes from the one to the other, which is ZooKeeper if it is left out, until `heal`."""
+        """Hold back all bytes in one direction, to ZooKeeper by default, until `heal`."""
         sender, receiver = self._node(side), self._other(other)
         self._note(f"{sender.name} is cut from {receiver.name}")
         self._world.network.cut(sender, receiver, both_ways=both_ways)
 
     def slow(self, side: Side, other: Side, seconds: float) -> None:
-        """Have all that goes from the one to the other take so much longer, until `heal`."""
+        """Delay all bytes in one direction, until `heal`."""
         self._note(f"{self._node(side).name} is slow to reach {self._node(other).name}")
         self._world.network.slow[self._node(side), self._node(other)] = seconds
 
     def heal(self, side: Side | None = None, other: Side | None = None) -> None:
-        """Let everything through between the two, ZooKeeper if `other` is left out; without any, everywhere."""
+        """Restore the links between two nodes, ZooKeeper by default; without arguments, all links."""
         if side is None:
             self._world.network.heal()
         else:
@@ -182,18 +184,18 @@ class ClusterFaults:
         self._note("connections break")
         self._world.network.reset_some(share)
 
-    # -- of ZooKeeper ----------------------------------------------------------------------------------------------
+    # -- ZooKeeper ---------------------------------------------------------------------------------------------------
 
     def zookeeper_down(self) -> None:
-        """Have it answer nobody, until `zookeeper_up`."""
+        """Stop its responses, until `zookeeper_up`."""
         self._note("ZooKeeper is down")
         self._world.ensemble.go_down()
 
     def zookeeper_up(self) -> None:
-        """Have it go on."""
+        """Resume its responses."""
         self._world.ensemble.come_up()
 
-    # -- inside ----------------------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------------
 
     def _crash(self, broker: int, mode: Mode, what: str) -> None:
         found = self._running(broker)
@@ -203,13 +205,13 @@ class ClusterFaults:
 
     def _find(self, broker: int) -> SimClusterBroker:
         if broker not in self._world.brokers:
-            raise ValueError(f"there is no broker {broker!r}: {list(self._world.brokers)}")
+            raise ValueError(f"unknown broker {broker!r}. Expected one of {list(self._world.brokers)}")
         return self._world.brokers[broker]
 
     def _running(self, broker: int) -> SimClusterBroker:
         found = self._find(broker)
         if found.server is None:
-            raise RuntimeError(f"broker {broker} does not run")
+            raise RuntimeError(f"broker {broker} is not running")
         return found
 
     def _node(self, side: Side) -> SimNode:

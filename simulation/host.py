@@ -1,8 +1,8 @@
-"""The real world, out of reach of a thread while it simulates: clocks tell simulated time, what blocks is refused.
+"""Isolation of a simulating thread from the real world: clocks return simulated time, blocking calls are rejected.
 
-What is shut is what Python code reaches by name: `time`, chance, `socket`, threads. Code in C goes past all of it, as
-`datetime.now()` does, and the threads of librdkafka, and so does who took a name with him before (`from time import
-time`). Other threads of the process see nothing of this, but for the generator that `random`'s functions share.
+Isolated are the names that Python code uses: `time`, random numbers, `socket`, threads. C code bypasses this, as
+`datetime.now()` and the threads of librdkafka do, and so do names that were imported before (`from time import time`).
+Other threads of the process are unaffected, except for the shared generator of `random`'s functions.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from typing import Any, NoReturn
 SEED_VARIABLE = "BARNABAS_SEED"
 TCP = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
 MOST_LOOKS = 1_000_000
-"""So often one step may look at a clock that stands still meanwhile."""
+"""Maximum number of reads of the clock in one step, during which it does not advance."""
 
 _TURN = threading.Lock()
 _INSTEAD: dict[tuple[int, Any, str], Callable[..., Any]] = {}
-"""What the thread that simulates has in the place of a name of an owner."""
+"""The replacement of a name of a module for the simulating thread."""
 
 
 class NotSimulatedError(NotImplementedError):
-    """Code of a scenario reached for the real world, by what blocks, threads, or sockets past asyncio.
+    """A scenario used the real world: blocking calls, threads, or sockets without asyncio.
 
-    Or it asked the loop for what there is none of here: TLS, pipes, processes.
+    Or a function of the loop that is not simulated: TLS, pipes, processes.
     """
 
 
 def asked_for_seed() -> int | None:
-    """The one seed to play, if the environment names one. Raises ValueError."""
+    """Return the only seed to run, if the environment sets one. Raises ValueError."""
     text = os.environ.get(SEED_VARIABLE)
     return int(text) if text else None
 
 
 def hashes_vary() -> bool:
-    """Whether sets of texts are in another order in each process."""
+    """Return whether the order of sets of strings differs between processes."""
     return os.environ.get("PYTHONHASHSEED", "random") == "random"
 
 
 class SimClock:
-    """Simulated time for code that does not ask its loop."""
+    """Simulated time for code without a loop."""
 
     def __init__(self, loop_time: Callable[[], float], steps: Callable[[], int], start_ms: int) -> None:
         self._loop_time = loop_time
@@ -57,17 +57,19 @@ class SimClock:
         self._looks = 0
 
     def elapsed(self) -> float:
-        """Seconds since the start. Raises NotSimulatedError to whoever waits for it to move without an await."""
+        """Return seconds since the start. Raises NotSimulatedError for a loop that waits for it to advance without an
+        await.
+        """
         step = self._steps()
         if step != self._step:
             self._step, self._looks = step, 0
         self._looks += 1
         if self._looks > MOST_LOOKS:
-            raise NotSimulatedError("the clock stands still while nothing is awaited: a loop waits for it in vain")
+            raise NotSimulatedError("the clock does not advance without an await: this loop would wait forever")
         return self._loop_time()
 
     def wall(self) -> float:
-        """Seconds since 1970."""
+        """Return seconds since 1970."""
         return self._start + self.elapsed()
 
 
@@ -75,13 +77,14 @@ class SimClock:
 def out_of_reach(
     clock: SimClock, chance: random.Random, refused: Callable[[NotSimulatedError], None]
 ) -> Iterator[None]:
-    """Until the `with` ends this thread has simulated clocks and seeded chance, and is refused what blocks.
+    """Until the end of the `with` block, give this thread simulated clocks and seeded random numbers, and reject
+    blocking calls.
 
-    `refused` hears of each refusal, which whoever meets it may swallow. Raises RuntimeError where another thread
-    simulates.
+    `refused` is called for each rejection, whose exception the caller may swallow. Raises RuntimeError if another
+    thread simulates.
     """
     if not _TURN.acquire(blocking=False):
-        raise RuntimeError("another thread of this process simulates: one can at a time")
+        raise RuntimeError("another thread of this process is simulating; only one simulation runs per process")
 
     with ExitStack() as undo:
         undo.callback(_TURN.release)
@@ -95,7 +98,7 @@ def out_of_reach(
 def _simulated(
     clock: SimClock, chance: random.Random, refused: Callable[[NotSimulatedError], None]
 ) -> list[tuple[Any, str, Callable[..., Any]]]:
-    """What stands in the place of which name of which owner."""
+    """Return the replacements by module and name."""
 
     def refusal(what: str, instead: str) -> Callable[..., NoReturn]:
         def refuse(*_: object, **__: object) -> NoReturn:
@@ -111,13 +114,13 @@ def _simulated(
         real_seed(generator, chance.getrandbits(128) if a is None else a, version)
 
     only_asyncio = (
-        "only asyncio's connections are, between brokers and programs of the simulation. Blocking clients, and those "
-        "with threads of their own, need barnabas.testing"
+        "only asyncio connections between brokers and programs of the simulation are. Blocking clients, and clients "
+        "with threads, require barnabas.testing"
     )
     simulated: list[tuple[Any, str, Callable[..., Any]]] = [
         (time, "time", clock.wall),
         (time, "time_ns", lambda: int(clock.wall() * 1e9)),
-        (time, "sleep", refusal("time.sleep", "it blocks everybody; await asyncio.sleep(…)")),
+        (time, "sleep", refusal("time.sleep", "it blocks the whole simulation; await asyncio.sleep(…)")),
         *((time, name, clock.elapsed) for name in ("monotonic", "perf_counter")),
         *((time, f"{name}_ns", lambda: int(clock.elapsed() * 1e9)) for name in ("monotonic", "perf_counter")),
         (os, "urandom", chance.randbytes),
@@ -127,7 +130,7 @@ def _simulated(
         (socket.socket, "connect_ex", refusal("a socket's connect", only_asyncio)),
         (socket.socket, "bind", refusal("a socket's bind", only_asyncio)),
         (socket, "getaddrinfo", refusal("looking up a host", only_asyncio)),
-        (threading.Thread, "start", refusal("a thread", "asyncio.to_thread(…) is, for what does not block")),
+        (threading.Thread, "start", refusal("a thread", "asyncio.to_thread(…) is, for functions that do not block")),
     ]
     if (accumulator := sys.modules.get("aiokafka.producer.message_accumulator")) is not None:
         simulated.append((accumulator.BatchBuilder, "append", _stamped(accumulator.BatchBuilder.append, clock)))
@@ -135,7 +138,7 @@ def _simulated(
 
 
 def _stamped(append: Callable[..., Any], clock: SimClock) -> Callable[..., Any]:
-    """aiokafka's way into a batch: what has no timestamp gets it here, and not in C from the real clock."""
+    """Replace aiokafka's batch builder: missing timestamps are set here, instead of in C from the real clock."""
 
     def stamped(builder: Any, *, timestamp: int | None, **record: Any) -> Any:
         return append(builder, timestamp=int(clock.wall() * 1000) if timestamp is None else timestamp, **record)
@@ -145,10 +148,10 @@ def _stamped(append: Callable[..., Any], clock: SimClock) -> Callable[..., Any]:
 
 @contextmanager
 def _replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
-    """Until the `with` ends this thread has a function in the place of another.
+    """Replace a function until the end of the `with` block.
 
-    Who takes the name with him meanwhile, as a module does that is imported late, has the real one afterwards, and in
-    the next simulation that one's.
+    Code that imports the name in that time, as a late import does, has the real function afterwards, and in the next
+    simulation its replacement.
     """
     real, inherited = getattr(owner, name), name not in vars(owner)
 
@@ -170,9 +173,9 @@ def _replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[N
 
 @contextmanager
 def garbage_by_the_step() -> Iterator[None]:
-    """Garbage is collected when the loop says so, which is at the same steps in each run, and not before."""
+    """Collect garbage only when the loop does, at the same steps in each run."""
     enabled = gc.isenabled()
-    # What was there before is no garbage of a simulation.
+    # Older objects are not garbage of this simulation.
     gc.freeze()
     gc.disable()
     try:

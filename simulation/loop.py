@@ -1,8 +1,8 @@
-"""An event loop without time and without sockets: virtual seconds pass when nothing else is left to do.
+"""An event loop with virtual time and without sockets: time advances when no other work is left.
 
-What asyncio's base loop does to call back, now or later, is replaced, and its sockets. Callbacks belong to a *node* (a
-simulated machine): within a node they run in the order they were scheduled, as asyncio promises; between nodes a seeded
-choice decides. Killing a node drops its callbacks for ever: no `finally` of a dead process runs, as with kill -9.
+It replaces the scheduling of asyncio's base loop, and its sockets. Callbacks belong to a *node* (a simulated machine):
+within a node they run in the order in which they were scheduled, as asyncio guarantees; between nodes a seeded choice
+decides. Killing a node drops its callbacks permanently: no `finally` of a dead process runs, as with kill -9.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from .node import NODE, SimNode
 
 MOST_STEPS = 5_000_000
 MOST_STEPS_AT_ONCE = 500_000
-"""Without a moment in which nobody has anything to do."""
+"""Maximum number of steps without an idle moment."""
 STEPS_OF_GARBAGE = 50_000
-"""Garbage is collected after so many, where it is not otherwise."""
+"""Number of steps after which garbage is collected, if not earlier."""
 LONGEST_CALL = 0.001
-"""What is called in an executor begins within this time."""
+"""Maximum delay of the start of an executor call."""
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
 WORLD = SimNode("world")
-"""Whatever belongs to no machine: the test itself, the network, the nemesis."""
+"""The owner of everything outside of machines: the test itself, the network, the nemesis."""
 NOBODY = (WORLD, 0)
 
 
 class DeadlockError(AssertionError):
-    """Nothing is ready and no timer is set, yet the simulation has not ended."""
+    """Nothing is ready and no timer is set, but the simulation has not ended."""
 
 
 class StepLimitError(AssertionError):
-    """The simulation goes on without getting anywhere."""
+    """The simulation does not make progress."""
 
 
 class SimTask(asyncio.Task[Any]):
-    """A task whose place in a set does not depend on where in memory it lies."""
+    """A task whose hash does not depend on its address in memory."""
 
     def __init__(self, loop: Any, coro: Any, **named: Any) -> None:
         self._number: int = next(loop.numbers)
@@ -70,11 +70,11 @@ class SimFuture(asyncio.Future[Any]):
 
 
 def _nothing() -> None:
-    """What a cancelled callback does."""
+    """The replacement of a cancelled callback."""
 
 
 class SimHandle(asyncio.TimerHandle):
-    """A callback of a node, to be called now or at a time; the loop needs no more of it than this."""
+    """A callback of a node, to be called now or at a time; the loop requires no more of it."""
 
     __slots__ = ("life", "node")
 
@@ -86,7 +86,7 @@ class SimHandle(asyncio.TimerHandle):
         loop: SimLoop,
         context: contextvars.Context | None,
     ) -> None:
-        # As the base class does it, without the questions that it asks the loop: there are a million of these.
+        # As in the base class, without the checks of the loop: there are a million of these.
         if context is None:
             self.node, self.life = NODE.get(NOBODY)
             context = contextvars.copy_context()
@@ -103,51 +103,53 @@ class SimHandle(asyncio.TimerHandle):
     def cancel(self) -> None:
         if not self._cancelled:
             self._cancelled = True
-            # Nothing is held that is not needed any more; `BaseEventLoop` would count it, too.
+            # References are dropped as soon as possible; `BaseEventLoop` would count it, too.
             self._callback, self._args = _nothing, ()
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """Runs callbacks of all nodes in one thread under virtual time. The same seed gives the same run."""
+    """Runs callbacks of all nodes in one thread with virtual time. The same seed gives the same run."""
 
     _closed: bool
     _stopping: bool
 
     def __init__(self, rng: random.Random, *, most_steps: int = MOST_STEPS, step_seconds: float = 0.0) -> None:
-        """Each step takes `step_seconds`; with 0 who polls without waiting, or for less than a float tells, hangs."""
+        """Each step takes `step_seconds`; with 0, a loop that polls without waiting, or for less than the resolution of
+        a float, hangs.
+        """
         super().__init__()
         self._step_seconds = step_seconds
         self._random = rng
         self._now = 0.0
         self._queues: dict[SimNode, deque[SimHandle]] = {}
-        """What is ready, by node."""
+        """Ready callbacks, by node."""
         self._timers: list[tuple[float, int, SimHandle]] = []
-        """A heap: when, and in the order in which they were set."""
+        """A heap of timers, by time and by the order of their creation."""
         self._set_timers = count()
         self._steps = 0
         self._most_steps = most_steps
         self._steps_before = 0
-        """Until nobody had anything to do last."""
+        """Number of steps up to the last idle moment."""
         self._digest = 0
         self._stamped, self._stamp = -1.0, b""
-        """The time as it goes into the digest, and when that was."""
+        """The time in the digest, and its value."""
         self._kept: list[object] = []
         self.frozen: set[SimNode] = set()
-        """Machines that stand still: what happens to them waits, as with SIGSTOP."""
+        """Paused machines: their events wait, as with SIGSTOP."""
         self.network: Any = None
         self.set_exception_handler(self._unhandled)
         self.set_task_factory(SimTask)
         self.numbers = count()
-        """What tasks and futures are told apart by."""
+        """Counter for the hashes of tasks and futures."""
         self.unhandled: list[dict[str, Any]] = []
-        """What callbacks and tasks raised with nobody to catch it; a run that has any has failed."""
+        """Uncaught exceptions of callbacks and tasks; a run with any of them has failed."""
 
     def time(self) -> float:
-        """Virtual seconds since the start."""
+        """Return virtual seconds since the start."""
         return self._now
 
     def create_future(self) -> asyncio.Future[Any]:
-        """Of which sets are in the same order in each run."""
+        """Return a hash seed that makes the order of sets equal in each run."""
         return SimFuture(self)
 
     @property
@@ -156,24 +158,24 @@ class SimLoop(asyncio.BaseEventLoop):
 
     @property
     def digest(self) -> int:
-        """Equal for equal runs: of whose turn it was, and when."""
+        """Return a digest that is equal for equal runs: the order and times of all steps."""
         return self._digest
 
     def keep(self, thing: object) -> None:
-        """Hold on to what a dead node left, so that garbage collection does not run its `finally` blocks."""
+        """Keep the objects of a dead node, so that garbage collection does not run its `finally` blocks."""
         self._kept.append(thing)
 
     def keep_tasks(self) -> None:
-        """Hold on to all tasks: nobody else may, of those that belong to a machine that is about to die."""
+        """Keep all tasks: the objects of a dying machine may be the only other reference."""
         self._kept.extend(asyncio.all_tasks(self))
 
     def call_in(
         self, node: SimNode, delay: float, callback: Callable[..., object], *arguments: Any
     ) -> asyncio.TimerHandle:
-        """Schedule a callback of a node, whoever calls."""
+        """Schedule a callback of a node, from any node."""
         return self.call_at(self._now + delay, callback, *arguments, context=node.context)
 
-    # -- what the base loop does, without what only threads, sockets and its debug mode need -------------------------
+    # -- the base loop without threads, sockets and debug mode -------------------------
 
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
@@ -187,7 +189,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        """There is no other thread."""
+        """Do nothing: there is no other thread."""
         return self.call_soon(callback, *args, context=context)
 
     def call_later(
@@ -212,7 +214,7 @@ class SimLoop(asyncio.BaseEventLoop):
             queue.append(handle)
 
     def _run_once(self) -> None:
-        """One step after the other, until somebody stops the loop."""
+        """Run one step after another, until the loop is stopped."""
         while True:
             self._collect_due()
             queues = self._queues
@@ -225,7 +227,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 return
 
     def _below(self, most: int) -> int:
-        """`randrange` without its checks of what it is given."""
+        """`randrange` without validation."""
         draw, bits = self._random.getrandbits, most.bit_length()
         number = draw(bits)
         while number >= most:
@@ -233,7 +235,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return number
 
     def _step(self, node: SimNode) -> None:
-        """Have a node do the next thing."""
+        """Run the next callback of a node."""
         queue = self._queues[node]
         handle = queue.popleft()
         if not queue:
@@ -243,7 +245,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if steps > self._most_steps:
             raise StepLimitError(f"{steps} steps at {self._now:.3f} virtual seconds")
         if steps - self._steps_before > MOST_STEPS_AT_ONCE:
-            raise StepLimitError(f"{node.name} is busy for ever at {self._now:.3f} virtual seconds: {handle!r}")
+            raise StepLimitError(f"{node.name} is busy without end at {self._now:.3f} virtual seconds: {handle!r}")
         if not steps % STEPS_OF_GARBAGE and not gc.isenabled():
             gc.collect()
         if self._stamped != self._now:
@@ -257,7 +259,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self._kept.append(handle)
 
     def _collect_due(self) -> None:
-        """Sort the timers whose time has come into the nodes' queues."""
+        """Move the due timers into the nodes' queues."""
         timers, now = self._timers, self._now
         while timers and (timers[0][0] <= now or timers[0][2]._cancelled):
             handle = heapq.heappop(timers)[2]
@@ -265,19 +267,19 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._enqueue(handle)
 
     def _jump(self) -> None:
-        """Nothing is ready: let time pass until the next timer."""
+        """Advance the time to the next timer, since nothing is ready."""
         if not self._timers:
             if self._stopping:
                 return
-            raise DeadlockError(f"nothing is left to happen at {self._now:.3f} virtual seconds")
+            raise DeadlockError(f"no event is left at {self._now:.3f} virtual seconds")
         self._now = max(self._now, self._timers[0][0])
         self._steps_before = self._steps
 
     def _write_to_self(self) -> None:
-        """There is no other thread to wake the loop from."""
+        """Do nothing: no other thread can wake the loop."""
 
     def _process_events(self, event_list: Any) -> None:
-        """There is no selector."""
+        """Do nothing: there is no selector."""
 
     def _unhandled(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.unhandled.append(context)
@@ -296,15 +298,15 @@ class SimLoop(asyncio.BaseEventLoop):
         self, protocol_factory: Any, host: Any = None, port: Any = None, *, ssl: Any = None, **_: Any
     ) -> Any:
         if ssl or host is None:
-            raise NotSimulatedError("connections of a simulation are plain, and to a host and a port")
+            raise NotSimulatedError("connections of a simulation have no TLS, and require a host and a port")
         return await self.network.connect(protocol_factory, str(host), int(port))
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
-        """There are no names: whoever connects is told then whether somebody is there."""
+        """Return the address: names are not resolved, and an unknown address fails when connecting."""
         return [(*TCP, "", (str(host), int(port or 0)))]
 
     def add_signal_handler(self, sig: int, callback: Callable[[*Ts], object], *args: *Ts) -> None:
-        """Nobody sends any."""
+        """Do nothing: no signals are sent."""
 
     def remove_signal_handler(self, sig: int) -> bool:
         return False
@@ -318,7 +320,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 return
             try:
                 future.set_result(func(*args))
-            except Exception as error:  # noqa: BLE001 - for whoever awaits it
+            except Exception as error:  # noqa: BLE001 - raised to the awaiting caller
                 future.set_exception(error)
 
         self.call_later(self._random.random() * LONGEST_CALL, call)
@@ -341,13 +343,13 @@ for _name in (
 
 
 FORMER: list[SimLoop] = []
-"""The world that ended last. What came out of it is still being looked at."""
+"""The world that ended last, whose results are still being examined."""
 MOST_AWAITS = 20
-"""In the `finally` blocks of one task."""
+"""Maximum number of steps in the `finally` blocks of one task."""
 
 
 def run(main: Callable[[SimLoop], Any], seed: int, *, most_steps: int = MOST_STEPS, step_seconds: float = 0.0) -> Any:
-    """Run `await main(loop)` to its end under virtual time."""
+    """Run `await main(loop)` to its end with virtual time."""
     while FORMER:
         bury(FORMER.pop())
     loop = SimLoop(chance(seed), most_steps=most_steps, step_seconds=step_seconds)
@@ -363,7 +365,7 @@ def run(main: Callable[[SimLoop], Any], seed: int, *, most_steps: int = MOST_STE
 
 
 def leave(loop: SimLoop) -> None:
-    """End the world: what is still pending is forgotten without a sound."""
+    """End the world: pending callbacks are dropped silently."""
     task: Any
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False
@@ -375,13 +377,13 @@ def leave(loop: SimLoop) -> None:
 
 
 def bury(loop: SimLoop) -> None:
-    """Let go of a world. The `finally` blocks in it run now, to no effect: else they would in the middle of another."""
-    # The world's machine outlives every world, and what is open on it would keep each of them.
+    """Release a world. Its `finally` blocks run now, without effect: otherwise they would run during another world."""
+    # The world's machine outlives every world, and its open files would keep each of them.
     WORLD.on_kill.clear()
     for task in asyncio.all_tasks(loop):
         work: Any = task.get_coro()
         for _ in range(MOST_AWAITS):
-            # Raises if it awaits something once more.
+            # Raises if it awaits again.
             with suppress(BaseException):
                 work.close()
                 break

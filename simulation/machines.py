@@ -1,4 +1,6 @@
-"""A whole broker with its clients in one thread: simulated machine, disk, network, clock and chance, from one seed."""
+"""A whole broker with its clients in one thread: simulated machine, disk, network, clock and random numbers, from one
+seed.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from typing import Any, TypeVar
 from ..protocol.errors import ConnectionLostError
 from ..server.broker import BrokerServer
 from ..server.config.broker_config import BrokerConfig
+from ..server.metadata.data_tree import DataTree
 from ..server.metadata.embedded_store import EmbeddedStore
-from ..server.metadata.node_tree import NodeTree
 from ..server.runtime.ports import Ports, Synced
 from ..server.security.authorizer import Authorizer
 from ..storage.filesystem import File
@@ -34,7 +36,7 @@ BOOTSTRAP = f"{HOST}:{PORT}"
 
 @dataclass(slots=True)
 class WorkDelays:
-    """How long blocking jobs take, in seconds."""
+    """Durations of blocking jobs, in seconds."""
 
     usual: float = 0.001
     slow_chance: float = 0.0
@@ -42,7 +44,7 @@ class WorkDelays:
 
 
 class SimWork:
-    """The Work port: jobs of a lane run one after another, each at one instant, and are reported some time after."""
+    """The Work port: jobs of a lane run one after another, each at one instant, and are reported some time later."""
 
     def __init__(self, loop: SimLoop, rng: random.Random, delays: WorkDelays) -> None:
         self._loop = loop
@@ -75,7 +77,7 @@ class SimWork:
         return await future
 
     def sync(self, lane: str, files: Sequence[File], done: Synced) -> None:
-        """Beside the lane, as threads do it: whoever counts on an order of the two is found out here."""
+        """Run outside of the lane, as threads do: code that relies on an order of the two fails here."""
 
         def sync_all() -> float:
             for file in files:
@@ -85,20 +87,20 @@ class SimWork:
         self._queue(f"syncs of {lane}", sync_all, done)
 
     def close(self) -> None:
-        """Nothing is ever running between two callbacks."""
+        """Return nothing: no job runs between two callbacks."""
 
     def _execute(self, ends: float, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         result, error = None, None
         try:
             result = job()
-        except Exception as caught:  # noqa: BLE001 - handed to `done`, whose owner decides
+        except Exception as caught:  # noqa: BLE001 - passed to `done`, whose owner decides
             error = caught
         self._loop.call_at(ends, done, result, error)
 
 
 @dataclass
 class Machines:
-    """What the machines of one world share: a loop, a network, a clock, and chance."""
+    """Common parts of the machines of one world: loop, network, clock, and random numbers."""
 
     loop: SimLoop
     seed: int
@@ -106,28 +108,28 @@ class Machines:
     network_faults: NetworkFaults = field(default_factory=NetworkFaults)
     delays: WorkDelays = field(default_factory=WorkDelays)
     fault_points: frozenset[str] = frozenset()
-    """Named fault points of the broker that fire now and then."""
+    """Named fault points of the broker that fire occasionally."""
 
     def __post_init__(self) -> None:
         self.random = chance(f"{self.seed}/world")
         self.network = SimNetwork(self.loop, chance(f"{self.seed}/network"), self.network_faults)
 
     def now_ms(self) -> int:
-        """Wall clock of this world."""
+        """Return the wall clock of this world."""
         return START_MS + int(self.loop.time() * 1000)
 
     def machine(self, name: str) -> SimNode:
-        """A new machine, for clients."""
+        """Create a machine for clients."""
         return SimNode(name)
 
     def spawn(self, node: SimNode, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a coroutine as a program of a machine. Kept, so that a killed program's `finally` never runs."""
+        """Run a coroutine as a program of a machine. It is kept, so that a killed program's `finally` never runs."""
         task: asyncio.Task[T] = node.run(self.loop.create_task, work)
         self.loop.keep(task)
         return task
 
     async def done(self, node: SimNode, work: Coroutine[Any, Any, T]) -> T:
-        """What a program of a machine comes to. Raises ConnectionLostError if the machine dies before."""
+        """Return the result of a program of a machine. Raises ConnectionLostError if the machine dies before."""
         task, died = self.spawn(node, work), self.loop.create_future()
 
         def die() -> None:
@@ -144,25 +146,25 @@ class Machines:
 
 
 class World(Machines):
-    """One broker, and whoever speaks to it."""
+    """One broker with its clients."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.broker = SimBroker(self)
 
     async def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
-        """Have the broker, which runs, make a topic. Raises KafkaError."""
+        """Create a topic in the running broker. Raises KafkaError."""
         assert self.broker.server is not None
         await self.spawn(self.broker.node, self.broker.server.create_topic(name, partitions, dict(settings or {})))
 
     async def delete_topic(self, name: str) -> None:
-        """Have the broker, which runs, delete a topic. Raises KafkaError."""
+        """Delete a topic of the running broker. Raises KafkaError."""
         assert self.broker.server is not None
         await self.spawn(self.broker.node, self.broker.server.delete_topic(name))
 
 
 class Machine(ABC):
-    """A broker's machine: it can be killed, lose its power, and be started again on what its disk kept."""
+    """A broker's machine: it can be killed, lose its power, and be started again with its disk."""
 
     def __init__(self, world: Machines, host: str, name: str) -> None:
         self.world = world
@@ -172,33 +174,35 @@ class Machine(ABC):
         self.disk = SimDisk(now_ms=self.now_ms, keep_log=False)
         self.server: BrokerServer | None = None
         self.authorizer: Authorizer | None = None
-        """Who may do what, in each of its lives."""
+        """ACLs of each of its lives."""
         self.lives = 0
         self.touched: dict[str, int] = {}
-        """Up to where the cleaner has looked in each folder, in all lives."""
+        """The offsets up to which the cleaner has read each directory, in all lives."""
 
     def now_ms(self) -> int:
-        """This machine's wall clock."""
+        """Return this machine's wall clock."""
         return self.world.now_ms() + self.clock_ahead_ms
 
     async def start(self) -> None:
-        """Start on the disk as it is; returns when clients are served."""
+        """Start with the present disk; returns when clients are served."""
         await self.begin()
 
     def begin(self) -> asyncio.Task[None]:
-        """Start, without waiting for it: who is killed meanwhile never gets there."""
+        """Start, without waiting: a broker killed during its start never serves."""
         self.lives += 1
         return self.world.spawn(self.node, self._start())
 
     async def stop(self) -> None:
-        """A clean shutdown. Raises ConnectionLostError if it is killed before that has come to its end."""
+        """Shut down cleanly. Raises ConnectionLostError if it is killed before the end."""
         assert self.server is not None
         await self.world.done(self.node, self.server.stop())
         self.server = None
         self._new_life("kill")
 
     def crash(self, mode: Mode) -> None:
-        """kill -9 (`kill`) or loss of power (`A`, `B`): whatever was running is gone, the disk keeps what it keeps."""
+        """Apply kill -9 (`kill`) or loss of power (`A`, `B`): everything running ends, the disk keeps its contents
+        accordingly.
+        """
         self.world.loop.keep(self.server)
         self.server = None
         self._new_life(mode)
@@ -210,8 +214,8 @@ class Machine(ABC):
         self.disk = self.disk.survivor(self.world.random.randrange(2**32), mode)
         self.node.start()
 
-    def _life_ended(self) -> None:  # noqa: B027 - most have nobody to tell
-        """What others hear of it at once."""
+    def _life_ended(self) -> None:  # noqa: B027 - most machines notify no others
+        """Notify others immediately."""
 
     def _properties(self) -> dict[str, str]:
         return {
@@ -253,11 +257,11 @@ class Machine(ABC):
 
 
 class SimBroker(Machine):
-    """A broker alone, with a metadata tree of its own."""
+    """A standalone broker with its own metadata tree."""
 
     def __init__(self, world: Machines, host: str = HOST) -> None:
         super().__init__(world, host, "broker" if host == HOST else f"broker at {host}")
-        self._tree = NodeTree(world.now_ms)
+        self._tree = DataTree(world.now_ms)
         self._session: int | None = None
 
     def _life_ended(self) -> None:
@@ -271,7 +275,7 @@ class SimBroker(Machine):
         return BrokerServer(config, ports, self.world.loop, open_store=self._open_store, authorizer=self.authorizer)
 
     def _open_store(self) -> EmbeddedStore:
-        """The metadata tree is its own durable service; its sessions end with the broker's life."""
+        """The metadata tree is a separate durable service; its sessions end with the broker's life."""
         store = EmbeddedStore(self._tree)
         self._session = store.session_id
         self._tree.apply(self._tree.plan_end_of_unknown_sessions())

@@ -1,4 +1,4 @@
-"""Who does harm to a cluster, several things at a time, and makes it good again."""
+"""The nemesis injects several faults into a cluster at a time, and repairs them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .node import SimNode
 
 CONTROLLER = "/kafka/controller"
 STOP_SECONDS = 10.0
-"""A clean stop that takes longer is ended by force, as who operates it would do."""
+"""A clean stop that takes longer is ended by kill, as an operator would do."""
 START_SECONDS = 20.0
-"""A start that takes longer is tried anew."""
+"""A start that takes longer is repeated."""
 START_PAUSE = 0.1
 HOUR_MS = 3_600_000
 TAIL_CHANCE = 0.05
@@ -42,38 +42,38 @@ ACTS = (
     "clock jump",
     "disk full",
 )
-"""What the nemesis does now and then."""
+"""Occasional faults."""
 STATES = ("tail", "slow disk", "slow zookeeper", "zookeeper breaks", "flush-late", "produce-answer-lost")
-"""What is so all the time."""
+"""Permanent faults."""
 NEEDS_DISK = frozenset({"power", "power of all"})
-"""Whoever acknowledges from the page cache promises nothing for these."""
+"""A broker that acknowledges from the page cache gives no guarantee for these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """How much of what goes wrong. Times are seconds."""
+    """The extent of the faults. Times are seconds."""
 
     faults: frozenset[str]
-    """Of `ACTS` and `STATES`."""
+    """Names from `ACTS` and `STATES`."""
     seconds: float
-    """For so long something is done now and then."""
+    """Duration of the occasional faults."""
     gap: float
-    """Between two acts of one nemesis, at most."""
+    """Maximum time between two acts of one nemesis."""
     downtime: float
-    """How long an act lasts, at most."""
+    """Maximum duration of an act."""
     nemeses: int
-    """How many things go wrong at a time."""
+    """Number of simultaneous faults."""
 
 
 class Nemesis:
-    """Draws from the plan's faults until its time is up. Each broker suffers one thing at a time."""
+    """Injects the plan's faults until its time is over. Each broker has one fault at a time."""
 
     def __init__(self, world: ClusterWorld, plan: Harm) -> None:
         self.world = world
         self.plan = plan
         self.random = chance(f"{world.seed}/nemesis")
         self.done: list[str] = []
-        """What was done, for whoever reads a failure."""
+        """The injected faults, for the report of a failure."""
         self._suffering: set[SimClusterBroker] = set()
         self._ends_at = 0.0
         self._acts: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
@@ -96,14 +96,14 @@ class Nemesis:
         }
 
     def set_states(self) -> None:
-        """Make so what is so all the time, of network, disks and brokers."""
+        """Apply the permanent faults of network, disks and brokers."""
         world, faults = self.world, self.plan.faults
         world.fault_points = faults
         world.network.faults.tail_chance = TAIL_CHANCE if "tail" in faults else 0.0
         world.delays.slow_chance = SLOW_DISK_CHANCE if "slow disk" in faults else 0.0
 
     async def rage(self) -> None:
-        """Do harm until the time is up; every act is mended when this returns."""
+        """Inject faults until the time is over; every act is repaired when this returns."""
         ensemble, faults = self.world.ensemble, self.plan.faults
         ensemble.slow_chance = SLOW_ZOOKEEPER_CHANCE if "slow zookeeper" in faults else 0.0
         ensemble.break_chance = BREAK_CHANCE if "zookeeper breaks" in faults else 0.0
@@ -121,7 +121,7 @@ class Nemesis:
                 await self._acts[act]()
 
     def calm_down(self) -> None:
-        """Nothing is so any more that was so all the time; everybody reaches everybody."""
+        """Remove the permanent faults and restore all links."""
         world = self.world
         world.fault_points = frozenset()
         world.delays.slow_chance = world.network.faults.tail_chance = 0.0
@@ -129,7 +129,7 @@ class Nemesis:
         world.network.heal()
 
     async def bring_up(self, broker: SimClusterBroker) -> None:
-        """Start a broker; what fails or hangs is tried again, as a supervisor does."""
+        """Start a broker, with retries after failures and hangs, as a supervisor does."""
         while True:
             task = broker.begin()
             await asyncio.wait([task], timeout=START_SECONDS)
@@ -157,7 +157,7 @@ class Nemesis:
             await self._return(broker)
 
     async def _crash_all(self) -> None:
-        """A whole room without power."""
+        """Turn off the power of a whole room."""
         gone = [broker for broker in self.world.running if broker not in self._suffering]
         self._suffering.update(gone)
         for broker in gone:
@@ -173,7 +173,7 @@ class Nemesis:
         await self._return(broker)
 
     async def _end(self, broker: SimClusterBroker) -> None:
-        """Stop it cleanly, or by force if that takes too long."""
+        """Stop it cleanly, or kill it if that takes too long."""
         task = self.world.loop.create_task(broker.stop())
         await asyncio.wait([task], timeout=STOP_SECONDS)
         if not task.done() or task.exception() is not None:
@@ -214,7 +214,7 @@ class Nemesis:
         await self._between(*self._two(), both_ways=False)
 
     async def _cut_off(self) -> None:
-        """From all other brokers, at times from ZooKeeper, too; clients still reach it."""
+        """Cut it off from all other brokers, at times from ZooKeeper, too; clients still reach it."""
         lonely = self._one()
         others = [broker.node for broker in self.world.brokers.values() if broker.node is not lonely]
         if self.random.random() < 0.5:
@@ -248,7 +248,7 @@ class Nemesis:
         self.world.ensemble.come_up()
 
     async def _move_controller(self) -> None:
-        """As operators do."""
+        """Reassign partitions, as operators do."""
         ensemble = self.world.ensemble
         if ensemble.tree.look(CONTROLLER) is not None:
             session = ensemble.tree.open_session()
@@ -265,6 +265,6 @@ class Nemesis:
             self._suffering.add(broker)
             broker.disk.capacity = broker.disk.used + self.random.randrange(20_000)
             await self._last()
-            # It may be another disk by now, of the same size: what was left after a crash.
+            # The disk may have been replaced by now, with the same size: by the survivor of a crash.
             broker.disk.capacity = None
             self._suffering.discard(broker)

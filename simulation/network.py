@@ -1,7 +1,8 @@
-"""A simulated network: streams with latency, cut at random points, that can break, hang and be partitioned.
+"""A simulated network: streams with latency, split at random points, that can break, hang and be partitioned.
 
 Bytes of one connection arrive in order or not at all; connections are independent of each other. A link that is cut
-holds its bytes back until it heals, as TCP does by retransmission. A dead machine's peers get a reset some time later.
+holds its bytes back until it heals, as TCP does by retransmission. The peers of a dead machine receive a reset some
+time later.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from .node import NODE, SimNode
 
 HIGH_WATER = 1 << 16
 KERNEL_BYTES = 1 << 16
-"""So much of what is on its way has left the sender's transport."""
+"""Bytes in flight that have left the sender's transport."""
 
 
 @dataclass(slots=True)
 class NetworkFaults:
-    """What the network does to those who use it; times in seconds."""
+    """Network faults; times in seconds."""
 
     latency: float = 0.0005
     jitter: float = 0.0005
     tail_chance: float = 0.0
-    """Share of pieces that take up to `tail` longer."""
+    """Share of fragments that take up to `tail` longer."""
     tail: float = 0.2
     split_chance: float = 0.2
-    """Share of writes that arrive in several pieces."""
+    """Share of writes that arrive in several fragments."""
     reset_after: float = 1.0
-    """A dead machine's peers notice within this time."""
+    """Maximum time after which peers detect a dead machine."""
 
 
 class SimNetwork:
@@ -46,15 +47,16 @@ class SimNetwork:
         self.connections: dict[Stream, None] = {}
         self._listeners: dict[tuple[str, int], tuple[Callable[[], Any], SimNode]] = {}
         self._next_port = 30000
+        self._next_client_port = 1
         self._serving: set[tuple[str, int]] = set()
         self._cut: set[tuple[SimNode, SimNode]] = set()
         self.slow: dict[tuple[SimNode, SimNode], float] = {}
-        """Seconds that each piece takes longer from one machine to another."""
+        """Additional seconds of each fragment from one machine to another."""
         self.meddle: Callable[[Stream, bytes], None] | None = None
-        """Called before each write, perhaps to break the connection."""
+        """Called before each write, for example to break the connection."""
         loop.network = self
 
-    # -- what the loop offers --------------------------------------------------------------------------------------
+    # -- functions of the loop ----------------------------------------------------------------------------------------
 
     def listen(self, factory: Callable[[], Any], host: str, port: int) -> SimServer:
         if not port:
@@ -68,7 +70,7 @@ class SimNetwork:
         return SimServer(self, host, port)
 
     def serve(self, host: str, port: int) -> None:
-        """From now on connections are accepted; a socket that is bound and does not listen yet refuses them."""
+        """Accept connections from now on; a socket that is bound but not listening refuses them."""
         self._serving.add((host, port))
 
     def unlisten(self, host: str, port: int) -> None:
@@ -80,12 +82,13 @@ class SimNetwork:
         await asyncio.sleep(self.delay())
         listener = self._listeners.get((host, port))
         if listener is None or (host, port) not in self._serving:
-            raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
+            raise ConnectionRefusedError(111, f"no listener on {host}:{port}")
         server_factory, server = listener
         if self.is_cut(client, server) or self.is_cut(server, client):
             await asyncio.sleep(5.0)
-            raise TimeoutError(f"no way from {client.name} to {host}:{port}")
-        near, far = Stream(self, client, (host, port)), Stream(self, server, (client.name, 0))
+            raise TimeoutError(f"no route from {client.name} to {host}:{port}")
+        near, far = Stream(self, client, (host, port)), Stream(self, server, (client.name, self._next_client_port))
+        self._next_client_port += 1
         near.peer, far.peer = far, near
         protocol = factory()
         near.attach(protocol)
@@ -102,13 +105,13 @@ class SimNetwork:
             self._cut.add((receiver, sender))
 
     def heal(self) -> None:
-        """Let everything through again."""
+        """Restore a direction."""
         self._cut.clear()
         self.slow.clear()
         self._pump()
 
     def mend(self, first: SimNode, second: SimNode) -> None:
-        """Let everything through again between two machines."""
+        """Restore both directions between two machines."""
         for way in ((first, second), (second, first)):
             self._cut.discard(way)
             self.slow.pop(way, None)
@@ -122,14 +125,14 @@ class SimNetwork:
         return (sender, receiver) in self._cut
 
     def reset_some(self, share: float) -> int:
-        """Break a share of all connections; returns how many."""
+        """Break a share of all connections; return their number."""
         broken = [stream for stream in self.connections if self.random.random() < share]
         for stream in broken:
             stream.reset()
         return len(broken)
 
     def delay(self) -> float:
-        """One way, for one piece."""
+        """Return the latency of one fragment in one direction."""
         faults = self.faults
         delay = faults.latency + self.random.random() * faults.jitter
         if self.random.random() < faults.tail_chance:
@@ -149,7 +152,7 @@ class SimServer:
         return self._address
 
     def setsockopt(self, level: int, name: int, value: int) -> None:
-        """How much is on its way at a time is a matter of `Faults` here."""
+        """Do nothing: the bytes in flight are limited by `Faults`."""
 
     async def start_serving(self) -> None:
         self._network.serve(*self._address)
@@ -158,7 +161,7 @@ class SimServer:
         self._network.unlisten(*self._address)
 
     async def wait_closed(self) -> None:
-        """Closing takes no time."""
+        """Return immediately."""
 
 
 class Stream(asyncio.Transport):
@@ -186,7 +189,7 @@ class Stream(asyncio.Transport):
 
     @property
     def node(self) -> SimNode:
-        """The machine at this end."""
+        """Return the machine at this end."""
         return self._node
 
     # -- asyncio.Transport -----------------------------------------------------------------------------------------
@@ -254,10 +257,10 @@ class Stream(asyncio.Transport):
             self.pump()
             self._lose(None)
 
-    # -- the way to the other side ---------------------------------------------------------------------------------
+    # -- the other side ----------------------------------------------------------------------------------------------
 
     def accept(self, factory: Callable[[], Any]) -> None:
-        """The server's side of the connection begins."""
+        """Start the server's side of the connection."""
         if self._closed or self._closing:
             return
         protocol = factory()
@@ -267,12 +270,12 @@ class Stream(asyncio.Transport):
             self._deliver()
 
     def reset(self) -> None:
-        """Both sides see the connection break."""
+        """Break the connection for both sides."""
         for stream in (self, self.peer):
             self._network.loop.call_in(stream._node, 0, stream._break)
 
     def turn_deaf(self) -> None:
-        """Nothing comes back from now on. This side sees the connection break when what it sends now has arrived."""
+        """Drop all responses. This side sees the connection break when its next bytes have arrived."""
         network, peer = self._network, self.peer
         delay = (
             network.faults.latency + network.faults.jitter + (network.faults.tail if network.faults.tail_chance else 0)
@@ -282,14 +285,14 @@ class Stream(asyncio.Transport):
             network.loop.call_in(stream._node, max(delay, self._arrives_at - network.loop.time()) * 2, stream._break)
 
     def abandon(self, delay: float) -> None:
-        """This side sees the connection break. What it sends now arrives that much later, and nobody is answered."""
+        """Break the connection for this side. Its next bytes arrive later, without a response."""
         network, peer = self._network, self.peer
         self._arrives_at = max(self._arrives_at, network.loop.time() + delay)
         network.loop.call_in(self._node, 0, self._break)
         network.loop.call_in(peer._node, delay + network.faults.reset_after, peer._break)
 
     def pump(self) -> None:
-        """Send what is waiting, unless the way is cut."""
+        """Send waiting bytes, unless the link is cut."""
         network, peer = self._network, self.peer
         if network.is_cut(self._node, peer._node):
             return
@@ -320,7 +323,7 @@ class Stream(asyncio.Transport):
             self._deliver()
 
     def _taken(self, count: int) -> None:
-        """So much has arrived; whoever waits to write hears of it in a step of its own."""
+        """Process arrived bytes; a paused writer is resumed in a separate step."""
         self._unsent_bytes -= count
         if self._writing_paused and self.get_write_buffer_size() <= self._high // 4:
             self._network.loop.call_in(self._node, 0, self._resume_writing)
@@ -344,7 +347,7 @@ class Stream(asyncio.Transport):
                 self._protocol.data_received(bytes(piece))
 
     def _end(self) -> None:
-        """The other side has closed."""
+        """Process the close of the other side."""
         if not self._closed:
             if self._protocol is not None and not self._inbox:
                 self._protocol.eof_received()
@@ -364,7 +367,7 @@ class Stream(asyncio.Transport):
             self._network.loop.call_soon(self._protocol.connection_lost, error)
 
     def _died(self) -> None:
-        """This machine is dead: its side is silent from now on, the other side gets a reset in a while."""
+        """Silence the side of a dead machine; the other side receives a reset later."""
         if self._closed:
             return
         self._closed = self._closing = True
@@ -375,5 +378,5 @@ class Stream(asyncio.Transport):
 
 
 def current_node() -> SimNode:
-    """The machine whose code is running."""
+    """Return the machine whose code is running."""
     return NODE.get((WORLD, 0))[0]

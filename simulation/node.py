@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 NODE: contextvars.ContextVar[tuple[SimNode, int]] = contextvars.ContextVar("node")
-"""The machine and the incarnation of it that the running callback belongs to."""
+"""The machine and its incarnation that own the running callback."""
 
 
 class SimNode:
@@ -20,12 +20,12 @@ class SimNode:
         self.label = name.encode()
         self.incarnation = 0
         self.on_kill: dict[Callable[[], None], None] = {}
-        """What must know at once that the machine is dead, in this order: its sockets."""
+        """Objects to notify immediately of the machine's death, in this order: its sockets."""
         self.context = contextvars.copy_context()
         self.start()
 
     def start(self) -> None:
-        """Begin a new life."""
+        """Start a new life."""
         self.incarnation += 1
         self.context = contextvars.Context()
         self.context.run(NODE.set, (self, self.incarnation))
@@ -38,7 +38,7 @@ class SimNode:
             callback()
 
     def is_alive(self, incarnation: int) -> bool:
-        """Whether callbacks of that incarnation still run."""
+        """Return whether callbacks of that incarnation still run."""
         return incarnation in (0, self.incarnation)
 
     def run(self, function: Callable[..., T], *arguments: object) -> T:

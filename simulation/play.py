@@ -1,4 +1,4 @@
-"""A scenario played with one seed after the other, until one fails."""
+"""Runs of a scenario with one seed after another, until one fails."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ SEEDS = 100
 ENDLESS_STEPS = 1 << 62
 STEP_SECONDS = 1e-5
 SHOWN_LINES = 40
-"""Of what happened in a run that failed."""
+"""Lines of the log of a failed run."""
 
 
 class SimulationError(AssertionError):
-    """A run has failed, by the error that is this one's cause. `seed` plays it again."""
+    """A run has failed with the error that is this one's cause. `seed` repeats it."""
 
     def __init__(self, message: str, seed: int) -> None:
         super().__init__(message)
@@ -45,16 +45,16 @@ class SimulationError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
-    """How a run came to its end."""
+    """The result of a run."""
 
     seed: int
     seconds: float
-    """Simulated ones."""
+    """Simulated seconds."""
     steps: int
     digest: int
     """Equal for equal runs."""
     log: tuple[str, ...]
-    """What went wrong and what was noted, with the time."""
+    """Faults and notes, with their times."""
 
 
 def simulate(
@@ -65,19 +65,19 @@ def simulate(
     config: Mapping[str, Setting] | None = None,
     most_seconds: float = MOST_SECONDS,
 ) -> list[SimulatedRun]:
-    """Play `await scenario(simulation)` with each seed; the environment's `BARNABAS_SEED` has only that one played.
+    """Run `await scenario(simulation)` with each seed; `BARNABAS_SEED` in the environment limits this to one.
 
-    seeds: how many, or which.
-    config: Kafka broker settings for all brokers; None gives a setting its default.
-    most_seconds: simulated ones, that a run may take.
+    seeds: a number of seeds, or a list. config: Kafka broker settings for all brokers; None gives a setting its
+    default. most_seconds: maximum simulated seconds of a run.
 
-    Raises SimulationError for the first seed that fails, by whatever the scenario, one of its programs or tasks raised,
-    or by a TimeoutError. Raises RuntimeError on a running loop, a simulation has its own, and ValueError.
+    Raises SimulationError for the first seed that fails, with an exception of the scenario, of one of its programs or
+    tasks, or with a TimeoutError. Raises RuntimeError on a running loop, since a simulation has its own, and
+    ValueError.
     """
     __tracebackhide__ = True
     if _get_running_loop() is not None:
         raise RuntimeError(
-            "a simulation runs a loop of its own: call simulate() where no loop runs, not in a coroutine"
+            "a simulation runs its own loop: call simulate() where no loop is running, not in a coroutine"
         )
     setup = Setup(brokers, config or {}, most_seconds)
     setup.settings()
@@ -86,7 +86,7 @@ def simulate(
     with garbage_by_the_step():
         runs = [_play(scenario, seed, setup) for seed in chosen]
     if not runs:
-        raise ValueError(f"seeds={seeds}: nothing is played")
+        raise ValueError(f"seeds={seeds}: expected at least one seed")
     return runs
 
 
@@ -97,9 +97,9 @@ def simulated(
     config: Mapping[str, Setting] | None = None,
     most_seconds: float = MOST_SECONDS,
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """`simulate` as a decorator: of a scenario it makes a function that plays it, such as a test.
+    """`simulate` as a decorator, which turns a scenario into a function that runs it, such as a test.
 
-    What else the scenario takes, it takes from the caller: from pytest its fixtures.
+    Further parameters of the scenario are parameters of the function: pytest's fixtures.
     """
 
     def decorate(scenario: Callable[..., Any]) -> Callable[..., None]:
@@ -116,7 +116,7 @@ def simulated(
 
         signature = inspect.signature(scenario)
         others = list(signature.parameters.values())[1:]
-        # What pytest takes for the names of fixtures.
+        # The names that pytest treats as fixtures.
         vars(play)["__signature__"] = signature.replace(parameters=others)
         return play
 
@@ -156,7 +156,7 @@ def _came_to(began: list[tuple[SimLoop, Simulation]], seed: int) -> SimulatedRun
 
 
 def _forget() -> None:
-    """Let go of the world that has ended. What is left open in it is nobody's fault."""
+    """Release the world that has ended. Errors of its remaining objects are ignored."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     level = logging.root.manager.disable
     logging.disable()
@@ -177,7 +177,7 @@ def _told(began: list[tuple[SimLoop, Simulation]], seed: int, error: BaseExcepti
         [
             f"seed {seed} fails after {time:.3f} simulated seconds: {type(error).__name__}: {error}",
             *(f"    {line}" for line in log[-SHOWN_LINES:]),
-            f"play it again with seeds=[{seed}], or {SEED_VARIABLE}={seed} in the environment",
-            *(["in other processes it may be another run, unless all have PYTHONHASHSEED=0"] if hashes_vary() else []),
+            f"repeat it with seeds=[{seed}], or {SEED_VARIABLE}={seed} in the environment",
+            *(["in other processes the run may differ, unless all have PYTHONHASHSEED=0"] if hashes_vary() else []),
         ]
     )

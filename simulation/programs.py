@@ -1,4 +1,4 @@
-"""Programs of whoever simulates: each on a machine of its own, which can be killed, stand still and be cut off."""
+"""Programs under test: each on its own machine, which can be killed, paused and cut off."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Failures: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 
 
 class Program:
-    """One of your programs, on a machine of its own. Nothing else of your process ends when it is killed."""
+    """One of your programs, on its own machine. A kill does not affect other code of your process."""
 
     def __init__(
         self,
@@ -28,9 +28,9 @@ class Program:
         self.name = name
         self.node = world.machine(name)
         self.lives = 0
-        """How often it was started."""
+        """Number of its starts."""
         self.is_stopped = False
-        """Whether it was told to end: then nobody but who calls `start` starts it again."""
+        """Whether it was stopped: then only a call of `start` starts it again."""
         self._world = world
         self._main = main
         self._failed = failed
@@ -39,11 +39,11 @@ class Program:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has been started, and neither was killed nor has come to its end."""
+        """Return whether it was started, and has neither been killed nor ended."""
         return self._task is not None and not self._task.done()
 
     def start(self) -> None:
-        """Call its function once more. Raises RuntimeError while it runs."""
+        """Call its function again. Raises RuntimeError while it runs."""
         if self.is_running:
             raise RuntimeError(f"{self.name} is running")
         self.is_stopped = False
@@ -51,7 +51,7 @@ class Program:
         self._task = self._world.spawn(self.node, self._run())
 
     def kill(self) -> None:
-        """As kill -9: nothing of it runs any more, no `finally` and no `async with` that is open."""
+        """Kill it: none of its code runs any more, including open `finally` and `async with` blocks."""
         self._world.loop.keep_tasks()
         self._world.loop.frozen.discard(self.node)
         self.node.kill()
@@ -59,14 +59,14 @@ class Program:
         self._task = None
 
     async def stop(self) -> None:
-        """Cancel it, as a signal to terminate does, and wait until it has come to its end, by itself or killed."""
+        """Cancel it, as SIGTERM does, and wait until it has ended or is killed."""
         self.is_stopped = True
         if self._task is not None and self.is_running:
             self._task.cancel()
             await self.wait()
 
     async def wait(self) -> None:
-        """Until it has come to its end, or is killed or cancelled."""
+        """Wait until it has ended, or is killed or cancelled."""
         task = self._task
         while task is not None and task is self._task and not task.done():
             await asyncio.wait([task], timeout=LOOK_SECONDS)
@@ -83,6 +83,6 @@ class Program:
                 self.lives += 1
             except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit):
                 raise
-            except BaseException as error:  # noqa: BLE001 - the simulation ends with it, as with that of pytest.fail
+            except BaseException as error:  # noqa: BLE001 - it ends the simulation, as pytest.fail does
                 self._failed(error)
                 return

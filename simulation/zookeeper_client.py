@@ -10,16 +10,16 @@ from kazoo import exceptions
 from kazoo.protocol.states import KazooState, WatchedEvent
 
 from ..server.metadata.metadata_store import Check, Create, Delete, Operation, SetData, StoreError
-from ..server.metadata.tree_watches import WatchKind
+from ..server.metadata.watch_manager import WatchKind
 from .ensemble import Ensemble, EnsembleConnection, RemoteWatch, Watcher, translated, znode_stat
 from .node import SimNode
 
 RECONNECT_S = 0.3
-"""An attempt follows within this time."""
+"""Maximum delay of the next attempt."""
 
 
 class KazooAnswer:
-    """kazoo's IAsyncResult, as far as it is looked at."""
+    """kazoo's IAsyncResult, as far as it is used."""
 
     def __init__(self) -> None:
         self.value: Any = None
@@ -28,13 +28,13 @@ class KazooAnswer:
         self._is_there = False
 
     def rawlink(self, heed: Callable[[KazooAnswer], None]) -> None:
-        """Have the answer told."""
+        """Register a callback for the result."""
         self._heed = heed
         if self._is_there:
             heed(self)
 
     def give(self, value: Any, error: Exception | None = None) -> None:
-        """Once."""
+        """Set the result, once."""
         if self._is_there:
             return
         self.value, self.exception, self._is_there = value, error, True
@@ -44,7 +44,7 @@ class KazooAnswer:
 
 @dataclass(slots=True)
 class Asked:
-    """A request whose answer is not there."""
+    """A request without a result."""
 
     work: Callable[[int], Any]
     answer: KazooAnswer
@@ -90,13 +90,13 @@ class SimKazoo:
         self._listeners: list[Callable[[str], None]] = []
         self._connection: EnsembleConnection | None = None
         self._waiting: list[Asked] = []
-        """Asked for while there is no connection."""
+        """Requests without a connection."""
         self._in_flight: list[Asked] = []
         self._watchers: list[Watcher] = []
         self._last_heard = 0.0
         self._closed = False
 
-    # -- what the store uses ---------------------------------------------------------------------------------------
+    # -- interface of the store --------------------------------------------------------------------------------------
 
     @property
     def client_id(self) -> tuple[int, bytes] | None:
@@ -109,7 +109,7 @@ class SimKazoo:
         self._connect()
 
     def stop(self) -> None:
-        """End the session; it runs out by itself if there is no way."""
+        """End the session; without a link it expires."""
         self._closed = True
         ensemble = self.ensemble
         if self.session_id and not ensemble.is_down and not ensemble.network.is_cut(self._node, ensemble.node):
@@ -134,7 +134,7 @@ class SimKazoo:
         return self.ask(Asked(work, KazooAnswer(), watch, path, WatchKind.DATA))
 
     def get_children_async(self, path: str, watch: Watcher | None) -> KazooAnswer:
-        work = lambda session: self.ensemble.tree.children(path, session)  # noqa: E731 - as its neighbours
+        work = lambda session: self.ensemble.tree.children(path, session)  # noqa: E731 - like its neighbours
         return self.ask(Asked(work, KazooAnswer(), watch, path, WatchKind.CHILDREN))
 
     def transaction(self) -> SimTransaction:
@@ -143,7 +143,7 @@ class SimKazoo:
     # -- requests --------------------------------------------------------------------------------------------------
 
     def ask(self, asked: Asked) -> KazooAnswer:
-        """Send it, or have it wait for a connection."""
+        """Send it, or let it wait for a connection."""
         if self._closed:
             asked.answer.give(None, exceptions.ConnectionClosedError())
         elif self._connection is None or not self.connected:
@@ -157,7 +157,7 @@ class SimKazoo:
         connection.send(self.ensemble.node, self._serve, connection, asked)
 
     def _serve(self, connection: EnsembleConnection, asked: Asked) -> None:
-        """At the ensemble."""
+        """Execute it at the ensemble."""
         ensemble, rng = self.ensemble, self.ensemble.random
         session = ensemble.sessions.get(self.session_id)
         if session is None or session.connection is not connection:
@@ -209,7 +209,7 @@ class SimKazoo:
         self._later(self._timeout / 3, self._ping, connection)
 
     def _shake_hands(self, connection: EnsembleConnection, session_id: int) -> None:
-        """At the ensemble."""
+        """Connect at the ensemble."""
         if self.ensemble.is_down:
             connection.break_off()
             return
@@ -233,7 +233,7 @@ class SimKazoo:
             self._send(connection, asked)
 
     def _ping(self, connection: EnsembleConnection) -> None:
-        """A connection is given up over which nothing has come for two thirds of the session's time."""
+        """Close a connection without messages for two thirds of the session timeout."""
         if connection.is_broken or self._closed:
             return
         if self.ensemble.loop.time() - self._last_heard > self._timeout * 2 / 3:
@@ -244,7 +244,7 @@ class SimKazoo:
         self._later(self._timeout / 3, self._ping, connection)
 
     def _pinged(self, connection: EnsembleConnection) -> None:
-        """At the ensemble."""
+        """Process a heartbeat at the ensemble."""
         session = self.ensemble.sessions.get(self.session_id)
         if session is not None and session.connection is connection:
             session.last_heard = self.ensemble.loop.time()
@@ -254,7 +254,7 @@ class SimKazoo:
         self._last_heard = self.ensemble.loop.time()
 
     def _lost(self) -> None:
-        """The connection is gone; whether the session is, another one will tell."""
+        """Handle the lost connection; the next one determines whether the session has expired."""
         if self._closed:
             return
         was_connected, self.connected = self.connected, False

@@ -15,7 +15,7 @@ SCANNED_READ = 65536
 
 @dataclass(slots=True)
 class BatchScan:
-    """One read: what is wanted of a segment's file, and how much of it."""
+    """The parameters of one read from a segment's file: the wanted offset and the limits."""
 
     records: FileRecords
     offset: int
@@ -24,15 +24,15 @@ class BatchScan:
     min_one_message: bool
     hard_limit: bool
     """Whether a first batch that is larger than `max_length` is given in part; else nothing of it is."""
-    lend: bool
+    as_file_slice: bool
     """Whether a large stretch is given as a `FileSlice`, to be sent without being read."""
 
     def read_from(self, position: int, index_interval_bytes: int) -> tuple[Sendable, int] | None:
-        """Bytes from the batch that contains the offset on, and their position, scanning from a batch at `position`.
+        """Return the bytes from the batch that contains the offset, and their position, scanning from `position`.
 
-        A small read scans inside the bytes that are read anyway. A large one looks for its batch first: behind a large
-        batch the index leads to the one before, and a megabyte read in vain costs more than one more call.
-        Raises `CorruptSegmentError` where no whole batch begins.
+        `position` is the start of a batch. A small read scans the bytes that it returns. A large read locates its batch
+        first: the index may lead to the batch before a large one, and reading a megabyte that the caller does not need
+        costs more than one more call. Raises `CorruptSegmentError` if no whole batch begins at a position.
         """
         length, offset, end_position = _MIN_READ, self.offset, self.end_position
         if self.max_length <= SCANNED_READ:
@@ -54,7 +54,7 @@ class BatchScan:
                 if at:
                     position += at
                     continue
-            # An empty message of magic 0 at the end, which is smaller than what the loop looks at, or no batch at all.
+            # Either an empty message of magic 0 at the end, which is smaller than the loop's minimum, or not a batch.
             batch = batch_position(data, at, position + at, end_position)
             if batch.last_offset >= offset:
                 return self._cut(data, at, batch.position, batch.size)
@@ -67,7 +67,7 @@ class BatchScan:
         if size > wanted and not self.hard_limit:
             wanted = size if self.min_one_message else 0
         if len(data) - at < wanted:
-            return (self.records.lend if self.lend else self.records.pread)(wanted, position), position
+            return (self.records.slice if self.as_file_slice else self.records.pread)(wanted, position), position
         if at == 0 and len(data) <= wanted:
             return data, position
         return memoryview(data)[at : at + wanted], position

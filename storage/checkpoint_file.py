@@ -1,5 +1,6 @@
 """Kafka's versioned text checkpoints: a version, a count, then one line an entry, replaced as a whole."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..protocol.topic_partition import TopicPartition
@@ -7,6 +8,20 @@ from .errors import CorruptCheckpointError
 from .filesystem import FileSystem
 
 VERSION = 0
+MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
+_NUMBER = re.compile("[0-9]{1,19}", re.ASCII)
+
+
+def parse_number(text: str, greatest: int) -> int:
+    """Parse a number as brokers write it. Raises ValueError for other text, and for a number above `greatest`.
+
+    Python's `int` also takes signs, blanks, underscores, digits of other scripts, and numbers of any size, which would
+    fail where they are encoded for a client.
+    """
+    number = int(text) if _NUMBER.fullmatch(text) else -1
+    if not 0 <= number <= greatest:
+        raise ValueError(f"{text!r} is not a number from 0 to {greatest}")
+    return number
 
 
 def write_lines(fs: FileSystem, path: str, lines: Iterable[str]) -> None:
@@ -29,7 +44,7 @@ def read_lines(fs: FileSystem, path: str) -> list[str]:
         if not content:
             return []
         lines = content.decode().split("\n")
-        version, count = int(lines[0]), int(lines[1])
+        version, count = parse_number(lines[0], MAX_INT32), parse_number(lines[1], MAX_INT32)
     except FileNotFoundError:
         return []
     except (ValueError, IndexError) as error:
@@ -43,9 +58,12 @@ def read_lines(fs: FileSystem, path: str) -> list[str]:
 
 
 class OffsetCheckpointFile:
-    """`recovery-point-offset-checkpoint` and its like: `topic partition offset` a line. Kafka's OffsetCheckpointFile.
+    """`recovery-point-offset-checkpoint` and similar files: a `topic partition offset` line per partition.
 
-    One writer a file, as all writers share one temporary name.
+    Kafka's OffsetCheckpointFile.
+
+
+    Each file has a single writer, because all writers would share one temporary name.
     """
 
     __slots__ = ("_fs", "path")
@@ -65,7 +83,8 @@ class OffsetCheckpointFile:
         for line in read_lines(self._fs, self.path):
             try:
                 topic, partition, offset = line.split()
-                offsets[TopicPartition(topic, int(partition))] = int(offset)
+                key = TopicPartition(topic, parse_number(partition, MAX_INT32))
+                offsets[key] = parse_number(offset, MAX_INT64)
             except ValueError as error:
                 raise CorruptCheckpointError(f"{self.path}: no topic, partition and offset in {line!r}") from error
         return offsets

@@ -1,14 +1,22 @@
 """Files of deleted logs and segments, between their last name and their end."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from ..common.room_logger import room_logger
+from .errors import FILE_ERRORS
 from .filesystem import FileSystem
 from .lane_task import LaneTask
 from .log import Log
 from .log_dir import LogDir
 from .partition_dir import DELETE_SUFFIX, PartitionDir, marked_dir_name
+from .partition_files import remove_log
+
+DELETED_TOGETHER = 64
+"""Deleted logs, or groups of segments, that are removed with one sync of their directory."""
+
+logger = room_logger("storage")
 
 
 @dataclass(slots=True)
@@ -18,6 +26,7 @@ class Deletion:
     due_ms: int
     log_dir: LogDir
     remove: Callable[[], None]
+    """Removes the files, not durably yet. Raises `OSError`."""
     log: Log | None = None
     """The deleted log, whose handles are given back first."""
     is_done: bool = False
@@ -33,8 +42,13 @@ class Deletion:
             self.log.close_handles()
 
     def run(self) -> None:
-        """Removes the files. Raises `OSError`."""
-        self.remove()
+        """Removes the files. Files that cannot be removed remain until the next start. Raises `OSError`."""
+        try:
+            self.remove()
+        except OSError as error:
+            if error.errno not in FILE_ERRORS or not self.log_dir.is_in_place():
+                raise
+            logger.warning("deleted files cannot be removed: %s", error)
         self.is_done = True
 
 
@@ -56,7 +70,7 @@ class Deletions:
         path = f"{log_dir.path}/{name}"
         log.rename_dir(path)
         due_ms = self._now_ms() + log.config.file_delete_delay_ms
-        self._waiting.append(Deletion(due_ms, log_dir, partial(log_dir.remove_log, path), log))
+        self._waiting.append(Deletion(due_ms, log_dir, partial(remove_log, self._fs, path), log))
 
     def add_files(self, paths: list[str], log_dir: LogDir, delay_ms: int) -> None:
         """Has files that a log needs no more unlinked after a delay."""
@@ -64,19 +78,33 @@ class Deletions:
             self._waiting.append(Deletion(self._now_ms() + delay_ms, log_dir, partial(log_dir.unlink_all, paths)))
 
     def resume(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
-        """Goes on with the folders that an earlier life of the broker renamed away."""
+        """Continues with the folders that an earlier run of the broker renamed for deletion."""
         for partition_dir in partition_dirs:
-            remove = partial(log_dir.remove_log, f"{log_dir.path}/{partition_dir.name}")
+            remove = partial(remove_log, self._fs, f"{log_dir.path}/{partition_dir.name}")
             self._waiting.append(Deletion(self._now_ms(), log_dir, remove))
 
     def due_tasks(self) -> list[LaneTask]:
-        """The removal of what has waited long enough; what fails to be done is due again."""
+        """The removal of files whose delay is over, `DELETED_TOGETHER` per task; failed removals are due again."""
         self._waiting = [deletion for deletion in self._waiting if not deletion.is_over]
         now_ms = self._now_ms()
         due = [deletion for deletion in self._waiting if deletion.due_ms <= now_ms]
         for deletion in due:
             deletion.close_handles()
-        return [LaneTask(deletion.log_dir.path, deletion.run) for deletion in due if not deletion.is_over]
+        by_dir: dict[LogDir, list[Deletion]] = {}
+        for deletion in due:
+            if not deletion.is_over:
+                by_dir.setdefault(deletion.log_dir, []).append(deletion)
+        return [
+            LaneTask(log_dir.path, partial(self._remove, log_dir, waiting[start : start + DELETED_TOGETHER]))
+            for log_dir, waiting in by_dir.items()
+            for start in range(0, len(waiting), DELETED_TOGETHER)
+        ]
+
+    def _remove(self, log_dir: LogDir, deletions: Sequence[Deletion]) -> None:
+        """Removes files of one directory, durably. Raises `OSError`."""
+        for deletion in deletions:
+            deletion.run()
+        self._fs.fsync_dir(log_dir.path)
 
     def close_handles(self) -> None:
         """Gives all handles back; the files go at the next start."""

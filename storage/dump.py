@@ -1,7 +1,7 @@
-"""The files of a partition made readable, in the words of Kafka's DumpLogSegments: the engine of `barnabas dump-log`.
+"""Prints the files of a partition in the format of Kafka's DumpLogSegments: the engine of `barnabas dump-log`.
 
-Nothing is opened for writing. Damage is reported where it is found, not raised, and what is behind it is read all the
-same. Everything binary is read by its `construct` description.
+No file is opened for writing. Damage is reported at its position and not raised, and the data after it is read too.
+All binary data is read by its `construct` description.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _TIMESTAMP_NAMES = {
 
 @dataclass(slots=True)
 class DumpEntry:
-    """One line of a dump: what it describes and its columns, or a problem in plain words."""
+    """One line of a dump: a kind with its columns, or a problem as a sentence."""
 
     kind: str
     """batch, record, index, timeindex, txnindex, producer, line, or problem."""
@@ -63,10 +63,10 @@ def _problem(text: str, **columns: int) -> DumpEntry:
 def dump_file(
     fs: FileSystem, path: str, *, deep_iteration: bool = False, print_data: bool = False
 ) -> Iterator[DumpEntry]:
-    """What one file holds, by the kind that its name tells.
+    """Describe the content of one file, whose name determines its kind.
 
-    Of a `.log`, a line per batch, whatever the damage in between; with `deep_iteration` one per record below it, and
-    with `print_data` their keys and values. Raises `OSError`, and ValueError for a name of no known kind.
+    A `.log` yields a line per batch, also after damaged parts; with `deep_iteration` a line per record follows each
+    batch, and with `print_data` their keys and values. Raises `OSError`, and ValueError for a name of no known kind.
     """
     name = path.rpartition("/")[2]
     data = fs.read_bytes(path)
@@ -87,7 +87,7 @@ def dump_file(
             for line in data.decode("utf-8", "backslashreplace").splitlines():
                 yield DumpEntry("line", {"text": line})
         case _:
-            raise ValueError(f"{name} is no file that a partition or a log directory has")
+            raise ValueError(f"{name}: not the name of a file of a partition or a log directory")
 
 
 def _dump_log(data: bytes, deep: bool, print_data: bool) -> Iterator[DumpEntry]:
@@ -106,14 +106,14 @@ def _damage_in(damage: Damage, data: bytes) -> DumpEntry:
     size = damage.end - damage.position
     text = f"Found {size} invalid bytes at position {damage.position}"
     if damage.end < len(data):
-        text += ", behind which batches go on"
+        text += ", followed by further batches"
     elif not any(data[damage.position :]):
         return _problem(f"Found {size} zeros at the end of the file: not written, or lost in a crash", size=size)
     else:
         text += ", the end of the file"
     text += f": {damage.reason}"
     if damage.beginning is not None:
-        text += f"; the header there says {DumpEntry('batch', _batch_row(damage.beginning))}"
+        text += f"; its header reads {DumpEntry('batch', _batch_row(damage.beginning))}"
     return _problem(text, position=damage.position, size=size)
 
 
@@ -187,7 +187,7 @@ def _control_name(control_type: int | None) -> str:
 
 
 def _renamed(row: Any) -> Row:
-    """What was parsed, in Kafka's spelling and without construct's own bookkeeping."""
+    """Return the parsed row in Kafka's spelling, without construct's internal fields."""
     names = [name for name in row if not name.startswith("_")]
     return {name.split("_")[0] + "".join(part.title() for part in name.split("_")[1:]): row[name] for name in names}
 
@@ -207,11 +207,11 @@ def _dump_time_index(data: bytes, base_offset: int) -> Iterator[DumpEntry]:
 
 
 def _dump_snapshot(data: bytes) -> Iterator[DumpEntry]:
-    """What entries there are, and why a broker would not load them."""
+    """Yield the entries of a producer snapshot, and the reason why a broker would not load them."""
     try:
         decode_snapshot(data)
     except ProtocolError as error:
-        yield _problem(f"This is no producer snapshot: {error}")
+        yield _problem(f"This is not a valid producer snapshot: {error}")
     try:
         entries = PRODUCER_SNAPSHOT.parse(data).entries
     except c.ConstructError:
@@ -221,10 +221,10 @@ def _dump_snapshot(data: bytes) -> Iterator[DumpEntry]:
 
 
 def verify_indexes(fs: FileSystem, log_path: str) -> Iterator[DumpEntry]:
-    """What in the offset and time index of a segment contradicts its log; nothing if they agree.
+    """Yield the contradictions between a segment's log and its offset and time index.
 
-    An offset index entry must name the last offset of the batch that starts at its position; timestamps must be those
-    of a batch, strictly rising. Raises `OSError`.
+    An offset index entry must name the last offset of the batch that starts at its position; each timestamp must be
+    the timestamp of a batch, and timestamps must increase. Raises `OSError`.
     """
     stem = log_path.removesuffix(".log")
     data = fs.read_bytes(log_path)

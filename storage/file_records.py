@@ -18,17 +18,17 @@ _HEADER_PREFIX_SIZE = BATCH_HEADER.at("producer_id")
 _MAX_OFFSET = 2**63 - 1
 _HEADER_CHUNK = 64 * 1024
 _DATA_CHUNK = 1024 * 1024
-_LENT_BYTES = 64 * 1024
+_MIN_SLICE_BYTES = 64 * 1024
 """Copying less than this twice is cheaper than the calls it takes to send it from the file."""
 
 
 class BatchPosition(NamedTuple):
-    """What the first bytes of a batch say, of any format, and where it lies in the file."""
+    """The header fields of a batch of any format, and its position in the file."""
 
     position: int
     size: int
     base_offset: int
-    """Of a compressed batch of magic 0 or 1: its last offset, as its first one is known only inside."""
+    """For a compressed batch of magic 0 or 1, the last offset, because its header does not contain the first one."""
     last_offset: int
     max_timestamp: int
     leader_epoch: int
@@ -36,10 +36,10 @@ class BatchPosition(NamedTuple):
 
 
 def batch_position(buffer: bytes | memoryview, at: int, position: int, end: int) -> BatchPosition:
-    """Read the header at `at` in `buffer`, which lies at `position` of a file whose batches end at `end`.
+    """Read the header at `at` in `buffer`, which starts at `position` of a file whose batches end at `end`.
 
-    Raises `CorruptSegmentError` where no whole batch begins: a length that no batch has or that leads beyond the end,
-    or offsets that go down or beyond the last one that can be.
+    Raises `CorruptSegmentError` if no whole batch begins there: the length is impossible or exceeds the end, or the
+    offsets decrease or exceed the largest offset.
     """
     try:
         size = entry_size(buffer, at)
@@ -61,17 +61,17 @@ def batch_position(buffer: bytes | memoryview, at: int, position: int, end: int)
 
 
 class FileRecords:
-    """Kafka's FileRecords. One writer; `size` is how much of the file counts, however long the file is.
+    """Kafka's FileRecords. One writer; `size` is the length of the valid part, which may be less than the file's.
 
     Layout: entries of format v0, v1 or v2 and nothing else; a preallocated file ends in zeros until it is closed.
-    A crash can leave anything behind the last sync: shorter, zeros, torn or reordered sectors. Only length and CRC of
-    each batch decide what is kept (`LogSegment.recover`).
+    A crash can leave any bytes after the last sync: a shorter file, zeros, torn or reordered sectors. Only the length
+    and the CRC of each batch decide whether it is kept (`LogSegment.recover`).
     """
 
     __slots__ = ("_file", "_fs", "path", "size")
 
     def __init__(self, path: str, fs: FileSystem, size: int | None = None) -> None:
-        """`size` saves asking the file system, where the caller knows it."""
+        """`size` saves a call of the file system if the caller has the size already."""
         self.path = path
         self._fs = fs
         self._file: File | None = None
@@ -79,7 +79,7 @@ class FileRecords:
 
     @property
     def file(self) -> File:
-        """The open file; opened at the first use, since a log has many segments that nobody reads."""
+        """The open file; opened at the first use, because most segments of a log are never read."""
         file = self._file
         if file is None:
             file = self._file = self._fs.open(self.path)
@@ -107,11 +107,11 @@ class FileRecords:
         end = self.size - position
         return (self._file or self.file).pread(length if length < end else end, position)
 
-    def lend(self, length: int, position: int) -> Sendable:
+    def slice(self, length: int, position: int) -> Sendable:
         """The same, but a large stretch as a `FileSlice`, to be sent without being read."""
-        if length < _LENT_BYTES:
+        if length < _MIN_SLICE_BYTES:
             return self.pread(length, position)
-        return self.file.lend(min(length, self.size - position), position)
+        return self.file.slice(min(length, self.size - position), position)
 
     def truncate_to(self, size: int) -> None:
         """Cut to `size` bytes; not yet durable."""
@@ -142,6 +142,10 @@ class FileRecords:
             batch = batch_position(chunk, at, position, end)
             position += batch.size
             yield batch
+
+    def batch_at(self, position: int) -> BatchPosition:
+        """The header of the batch at `position`. Raises OSError, `CorruptSegmentError` if no batch begins there."""
+        return batch_position(self.pread(_HEADER_PREFIX_SIZE, position), 0, position, self.size)
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, Batch]]:
         """(position, batch) of every batch from `position` to `end` (default: `size`), data included.

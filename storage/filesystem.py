@@ -1,24 +1,22 @@
-"""The one door to the disk: the ports `FileSystem` and `File`, and `OsFileSystem`, which speaks to the system.
+"""The only access to the disk: the ports `FileSystem` and `File`, and `OsFileSystem`, which calls the system.
 
 Everything else in this room receives a `FileSystem`, so that a simulated disk can lose unsynced writes, tear them, fill
-up or fail. Promises a caller may count on, and no others:
+up or fail. Callers may rely on these guarantees, and on no others:
 
 * `fsync`/`fdatasync` make a file's bytes durable, not its name; `fsync_dir` makes the names in one directory durable.
 * `pwrite` may be short; `write_all` loops. Reads and writes carry their position, so a file has no cursor to share.
-* `mmap_read` shows the bytes that were in the file when it was called; whether later writes appear is not promised.
-  Never shrink a file below a mapping that may still be read.
-* `OSError` passes through unchanged: what it means is for the caller to decide.
+* `OSError` passes through unchanged: the caller decides on its meaning.
 """
 
 # Paths are plain `str` throughout the port, as a simulated disk keys its tables by them; hence no pathlib:
 # ruff: noqa: PTH102, PTH105, PTH106, PTH108, PTH112, PTH116, PTH208
 import errno
 import fcntl
-import mmap
 import os
+import re
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import ClassVar, Protocol
 
 FILE_MODE = 0o600
@@ -26,7 +24,7 @@ DIRECTORY_MODE = 0o700
 _READ_SIZE = 16 * 1024
 _COPIED_BYTES = 256 * 1024
 _NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
-"""What systems say of a file that they cannot send."""
+"""Errors of systems whose sendfile does not support the file."""
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 """macOS has no fdatasync."""
@@ -61,21 +59,18 @@ class File(Protocol):
         """Let the system begin to bring a stretch to the disk, so that less is left for `fsync`. Promises nothing."""
         ...
 
-    def mmap_read(self, length: int) -> memoryview | bytes:
-        """A read-only view of the first `length` bytes, which must exist; unmapped when the last reference goes."""
-        ...
-
     def close(self) -> None: ...
 
-    def lend(self, length: int, position: int) -> "Sendable":
-        """What `pread` gives, as a `FileSlice` if a descriptor is left for it, which outlives this file's `close`."""
+    def slice(self, length: int, position: int) -> "Sendable":
+        """Return the bytes as `pread`, or a `FileSlice` if a descriptor is available, which outlives `close`."""
         ...
 
 
 class FileSlice:
-    """A stretch of an open file that is to be sent and need not be read.
+    """A stretch of an open file to be sent without being read.
 
-    Has a descriptor of its own, which goes with the last reference to it: to drop an answer is enough.
+    It has a descriptor of its own, which is closed with the last reference to the slice, so dropping a response
+    closes it.
     """
 
     __slots__ = ("_fd", "_length", "_position")
@@ -92,7 +87,7 @@ class FileSlice:
     def read(self, start: int = 0, most: int | None = None) -> bytes:
         """Up to `most` of the bytes from `start` on, all that are left by default.
 
-        Raises OSError, also where the file was cut meanwhile.
+        Raises OSError, also if the file has been truncated.
         """
         left = self._length - start
         count = left if most is None else min(left, most)
@@ -101,10 +96,16 @@ class FileSlice:
             raise _cut()
         return data
 
-    def send(self, receiver: int, start: int, most: int) -> int:
-        """Have the kernel pass up to `most` of the bytes from `start` on to a socket; how many it took.
+    def narrow(self, start: int, length: int) -> None:
+        """Drop the bytes before `start` and after `length` bytes from there on."""
+        assert start >= 0 and 0 <= length <= self._length - start, f"{length} bytes from {start} of {self._length}"
+        self._position += start
+        self._length = length
 
-        Raises BlockingIOError if that is none for now, OSError where the file was cut meanwhile.
+    def send(self, receiver: int, start: int, most: int) -> int:
+        """Have the kernel send up to `most` of the bytes from `start` on to a socket; return the number sent.
+
+        Raises BlockingIOError if the socket accepts none now, OSError if the file has been truncated.
         """
         position, count = self._position + start, min(self._length - start, most)
         try:
@@ -122,7 +123,7 @@ class FileSlice:
 
 
 def _cut() -> OSError:
-    return OSError(errno.EIO, "the file has become shorter than what is being sent of it")
+    return OSError(errno.EIO, "the file is shorter than the range that is being sent")
 
 
 Sendable = bytes | memoryview | FileSlice
@@ -140,11 +141,11 @@ class FileSystem(Protocol):
 
     @property
     def open_files(self) -> int:
-        """How many files are open at this moment."""
+        """The number of open files."""
         ...
 
-    def when_crowded(self, limit: int, make_room: Callable[[], None]) -> None:
-        """Has `make_room` called, on any thread, before a file is opened while `limit` or more are open."""
+    def before_opening_above(self, limit: int, make_room: Callable[[], None]) -> None:
+        """Call `make_room`, on any thread, before a file is opened while `limit` or more are open."""
         ...
 
     def open(self, path: str, *, create: bool = False, exclusive: bool = False, readonly: bool = False) -> File:
@@ -166,7 +167,7 @@ class FileSystem(Protocol):
     def mkdir(self, path: str) -> None: ...
 
     def make_dirs(self, path: str) -> None:
-        """Create a directory and its missing parents; an existing one is fine."""
+        """Create a directory and its missing parents; an existing directory is not an error."""
         ...
 
     def rename(self, old: str, new: str) -> None:
@@ -179,6 +180,13 @@ class FileSystem(Protocol):
 
     def fsync_dir(self, path: str) -> None: ...
 
+    def sync_disk(self, path: str) -> bool:
+        """Sync all files and names on the disk that contains `path`, whichever process wrote them.
+
+        Returns False, and does nothing, on systems without a call that reports errors. Raises `OSError`.
+        """
+        ...
+
     def size(self, path: str) -> int: ...
 
     def modified_ms(self, path: str) -> int: ...
@@ -186,7 +194,7 @@ class FileSystem(Protocol):
     def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
 
     def lock(self, path: str) -> Lock:
-        """Take an exclusive lock on a file, creating it. Raises `BlockingIOError` if somebody holds it."""
+        """Take an exclusive lock on a file, creating it. Raises `BlockingIOError` if the file is locked already."""
         ...
 
     def read_bytes(self, path: str) -> bytes: ...
@@ -205,7 +213,7 @@ class FileSystem(Protocol):
 
 
 def write_all(file: File, data: bytes | bytearray | memoryview, position: int) -> None:
-    """Write all of `data` at `position`, however short the single writes are. Raises `OSError`."""
+    """Write all of `data` at `position`, also if single writes are short. Raises `OSError`."""
     written = file.pwrite(data, position)
     length = len(data)
     while written < length:
@@ -235,9 +243,9 @@ def write_atomic(fs: FileSystem, path: str, data: bytes) -> None:
 
 
 class TemporaryFile:
-    """`FileSystem.write_atomic` in steps, for callers that take each step with many files at once.
+    """`FileSystem.write_atomic` in steps, for callers that take each step for many files together.
 
-    No handle is kept between the steps, of which `fsync_dir` is the last, for the caller to take. All raise `OSError`.
+    No handle is kept between the steps. The caller finishes with `fsync_dir`. All steps raise `OSError`.
     """
 
     __slots__ = ("_fs", "_path", "_temporary")
@@ -265,7 +273,7 @@ class TemporaryFile:
             file.close()
 
     def rename(self) -> None:
-        """Let it take its place."""
+        """Replace the file with the temporary one."""
         self._fs.rename(self._temporary, self._path)
 
 
@@ -286,7 +294,7 @@ class OsFile:
     __slots__ = ("_fd", "_open_files", "pread", "pwrite")
 
     def __init__(self, fd: int, open_files: set[object]) -> None:
-        """Is in `open_files` until it is closed."""
+        """Add the file to `open_files` until it is closed."""
         self._fd = fd
         self._open_files = open_files
         open_files.add(self)
@@ -322,17 +330,11 @@ class OsFile:
 
     def start_writeback(self, position: int, length: int) -> None:
         if sys.platform == "linux":
-            # Begins to write what was changed, and gives up no more of the cache than what is on the disk at once.
+            # Starts to write the dirty pages, and drops from the cache only pages that are clean already.
             os.posix_fadvise(self.fileno(), position, length, os.POSIX_FADV_DONTNEED)
 
-    def mmap_read(self, length: int) -> memoryview | bytes:
-        fd = self.fileno()
-        if length == 0:
-            return b""
-        return memoryview(mmap.mmap(fd, length, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ))
-
     def fileno(self) -> int:
-        """The descriptor, for calls that take a closed one's -1 for a mistake of the program, or for no file at all."""
+        """Return the descriptor. Raises `OSError` for a closed file, because some calls accept -1."""
         if self._fd < 0:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         return self._fd
@@ -340,13 +342,13 @@ class OsFile:
     def close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            # The number may be given to another file at once: a late read through this object must not reach that one.
+            # The system may reuse the number immediately: a late read through this object must not read another file.
             self.pread = partial(os.pread, -1)
             self.pwrite = partial(os.pwrite, -1)
             self._open_files.discard(self)
             os.close(fd)
 
-    def lend(self, length: int, position: int) -> Sendable:
+    def slice(self, length: int, position: int) -> Sendable:
         try:
             return FileSlice(os.dup(self.fileno()), length, position)
         except OSError as error:
@@ -356,7 +358,7 @@ class OsFile:
 
 
 class OsLock:
-    """A `Lock` held through an open descriptor; it goes with the process at the latest."""
+    """A `Lock` held through an open descriptor; the system releases it when the process ends."""
 
     __slots__ = ("_fd",)
 
@@ -369,24 +371,43 @@ class OsLock:
             os.close(fd)
 
 
+@lru_cache(maxsize=1)
+def _syncfs() -> Callable[[int], None] | None:
+    """Linux's syncfs(2), which raises OSError; None before Linux 5.8, where it reports no errors, and elsewhere."""
+    if sys.platform != "linux" or tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < (5, 8):
+        return None
+    import ctypes  # half a megabyte that only a broker with many new partitions needs
+
+    call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if call is None:
+        return None
+
+    def syncfs(fd: int) -> None:
+        if call(fd) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    return syncfs
+
+
 class OsFileSystem:
     """The `FileSystem` of the machine."""
 
-    __slots__ = ("_crowded_at", "_make_room", "_open_files")
+    __slots__ = ("_make_room", "_open_files", "_open_files_limit")
 
     file_class: ClassVar[type[OsFile]] = OsFile
 
     def __init__(self) -> None:
         self._open_files: set[object] = set()
-        self._crowded_at = sys.maxsize
+        self._open_files_limit = sys.maxsize
         self._make_room: Callable[[], None] = lambda: None
 
     @property
     def open_files(self) -> int:
         return len(self._open_files)
 
-    def when_crowded(self, limit: int, make_room: Callable[[], None]) -> None:
-        self._crowded_at, self._make_room = limit, make_room
+    def before_opening_above(self, limit: int, make_room: Callable[[], None]) -> None:
+        self._open_files_limit, self._make_room = limit, make_room
 
     def open(self, path: str, *, create: bool = False, exclusive: bool = False, readonly: bool = False) -> OsFile:
         flags = os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_RDONLY if readonly else os.O_RDWR)
@@ -394,7 +415,7 @@ class OsFileSystem:
             flags |= os.O_CREAT
         if exclusive:
             flags |= os.O_CREAT | os.O_EXCL
-        if len(self._open_files) >= self._crowded_at:
+        if len(self._open_files) >= self._open_files_limit:
             self._make_room()
         return self.file_class(os.open(path, flags, FILE_MODE), self._open_files)
 
@@ -433,6 +454,17 @@ class OsFileSystem:
         finally:
             os.close(fd)
 
+    def sync_disk(self, path: str) -> bool:
+        syncfs = _syncfs()
+        if syncfs is None:
+            return False
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            syncfs(fd)
+        finally:
+            os.close(fd)
+        return True
+
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 
@@ -445,14 +477,14 @@ class OsFileSystem:
     def lock(self, path: str) -> OsLock:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
         try:
-            # flock tells two brokers in one process apart; a record lock is what Apache Kafka's broker would take.
+            # flock also separates two brokers in one process; Apache Kafka's broker takes a record lock.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if sys.platform == "linux":
                 fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(fd)
             if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise BlockingIOError(error.errno, "the lock is held by somebody else", path) from error
+                raise BlockingIOError(error.errno, "the file is locked by another process", path) from error
             raise
         return OsLock(fd)
 

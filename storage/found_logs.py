@@ -1,13 +1,12 @@
 """The logs that a start finds in the log directories: which folders are logs, and opening each."""
 
-import errno
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from ..protocol.room_logger import room_logger
+from ..common.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
-from .errors import CorruptCheckpointError, LogDirFailedError, StorageError
+from .errors import FILE_ERRORS, CorruptCheckpointError, LogDirFailedError, StorageError
 from .filesystem import FileSystem, parent_of
 from .future_logs import OpenLog
 from .held_logs import HeldLogs
@@ -28,14 +27,11 @@ from .partition_files import holds_log
 from .partition_metadata import read_partition_metadata
 from .segment_files import LOG_SUFFIX
 
-ODD_FILE = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENXIO)
-"""Errors that say something about one file and nothing about its disk."""
-
 logger = room_logger("storage")
 
 
 class DuplicateLogError(StorageError):
-    """One partition has a folder in two log directories, and nothing tells which one counts."""
+    """One partition has a folder in two log directories, and neither is marked as the replacement of the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +40,18 @@ class FoundFolder:
 
     topic_partition: TopicPartition
     topic_id: UUID | None
-    """None if no readable `partition.metadata` says one."""
+    """None if there is no readable `partition.metadata`."""
     is_named: bool = True
     """Whether a checkpoint file names the partition, as that of the broker which wrote it does after a while."""
 
 
 FindStrays = Callable[[Mapping[str, FoundFolder]], Mapping[str, str]]
-"""Of folders by path: those that are no partitions of this broker, each with the reason."""
+"""Returns, for folders by path, the folders that are not partitions of this broker, each with the reason."""
 
 
 @dataclass
 class FoundLogs:
-    """Puts what it finds into `held`."""
+    """Finds the logs of all directories when the broker starts, and adds them to `held`."""
 
     held: HeldLogs
     fs: FileSystem
@@ -64,9 +60,9 @@ class FoundLogs:
     strays: dict[str, str] = field(default_factory=dict)
     """Folders with a partition's name that are left alone, each with the reason."""
     known_topics: Collection[str] | None = None
-    """Those whose settings are known, or else all."""
+    """The topics whose settings are known; None for all."""
     topic_ids: dict[TopicPartition, UUID | None] = field(default_factory=dict)
-    """Of all partitions that were found, those that could not be opened included."""
+    """The ids of all partitions that were found, including partitions that could not be opened."""
     unopened_epochs: dict[TopicPartition, int] = field(default_factory=dict)
     """The latest leader epoch of logs that could not be opened, where their files say one."""
 
@@ -75,11 +71,12 @@ class FoundLogs:
     ) -> dict[LogDir, list[PartitionDir]]:
         """The folders that hold partitions of this broker.
 
-        All others stay untouched, but for what is left of a log that was being made when its disk failed: it has no
-        record, would be in the way of the log that is moved there, and be taken for it when the other disk is gone.
+        All others remain untouched, except for a log that was being created when its disk failed: it has no record,
+        would conflict with a log that is moved into the directory, and would count as the log once the other disk
+        fails.
         """
         folders = {}
-        # Whichever directory's: a partition whose folder somebody has moved to another disk is the same one.
+        # In any directory: a partition whose folder was moved to another disk is still the same partition.
         named = {key for log_dir in found for offsets in log_dir.offsets.values() for key in offsets}
         for log_dir, partition_dirs in found.items():
             for partition_dir in partition_dirs:
@@ -94,7 +91,7 @@ class FoundLogs:
             logger.warning("%s is left alone: %s", path, reason)
             del folders[path]
         for path in self._unmade(folders):
-            logger.warning("%s holds no record and goes: the partition is in another directory", path)
+            logger.warning("%s: deleted. It contains no record, and the partition is in another directory", path)
             try:
                 next(log_dir for log_dir in found if parent_of(path) == log_dir.path).remove_log(path)
             except OSError as error:
@@ -107,14 +104,14 @@ class FoundLogs:
         }
 
     def identity(self, topic_partition: TopicPartition) -> tuple[UUID | None, int]:
-        """The topic id and the latest leader epoch of a partition, opened or not; -1 where nothing says an epoch."""
+        """The topic id and the latest leader epoch of a partition, opened or not; -1 if no file contains an epoch."""
         log = self.held.logs.get(topic_partition)
         if log is not None:
             return log.topic_id, log.leader_epochs.latest_epoch
         return self.topic_ids.get(topic_partition), self.unopened_epochs.get(topic_partition, UNDEFINED_EPOCH)
 
     def _unmade(self, folders: Mapping[str, FoundFolder]) -> list[str]:
-        """Of partitions in several directories: what is left of a log that was being made when its disk failed."""
+        """Of partitions in several directories: the folders that were being created when their disk failed."""
         places: dict[TopicPartition, list[str]] = {}
         for path, folder in folders.items():
             places.setdefault(folder.topic_partition, []).append(path)
@@ -129,7 +126,7 @@ class FoundLogs:
         return unmade
 
     def _newest(self, path: str, *, with_records: bool) -> str:
-        """The name of the newest of a folder's segments, or of those that hold records; "" if there is none."""
+        """The name of a folder's newest segment, optionally only of segments with records; "" if there is none."""
         try:
             names = [name for name in self.fs.list_dir(path) if name.endswith(LOG_SUFFIX)]
             return max((one for one in names if not with_records or self.fs.size(f"{path}/{one}")), default="")
@@ -163,7 +160,7 @@ class FoundLogs:
     def load(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
         """Opens logs, after an unclean stop by recovery. On the lane of their directory.
 
-        One that contradicts itself is offline, alone. Raises `OSError`, `LogDirFailedError`.
+        A log that contradicts itself is taken offline alone. Raises `OSError`, `LogDirFailedError`.
         """
         for partition_dir in partition_dirs:
             path = f"{log_dir.path}/{partition_dir.name}"
@@ -173,7 +170,7 @@ class FoundLogs:
             except LogDirFailedError:
                 raise
             except OSError as error:
-                if error.errno not in ODD_FILE:
+                if error.errno not in FILE_ERRORS:
                     raise
                 self._give_up(path, topic_partition, StorageError(str(error)))
             except StorageError as error:
@@ -201,7 +198,7 @@ class FoundLogs:
         return log
 
     def _recovery_point_of(self, log_dir: LogDir, topic_partition: TopicPartition) -> int:
-        """What the checkpoint says; -1 for a log that came from elsewhere, which may have been compacted.
+        """The offset in the checkpoint; -1 for a log from another broker, which may have been compacted.
 
         Logs of this broker have an entry from their creation on.
         """

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
 from uuid import UUID
 
-from ..protocol.room_logger import room_logger
+from ..common.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .filesystem import FileSystem
 from .log import Log
@@ -47,7 +48,7 @@ class FutureLog:
     valid_below: int = 0
     """A copy from an earlier run counts below this only: from there on the log may have changed since."""
     is_cancelled: bool = False
-    """Nobody wants it any more; who works on it removes it."""
+    """Whether the move was cancelled; the task that is working on the copy removes it."""
 
     def close_handles(self) -> None:
         """Gives the handles back."""
@@ -59,9 +60,9 @@ class FutureLog:
 class FutureLogs:
     """All copies of a broker, at most one of a partition.
 
-    Layout: `<topic>-<partition>.<32 hex>-future`, the files of a log. A crash leaves it as it is, and the copy goes on
-    after the next start. When the copy takes the log's place it gets the plain name
-    before the log's folder is renamed away; between the two its file `replacing` says which of both folders counts.
+    Layout: `<topic>-<partition>.<32 hex>-future`, the files of a log. A crash leaves it as it is, and copying continues
+    after the next start. When the copy replaces the log, it gets the plain name before the log's folder is renamed for
+    deletion; between the two renames its file `replacing` marks it as the valid folder.
     """
 
     logs: dict[TopicPartition, Log]
@@ -125,7 +126,7 @@ class FutureLogs:
         return copy
 
     def open(self, copy: FutureLog) -> None:
-        """Makes the copy's folder, or opens what is there already. On the lane of its directory.
+        """Makes the copy's folder, or opens an existing one. On the lane of its directory.
 
         Raises OSError, StorageError, KafkaError INCONSISTENT_TOPIC_ID for a copy of another topic of the name.
         """
@@ -137,13 +138,19 @@ class FutureLogs:
             log_start_offset=0,
             clean_shutdown=is_new,
         )
+        for before, following in pairwise(copy.log.segments):
+            # A copy is synced when it is complete: a crash may have cost an earlier segment and not a later one. If
+            # the log itself has a gap there, the following segments are only copied again.
+            if (end := before.next_offset()) != following.base_offset:
+                copy.log.truncate_to(end)
+                break
         copy.log.truncate_to(copy.valid_below)
         source = self.logs.get(copy.topic_partition)
         if source is not None and source.topic_id is not None:
             copy.log.assign_topic_id(source.topic_id)
 
     def cancel(self, topic_partition: TopicPartition) -> None:
-        """Nobody wants the copy of a partition any more."""
+        """Cancels the copy of a partition."""
         copy = self.copies.pop(topic_partition, None)
         if copy is not None:
             copy.is_cancelled = True

@@ -1,13 +1,17 @@
-"""Which logs a broker has and in which directories, and what a failing disk takes with it."""
+"""Which logs a broker has and in which directories, and which of them a failing disk takes offline."""
 
 from collections.abc import Callable, Sequence
 
+from ..common.error_description import describe_error
+from ..common.room_logger import room_logger
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
-from .errors import LogDirFailedError, StorageError
+from .errors import LogDirFailedError, LogFailedError, StorageError
 from .lane_task import LaneTask
 from .log import Log
 from .log_dir import LogDir
+
+logger = room_logger("storage")
 
 
 class AllLogDirsFailedError(StorageError):
@@ -17,8 +21,8 @@ class AllLogDirsFailedError(StorageError):
 class HeldLogs:
     """A partition is in exactly one place: in `logs`, or in `offline` with the reason why it is not served, or nowhere.
 
-    `dir_of` says where it is in either case. A directory whose disk failed stays offline until the next start, with all
-    its logs; the others go on. For the thread that owns the logs.
+    `dir_of` has its directory in either case. A directory whose disk failed is offline until the next start, with all
+    its logs; the other directories continue. For the thread that owns the logs.
     """
 
     def __init__(self, dirs: Sequence[LogDir]) -> None:
@@ -27,7 +31,7 @@ class HeldLogs:
         self.offline: dict[TopicPartition, StorageError] = {}
         self.dir_of: dict[TopicPartition, LogDir] = {}
         self.on_dir_failure: Callable[[LogDirFailedError, list[TopicPartition]], None] | None = None
-        """Told of each directory that fails, with the partitions it held."""
+        """Called for each directory that fails, with the partitions it held."""
 
     @property
     def online_dirs(self) -> list[LogDir]:
@@ -56,7 +60,7 @@ class HeldLogs:
         log_dir.partition_count += 1
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """A log is gone."""
+        """Removes a deleted log."""
         del self.logs[topic_partition]
         self.dir_of.pop(topic_partition).partition_count -= 1
 
@@ -65,7 +69,7 @@ class HeldLogs:
     def fail_log_dir(self, path: str, cause: OSError | None = None) -> list[TopicPartition]:
         """Takes a directory and all its logs offline until the next start; returns the partitions it held.
 
-        Nothing in it is written or flushed any more, as what reads show may differ from what is on the disk.
+        Nothing in it is written or flushed any more, because reads may differ from the bytes on the disk.
         Raises `AllLogDirsFailedError` if no directory is left.
         """
         log_dir = self.dir_at(path)
@@ -74,8 +78,29 @@ class HeldLogs:
             raise AllLogDirsFailedError(f"every log directory has failed: {', '.join(d.path for d in self.dirs)}")
         return lost
 
+    def fail(self, error: LogDirFailedError) -> list[TopicPartition]:
+        """Takes the subject of an error offline: a log directory, or one log; returns the partitions.
+
+        Raises `AllLogDirsFailedError`.
+        """
+        if isinstance(error, LogFailedError) and self.dir_at(error.path).is_in_place():
+            return self._fail_log(error)
+        return self.fail_log_dir(error.path, error.cause)
+
+    def _fail_log(self, failure: LogFailedError) -> list[TopicPartition]:
+        topic_partition = failure.topic_partition
+        log = self.logs.pop(topic_partition, None)
+        if log is None:
+            return []
+        logger.error("%s is offline until a restart: %s", log.path, describe_error(failure.cause))
+        self.offline[topic_partition] = failure
+        log.close_handles()
+        if self.on_dir_failure is not None:
+            self.on_dir_failure(failure, [topic_partition])
+        return [topic_partition]
+
     def take_offline(self, log_dir: LogDir, failure: LogDirFailedError) -> list[TopicPartition]:
-        """Closes what a directory holds; returns it."""
+        """Closes the logs of a directory; returns their partitions."""
         held = self.held_by(log_dir)
         for topic_partition in held:
             log = self.logs.pop(topic_partition, None)
@@ -96,7 +121,7 @@ class HeldLogs:
         try:
             work()
         except LogDirFailedError as error:
-            self.fail_log_dir(log_dir.path, error.cause)
+            self.fail(error)
         except OSError as error:
             self.fail_log_dir(log_dir.path, error)
         else:
@@ -104,8 +129,8 @@ class HeldLogs:
         return False
 
     def run(self, task: LaneTask) -> None:
-        """Does here and now what may be done on a lane. Raises as `on_disk`, and `OSError` for want of handles."""
+        """Runs a lane task on the calling thread. Raises as `on_disk`, and `OSError` if no file handle is available."""
         try:
             task()
         except LogDirFailedError as error:
-            self.fail_log_dir(error.path, error.cause)
+            self.fail(error)

@@ -1,38 +1,43 @@
-"""What the offset index and the time index share: a file of fixed-width, sorted, big-endian entries of one segment.
+"""The common part of the offset index and the time index: a file of fixed-width, sorted, big-endian entries.
 
 Layout: entries one after the other, nothing else. Written by: the log that owns the segment. A crash can leave: fewer
 entries than were appended, or a torn last one; nothing is checksummed, since after an unclean stop the indexes of every
 segment that may not have been flushed are rebuilt from the log.
 
 Entries are written with `pwrite` in groups: the newest ones wait in memory, where lookups near the end of the log
-find them without a system call. Older ones are read through a mapping. A store through a mapping is never made, as it
-is a SIGBUS on a full disk, which Python cannot survive. The file therefore needs no preallocation: it always has
-exactly the size of its entries, as Kafka leaves it when a segment is rolled or closed.
+find them without a system call. Older ones are read with `pread`, a block at a time, and the newest block is kept. The
+file is never mapped: a store to a mapping on a full disk, and a load from a mapping of a file that became shorter, are
+a SIGBUS, which Python cannot survive. The file therefore needs no preallocation: it always has exactly the size of its
+entries, as Kafka leaves it when a segment is rolled or closed.
 """
 
 from abc import ABC, abstractmethod
+from array import array
 from typing import ClassVar
 
 from .errors import CorruptIndexError
 from .filesystem import File, FileSystem, write_all
 
 PENDING_BYTES_MAX = 4096
-"""Entries that wait in memory before they are written: at 4 KiB between entries, some MiB of log a write."""
+"""Entries that wait in memory before they are written: at 4 KiB between entries, some MiB of log per write."""
+BLOCK_BYTES = 4080
+"""The size of one read of the file: whole entries of either index, 8 and 12 bytes, and less than a page."""
 
 
 class IndexFile(ABC):
     """Entries of `ENTRY_SIZE` bytes, appended in order, looked up by binary search, cut from the end.
 
-    Invariant: the first `_written` of its `entries` are in the file, the others in `_pending`, and `_mapping` shows a
-    prefix of the written ones (it is dropped before the file shrinks, as reading beyond the end through it would be
-    fatal).
+    Invariant: the first `_written` of its `entries` are in the file, the others in `_pending`, and `_block` holds some
+    of the written ones, from the byte `_block_start` of the file on.
     """
 
     __slots__ = (
+        "_block",
+        "_block_firsts",
+        "_block_start",
         "_file",
         "_fs",
         "_has_content",
-        "_mapping",
         "_pending",
         "_written",
         "base_offset",
@@ -51,10 +56,13 @@ class IndexFile(ABC):
         self.base_offset = base_offset
         self.max_entries = max_index_size // self.ENTRY_SIZE
         self.full_at = self.max_entries - self.RESERVED
-        """With so many entries it takes no more."""
+        """The index is full with this number of entries."""
         self._fs = fs
         self._file: File | None = None
-        self._mapping: memoryview | bytes = b""
+        self._block = b""
+        self._block_firsts = array("q")
+        """The first entries of the blocks that a search has met, else -1: 4 KB for a GiB of log."""
+        self._block_start = 0
         self._pending = bytearray()
         self._has_content = fs.exists(path)
         size = fs.size(path) if self._has_content else 0
@@ -63,7 +71,7 @@ class IndexFile(ABC):
 
     @abstractmethod
     def _load_last_entry(self) -> None:
-        """Refresh what the subclass remembers of the last entry, after loading and after a cut."""
+        """Refresh the subclass's copy of the last entry, after loading and after a truncation."""
 
     @property
     def size_in_bytes(self) -> int:
@@ -78,14 +86,14 @@ class IndexFile(ABC):
         """Raises `CorruptIndexError` if the file cannot be an index of this segment."""
         size = self._fs.size(self.path) if self._fs.exists(self.path) else 0
         if size % self.ENTRY_SIZE:
-            raise CorruptIndexError(f"{self.path}: {size} bytes are no multiple of {self.ENTRY_SIZE}")
+            raise CorruptIndexError(f"{self.path}: {size} bytes are not a multiple of {self.ENTRY_SIZE}")
 
     def truncate(self) -> None:
         """Remove every entry."""
         self._truncate_to_entries(0)
 
     def trim_to_valid_size(self) -> None:
-        """Write what still waits, so that the file holds exactly the entries; it exists afterwards, even if empty."""
+        """Write the waiting entries and cut the file to exactly the entries; it exists afterwards, even if empty."""
         file = self._open()
         if self._pending:
             end = self._written * self.ENTRY_SIZE
@@ -104,15 +112,15 @@ class IndexFile(ABC):
             self.trim_to_valid_size()
 
     def unsynced_file(self) -> File | None:
-        """The open file, with every entry written, for somebody to sync; None if nothing was ever written.
+        """The open file, with every entry written, for a sync; None if nothing was ever written.
 
-        A new, empty file need not last: a missing one says the same.
+        A new, empty file need not be durable: a missing file has the same meaning.
         """
         self.trim_to_valid_size()
         return self._open() if self._has_content else None
 
     def flush(self) -> None:
-        """Write what still waits and make it durable."""
+        """Write the waiting entries and sync the file."""
         file = self.unsynced_file()
         if file is not None:
             file.fsync()
@@ -122,7 +130,7 @@ class IndexFile(ABC):
         if self._file is not None:
             self._file.close()
             self._file = None
-        self._mapping = b""
+        self._forget_blocks()
 
     def _open(self) -> File:
         if self._file is None:
@@ -134,17 +142,32 @@ class IndexFile(ABC):
         size = count * self.ENTRY_SIZE
         if len(self._pending) >= size or not self._written:
             return bytes(self._pending[-size:])
-        first = max(self._written * self.ENTRY_SIZE + len(self._pending) - size, 0)
-        return self._open().pread(self._written * self.ENTRY_SIZE - first, first) + self._pending
+        end = self._written * self.ENTRY_SIZE
+        first = max(end + len(self._pending) - size, 0)
+        return self._read(end - first, first) + self._pending
 
-    def _locate(self, slot: int) -> tuple[memoryview | bytes | bytearray, int]:
-        """A buffer holding entry `slot`, and the entry's position in it."""
+    def _read(self, length: int, position: int) -> bytes:
+        """Exactly these bytes of the file. Raises OSError, `CorruptIndexError` if the file became shorter."""
+        data = self._open().pread(length, position)
+        if len(data) < length:
+            raise CorruptIndexError(f"{self.path}: ends at {position + len(data)}, before its {self._written} entries")
+        return data
+
+    def _locate(self, slot: int) -> tuple[bytes | bytearray, int]:
+        """A buffer holding entry `slot`, and the entry's position in it. Raises as `_read`."""
         if slot >= self._written:
             return self._pending, (slot - self._written) * self.ENTRY_SIZE
         position = slot * self.ENTRY_SIZE
-        if position >= len(self._mapping):
-            self._mapping = self._open().mmap_read(self._written * self.ENTRY_SIZE)
-        return self._mapping, position
+        if not 0 <= position - self._block_start < len(self._block):
+            start = position - position % BLOCK_BYTES
+            self._block = self._read(min(BLOCK_BYTES, self._written * self.ENTRY_SIZE - start), start)
+            self._block_start = start
+        return self._block, position - self._block_start
+
+    def _forget_blocks(self) -> None:
+        """Drop the cached blocks of the file, which is about to change or may be replaced."""
+        self._block = b""
+        del self._block_firsts[:]
 
     def _truncate_to_entries(self, entries: int) -> None:
         if entries >= self.entries:
@@ -152,7 +175,7 @@ class IndexFile(ABC):
         if entries >= self._written:
             del self._pending[(entries - self._written) * self.ENTRY_SIZE :]
         else:
-            self._mapping = b""
+            self._forget_blocks()
             self._open().truncate(entries * self.ENTRY_SIZE)
             self._pending = bytearray()
             self._written = entries

@@ -1,9 +1,9 @@
-"""Blocking work of a log directory, and what its errors mean."""
+"""Blocking work of a log directory, and the meaning of its errors."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .errors import NO_HANDLE, LogDirFailedError, failing_dir
+from .errors import NO_HANDLE, LogDirFailedError, LogFailedError, failing_dir
 from .log import Log
 from .unsynced_files import run_together
 
@@ -12,8 +12,8 @@ from .unsynced_files import run_together
 class LaneTask:
     """Blocking work of one log directory, to be called on any thread, one at a time per lane.
 
-    Raises `LogDirFailedError`, which the owner of the manager answers with `fail_log_dir`, and `OSError` when the
-    process has too many files open, which says nothing about the disk.
+    Raises `LogDirFailedError`, which the owner of the manager passes to `HeldLogs.fail`, and `OSError` when the
+    process has too many files open, which does not indicate a failing disk.
     """
 
     lane: str
@@ -29,12 +29,30 @@ class LaneTask:
 
 
 def close_together(logs: Sequence[Log]) -> None:
-    """Close logs of one directory for good, with their syncs grouped. Raises `LogDirFailedError`."""
-    tasks = [(log, task) for log in logs if (task := log.begin_close()) is not None]
+    """Close logs of one directory for good, with their syncs grouped.
+
+    Raises `LogDirFailedError`, and `LogFailedError` for a log whose files cannot be written, after closing the others.
+    """
+    failure: LogFailedError | None = None
+    tasks = []
+    for log in logs:
+        try:
+            task = log.begin_close()
+        except LogFailedError as error:
+            failure = error
+        else:
+            if task is not None:
+                tasks.append((log, task))
     if tasks:
         with failing_dir(logs[0].directory):
             run_together([task for _, task in tasks])
     for log, task in tasks:
-        log.complete_flush(task)
+        if task.failure is None:
+            log.complete_flush(task)
+        else:
+            failure = LogFailedError(log.topic_partition, log.directory, task.failure)
+            task.give_up()
     for log in logs:
         log.close_handles()
+    if failure is not None:
+        raise failure

@@ -1,15 +1,19 @@
-"""Which leader epoch began at which offset: what followers and consumers compare to find where histories part."""
+"""The start offset of each leader epoch, which followers and consumers compare to find where two logs diverge."""
 
 from bisect import bisect_right
 from typing import NamedTuple
 
-from .checkpoint_file import read_lines, write_lines
-from .errors import CorruptCheckpointError
+from ..common.room_logger import room_logger
+from .checkpoint_file import MAX_INT32, MAX_INT64, parse_number, read_lines, write_lines
+from .errors import FILE_ERRORS, CorruptCheckpointError
 from .filesystem import FileSystem
 
 FILE_NAME = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
+
+
+logger = room_logger("storage")
 
 
 class EpochEntry(NamedTuple):
@@ -38,7 +42,7 @@ class LeaderEpochCache:
     __slots__ = ("_entries", "_fs", "is_dirty", "latest_epoch", "path")
 
     def __init__(self, path: str, fs: FileSystem) -> None:
-        """Loads the file; an unreadable one counts as empty, which means truncation by high watermark at worst."""
+        """Load the file. A damaged or unreadable one counts as empty: the loader then reads the epochs from the log."""
         self.path = path
         self._fs = fs
         self.is_dirty = False
@@ -48,19 +52,30 @@ class LeaderEpochCache:
         try:
             for entry in self._load():
                 self._append(entry)
-        except CorruptCheckpointError:
-            self._entries = []
-            self.is_dirty = True
+        except CorruptCheckpointError as error:
+            self._distrust(error)
+        except OSError as error:
+            if error.errno not in FILE_ERRORS:
+                raise
+            self._distrust(error)
         self._refresh()
 
+    def _distrust(self, error: Exception) -> None:
+        logger.warning("%s counts as empty: %s", self.path, error)
+        self._entries = []
+        self.is_dirty = True
+
     def _load(self) -> list[EpochEntry]:
-        entries = []
+        entries: list[EpochEntry] = []
         for line in read_lines(self._fs, self.path):
             try:
                 epoch, start_offset = line.split()
-                entries.append(EpochEntry(int(epoch), int(start_offset)))
+                entry = EpochEntry(parse_number(epoch, MAX_INT32), parse_number(start_offset, MAX_INT64))
             except ValueError as error:
                 raise CorruptCheckpointError(f"{self.path}: no epoch and offset in {line!r}") from error
+            if entries and (entry.epoch <= entries[-1].epoch or entry.start_offset <= entries[-1].start_offset):
+                raise CorruptCheckpointError(f"{self.path}: {line!r} after {entries[-1]}")
+            entries.append(entry)
         return entries
 
     @property
@@ -89,7 +104,7 @@ class LeaderEpochCache:
         entries.append(entry)
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEnd:
-        """(largest epoch at or below the requested one, its end offset), or (-1, -1) if that cannot be said."""
+        """(largest epoch at or below the requested one, its end offset), or (-1, -1) if that is unknown."""
         entries = self._entries
         if requested_epoch == UNDEFINED_EPOCH or not entries or requested_epoch > entries[-1].epoch:
             return EpochEnd(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
@@ -114,7 +129,7 @@ class LeaderEpochCache:
             self._refresh()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget the epochs that end at or below `start_offset`; the one that reaches over it then starts there."""
+        """Remove the epochs that end at or below `start_offset`; an epoch that contains it starts there afterwards."""
         slot = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset) - 1
         if slot > 0 or (slot == 0 and self._entries[0].start_offset < start_offset):
             self._entries = [EpochEntry(self._entries[slot].epoch, start_offset), *self._entries[slot + 1 :]]

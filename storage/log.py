@@ -1,32 +1,49 @@
 """The log of one partition: appends, reads, rolls, truncates, flushes and forgets. Owns the offset invariants."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from itertools import pairwise
 from typing import NoReturn
 from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.record_batch import RecordBatch, iter_batches
-from .errors import CorruptSegmentError, failing_dir, failing_read, failing_write, read_failure, write_failure
+from .errors import (
+    CorruptIndexError,
+    CorruptSegmentError,
+    InvariantViolationError,
+    failing_dir,
+    failing_read,
+    failing_write,
+    read_failure,
+    write_failure,
+)
 from .filesystem import FileSystem, parent_of
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from .leader_epochs import LeaderEpochCache
-from .log_append import append_info, check_producers, duplicate_info
 from .log_config import NEVER, LogConfig
-from .log_loader import Chance, LoadedLog, LogLoader, create_segment, rebuild_producer_state
+from .log_loader import LoadedLog, LogLoader, RandomSource, create_segment, rebuild_producer_state
 from .log_reader import LogReader
-from .log_retention import deletable_segments, next_to_delete
 from .log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from .log_segments import LogSegments
+from .log_validator import (
+    CLIENT_RULES,
+    EPOCH_PER_TRANSACTION,
+    REPLICATION_RULES,
+    AppendOrigin,
+    AppendRules,
+    Validate,
+    ValidationResult,
+    validate_messages_and_assign_offsets,
+)
 from .log_values import FetchData, LogAppendInfo, LogOffsetMetadata, topic_partition_of
 from .partition_metadata import check_topic_id, read_partition_metadata, write_partition_metadata
-from .producer_state import ProducerStateManager
-from .record_validator import Origin, validate_and_assign
+from .producer_state import ProducedBatch, ProducerStateManager
 from .segment_changes import SegmentChanges
+from .segment_indexes import RunInSteps
 from .segment_swap import SegmentSwap
 from .time_index import TimestampOffset
 from .unreplicated_transactions import find_unreplicated
 from .unsynced_files import FlushTask, UnsyncedFiles
-from .validation import Validate
 
 _new_tuple = tuple.__new__  # the generated constructor of a NamedTuple takes twice as long
 
@@ -35,11 +52,11 @@ class Log:
     """Kafka's UnifiedLog. Used by one thread, apart from `FlushTask.run`.
 
     Invariant: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset, and recovery_point <=
-    log_end_offset. Offsets and the high watermark are plain attributes since everybody asks for them all the time;
-    nobody but the log sets them.
+    log_end_offset. Offsets and the high watermark are plain attributes because every request reads them;
+    only the log sets them.
 
-    Errors: `KafkaError` where the caller is to be told; KAFKA_STORAGE_ERROR for a full disk, after which the log is as
-    before and usable; `LogDirFailedError` for any other I/O error, after which nothing in the directory is.
+    Errors: `KafkaError` for errors that a client receives; KAFKA_STORAGE_ERROR for a full disk, after which the log is
+    as before and usable; `LogDirFailedError` for any other I/O error, after which nothing in the directory is.
     """
 
     def __init__(self, loader: LogLoader, loaded: LoadedLog, topic_id: UUID | None) -> None:
@@ -58,10 +75,10 @@ class Log:
         self._now_ms = loader.now_ms
         self._rng = loader.rng
         self.segments: LogSegments = loaded.segments
-        """Oldest first; the last one is active. For others to look at."""
+        """Oldest first; the last segment is active. Read-only for other classes."""
         self.active_segment: LogSegment = loaded.segments.last
         self.appended_records = self.appended_bytes = 0
-        """What `append_as_leader` has added since this log was opened."""
+        """Totals of `append_as_leader` since this log was opened."""
         self._first_unstable_offset = NEVER
         self._unsynced = UnsyncedFiles(loader.fs, loaded.log_end_offset)
         self._reader = LogReader(self.segments, self._unsynced)
@@ -80,7 +97,7 @@ class Log:
         recovery_point: int,
         log_start_offset: int,
         clean_shutdown: bool,
-        rng: Chance,
+        rng: RandomSource,
         topic_id: UUID | None = None,
         may_have_gaps: bool = False,
     ) -> "Log":
@@ -101,7 +118,7 @@ class Log:
             log.assign_topic_id(topic_id)
         return log
 
-    # -- what it is ------------------------------------------------------------------------------------------------
+    # -- properties -----------------------------------------------------------------------------------------------
 
     @property
     def config(self) -> LogConfig:
@@ -127,7 +144,7 @@ class Log:
         return first if first < high_watermark else high_watermark
 
     def assign_topic_id(self, topic_id: UUID) -> None:
-        """Note the topic id durably, if none is. Raises `KafkaError` INCONSISTENT_TOPIC_ID if another one is."""
+        """Write the topic id durably if there is none. Raises `KafkaError` INCONSISTENT_TOPIC_ID for another id."""
         check_topic_id(self.topic_partition, self.topic_id, topic_id)
         if self.topic_id is None:
             write_partition_metadata(self._fs, self.path, topic_id)
@@ -140,35 +157,21 @@ class Log:
         records: memoryview,
         *,
         leader_epoch: int,
-        origin: Origin = "client",
-        produce_version: int = 7,
-        at_once: bool = False,
-        validate: Validate = validate_and_assign,
+        rules: AppendRules = CLIENT_RULES,
+        validate: Validate = validate_messages_and_assign_offsets,
     ) -> LogAppendInfo:
-        """Validate, give offsets from the log's end on, and append; the buffer is patched in place.
+        """Validate the records, give them offsets from the log end offset on, and append; the buffer is patched.
 
-        With `at_once` it raises HeavyRecordsError if that takes long; `validate` is a `Validation` then. Nothing is
-        durable yet. Raises as `validate_and_assign` and `ProducerStateManager.check`, RECORD_LIST_TOO_LARGE,
+        Nothing is durable yet. Raises as `validate` and `ProducerStateManager.check`, RECORD_LIST_TOO_LARGE,
         KAFKA_STORAGE_ERROR and `LogDirFailedError`; the log is unchanged then.
         """
         first_offset, target_magic = self.log_end_offset, self._target_magic
-        result = validate(
-            records,
-            base_offset=first_offset,
-            now_ms=self._now_ms(),
-            config=self._config,
-            leader_epoch=leader_epoch,
-            origin=origin,
-            require_single_v2_batch=produce_version >= 3,
-            allow_zstd=produce_version >= 7,
-            target_magic=target_magic,
-            at_once=at_once,
-        )
+        result = validate(records, rules, first_offset, self._now_ms(), self._config, leader_epoch, target_magic)
         data, _, last_offset, record_count, max_timestamp, append_time, producers, _ = result
         if last_offset < 0:
-            return append_info(result, self.log_start_offset)
-        if producers and (duplicate := check_producers(self.producer_state, producers, origin)) is not None:
-            return duplicate_info(duplicate, self.log_start_offset, self._config)
+            return self._append_info(result)
+        if producers and (duplicate := self._check_producers(producers, rules)) is not None:
+            return self._duplicate_info(duplicate)
         size = len(data)
         segment = self.active_segment
         if (
@@ -187,7 +190,7 @@ class Log:
             else:
                 segment.append_batches(data, iter_batches(data))
         except OSError as error:
-            raise write_failure(self.directory, error) from error
+            raise write_failure(self.topic_partition, self.directory, error) from error
         if segment.records.size == size:
             self._refresh_roll_timestamp()
         self.log_end_offset = last_offset + 1
@@ -202,25 +205,20 @@ class Log:
         return _new_tuple(LogAppendInfo, fields)
 
     def append_as_follower(self, records: memoryview, *, leader_epoch: int = -1) -> LogAppendInfo:
-        """Append what the leader has, offsets and epochs as they are; a batch cut off at the end is left out.
+        """Append the leader's records, offsets and epochs unchanged; a batch that is cut off at the end is left out.
 
-        So is what leaders later than that of `leader_epoch` wrote, unless that is -1. What is larger than a segment
-        gets one all the same: the leader had larger ones when it took that in.
+        So are batches of leaders later than that of `leader_epoch`, unless that is -1. Records larger than a segment
+        are appended to a new one: the leader had larger segments when it appended them.
         Raises CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR for offsets out of order, KAFKA_STORAGE_ERROR, LogDirFailedError.
         """
-        result = validate_and_assign(
-            records,
-            base_offset=self.log_end_offset,
-            now_ms=self._now_ms(),
-            config=self._config,
-            leader_epoch=leader_epoch,
-            origin="replication",
+        result = validate_messages_and_assign_offsets(
+            records, REPLICATION_RULES, self.log_end_offset, self._now_ms(), self._config, leader_epoch
         )
         first_offset, last_offset, data = result.first_offset, result.last_offset, result.records
         if last_offset < 0:
-            return append_info(result, self.log_start_offset)
+            return self._append_info(result)
         segment = self._segment_for(len(data), result.max_timestamp, first_offset, last_offset)
-        with failing_write(self.directory):
+        with failing_write(self.topic_partition, self.directory):
             segment.append_batches(data, iter_batches(data))
         if segment.size == len(data):
             self._refresh_roll_timestamp()
@@ -230,21 +228,68 @@ class Log:
         if not result.epoch_starts:
             self.leader_epochs.clear()
         self._take_in(segment, result.producer_batches)
-        return append_info(result, self.log_start_offset)
+        return self._append_info(result)
+
+    def _check_producers(self, batches: Sequence[RecordBatch], rules: AppendRules) -> ProducedBatch | None:
+        """Check batches with producer ids before they are written; return the earlier append that they repeat, if any.
+
+        Kafka's analyzeAndValidateProducerState. Raises `KafkaError` as `ProducerStateManager.check` and `check_marker`.
+        """
+        state, is_client = self.producer_state, rules.origin is AppendOrigin.CLIENT
+        for batch in batches:
+            header = batch.header
+            if not header.is_control:
+                duplicate = state.check(header, is_client=is_client)
+                if duplicate is not None:
+                    return duplicate
+            elif (marker := batch.end_marker) is not None:
+                state.check_marker(
+                    header, marker.coordinator_epoch, newer_epoch=rules.transaction_version >= EPOCH_PER_TRANSACTION
+                )
+        return None
+
+    def _duplicate_info(self, batch: ProducedBatch) -> LogAppendInfo:
+        """Return the result of the earlier append for a batch that repeats it."""
+        append_time = batch.timestamp if self._config.message_timestamp_type == "LogAppendTime" else -1
+        return LogAppendInfo(
+            batch.first_offset,
+            batch.last_offset,
+            batch.timestamp,
+            append_time,
+            self.log_start_offset,
+            num_messages=batch.offset_delta + 1,
+            valid_bytes=0,
+            duplicate=True,
+        )
+
+    def _append_info(self, result: ValidationResult) -> LogAppendInfo:
+        return LogAppendInfo(
+            result.first_offset,
+            result.last_offset,
+            result.max_timestamp,
+            result.log_append_time_ms,
+            self.log_start_offset,
+            result.record_count,
+            len(result.records),
+        )
 
     def _segment_for(self, size: int, max_timestamp: int, first_offset: int, last_offset: int) -> LogSegment:
         """The segment that takes `size` bytes, after rolling if that is due. Errors as `append_as_leader`."""
         segment = self.active_segment
-        with failing_read(self.directory):  # when the segment began may stand in its file alone
+        try:  # the first timestamp of the segment may have to be read from its file
             is_due = segment.should_roll(self._config, size, max_timestamp, last_offset, self._now_ms())
             self._refresh_roll_timestamp()
+        except OSError as error:
+            raise write_failure(self.topic_partition, self.directory, error) from error
+        except CorruptSegmentError as error:
+            raise read_failure(self.directory, error) from error
         if is_due:
-            # Segments follow each other without a hole, by which recovery knows that none is missing.
+            # Segments follow each other without a gap, by which recovery detects a missing segment.
             return self.roll(first_offset if last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET else 0)
         return segment
 
     def _take_in(self, segment: LogSegment, batches: Sequence[RecordBatch]) -> None:
-        """Bring producer state up to what was just written."""
+        """Update the producer state with batches that were just written."""
         producers = self.producer_state
         for batch in batches:
             aborted = producers.take_in(batch)
@@ -258,16 +303,17 @@ class Log:
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
         """Close the active segment and go on in a new one at the log's end, or at `expected_next_offset` if higher.
 
-        An empty active segment stays. What was closed is flushed with the next flush. Errors as `append_as_leader`.
+        An empty active segment is kept. The closed segment is flushed with the next flush. Errors as
+        `append_as_leader`.
         """
         base_offset = max(expected_next_offset, self.log_end_offset)
         active = self.active_segment
         if active.base_offset == base_offset and active.size == 0:
             return active
-        with failing_write(self.directory):
+        with failing_write(self.topic_partition, self.directory):
             active.become_inactive()
             self.producer_state.map_end_offset = base_offset
-            self._take_snapshot()
+            self._begin_snapshot()
             segment = self._create_segment(base_offset)
         self._unsynced.rolled.append(active)
         self._activate(segment)
@@ -296,15 +342,15 @@ class Log:
         min_one_message: bool = False,
         hard_limit: bool = False,
         read_committed: bool = False,
-        lend: bool = False,
+        as_file_slice: bool = False,
     ) -> FetchData:
-        """Bytes from the batch that contains `offset` on, below `max_offset` (default: the log's end).
+        """Bytes from the batch that contains `offset` on, below `max_offset` (default: the log end offset).
 
         At most `max_length` bytes, possibly ending inside a batch. A first batch that is larger is given whole with
         `min_one_message`, in part with `hard_limit`, and else not at all, as Fetch wants it since version 3. Empty,
-        without touching the disk, at the bound. `read_committed` adds aborted transactions. With `lend` a large stretch
-        is given as a `FileSlice`, to be sent without being read. Raises OFFSET_OUT_OF_RANGE outside [log start, log
-        end], CORRUPT_MESSAGE where no whole batch begins, and `LogDirFailedError`.
+        without touching the disk, at the bound. `read_committed` adds aborted transactions. With `as_file_slice` a
+        large stretch is returned as a `FileSlice`, which is sent without being read. Raises OFFSET_OUT_OF_RANGE outside
+        [log start, log end], CORRUPT_MESSAGE where no whole batch begins, and `LogDirFailedError`.
         """
         end_offset = self.log_end_offset
         if offset >= end_offset or offset < self.log_start_offset:
@@ -323,43 +369,55 @@ class Log:
                     end_offset,
                     min_one_message=min_one_message,
                     hard_limit=hard_limit,
-                    lend=lend,
+                    as_file_slice=as_file_slice,
                 )
             if found is None:
                 return FetchData(b"", LogOffsetMetadata(offset), [] if read_committed else None)
             data, first = found
             aborted = self._reader.aborted_transactions(first, len(data), end_offset) if read_committed else None
             return FetchData(data, first, aborted)
-        except (OSError, CorruptSegmentError) as error:
+        except (OSError, CorruptSegmentError, CorruptIndexError) as error:
             raise read_failure(self.directory, error) from error
+
+    def rebuild_indexes_in_steps(self, run_in_steps: RunInSteps) -> None:
+        """Have damaged indexes of closed segments rebuilt by `run_in_steps`; their readers get KAFKA_STORAGE_ERROR."""
+        self._reader.run_in_steps = run_in_steps
 
     def _raise_out_of_range(self, offset: int) -> NoReturn:
         message = f"offset {offset} of {self.topic_partition} is not in {self.log_start_offset}..{self.log_end_offset}"
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
 
     def convert_to_offset_metadata(self, offset: int) -> LogOffsetMetadata:
-        """Where `offset` lies. Errors as `read`."""
+        """Return the segment and the position of `offset`. Errors as `read`."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             self._raise_out_of_range(offset)
         with failing_read(self.directory):
             return self._reader.offset_metadata(offset, self.log_end_offset)
 
     def bytes_between(self, offset: int, bound: int) -> int:
-        """Bytes of the batches from the one that contains `offset` up to `bound`. Errors as `read`."""
+        """Return the bytes of the batches from `offset` up to `bound`. Errors as `read`."""
         if offset >= bound:
             return 0
         start, end = self.convert_to_offset_metadata(offset), self.convert_to_offset_metadata(bound)
         return self._reader.bytes_between(start, end)
 
     def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record not older than `timestamp`, exactly, with its own timestamp; None if there is none."""
-        with failing_read(self.directory):
-            return self._reader.find_by_timestamp(timestamp, self.log_start_offset)
+        """The first record not older than `timestamp`, exactly, with its own timestamp; None if there is none.
 
-    def max_timestamp_and_offset(self) -> TimestampOffset | None:
-        """The record with the largest timestamp (the first of several); None if none has a timestamp."""
+        Raises KafkaError INVALID_RECORD for a decompressed record beyond `max.decompressed.message.bytes`.
+        """
+        most = self.config.max_decompressed_message_bytes
         with failing_read(self.directory):
-            return self._reader.find_max_timestamp(self.log_start_offset)
+            return self._reader.find_by_timestamp(timestamp, self.log_start_offset, most)
+
+    def find_max_timestamp(self) -> Generator[None, None, TimestampOffset | None]:
+        """The record with the greatest timestamp (the first of several), in steps; None if none has a timestamp.
+
+        Raises KafkaError as `fetch_offset_by_timestamp`.
+        """
+        most = self.config.max_decompressed_message_bytes
+        with failing_read(self.directory):
+            return (yield from self._reader.find_max_timestamp(self.log_start_offset, most))
 
     def legacy_fetch_offsets_before(self, timestamp: int, max_offsets: int) -> list[int]:
         """ListOffsets v0: segment starts by file time, up to `timestamp` (-1 all, -2 oldest), newest first."""
@@ -370,11 +428,13 @@ class Log:
     # -- watermarks ------------------------------------------------------------------------------------------------
 
     def update_high_watermark(self, offset: int) -> int:
-        """Set the high watermark, held within [log start, log end]; returns it."""
-        if offset > self.log_end_offset:
-            offset = self.log_end_offset
-        elif offset < self.log_start_offset:
-            offset = self.log_start_offset
+        """Set the high watermark, and return it.
+
+        Raises InvariantViolationError unless it is in [log start offset, log end offset]: consumers would read records
+        that do not exist, or that an election may still remove.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise self._violation(f"high watermark {offset} is set")
         self.high_watermark = offset
         if self._first_unstable_offset != NEVER:
             self.producer_state.on_high_watermark_updated(offset)
@@ -411,6 +471,37 @@ class Log:
         self._refresh_first_unstable_offset()
         return True
 
+    def check_invariants(self) -> None:
+        """Raise InvariantViolationError if offsets, segments, indexes or leader epochs contradict each other.
+
+        Reads no file. Tests and simulations call it after each change; the log itself checks each new high watermark.
+        """
+        if not self.log_start_offset <= self.last_stable_offset <= self.high_watermark <= self.log_end_offset:
+            raise self._violation("its offsets are out of order")
+        if self.recovery_point > self.log_end_offset:
+            raise self._violation(f"recovery point {self.recovery_point} is above the log end offset")
+        bases = self.segments.base_offsets
+        if bases != sorted(set(bases)) or not bases[0] <= self.log_start_offset or bases[-1] > self.log_end_offset:
+            raise self._violation(f"segments begin at {bases}")
+        if self.active_segment is not self.segments.last:
+            raise self._violation(f"the active segment begins at {self.active_segment.base_offset}")
+        for segment, end_offset in zip(self.segments, [*bases[1:], self.log_end_offset], strict=True):
+            if (violation := segment.indexes.find_violation(segment.size, end_offset)) is not None:
+                raise self._violation(violation)
+        epochs = self.leader_epochs.entries
+        for earlier, later in pairwise(epochs):
+            if earlier.epoch >= later.epoch or earlier.start_offset >= later.start_offset:
+                raise self._violation(f"leader epochs {earlier} and {later} are out of order")
+        if epochs and epochs[-1].start_offset > self.log_end_offset:
+            raise self._violation(f"leader epoch {epochs[-1]} is above the log end offset")
+
+    def _violation(self, what: str) -> InvariantViolationError:
+        offsets = (
+            f"log start offset {self.log_start_offset}, last stable offset {self.last_stable_offset}, "
+            f"high watermark {self.high_watermark}, log end offset {self.log_end_offset}"
+        )
+        return InvariantViolationError(self.topic_partition, self.directory, f"{what}; {offsets}")
+
     # -- flushing --------------------------------------------------------------------------------------------------
 
     @property
@@ -431,7 +522,7 @@ class Log:
         try:
             return self._begin_flush()
         except OSError as error:
-            raise write_failure(self.directory, error) from error
+            raise write_failure(self.topic_partition, self.directory, error) from error
 
     def _begin_flush(self) -> FlushTask:
         return self._unsynced.begin(self.active_segment, self.leader_epochs, self.log_end_offset, lambda: self.path)
@@ -439,6 +530,8 @@ class Log:
     def complete_flush(self, task: FlushTask) -> int:
         """`task.run` has succeeded: the recovery point may rise; returns it."""
         self._unsynced.complete(task)
+        for snapshot in task.snapshots:
+            self.producer_state.complete_snapshot(snapshot)
         self.last_flush_ms = self._now_ms()
         return self._unsynced.recovery_point
 
@@ -447,7 +540,7 @@ class Log:
 
         While another flush is under way elsewhere, the recovery point waits for that one's end.
         """
-        with failing_dir(self.directory):
+        with failing_dir(self.directory, self.topic_partition):
             task = self._begin_flush()
             task.run()
         return self.complete_flush(task)
@@ -464,14 +557,14 @@ class Log:
         if offset < self.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
-        with failing_dir(self.directory):
+        with failing_dir(self.directory, self.topic_partition):
             self.active_segment = self._changes.cut(offset, self._now_ms())
             self._after_truncation(offset)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything and go on, empty, at `offset`. Raises `LogDirFailedError`."""
-        with failing_dir(self.directory):
+        with failing_dir(self.directory, self.topic_partition):
             self._changes.remove_files(list(self.segments))
             self.producer_state.truncate_fully_and_start_at(offset)
             self._activate(self._create_segment(offset))
@@ -495,18 +588,41 @@ class Log:
             now_ms=self._now_ms(),
         )
         self._refresh_first_unstable_offset()
-        self.update_high_watermark(self.high_watermark)  # of what was read anew, much has long been committed
+        # The truncation may have removed committed records, of which another replica has lost its copy.
+        self.update_high_watermark(min(max(self.high_watermark, self.log_start_offset), offset))
 
     # -- retention -------------------------------------------------------------------------------------------------
 
-    def begin_retention(self) -> int | None:
-        """Apply retention by time, size and log start: the offset below which segments may go; None if none may.
+    def deletable_segments(self) -> list[LogSegment]:
+        """Return the oldest segments that retention may delete: all, with the active one, if even that has expired.
 
-        Nothing above the high watermark goes. The log start is raised to that offset, and has to be on disk before
+        Segments that reach above the high watermark are kept, and so is an empty active segment.
+        """
+        segments, config = self.segments, self._config
+        ends = [segment.base_offset for segment in segments[1:]] + [self.log_end_offset]
+        excess = self.size - config.retention_bytes if config.delete and config.retention_bytes >= 0 else -1
+        deletes_by_age, oldest_ms = config.delete and config.retention_ms >= 0, self._now_ms() - config.retention_ms
+        found: list[LogSegment] = []
+        for segment, end_offset in zip(segments, ends, strict=True):
+            is_last = segment is segments[-1]
+            if end_offset > self.high_watermark or (is_last and segment.size == 0):
+                break
+            is_below_start = not is_last and end_offset <= self.log_start_offset
+            is_excess = 0 <= segment.size <= excess
+            if not (is_below_start or is_excess or (deletes_by_age and segment.largest_timestamp < oldest_ms)):
+                break
+            excess -= segment.size
+            found.append(segment)
+        return found
+
+    def begin_retention(self) -> int | None:
+        """Apply retention by time, size and log start; return the offset below which segments are deleted, or None.
+
+        Segments above the high watermark are kept. The log start is raised to that offset, and has to be on disk before
         `finish_retention`. Raises KAFKA_STORAGE_ERROR, after which nothing has changed, and `LogDirFailedError`.
         """
-        with failing_write(self.directory):  # an index that is missing is made anew
-            deletable = deletable_segments(self, self._now_ms())
+        with failing_write(self.topic_partition, self.directory):  # a missing index is rebuilt
+            deletable = self.deletable_segments()
             if not deletable:
                 return None
             if len(deletable) == len(self.segments):
@@ -517,12 +633,13 @@ class Log:
             return following.base_offset
 
     def finish_retention(self, below: int, most: int) -> list[str]:
-        """Rename segments below an offset to `.deleted`, `most` at most; the paths, for others to sync and to unlink.
+        """Rename segments below an offset to `.deleted`, `most` at most; return the paths, for the caller to sync and
+        unlink.
 
         When no such segment is left, none are renamed. Raises `LogDirFailedError`.
         """
-        with failing_dir(self.directory):
-            return self._changes.rename_to_deleted(next_to_delete(self, below, most))
+        with failing_dir(self.directory, self.topic_partition):
+            return self._changes.rename_to_deleted(self.segments.wholly_below(min(below, self.log_start_offset))[:most])
 
     # -- compaction ------------------------------------------------------------------------------------------------
 
@@ -538,12 +655,13 @@ class Log:
     def begin_close(self) -> FlushTask | None:
         """Bring every file to its final form; the flush that makes it last, after which the handles may go.
 
-        None if nobody wrote since the log was opened. No other flush may be under way. Raises `LogDirFailedError`.
+        None if nothing was written since the log was opened. No other flush may be under way. Raises
+        `LogDirFailedError`.
         """
         active, unsynced = self.active_segment, self._unsynced
-        with failing_dir(self.directory):
+        with failing_dir(self.directory, self.topic_partition):
             self.producer_state.map_end_offset = self.log_end_offset
-            self._take_snapshot()
+            self._begin_snapshot()
             if not active.is_as_opened:
                 active.become_inactive()
                 unsynced.rolled.append(active)
@@ -555,13 +673,14 @@ class Log:
     def close(self) -> None:
         """Close this log alone, durably. Raises `LogDirFailedError`."""
         if (task := self.begin_close()) is not None:
-            with failing_dir(self.directory):
+            with failing_dir(self.directory, self.topic_partition):
                 task.run()
             self.complete_flush(task)
         self.close_handles()
 
-    def _take_snapshot(self) -> None:
-        snapshot = self.producer_state.take_snapshot()
+    def _begin_snapshot(self) -> None:
+        """Have the next flush write a snapshot of the producer state."""
+        snapshot = self.producer_state.begin_snapshot()
         if snapshot is not None:
             self._unsynced.snapshots.append(snapshot)
 
@@ -569,25 +688,20 @@ class Log:
         """Give all handles back without writing anything: the disk failed, or the files are about to go."""
         for segment in self.segments:
             self._unsynced.close(segment.close_handles)
-        self._unsynced.close_snapshots()
 
     def give_files_back(self) -> None:
-        """Close files, if nobody counts on them at this moment: whoever needs one opens it again.
-
-        A snapshot that is not synced then is one that a crash may tear, which its CRC tells.
-        """
+        """Close files unless a flush needs them; the next read or append opens them again."""
         unsynced = self._unsynced
         if not unsynced.is_in_use:
-            unsynced.close_snapshots()
             for segment in self.segments:  # retention, the cleaner and searches by time look into old ones as well
                 segment.close_handles()
             self._reader.forget_opened()
 
     def rename_dir(self, path: str) -> None:
-        """Give the partition's directory another name; open handles stay good. Raises OSError.
+        """Give the partition's directory another name; open handles remain valid. Raises OSError.
 
-        `path` is the new one before the names change: a flush on another thread that finds the old name gone looks here
-        whether that is right, perhaps before this thread goes on.
+        `path` is set before the directory is renamed: a flush on another thread that does not find the old name reads
+        `path`, perhaps before this thread continues.
         """
         old, self.path = self.path, path
         try:

@@ -1,10 +1,10 @@
-"""What the checkpoints of a log directory should say as of a moment, to be written by any thread."""
+"""The content of a log directory's checkpoints at a moment, to be written by any thread."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..protocol.room_logger import room_logger
+from ..common.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .errors import PASSING
 from .log import Log
@@ -15,16 +15,16 @@ CHECKPOINTED: Mapping[str, Callable[[Log], int]] = {
     LOG_START_OFFSET_CHECKPOINT: lambda log: log.log_start_offset,
     HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark,
 }
-"""The checkpoints that follow the logs, and what each keeps of one."""
+"""The checkpoints that follow the logs, and the offset that each contains."""
 
 logger = room_logger("storage")
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a checkpoint of a log directory should say, made by the thread that owns the logs and written by any.
+    """The content of a log directory's checkpoint, made by the thread that owns the logs and written by any thread.
 
-    Threads may write in any order: one that comes late finds the file newer and leaves it so.
+    Threads may write in any order: a late write does not replace a newer file.
     """
 
     log_dir: LogDir
@@ -33,17 +33,17 @@ class Checkpoint:
     moment: int
 
     def write(self) -> None:
-        """Write it durably, unless the file says so already. Raises OSError."""
+        """Write it durably, unless the file is equal already. Raises OSError."""
         self.log_dir.write_checkpoint(self.name, self.offsets, self.moment)
 
     def write_if_room(self) -> None:
-        """As `write`; a checkpoint for which there is no room stays as it is."""
+        """As `write`; if the disk is full, the old checkpoint is kept."""
         try:
             self.write()
         except OSError as error:
             if error.errno not in PASSING:
                 raise
-            # The old file is still there and still right, only older; deleting segments must stay possible now.
+            # The old file is still correct, only older, and the deletion of segments must remain possible.
             logger.warning("%s/%s could not be written: %s", self.log_dir.path, self.name, error)
 
 
@@ -52,12 +52,12 @@ class LogCheckpoints:
 
     def __init__(self, logs: Mapping[TopicPartition, Log], dir_of: Mapping[TopicPartition, LogDir]) -> None:
         self.arriving: dict[TopicPartition, tuple[LogDir, Log | None]] = {}
-        """Logs that checkpoints have to know before they are in `logs`: copies, and None for those yet to be made."""
+        """Logs that checkpoints must contain before they are in `logs`: copies, and None for logs yet to be created."""
         self._logs = logs
         self._dir_of = dir_of
 
     def take(self, log_dir: LogDir, name: str) -> Checkpoint:
-        """What the checkpoint `name` of a directory should say now; an offline log keeps what it has there."""
+        """The current content of the checkpoint `name` of a directory; an offline log keeps its old entry."""
         read = CHECKPOINTED[name]
         offsets = {}
         for topic_partition, holder in self._dir_of.items():
@@ -67,7 +67,7 @@ class LogCheckpoints:
         for topic_partition, (holder, log) in self.arriving.items():
             if holder is log_dir:
                 offsets[topic_partition] = 0 if log is None else read(log)
-        # That a recovery point is 0 says that the log is this broker's own.
+        # A recovery point of 0 is stored, because it marks a log as created by this broker.
         least = 0 if name == RECOVERY_POINT_CHECKPOINT else 1
         offsets = {key: offset for key, offset in offsets.items() if offset >= least}
         return Checkpoint(log_dir, name, offsets, log_dir.moment())

@@ -7,7 +7,7 @@ from typing import Any, Self
 from ..protocol.errors import ErrorCode, KafkaError
 
 NEVER = 2**63 - 1
-"""Kafka's way to say that an interval or limit does not apply."""
+"""Kafka's value for an interval or limit that does not apply."""
 
 _INT_MAX = 2**31 - 1
 
@@ -46,6 +46,10 @@ def _one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
+LARGEST_RECORD = 2_147_483_639
+"""Default and maximum of `max.decompressed.message.bytes`: the size of Java's largest array."""
+
+
 def _cleanup_policy(text: str) -> str:
     """None at all is a policy as well: nothing is ever cleaned."""
     policies = [part.strip() for part in text.split(",") if part.strip()]
@@ -76,7 +80,7 @@ def _setting(default: Any, parse: Callable[[str], Any]) -> Any:
 class LogConfig:
     """The settings of one topic's logs. Immutable: a change of configuration is a new object given to the log.
 
-    Defaults are Kafka's. The last six restate others in the form that the append path asks for.
+    Defaults are Kafka's. The last six restate others in the form that the append path needs.
     """
 
     cleanup_policy: str = _setting("delete", _cleanup_policy)
@@ -95,6 +99,7 @@ class LogConfig:
     local_retention_bytes: int = _setting(-2, _integer(-2))
     local_retention_ms: int = _setting(-2, _integer(-2))
     max_compaction_lag_ms: int = _setting(NEVER, _integer(1))
+    max_decompressed_message_bytes: int = _setting(LARGEST_RECORD, _integer(1, LARGEST_RECORD))
     max_message_bytes: int = _setting(1_048_588, _integer(0, _INT_MAX))
     message_downconversion_enable: bool = _setting(True, _boolean)
     message_format_version: str = _setting("3.0-IV1", _format_version)
@@ -119,13 +124,13 @@ class LogConfig:
     compact: bool = field(init=False, default=False)
     delete: bool = field(init=False, default=True)
     max_segment_ms: int = field(init=False, default=604_800_000)
-    """When a segment is rolled for its age: what must be compacted after a while must not stay active for longer."""
+    """The age at which a segment is rolled, at most `max.compaction.lag.ms`: the active segment is not compacted."""
     message_magic: int = field(init=False, default=2)
     """The record format of `message_format_version`."""
     stores_as_sent: bool = field(init=False, default=True)
     """Whether uncompressed batches keep their bytes: no other codec, no timestamps of the broker's."""
     segment_size: int = field(init=False, default=1_073_741_824)
-    """At what size a segment is rolled: `internal_segment_bytes`, which is for tests, or `segment_bytes`."""
+    """The size at which a segment is rolled: `internal_segment_bytes`, which is for tests, or `segment_bytes`."""
 
     def __post_init__(self) -> None:
         policies = self.cleanup_policy.split(",")
@@ -141,9 +146,9 @@ class LogConfig:
 
     @classmethod
     def from_props(cls, props: Mapping[str, str], defaults: "LogConfig | None" = None) -> Self:
-        """The settings of `props` (Kafka's dotted keys) over `defaults`. Keys that are not the log's are passed over.
+        """The settings of `props` (Kafka's dotted keys) over `defaults`. Keys of other components are ignored.
 
-        Raises `KafkaError(INVALID_CONFIG)` for a value that is no legal one.
+        Raises `KafkaError(INVALID_CONFIG)` for an invalid value.
         """
         base = defaults if defaults is not None else cls()
         changes = {}

@@ -4,19 +4,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
+from ..common.room_logger import room_logger
 from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
-from .cleaning.cleaner_manager import CleanerManager
-from .errors import PASSING
+from .errors import FILE_ERRORS, PASSING
 from .filesystem import FileSystem
 from .found_logs import FoundLogs
 from .held_logs import HeldLogs
 from .lane_task import LaneTask
 from .log import Log
-from .log_checkpoints import Checkpoint, LogCheckpoints
+from .log_checkpoints import LogCheckpoints
 from .log_config import LogConfig
-from .log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
+from .log_dir import CLEANER_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
 
 logger = room_logger("storage")
 
@@ -29,16 +28,14 @@ class LogCreation:
         held: HeldLogs,
         found: FoundLogs,
         checkpoints: LogCheckpoints,
-        cleaner_manager: CleanerManager,
         fs: FileSystem,
     ) -> None:
         self._held = held
         self._found = found
         self._checkpoints = checkpoints
-        self._cleaner_manager = cleaner_manager
         self._fs = fs
         self._prepared: dict[TopicPartition, LogDir] = {}
-        """Folders that are made and durable, and of which nobody has opened a log yet."""
+        """Folders that are durable, but whose logs have not been opened yet."""
 
     def get_or_create_log(
         self,
@@ -48,9 +45,9 @@ class LogCreation:
         config: LogConfig | None = None,
         is_new: bool = False,
     ) -> Log:
-        """The log of a partition, made in the online directory with the fewest partitions if there is none.
+        """The log of a partition, created in the online directory with the fewest partitions if there is none.
 
-        When this returns, a new log survives a power loss. `is_new` says that the partition cannot have a log in a
+        When this returns, a new log survives a power loss. `is_new` asserts that the partition cannot have a log in a
         directory that is offline. Raises KAFKA_STORAGE_ERROR, and INCONSISTENT_TOPIC_ID if the folder belongs to
         another topic of the same name.
         """
@@ -59,7 +56,7 @@ class LogCreation:
             if topic_id is not None:
                 log.assign_topic_id(topic_id)
             if config is not None:
-                log.config = config  # opened when nobody knew its topic, perhaps
+                log.config = config  # the log may have been opened before its topic's settings were known
             return log
         if not is_new and len(self._held.online_dirs) < len(self._held.dirs):
             message = f"Can't create log for {topic_partition} because log directories are offline: it may be there"
@@ -75,10 +72,10 @@ class LogCreation:
             try:
                 return self._create_log(log_dir, topic_partition, topic_id, config)
             except OSError as error:
-                if error.errno not in PASSING:
+                if error.errno not in PASSING + FILE_ERRORS or not log_dir.is_in_place():
                     self._held.fail_log_dir(log_dir.path, error)
                     continue
-                # A full disk has no room for a new log, which is no reason to give up those that are there.
+                # A full disk, or a file with the folder's name, does not affect the other logs of the directory.
                 logger.warning("no log for %s in %s: %s", topic_partition, log_dir.path, error)
                 if not was_there and self._fs.is_dir(path):
                     self._held.on_disk(log_dir, partial(log_dir.remove_log, path))
@@ -116,9 +113,9 @@ class LogCreation:
         return log
 
     def preparation_tasks(self, topic_ids: Mapping[TopicPartition, UUID]) -> list[LaneTask]:
-        """The folders of new partitions, made and synced all at once; `get_or_create_log` then need not wait for disks.
+        """Creates and syncs folders of new partitions together, so that `get_or_create_log` need not wait for disks.
 
-        A partition that a failing task leaves out is made by `get_or_create_log`, which says what is wrong with it.
+        If a task fails, `get_or_create_log` creates its partitions and reports the error.
         """
         wanted = [one for one in topic_ids if one not in self._held.dir_of and one not in self._held.offline]
         per_dir: dict[str, list[TopicPartition]] = {}
@@ -143,21 +140,19 @@ class LogCreation:
         self._prepared.update(dict.fromkeys(log_dir.make_folders(topic_ids), log_dir))
 
     def _begin_anew(self, log_dir: LogDir, topic_partitions: Iterable[TopicPartition]) -> Callable[[], None]:
-        """Partitions are about to be made: their recovery starts at 0, and no older offsets of their names count.
+        """Prepare the creation of partitions: their recovery starts at 0, and older offsets of their names are dropped.
 
         A deleted log's offsets must never be applied to a new log of the same name: a recovery point beyond its data
-        would skip recovery, a start offset beyond its end would discard it. An old high watermark may stay, as it is
-        held within the log's ends. What this returns has the checkpoints say so, on any thread; raises `OSError`.
+        would skip recovery, a start offset beyond its end would discard it. An old high watermark may remain, as it is
+        held within the log's ends. The returned function updates the checkpoints, on any thread; it raises `OSError`.
+        It leaves the entries of other partitions in the files unchanged, so that the loop need not collect them.
         """
-        self._checkpoints.arriving.update(dict.fromkeys(topic_partitions, (log_dir, None)))
-        checkpoints = [
-            self._checkpoints.take(log_dir, RECOVERY_POINT_CHECKPOINT),
-            self._checkpoints.take(log_dir, LOG_START_OFFSET_CHECKPOINT),
-            self._cleaner_manager.checkpoint_of(log_dir, self._held.held_by(log_dir)),
-        ]
-        return partial(_write_all, checkpoints)
+        new = list(topic_partitions)
+        self._checkpoints.arriving.update(dict.fromkeys(new, (log_dir, None)))
+        return partial(_begin_anew_in, log_dir, new, log_dir.moment())
 
 
-def _write_all(checkpoints: Sequence[Checkpoint]) -> None:
-    for checkpoint in checkpoints:
-        checkpoint.write()
+def _begin_anew_in(log_dir: LogDir, new: Sequence[TopicPartition], moment: int) -> None:
+    log_dir.change_checkpoint(RECOVERY_POINT_CHECKPOINT, dict.fromkeys(new, 0), moment)
+    log_dir.change_checkpoint(LOG_START_OFFSET_CHECKPOINT, dict.fromkeys(new), moment)
+    log_dir.change_checkpoint(CLEANER_CHECKPOINT, dict.fromkeys(new), moment)

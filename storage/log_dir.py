@@ -3,18 +3,19 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from ..protocol.in_words import in_words
-from ..protocol.room_logger import room_logger
+from ..common.error_description import describe_error
+from ..common.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .checkpoint_file import OffsetCheckpointFile
-from .errors import CorruptCheckpointError, LogDirFailedError
+from .errors import FILE_ERRORS, CorruptCheckpointError, LogDirFailedError
 from .filesystem import FileSystem, Lock, parent_of
 from .meta_properties import MetaProperties, read_meta_properties
 from .partition_dir import KRAFT_NAMES, PartitionDir, parse_partition_dir
-from .partition_files import TEMPORARY_SUFFIX, remove_log, set_aside
+from .partition_files import TEMPORARY_SUFFIX, clear_name, remove_log, set_aside
 from .partition_metadata import begin_partition_metadata, finish_partition_metadata
 from .reserve import Reserve
 from .segment_files import LOG_SUFFIX, segment_file_name
@@ -31,6 +32,8 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 
 CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
 ORDINARY_NAMES = KRAFT_NAMES | {"lost+found"}
+MANY_FOLDERS = 64
+"""From this number of new folders on, one sync of the whole disk replaces the syncs of the folders."""
 OWN_FILES = (CLEAN_SHUTDOWN_FILE, *CHECKPOINTS)
 
 logger = room_logger("storage")
@@ -39,13 +42,13 @@ logger = room_logger("storage")
 class LogDir:
     """A folder that holds partition folders.
 
-    Layout: `.lock`, `.reserve`, `meta.properties`, four text checkpoints of one line a partition, and
+    Layout: `.lock`, `.reserve`, `meta.properties`, four text checkpoints of one line per partition, and
     `.kafka_cleanshutdown`, which exists only between a clean shutdown and the next start. Checkpoints are replaced
     whole, by temp file and rename, so a crash leaves the old or the new one. An unreadable checkpoint counts as empty:
     recovery then starts at 0, which costs time and no data.
 
-    `offsets` is what the checkpoint files hold, per file; `partition_count` is kept by the log manager. After an I/O
-    error `failure` is set, for good.
+    `offsets` mirrors the content of the checkpoint files; `partition_count` is kept by the log manager. After an I/O
+    error `failure` is set, permanently.
     """
 
     def __init__(
@@ -61,6 +64,8 @@ class LogDir:
         self.reserve = Reserve(fs, f"{path}/{RESERVE_FILE}", reserve_bytes)
         self.failure: LogDirFailedError | None = None
         self.was_clean_shutdown = False
+        self.is_new = False
+        """Whether it had neither an identity nor a partition when the broker started."""
         self.partition_count = 0
         self.meta_properties: MetaProperties | None = None
         self.offsets: dict[str, dict[TopicPartition, int]] = {name: {} for name in CHECKPOINTS}
@@ -69,11 +74,17 @@ class LogDir:
         self._writing: AbstractContextManager[object] = writing or nullcontext()
         self._moment = 0
         self._written = dict.fromkeys(CHECKPOINTS, 0)
+        self._changed: dict[str, dict[TopicPartition, int]] = {name: {} for name in CHECKPOINTS}
+        """Entries that were changed by themselves since the last whole content, each with its moment."""
 
     @property
     def is_online(self) -> bool:
         """False once the disk failed."""
         return self.failure is None
+
+    def is_in_place(self) -> bool:
+        """Return whether the path still leads to the locked folder: the disk was not unmounted or unplugged."""
+        return self._fs.exists(f"{self.path}/{LOCK_FILE}")
 
     def open(self) -> None:
         """Makes the folder if it is missing, takes its lock and reads its identity.
@@ -84,11 +95,13 @@ class LogDir:
         self._lock = self._fs.lock(f"{self.path}/{LOCK_FILE}")
         self.reserve.give_up()
         self.meta_properties = read_meta_properties(self._fs, self.path)
+        self.is_new = self.meta_properties is None
 
     def begin_loading(self) -> list[PartitionDir]:
-        """Notes and removes the clean-shutdown marker, reads the checkpoints, lists the partition folders.
+        """Reads and removes the clean-shutdown marker, reads the checkpoints, lists the partition folders.
 
-        The marker goes, durably, before any log is opened: a crash from here on is an unclean one. Raises `OSError`.
+        The marker is removed, durably, before any log is opened: a crash from then on is an unclean shutdown. Raises
+        `OSError`.
         """
         found = self._fs.scan_dir(self.path)
         own = [name + suffix for name in OWN_FILES for suffix in ("", TEMPORARY_SUFFIX)]
@@ -99,10 +112,12 @@ class LogDir:
             self._fs.unlink(marker)
             self._fs.fsync_dir(self.path)
         self.read_checkpoints()
-        return self._partition_dirs(name for name, is_file in found.items() if not is_file)
+        partition_dirs = self._partition_dirs(name for name, is_file in found.items() if not is_file)
+        self.is_new = self.is_new and not partition_dirs
+        return partition_dirs
 
     def read_checkpoints(self) -> None:
-        """Take over what the checkpoint files say. Raises `OSError`."""
+        """Read the checkpoint files into `offsets`. Raises `OSError`."""
         for name in CHECKPOINTS:
             self.offsets[name] = self._read_checkpoint(name)
 
@@ -110,7 +125,12 @@ class LogDir:
         try:
             return self._file(name).read()
         except CorruptCheckpointError as error:
-            logger.warning("%s is unreadable and counts as empty: %s", name, error)
+            logger.warning("%s is damaged and counts as empty: %s", name, error)
+            return {}
+        except OSError as error:
+            if error.errno not in FILE_ERRORS:
+                raise
+            logger.warning("%s cannot be read and counts as empty: %s", name, error)
             return {}
 
     def _partition_dirs(self, names: Iterable[str]) -> list[PartitionDir]:
@@ -123,7 +143,7 @@ class LogDir:
             if partition_dir is not None:
                 found.append(partition_dir)
             else:
-                logger.warning("%s is no partition folder and is left alone", path)
+                logger.warning("%s: ignored, because it is not a partition folder", path)
         return found
 
     def moment(self) -> int:
@@ -135,22 +155,41 @@ class LogDir:
         return self._moment
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int], moment: int) -> None:
-        """Replaces one checkpoint file, durably, by what it should say since a moment. On any thread.
+        """Replaces one checkpoint file, durably, by its content as of a moment. On any thread.
 
-        Nothing is written if the file says just that, or has what a later moment wants. Raises `OSError`.
+        Nothing is written if the file is equal already, or was written for a later moment. Raises `OSError`.
         """
         with self._writing:
             if moment < self._written[name]:
                 return
+            if changed := self._changed[name]:
+                later = {key for key, since in changed.items() if since > moment}
+                present = {key: offset for key, offset in self.offsets[name].items() if key in later}
+                offsets = {key: offset for key, offset in offsets.items() if key not in later} | present
+                self._changed[name] = {key: changed[key] for key in later}
             if offsets != self.offsets[name]:
-                self._file(name).write(offsets)
+                self._write_over(name, partial(self._file(name).write, offsets))
                 self.offsets[name] = dict(offsets)
             self._written[name] = moment
 
-    def make_folders(self, topic_ids: Mapping[TopicPartition, UUID]) -> list[TopicPartition]:
-        """Makes the folders of new partitions, durably, each with an empty log; returns those that were not there.
+    def change_checkpoint(self, name: str, changes: Mapping[TopicPartition, int | None], moment: int) -> None:
+        """Sets entries of one checkpoint file, durably, as of a moment; None removes one. On any thread.
 
-        The names in this directory are synced once for all. Raises `OSError`; then none of them counts.
+        A content of an earlier moment that is written later leaves these entries as they are. Raises `OSError`.
+        """
+        with self._writing:
+            former = self.offsets[name]
+            offsets = {key: offset for key, offset in {**former, **changes}.items() if offset is not None}
+            if offsets != former:
+                self._file(name).write(offsets)
+                self.offsets[name] = offsets
+            self._changed[name].update(dict.fromkeys(changes, moment))
+
+    def make_folders(self, topic_ids: Mapping[TopicPartition, UUID]) -> list[TopicPartition]:
+        """Makes the folders of new partitions, durably, each with an empty log; returns the partitions that are new.
+
+        The names in this directory are synced once for all folders. For many folders, a sync of the whole disk replaces
+        the syncs of the folders. Raises `OSError`; then none of the folders counts.
         """
         new = {key: f"{self.path}/{key}" for key in topic_ids if not self._fs.exists(f"{self.path}/{key}")}
         try:
@@ -159,11 +198,15 @@ class LogDir:
                 self._fs.mkdir(path)
                 self._fs.open(f"{path}/{segment_file_name(0, LOG_SUFFIX)}", create=True).close()
                 begin_partition_metadata(self._fs, path, topic_ids[topic_partition])
+            # Two syncs per folder, each a flush of the disk's cache, are most of the time that many new partitions
+            # take. Two syncs of the disk also write all other dirty data on it, so a few folders are synced one by one.
+            by_disk = len(new) >= MANY_FOLDERS and self._fs.sync_disk(self.path)
             for path in new.values():
-                finish_partition_metadata(self._fs, path)
-            for path in new.values():
-                self._fs.fsync_dir(path)
-            self._fs.fsync_dir(self.path)
+                finish_partition_metadata(self._fs, path, is_synced=by_disk)
+            if not (by_disk and self._fs.sync_disk(self.path)):
+                for path in new.values():
+                    self._fs.fsync_dir(path)
+                self._fs.fsync_dir(self.path)
         except OSError:
             for path in new.values():
                 remove_log(self._fs, path)
@@ -171,12 +214,28 @@ class LogDir:
         return list(new)
 
     def write_clean_shutdown_marker(self, broker_epoch: int = -1) -> None:
-        """Says to the next start that every log was flushed and closed. Raises `OSError`."""
+        """Marks the directory for the next start: every log was flushed and closed. Raises `OSError`."""
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-        self._fs.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", content.encode("ascii"))
+        write = partial(self._fs.write_atomic, f"{self.path}/{CLEAN_SHUTDOWN_FILE}", content.encode("ascii"))
+        self._write_over(CLEAN_SHUTDOWN_FILE, write)
+
+    def _write_over(self, name: str, write: Callable[[], None]) -> None:
+        """Replaces one of the folder's own files, moving a directory with its name away. Raises `OSError`."""
+        try:
+            write()
+        except OSError as error:
+            if error.errno not in FILE_ERRORS:
+                raise
+            path = f"{self.path}/{name}"
+            logger.warning("%s cannot be replaced: %s; the existing entry is moved away", path, error)
+            if self._fs.exists(path + TEMPORARY_SUFFIX):
+                clear_name(self._fs, path + TEMPORARY_SUFFIX)
+            if self._fs.is_dir(path):
+                clear_name(self._fs, path)
+            write()
 
     def use_reserve(self, use: Callable[[Reserve], T]) -> T:
-        """Do something with the room that is kept here. On any thread. Raises what that raises."""
+        """Call `use` with the reserve of this directory. On any thread. Raises the errors of `use`."""
         with self._writing:
             return use(self.reserve)
 
@@ -186,7 +245,7 @@ class LogDir:
         self._fs.fsync_dir(parent_of(path))
 
     def unlink_all(self, paths: Iterable[str]) -> None:
-        """Unlinks files; those that went with their folder are fine. Raises `OSError`."""
+        """Unlinks files; a file that was deleted with its folder is not an error. Raises `OSError`."""
         for path in paths:
             with suppress(FileNotFoundError):
                 self._fs.unlink(path)
@@ -195,7 +254,7 @@ class LogDir:
         """Marks the directory as not to be trusted until the next start."""
         if self.failure is None:
             self.failure = LogDirFailedError(self.path, cause)
-            logger.error("log directory %s is offline: %s", self.path, in_words(cause))
+            logger.error("log directory %s is offline: %s", self.path, describe_error(cause))
         return self.failure
 
     def close(self) -> None:

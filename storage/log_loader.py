@@ -6,9 +6,9 @@ from functools import partial
 from itertools import pairwise
 from typing import Protocol
 
+from ..common.room_logger import room_logger
 from ..protocol.errors import KafkaError, ProtocolError
 from ..protocol.record_batch import Batch, RecordBatch
-from ..protocol.room_logger import room_logger
 from .errors import PASSING, CorruptIndexError, CorruptSegmentError
 from .filesystem import FileSystem
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
@@ -17,17 +17,30 @@ from .log_config import LogConfig
 from .log_segment import LogSegment
 from .log_segments import LogSegments
 from .partition_files import TEMPORARY_SUFFIX, log_files
+from .partition_metadata import FILE_NAME as METADATA_FILE_NAME
 from .producer_snapshot import SNAPSHOT_SUFFIX
 from .producer_state import ProducerStateManager
-from .segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, TXN_INDEX_SUFFIX
+from .segment_files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    segment_file_name,
+)
+from .transaction_index import AbortedTxn
 
 NO_RECOVERY_POINT = -1
+_NEW_NAMES = frozenset({segment_file_name(0, LOG_SUFFIX), METADATA_FILE_NAME, EPOCHS_FILE_NAME})
 
 logger = room_logger("storage")
 
 
-class Chance(Protocol):
-    """What a log draws from a `random.Random`."""
+class RandomSource(Protocol):
+    """The methods of `random.Random` that a log uses."""
 
     def random(self) -> float: ...
 
@@ -38,7 +51,7 @@ class Chance(Protocol):
 
 @dataclass(slots=True)
 class LoadedLog:
-    """What opening a log found, or made."""
+    """The state of a log that was opened or created."""
 
     segments: LogSegments
     leader_epochs: LeaderEpochCache
@@ -50,32 +63,35 @@ class LoadedLog:
 
 @dataclass(slots=True)
 class LogLoader:
-    """Kafka's LogLoader: finishes or undoes interrupted swaps, drops what is left over, checks what was not flushed."""
+    """Kafka's LogLoader: finishes or undoes interrupted swaps, removes leftovers, and checks unflushed segments."""
 
     path: str
     config: LogConfig
     fs: FileSystem
     now_ms: Callable[[], int]
-    rng: Chance
+    rng: RandomSource
     may_have_gaps: bool = False
-    """Whether it may have been compacted, whatever the configuration says."""
+    """Whether it may have been compacted, even if the current configuration does not compact it."""
 
     def load(self, *, recovery_point: int, log_start_offset: int, clean_shutdown: bool) -> LoadedLog:
-        """Open everything in the directory; an empty one gets a first segment. Raises OSError, StorageError.
+        """Open all files in the directory; an empty directory gets a first segment. Raises OSError, StorageError.
 
-        A recovery point of -1 says that nobody kept one: everything is checked, and gaps may be from compaction.
+        A recovery point of -1 means that none was stored: everything is checked, and gaps may be from compaction.
         """
         names = self._finish_interrupted_work()
         segments = self._open_segments(names)
         epochs = LeaderEpochCache(f"{self.path}/{EPOCHS_FILE_NAME}", self.fs)
         snapshots = [name for name in names if name.endswith(SNAPSHOT_SUFFIX)]
         producers = ProducerStateManager(self.path, self.fs, self.config.producer_id_expiration_ms, snapshots)
-        if not clean_shutdown and len(segments):
+        recovered: list[LogSegment] = []
+        if not clean_shutdown and len(segments) and not (recovery_point <= 0 and self._is_new(names, segments)):
             # A retention that was cut short left them, perhaps with holes that would look like lost data.
             segments.remove_files(self._below(segments, log_start_offset))
-            self._recover(segments, epochs, producers, recovery_point, log_start_offset)
-        self._mend_transaction_indexes(names, segments, producers, log_start_offset)
+            recovered = self._recover(segments, epochs, producers, recovery_point, log_start_offset)
         log_end_offset = segments.last.next_offset() if len(segments) else -1
+        self._mend_indexes(names, segments, producers, log_start_offset, log_end_offset, recovered)
+        if len(segments) and epochs.latest_epoch < segments.last.last_leader_epoch:
+            self._rebuild_epochs(segments, epochs)
         if log_end_offset < log_start_offset:
             if len(segments):
                 logger.warning("%s ends below its start offset %d and is discarded", self.path, log_start_offset)
@@ -94,11 +110,18 @@ class LogLoader:
             log_start_offset=log_start_offset,
             end_offset=log_end_offset,
             now_ms=self.now_ms(),
-            clean_shutdown=clean_shutdown,
         )
         for segment in [segments.last] if clean_shutdown else segments:
             segment.close_handles()
         return LoadedLog(segments, epochs, producers, log_start_offset, log_end_offset)
+
+    def _is_new(self, names: list[str], segments: LogSegments) -> bool:
+        """Return whether the folder holds no record, index or snapshot, as after its creation.
+
+        Then there is nothing to recover, and nothing that a sync would make durable. Of ten thousand partitions most
+        are like that, and each would cost several syncs after a kill.
+        """
+        return segments.size_in_bytes == 0 and {*names} <= _NEW_NAMES
 
     def _create_segment(self, base_offset: int) -> LogSegment:
         return create_segment(self.path, base_offset, self.config, self.fs, now_ms=self.now_ms(), rng=self.rng)
@@ -106,11 +129,12 @@ class LogLoader:
     # -- interrupted work ------------------------------------------------------------------------------------------
 
     def _finish_interrupted_work(self) -> list[str]:
-        """Apply the rules of the suffixes; returns the names that are left.
+        """Complete or undo interrupted work according to the suffixes; return the remaining names.
 
-        `.deleted` files go. `.cleaned` files are the output of a cleaning that did not finish; since a finished one is
-        renamed to `.swap` from its end to its start, a `.swap` above a `.cleaned` belongs to the same unfinished one
-        and goes, too. What is left as `.swap` is whole: it replaces every segment in its range.
+        `.deleted` files are removed. `.cleaned` files are the output of a cleaning that did not finish. A finished
+        cleaning renames its files to `.swap` from the highest to the lowest offset, so a `.swap` above a `.cleaned`
+        belongs to the same unfinished cleaning and is removed as well. The remaining `.swap` files are complete: they
+        replace every segment in their range.
         """
         names = log_files(self.fs, self.path)
         if not any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX)) for name in names):
@@ -119,7 +143,7 @@ class LogLoader:
         smallest_cleaned = min(map(_base_offset, cleaned), default=None)
         swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
         unfinished = [s for s in swaps if smallest_cleaned is not None and _base_offset(s) >= smallest_cleaned]
-        # What says that a swap is not whole goes after it.
+        # In this order: as long as an unfinished `.swap` exists, a `.cleaned` below it marks it as unfinished.
         self._unlink_all(unfinished)
         self._unlink_all(cleaned)
         self._unlink_all([name for name in names if name.endswith(DELETED_SUFFIX)])
@@ -135,16 +159,16 @@ class LogLoader:
             self.fs.fsync_dir(self.path)
 
     def _complete_swaps(self, names: list[str]) -> None:
-        """Let whole swaps replace what is in their range: first that goes, then logs get their names, then indexes.
+        """Replace the segments in the range of complete swaps: remove them, rename the logs, then the indexes.
 
-        Each is durable before the next, so that another crash finds one of the states that are known here.
+        Each step is durable before the next, so that another crash leaves one of the states that this class handles.
         """
         logs = [name for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
         if logs:
             start = min(map(_base_offset, logs))
             end = max(map(self._swap_end_offset, logs))
             self._unlink_all([n for n in names if n.endswith(SEGMENT_SUFFIXES) and start <= _base_offset(n) < end])
-        # Listed only now: an index that was missing has been made anew by whoever looked for the end.
+        # Listed only now, because the search for the end may have recreated a missing index.
         swaps = [name for name in log_files(self.fs, self.path) if name.endswith(SWAP_SUFFIX)]
         for group in (logs, [name for name in swaps if name not in logs]):
             for name in group:
@@ -188,7 +212,7 @@ class LogLoader:
         return segments
 
     def _below(self, segments: LogSegments, log_start_offset: int) -> list[LogSegment]:
-        """The segments of which nothing can be read any more."""
+        """Return the segments that contain only offsets below the log start offset."""
         return [segment for segment, following in pairwise(segments) if following.base_offset <= log_start_offset]
 
     # -- recovery --------------------------------------------------------------------------------------------------
@@ -200,10 +224,11 @@ class LogLoader:
         producers: ProducerStateManager,
         recovery_point: int,
         log_start_offset: int,
-    ) -> None:
-        """Check every segment that may hold unflushed data; from the first bad batch on everything goes.
+    ) -> list[LogSegment]:
+        """Check every segment that may hold unflushed data; remove everything from the first invalid batch on.
 
-        What remains is made durable before anybody can read it, so that the end of the log does not go back again.
+        Returns the segments that were checked, all of whose indexes are new. The remaining data is made durable before
+        any client can read it, so that the log end offset cannot fall again.
         """
         unflushed = segments.from_offset(recovery_point)
         if (
@@ -211,7 +236,7 @@ class LogLoader:
             and unflushed[0].base_offset < recovery_point
             and self._ends_at(unflushed[0], recovery_point)
         ):
-            return
+            return []
         self._check_indexes_before(segments, unflushed[0])
         rebuild_producer_state(
             producers,
@@ -222,28 +247,31 @@ class LogLoader:
         )
         for number, segment in enumerate(unflushed):
             if number and self._is_behind_a_hole(segment, unflushed[number - 1], recovery_point):
-                logger.warning("%s: dropped what follows a hole before offset %d", self.path, segment.base_offset)
+                logger.warning(
+                    "%s: removed the segments after a gap, from offset %d on", self.path, segment.base_offset
+                )
                 segments.remove_files(unflushed[number:])
                 break
             producers.map_end_offset = max(producers.map_end_offset, segment.base_offset)
-            _close(producers.take_snapshot())
-            # What follows goes first: after a crash in between nothing would tell that it lies behind a loss.
+            producers.take_snapshot()
+            # The following segments are removed first: after a crash in between, nothing would mark the gap as a loss.
             remove_following = partial(segments.remove_files, unflushed[number + 1 :])
             cut = segment.recover(_Replay(segment, epochs, producers).take_in, before_cut=remove_following)
             producers.map_end_offset = max(producers.map_end_offset, segment.next_offset())
             if cut:
-                logger.warning("%s: cut %d bytes behind offset %d", self.path, cut, segment.next_offset())
+                logger.warning("%s: removed %d invalid bytes after offset %d", self.path, cut, segment.next_offset())
             segment.flush()
             segment.close_handles()
             if cut:
                 break
         epochs.flush()
         self.fs.fsync_dir(self.path)
+        return unflushed
 
     def _ends_at(self, segment: LogSegment, recovery_point: int) -> bool:
-        """Whether everything in the segment was flushed: it ends with the batch that ends at the recovery point.
+        """Return whether the whole segment was flushed: it ends with the batch that ends at the recovery point.
 
-        Its indexes must say nothing beyond; a transaction index is too important for a guess.
+        Its indexes must not reach beyond that offset. A segment with aborted transactions is always checked.
         """
         try:
             rebuild_damaged_indexes(segment)
@@ -267,33 +295,72 @@ class LogLoader:
         if flushed and rebuild_damaged_indexes(flushed[-1]):
             logger.warning("%s: rebuilt the indexes of segment %d", self.path, flushed[-1].base_offset)
 
-    def _mend_transaction_indexes(
-        self, names: list[str], segments: LogSegments, producers: ProducerStateManager, log_start_offset: int
+    def _mend_indexes(
+        self,
+        names: list[str],
+        segments: LogSegments,
+        producers: ProducerStateManager,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovered: list[LogSegment],
     ) -> None:
-        """Write the damaged ones anew, from the markers in their segments. Most logs have none to look at."""
-        indexed = {_base_offset(name) for name in names if name.endswith(TXN_INDEX_SUFFIX)}
-        for segment in segments if indexed else ():
-            if segment.base_offset not in indexed:
+        """Rebuild all indexes of a segment together if any is missing, and damaged transaction indexes.
+
+        A segment without aborted transactions has no transaction index. Therefore only a missing offset or time index,
+        which every segment has, shows that files were deleted, and Kafka also rebuilds all three then.
+        """
+        present = set(names)
+        ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset][: len(segments)]
+        for segment, end_offset in zip(segments, ends, strict=True):
+            if not segment.size or segment in recovered:
+                continue
+            base_offset = segment.base_offset
+            is_whole = all(segment_file_name(base_offset, one) in present for one in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+            has_transactions = segment_file_name(base_offset, TXN_INDEX_SUFFIX) in present
+            if is_whole and (not has_transactions or self._is_transaction_index_sound(segment, end_offset)):
                 continue
             try:
-                segment.indexes.transactions.sanity_check()
-            except CorruptIndexError as error:
-                logger.warning("%s; it is made anew", error)
-                rebuild_producer_state(
-                    producers,
-                    segments,
-                    log_start_offset=log_start_offset,
-                    end_offset=segment.base_offset,
-                    now_ms=self.now_ms(),
-                )
-                _rebuild_transaction_index(segment, producers)
+                if not is_whole:
+                    logger.warning("%s lacks an index; all of the segment are rebuilt", segment.records.path)
+                    segment.indexes.rebuild()
+                _rebuild_transaction_index(segment, segments, producers, log_start_offset)
+            except CorruptSegmentError as error:
+                if has_transactions or segment is segments.last:
+                    raise
+                # Readers of this segment will meet the error; readers of other segments are not affected.
+                logger.warning("the indexes of %s cannot be rebuilt: %s", segment.records.path, error)
+            finally:
+                segment.close_handles()
+
+    def _is_transaction_index_sound(self, segment: LogSegment, end_offset: int) -> bool:
+        try:
+            segment.indexes.transactions.sanity_check(end_offset)
+        except CorruptIndexError as error:
+            logger.warning("%s; it is rebuilt", error)
+            return False
+        return True
+
+    def _rebuild_epochs(self, segments: LogSegments, epochs: LeaderEpochCache) -> None:
+        """Rebuild the leader epochs from the batch headers, because the file lacks the epochs of existing records."""
+        logger.warning("%s lacks epoch %d; it is rebuilt", epochs.path, segments.last.last_leader_epoch)
+        epochs.clear()
+        for segment in segments:
+            try:
+                for batch in segment.records.batch_positions():
+                    if batch.leader_epoch > epochs.latest_epoch:
+                        epochs.assign(batch.leader_epoch, batch.base_offset)
+            except CorruptSegmentError as error:
+                logger.warning("%s: its leader epochs cannot be read: %s", segment.records.path, error)
+            finally:
+                segment.close_handles()
+        epochs.flush()
 
     def _is_behind_a_hole(self, segment: LogSegment, before: LogSegment, recovery_point: int) -> bool:
-        """Whether the end of the segment before was lost, although nothing in it is bad.
+        """Return whether the end of the previous segment was lost, although none of its batches is invalid.
 
-        Unsynced data may reach the disk in any order. But what compaction took away is no loss: below the recovery
-        point nothing is lost, and in a topic that is compacted, or whose settings nobody knows, a gap says nothing.
-        What lies behind a real hole was never flushed, since segments are flushed in their order.
+        Unsynced data may reach the disk in any order. But a gap from compaction is not a loss: below the recovery point
+        nothing is lost, and in a topic that is compacted, or whose settings are unknown, a gap may be harmless.
+        The segments after a real hole were never flushed, since segments are flushed in their order.
         """
         if self.config.compact or self.may_have_gaps or recovery_point == NO_RECOVERY_POINT:
             return False
@@ -321,7 +388,7 @@ class _Replay:
 
 
 def rebuild_damaged_indexes(segment: LogSegment) -> bool:
-    """Look at every entry of the offset and time index, and rebuild both if one is wrong; whether that was due."""
+    """Check every entry of the offset and time index; rebuild both if an entry is wrong, and return whether it was."""
     try:
         segment.indexes.offset.check_entries(segment.size)
         segment.indexes.time.check_entries()
@@ -331,21 +398,51 @@ def rebuild_damaged_indexes(segment: LogSegment) -> bool:
     return False
 
 
-def _rebuild_transaction_index(segment: LogSegment, producers: ProducerStateManager) -> None:
-    """Fill it, durably, while producers, as they were where the segment begins, are told of its batches."""
-    segment.indexes.transactions.reset()
-    producers.map_end_offset = max(producers.map_end_offset, segment.base_offset)
-    try:
-        for _, batch in segment.records.batches(0):
-            aborted = producers.take_in(batch) if isinstance(batch, RecordBatch) else None
-            if aborted is not None:
-                segment.indexes.transactions.append(aborted)
-    except (ProtocolError, KafkaError) as error:
-        raise CorruptSegmentError(f"{segment.records.path}: a marker cannot be read: {error}") from error
-    file = segment.indexes.transactions.unsynced_file()
+def _rebuild_transaction_index(
+    segment: LogSegment, segments: LogSegments, producers: ProducerStateManager, log_start_offset: int
+) -> None:
+    """Write the transaction index, durably, from the segment's batches and the transactions open at its start.
+
+    These transactions are in the newest snapshot below, or follow from the batches after it. No snapshot is changed,
+    because the newest snapshot is the state of the log's producers.
+    """
+    start, open_transactions = producers.open_below(segment.base_offset, log_start_offset)
+    aborted: list[AbortedTxn] = []
+    for each in segments.between(start, segment.base_offset + 1):
+        try:
+            for _, batch in each.records.batches(each.position_of(max(start, each.base_offset))):
+                found = _next_aborted(batch, open_transactions)
+                if found is not None and each is segment:
+                    aborted.append(found)
+        except (ProtocolError, KafkaError) as error:
+            raise CorruptSegmentError(f"{each.records.path}: a marker cannot be read: {error}") from error
+        finally:
+            if each is not segment:
+                each.close_handles()
+    index = segment.indexes.transactions
+    index.replace(aborted)
+    file = index.unsynced_file()
     if file is not None:
         file.fsync()
-    segment.indexes.transactions.close_handle()
+    index.close_handle()
+
+
+def _next_aborted(batch: Batch, open_transactions: dict[int, int]) -> AbortedTxn | None:
+    """The transaction that a batch aborts; `open_transactions` (producer id → first offset) follows the batch."""
+    if not isinstance(batch, RecordBatch) or batch.header.producer_id < 0:
+        return None
+    producer_id, offset = batch.header.producer_id, batch.base_offset
+    if not batch.header.is_control:
+        if batch.header.is_transactional:
+            open_transactions.setdefault(producer_id, offset)
+        return None
+    marker = batch.end_marker
+    if marker is None or producer_id not in open_transactions:
+        return None
+    first_offset = open_transactions.pop(producer_id)
+    if not marker.is_abort:
+        return None
+    return AbortedTxn(producer_id, first_offset, offset, min(open_transactions.values(), default=offset + 1))
 
 
 def rebuild_producer_state(
@@ -355,16 +452,13 @@ def rebuild_producer_state(
     log_start_offset: int,
     end_offset: int,
     now_ms: int,
-    clean_shutdown: bool = False,
 ) -> None:
     """Bring producer state to `end_offset`: newest snapshot at or below it, then the batches that follow.
 
-    Without any snapshot after a clean stop there were no producers, as a stop writes one. Raises OSError and
-    `CorruptSegmentError`. Kafka's rebuildProducerState.
+    A stop writes a snapshot at the log's end. Without a snapshot the state is rebuilt from the whole log, however it
+    ended; Kafka's rebuildProducerState assumes a log of brokers before 0.11 in this case, and no producers.
+    Raises OSError and `CorruptSegmentError`.
     """
-    if clean_shutdown and producers.latest_snapshot_offset is None:
-        producers.map_end_offset = end_offset
-        return
     producers.truncate_and_reload(log_start_offset, end_offset, now_ms)
     if producers.map_end_offset >= end_offset:
         return
@@ -380,7 +474,7 @@ def rebuild_producer_state(
             raise CorruptSegmentError(f"{segment.records.path}: a marker cannot be read: {error}") from error
     producers.map_end_offset = end_offset
     try:
-        _close(producers.take_snapshot())
+        producers.take_snapshot()
     except OSError as error:
         if error.errno not in PASSING:
             raise
@@ -388,7 +482,7 @@ def rebuild_producer_state(
 
 
 def create_segment(
-    path: str, base_offset: int, config: LogConfig, fs: FileSystem, *, now_ms: int, rng: Chance
+    path: str, base_offset: int, config: LogConfig, fs: FileSystem, *, now_ms: int, rng: RandomSource
 ) -> LogSegment:
     """A new segment of the log at `path`. Raises OSError."""
     return LogSegment.create(
@@ -396,7 +490,7 @@ def create_segment(
     )
 
 
-def roll_jitter_ms(config: LogConfig, rng: Chance) -> int:
+def roll_jitter_ms(config: LogConfig, rng: RandomSource) -> int:
     """How much earlier than `segment.ms` a segment is rolled, so that many logs do not roll at one moment."""
     limit = min(config.segment_jitter_ms, config.segment_ms)
     return int(rng.random() * limit)
@@ -404,8 +498,3 @@ def roll_jitter_ms(config: LogConfig, rng: Chance) -> int:
 
 def _base_offset(name: str) -> int:
     return int(name.partition(".")[0])
-
-
-def _close(file: object) -> None:
-    if file is not None:
-        file.close()  # type: ignore[attr-defined]

@@ -6,12 +6,13 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
+from ..common.room_logger import room_logger
+from ..common.uuid_text import new_uuid, uuid_text
 from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
-from ..protocol.uuid_text import new_uuid, uuid_text
 from .cleaning.cleaner_manager import CleanerManager
 from .deletions import Deletions
+from .errors import FILE_ERRORS
 from .filesystem import FileSystem
 from .found_logs import FindStrays, FoundLogs
 from .future_logs import FutureLogs
@@ -22,7 +23,7 @@ from .log_checkpoints import CHECKPOINTED, Checkpoint, LogCheckpoints
 from .log_config import LogConfig
 from .log_creation import LogCreation
 from .log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
-from .log_loader import Chance
+from .log_loader import RandomSource
 from .meta_properties import MetaProperties, common_identity, write_meta_properties
 from .open_files import OpenFiles
 from .reserve import Reserve
@@ -37,8 +38,8 @@ logger = room_logger("storage")
 class LogManager:
     """Kafka's LogManager.
 
-    Everything but a `LaneTask` is called by one thread. Puts the owners together: `held` which logs there are and
-    where, `creation`, `retention`, `future_logs` and `cleaner_manager` what is done with them.
+    All methods except `LaneTask`s run on one thread. `held` contains the logs and their directories; `creation`,
+    `retention`, `future_logs` and `cleaner_manager` work on them.
     """
 
     def __init__(
@@ -48,11 +49,11 @@ class LogManager:
         fs: FileSystem,
         config_for: Callable[[str], LogConfig],
         now_ms: Callable[[], int],
-        rng: Chance,
+        rng: RandomSource,
         lock: Callable[[], AbstractContextManager[object]] = nullcontext,
         reserve_bytes: int = 0,
     ) -> None:
-        """`lock` makes a lock for what several lanes may do; each directory keeps `reserve_bytes` for bad times."""
+        """`lock` makes a lock for state that several lanes change; each directory reserves `reserve_bytes` of disk."""
         assert log_dirs, "a broker needs at least one log directory"
         paths = dict.fromkeys(path.rstrip("/") or "/" for path in log_dirs)
         self.held = HeldLogs([LogDir(path, fs, lock(), reserve_bytes=reserve_bytes) for path in paths])
@@ -74,12 +75,12 @@ class LogManager:
             random_bits=rng.getrandbits,
         )
         self.cleaner_manager = CleanerManager(self.logs, now_ms)
-        self.creation = LogCreation(self.held, self._found, self._checkpoints, self.cleaner_manager, fs)
+        self.creation = LogCreation(self.held, self._found, self._checkpoints, fs)
         self.retention = Retention(self.held, self.cleaner_manager, self._deletions, fs)
         self._logs_per_closing_task = LOGS_PER_CLOSING_TASK
 
     def limit_open_files(self, limit: int, is_owner: Callable[[], bool] = lambda: True) -> None:
-        """Have no more files open than that, if it can be helped; `is_owner` says whether the present thread may help.
+        """Try to keep at most `limit` files open; `is_owner` returns whether the current thread may close files.
 
         Each lane that closes logs has a sixteenth of them.
         """
@@ -103,7 +104,7 @@ class LogManager:
                 self.held.fail_log_dir(log_dir.path, error)
 
     def stored_identity(self) -> tuple[int | None, str | None]:
-        """The broker id and cluster id that the directories carry, each None if no directory says it.
+        """The broker id and cluster id stored in the directories, each None if no directory contains it.
 
         Raises `InconsistentMetaPropertiesError` if they disagree.
         """
@@ -111,7 +112,7 @@ class LogManager:
         return common_identity(stored)
 
     def write_identity(self, node_id: int, cluster_id: str, *, version: int = 1) -> None:
-        """Gives directories without `meta.properties` one, and leaves those that have it untouched.
+        """Writes `meta.properties` in directories without it, and leaves the other directories unchanged.
 
         Version 0 is for a cluster around ZooKeeper, where Kafka's brokers refuse directories of any other version.
         Raises `InconsistentMetaPropertiesError` if a directory belongs to another broker or cluster.
@@ -131,8 +132,8 @@ class LogManager:
     ) -> list[LaneTask]:
         """Opening every log: after a clean stop by trusting its files, else by recovery from its recovery point.
 
-        In pieces that may run on several lanes at once; `finish_loading` comes after. What `find_strays` finds is not
-        touched. Of others than `known_topics` nobody knows whether they were compacted.
+        In tasks that may run on several lanes in parallel, to be followed by `finish_loading`. Folders that
+        `find_strays` returns are not touched. A topic outside `known_topics` may have been compacted.
         """
         tasks, found = [], {}
         self._found.known_topics = known_topics
@@ -151,14 +152,14 @@ class LogManager:
         return tasks
 
     def identities(self) -> dict[TopicPartition, tuple[UUID | None, int]]:
-        """Topic id and latest leader epoch of all partitions that were found, those without a log that opens included.
+        """Topic id and latest leader epoch of all partitions that were found, also of logs that could not be opened.
 
-        None and -1 where no file says them.
+        None and -1 if no file contains them.
         """
         return {key: self._found.identity(key) for key in [*self.logs, *self.held.offline]}
 
     def finish_loading(self) -> None:
-        """Counts what was found, and closes the logs of directories that failed while others were loading."""
+        """Counts the opened logs, and closes the logs of directories that failed while others were loading."""
         for log_dir in self.dirs:
             log_dir.partition_count = len(self.held.held_by(log_dir))
             if log_dir.failure is not None:
@@ -176,11 +177,11 @@ class LogManager:
     # Deletion
 
     def delete_log(self, topic_partition: TopicPartition) -> LaneTask | None:
-        """Renames a partition's folder so that a restart goes on with its deletion, and serves it no longer.
+        """Stops serving a partition and renames its folder, so that a restart continues its deletion.
 
-        Durable when the task has run. The files go with `deletion_tasks` after `file.delete.delay.ms`, when readers of
-        the log are done with it. Raises KAFKA_STORAGE_ERROR if the partition is offline or its disk fails now; of a
-        partition that is not here there is nothing to delete.
+        Durable when the task has run. `deletion_tasks` removes the files after `file.delete.delay.ms`, when readers of
+        the log have finished. Raises KAFKA_STORAGE_ERROR if the partition is offline or its disk fails now; returns
+        None if this broker has no log of the partition.
         """
         log = self.held.get_log(topic_partition)
         if log is None:
@@ -190,23 +191,27 @@ class LogManager:
         try:
             self._deletions.add_log(log, log_dir)
         except OSError as error:
-            self.held.fail_log_dir(log_dir.path, error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path}: {error}") from error
+            if error.errno not in FILE_ERRORS or not log_dir.is_in_place():
+                self.held.fail_log_dir(log_dir.path, error)
+            if not isinstance(error, FileNotFoundError) or not log_dir.is_online:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path}: {error}") from error
+            logger.warning("%s was removed before it was deleted", log.path)
+            log.close_handles()
         self.held.remove(topic_partition)
         self._note_clean_offsets(log_dir, self.cleaner_manager.forget(topic_partition))
         return LaneTask(log_dir.path, partial(self._fs.fsync_dir, log_dir.path))
 
     def deletion_tasks(self) -> list[LaneTask]:
-        """The removal of deleted logs and segments whose delay is over; what fails to be done is due again."""
+        """The removal of deleted logs and segments whose delay is over; failed removals are due again."""
         return self._deletions.due_tasks()
 
     # Changes that a checkpoint has to follow
 
     def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Cuts logs down to offsets, which must be done before their followers or leaders fetch again.
+        """Truncates logs to offsets, before their followers or leaders fetch again.
 
-        The recovery points are written at once: one beyond the new end would skip what is appended next.
-        Raises KAFKA_STORAGE_ERROR if a disk fails.
+        The recovery points are written immediately: a recovery point above the new end would exempt the next appended
+        records from recovery. Raises KAFKA_STORAGE_ERROR if a disk fails.
         """
         self._change_logs(offsets, lambda log, offset: log.truncate_to(offset), RECOVERY_POINT_CHECKPOINT)
 
@@ -268,7 +273,7 @@ class LogManager:
     # End
 
     def closing_tasks(self) -> list[LaneTask]:
-        """The first part of Kafka's clean shutdown: flush and close every log, in pieces for several lanes at once.
+        """The first part of Kafka's clean shutdown: flush and close every log, in tasks for several lanes.
 
         A directory that fails on the way gets no marker, so that its next start is an unclean one.
         """
@@ -282,12 +287,16 @@ class LogManager:
         ]
 
     def marking_tasks(self, broker_epoch: int = -1) -> list[LaneTask]:
-        """The second part, when all of the first is done: the last word of each directory still online.
+        """The second part, after all tasks of the first: write the clean-shutdown marker of each online directory.
 
-        `close` comes after.
+        A directory with an offline log gets no marker: that log was not closed, or never recovered, and the next start
+        has to check it. `close` follows.
         """
         tasks = []
+        unclosed = {self.held.dir_of[topic_partition] for topic_partition in self.held.offline}
         for log_dir in self.held.online_dirs:
+            if log_dir in unclosed:
+                continue
             checkpoints = [self._checkpoints.take(log_dir, name) for name in CHECKPOINTED]
             tasks.append(LaneTask(log_dir.path, partial(_mark_clean, log_dir, checkpoints, broker_epoch)))
         return tasks

@@ -5,28 +5,69 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
 from ..protocol.errors import KafkaError, ProtocolError
+from ..protocol.record import NO_PARTITION_LEADER_EPOCH
 from ..protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, Batch
 from .batch_scan import HEADER_FRONT_SIZE, SCANNED_READ, BatchScan
-from .errors import NO_SPACE, CorruptSegmentError
+from .errors import NO_SPACE, CorruptSegmentError, IndexRebuildingError
 from .file_records import BatchPosition, FileRecords
 from .filesystem import File, FileSystem, Sendable
-from .log_config import LogConfig
+from .log_config import NEVER, LogConfig
 from .record_search import first_not_older
-from .segment_age import SegmentAge
 from .segment_files import LOG_SUFFIX, SegmentFiles
 from .segment_indexes import SegmentIndexes
 from .time_index import NO_TIMESTAMP, TimestampOffset
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
+MAX_TIMESTAMP = 2**63 - 1
 _TAIL_MAX = 512
 _TAIL_KEPT = 256
-"""How many of its newest batches an active segment remembers: that many are left when it has come to the most."""
+"""The number of newest batches that an active segment remembers after `_TAIL_MAX` was reached."""
+
+
+class SegmentAge:
+    """The age of a segment, by which it is rolled: since the first batch's timestamp, or else since its creation."""
+
+    __slots__ = ("_created_ms", "_records", "_roll_jitter_ms", "first_timestamp")
+
+    def __init__(self, records: FileRecords, created_ms: int, roll_jitter_ms: int) -> None:
+        """Both in ms; the segment is rolled `roll_jitter_ms` before `segment.ms` ends."""
+        self._records = records
+        self._created_ms = created_ms
+        self._roll_jitter_ms = roll_jitter_ms
+        self.first_timestamp: int | None = None
+        """Largest timestamp of the first batch; None while unknown or empty."""
+
+    def load_first_timestamp(self) -> int | None:
+        """Return `first_timestamp`, read from the file after a restart. Raises OSError, `CorruptSegmentError`."""
+        if self.first_timestamp is None:
+            for batch in self._records.batch_positions():
+                self.first_timestamp = batch.max_timestamp
+                break
+        return self.first_timestamp
+
+    def is_over(self, config: LogConfig, max_timestamp: int, now_ms: int) -> bool:
+        """Whether a batch with `max_timestamp` must roll the segment. Errors as `load_first_timestamp`."""
+        first = self.load_first_timestamp()
+        waited_ms = max_timestamp - first if first is not None and first >= 0 else now_ms - self._created_ms
+        return waited_ms > config.max_segment_ms - self._roll_jitter_ms
+
+    def roll_timestamp(self, config: LogConfig) -> int:
+        """Return the timestamp above which a batch rolls the segment; -2 if only the clock decides. Errors as above."""
+        first = self.load_first_timestamp()
+        if first is None:
+            return NEVER
+        return first + config.max_segment_ms - self._roll_jitter_ms if first >= 0 else -2
+
+    def restart(self, now_ms: int) -> None:
+        """Begin again for a segment that was emptied."""
+        self._created_ms = now_ms
+        self.first_timestamp = None
 
 
 class SegmentTail:
-    """Exact positions of some hundred batches that were appended last, so that reads near the log's end search nothing.
+    """Exact positions of the last few hundred appended batches, so that reads near the log's end need no search.
 
-    Every batch from the first one that it knows on is known to it.
+    It contains every batch from its first entry on.
     """
 
     __slots__ = ("_offsets", "_positions")
@@ -61,14 +102,24 @@ class SegmentTail:
 class LogSegment:
     """Kafka's LogSegment: batches with offsets in [base_offset, next segment's base offset).
 
-    Its parts are `files` (what they are called), `records` (the data), `indexes` (where in the data) and `age` (since
-    when). The active segment also remembers exactly where its newest batches start, so that reads near the end of the
-    log look nowhere else.
+    Its parts are `files` (names), `records` (data), `indexes` (positions in the data) and `age` (times). The active
+    segment also remembers the exact positions of its newest batches, so that reads near the end of the log need no
+    search.
 
     Invariant: `records.size` never ends inside a batch.
     """
 
-    __slots__ = ("_closed_size", "_tail", "age", "base_offset", "files", "indexes", "max_offset", "records")
+    __slots__ = (
+        "_closed_size",
+        "_tail",
+        "age",
+        "base_offset",
+        "files",
+        "indexes",
+        "last_leader_epoch",
+        "max_offset",
+        "records",
+    )
 
     def __init__(
         self,
@@ -90,6 +141,8 @@ class LogSegment:
         self.indexes = SegmentIndexes(self.files, self.records, base_offset, config, fs)
         self.age = SegmentAge(self.records, created_ms, roll_jitter_ms)
         self._closed_size = 0
+        self.last_leader_epoch = NO_PARTITION_LEADER_EPOCH
+        """Of the last batch that `next_offset` read."""
         self._tail = SegmentTail()
 
     @classmethod
@@ -104,7 +157,7 @@ class LogSegment:
         roll_jitter_ms: int = 0,
         suffix: str = "",
     ) -> "LogSegment":
-        """A new, empty segment on disk; its name is durable once somebody syncs the directory. Raises OSError."""
+        """A new, empty segment on disk; the caller syncs the directory to make its name durable. Raises OSError."""
         path = SegmentFiles(directory, base_offset, fs, suffix).path_of(LOG_SUFFIX)
         fs.open(path, create=True).close()
         segment = cls(
@@ -137,9 +190,11 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """What retention goes by: the largest timestamp, or the file's modification time where none can be read."""
+        """The timestamp for retention: the largest timestamp, or the file's modification time if none can be read."""
         try:
             timestamp = self.indexes.max_timestamp.timestamp
+        except IndexRebuildingError:
+            return MAX_TIMESTAMP  # kept until its timestamps are known
         except CorruptSegmentError:
             timestamp = NO_TIMESTAMP
         return timestamp if timestamp >= 0 else self.files.modified_ms
@@ -161,7 +216,7 @@ class LogSegment:
         position = file.size
         since = indexes.bytes_since_last_entry
         is_entry_due = since > indexes.interval_bytes
-        # Before a first batch as well: indexes that are missing are complete then, and later would be made anew.
+        # Before a first batch as well: missing indexes are complete at that moment, and later would need a rebuild.
         if is_entry_due or not position:
             indexes.make_room()
         file.append(records)
@@ -205,11 +260,11 @@ class LogSegment:
         *,
         min_one_message: bool,
         hard_limit: bool = False,
-        lend: bool = False,
+        as_file_slice: bool = False,
     ) -> tuple[Sendable, int] | None:
         """Bytes from the batch that contains `offset` (or the next one, in a gap) on, and their position.
 
-        At most `max_length` bytes and nothing at or beyond `end_position`, as `Log.read` says. None if there is no
+        At most `max_length` bytes and nothing at or beyond `end_position`, as `Log.read`. None if there is no
         batch before `end_position`. Raises OSError, and `CorruptSegmentError` where no whole batch begins.
         """
         known = self._tail.floor(offset)
@@ -220,13 +275,13 @@ class LogSegment:
                 if available <= 0:
                     return None
                 wanted = max_length if max_length < available else available
-                if not lend or wanted < SCANNED_READ:
+                if not as_file_slice or wanted < SCANNED_READ:
                     data = self.records.pread(wanted, position)
                     if HEADER_SIZE <= LOG_OVERHEAD + int.from_bytes(data[8:12], "big", signed=True) <= len(data):
                         return data, position
         else:
-            position = self.indexes.offset.lookup(offset).position
-        scan = BatchScan(self.records, offset, max_length, end_position, min_one_message, hard_limit, lend)
+            position = self.indexes.scan_start(offset)
+        scan = BatchScan(self.records, offset, max_length, end_position, min_one_message, hard_limit, as_file_slice)
         return scan.read_from(position, self.indexes.interval_bytes)
 
     def position_of(self, offset: int) -> int:
@@ -234,7 +289,7 @@ class LogSegment:
         known = self._tail.floor(offset)
         if known is not None and known[0] == offset:
             return known[1]
-        start = self.indexes.offset.lookup(offset).position if known is None else known[1]
+        start = self.indexes.scan_start(offset) if known is None else known[1]
         for batch in self.records.batch_positions(start):
             if batch.last_offset >= offset:
                 return batch.position
@@ -242,7 +297,7 @@ class LogSegment:
 
     def batch_at_or_after(self, offset: int) -> BatchPosition | None:
         """The first batch that ends at or above `offset`."""
-        for batch in self.records.batch_positions(self.indexes.offset.lookup(offset).position):
+        for batch in self.records.batch_positions(self.indexes.scan_start(offset)):
             if batch.last_offset >= offset:
                 return batch
         return None
@@ -250,32 +305,41 @@ class LogSegment:
     def next_offset(self) -> int:
         """One above the last offset in the segment; the base offset if it is empty. Reads the end of the file."""
         last, end = self.base_offset, 0
+        self.last_leader_epoch = NO_PARTITION_LEADER_EPOCH
         if self.records.size == 0:
             return last
         if self.records.size <= self.indexes.interval_bytes:
             # So little that there is no offset index entry, and looking into the index files would cost more.
             start, highest = 0, TimestampOffset(NO_TIMESTAMP, last)
         else:
-            start, highest = self.indexes.offset.last_position, self.indexes.time.last_entry
+            start, highest = self.indexes.last_position(), self.indexes.last_time()
         for batch in self.records.batch_positions(start):
             last, end = batch.last_offset + 1, batch.position + batch.size
+            self.last_leader_epoch = batch.leader_epoch
             if batch.max_timestamp > highest.timestamp:
                 highest = TimestampOffset(batch.max_timestamp, batch.last_offset)
             if batch.position == 0:
                 self.age.first_timestamp = batch.max_timestamp
+        if self.indexes.go_beyond(last):
+            # An entry above the end of the log would conflict with the entry of a later batch.
+            self.indexes.rebuild()
+            return self.next_offset()
         self.indexes.bytes_since_last_entry = self.records.size - start
         self.indexes.max_timestamp = highest
         self._closed_size = end
         return last
 
-    def find_offset_by_timestamp(self, timestamp: int, starting_offset: int) -> TimestampOffset | None:
-        """The first record at or after `starting_offset` that is not older than `timestamp`."""
-        start = max(self.indexes.time.lookup(timestamp).offset, starting_offset)
-        for found in self.records.batch_positions(self.indexes.offset.lookup(start).position):
+    def find_offset_by_timestamp(self, timestamp: int, starting_offset: int, most: int) -> TimestampOffset | None:
+        """The first record at or after `starting_offset` that is not older than `timestamp`.
+
+        Raises KafkaError INVALID_RECORD for a decompressed record of more than `most` bytes.
+        """
+        start = max(self.indexes.time_before(timestamp).offset, starting_offset)
+        for found in self.records.batch_positions(self.indexes.scan_start(start)):
             if found.max_timestamp < timestamp:
                 continue
             for _, batch in self.records.batches(found.position, found.position + found.size):
-                first = first_not_older(batch, timestamp, starting_offset)
+                first = first_not_older(batch, timestamp, starting_offset, most)
                 if first is not None:
                     return first
         return None
@@ -333,14 +397,14 @@ class LogSegment:
         if batch is not None:
             self.records.truncate_to(batch.position)
         if self.records.size == 0:
-            self.age.begin_anew(now_ms)
+            self.age.restart(now_ms)
         self.indexes.find_max_timestamp()
         return size - self.records.size
 
     # -- files -----------------------------------------------------------------------------------------------------
 
     def become_inactive(self) -> None:
-        """Write what an active segment leaves open: the final time entry, index entries, the file's true length."""
+        """Write the pending parts of an active segment: the final time entry, index entries, the file's true length."""
         self.indexes.append_last_timestamp()
         self.indexes.transactions.write()
         self.records.trim()
@@ -349,8 +413,8 @@ class LogSegment:
     def unsynced_files(self, *, with_indexes: bool) -> list[File]:
         """The open files that a flush has to sync. Raises OSError.
 
-        Without the indexes, which can be rebuilt, that is the data, and the transaction index if it has news: what is
-        missing there nobody would notice.
+        Without the indexes, which can be rebuilt, these are the data, and the transaction index if it has new entries:
+        a missing entry there would not be detected.
         """
         data = self.records.file  # before the transaction index has no news any more: this may fail
         indexes: list[File] = []
@@ -367,7 +431,7 @@ class LogSegment:
         return transactions is not None and transactions.has_news
 
     def flush(self, *, indexes_may_wait: bool = False) -> None:
-        """Make the segment durable. Index entries that find no room may wait if another flush is to come."""
+        """Make the segment durable. Index entries without disk space may wait if another flush follows."""
         try:
             files = self.unsynced_files(with_indexes=True)
         except OSError as error:
@@ -388,14 +452,14 @@ class LogSegment:
         self.indexes.close_handles()
 
     def change_suffix(self, new_suffix: str) -> None:
-        """Rename the files, from `.cleaned` to `.swap` and so on; open handles stay good. Raises OSError."""
+        """Rename the files, from `.cleaned` to `.swap` and so on; open handles remain valid. Raises OSError."""
         self.files.rename_to(new_suffix)
         self._repath()
 
     def pin(self) -> None:
-        """Open and load all that readers may want, so that nobody needs the names of the files until `unpin`.
+        """Open and load everything that readers may need, so that the file names are not used until `unpin`.
 
-        Only for a segment that is complete: its time index ends with the largest timestamp, if that found room.
+        Only for a complete segment: its time index ends with the largest timestamp, if the index has room for it.
         """
         indexes = self.indexes
         self.unsynced_files(with_indexes=True)

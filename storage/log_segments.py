@@ -10,9 +10,9 @@ from .segment_files import DELETED_SUFFIX
 
 
 class LogSegments:
-    """Kafka's LogSegments. Never empty in an open log; the last one is the active segment.
+    """Kafka's LogSegments. Never empty in an open log; the last segment is the active segment.
 
-    Order of names: whoever removes segments finds the directory synced; after renames that is for the caller to do.
+    Removals sync the directory; after renames the caller syncs it.
     """
 
     __slots__ = ("_base_offsets", "_by_base_offset", "_directory", "_fs")
@@ -53,9 +53,9 @@ class LogSegments:
         del self._by_base_offset[segment.base_offset]
 
     def remove_files(self, removed: list[LogSegment]) -> None:
-        """Take segments out of the log and unlink their files: they do not come back. Raises OSError.
+        """Take segments out of the log and unlink their files durably. Raises OSError.
 
-        Newest first, each durably before the next: whenever a crash comes, what is left has no hole.
+        Newest first, each durably before the next: a crash at any time leaves segments without a hole.
         """
         for segment in reversed(removed):
             self.remove(segment)

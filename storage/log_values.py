@@ -1,5 +1,6 @@
-"""The small immutable values that a log answers with."""
+"""The small immutable values that a log returns."""
 
+from enum import Enum, auto
 from typing import NamedTuple
 
 from ..protocol.topic_partition import TopicPartition
@@ -11,39 +12,60 @@ UNKNOWN_POSITION = -1
 
 
 class LogOffsetMetadata(NamedTuple):
-    """An offset and where it lies; segment and position are -1 where nobody had to look."""
+    """An offset with its segment and position, which are -1 where they have not been looked up."""
 
     offset: int
     segment_base_offset: int = UNKNOWN_POSITION
     position: int = UNKNOWN_POSITION
 
+    def on_same_segment(self, that: "LogOffsetMetadata") -> bool:
+        """Whether both offsets are in one segment."""
+        return self.segment_base_offset == that.segment_base_offset
+
+    def position_diff(self, that: "LogOffsetMetadata") -> int:
+        """Return the bytes from `that` to this offset, which must be in the same segment."""
+        assert self.on_same_segment(that), f"{self} and {that} are in different segments"
+        return self.position - that.position
+
 
 class LogAppendInfo(NamedTuple):
-    """What an append did. Offsets are -1 if there were no records."""
+    """Kafka's LogAppendInfo: the result of an append. Offsets are -1 if there were no records."""
 
     first_offset: int
     last_offset: int
     max_timestamp: int
     """-1 if no record has a timestamp."""
-    log_append_time_ms: int
-    """-1 unless the topic uses LogAppendTime."""
+    log_append_time: int
+    """In ms; -1 unless the topic uses LogAppendTime."""
     log_start_offset: int
-    record_count: int
-    bytes: int
-    """How much was written; 0 for a duplicate."""
+    num_messages: int
+    valid_bytes: int
+    """The bytes written; 0 for a duplicate."""
     duplicate: bool = False
-    """The batch had been appended before; offsets are those it got then."""
+    """Whether the batch had been appended before. The offsets are from the first append."""
+
+
+class FetchIsolation(Enum):
+    """Kafka's FetchIsolation: the offset below which a reader may read."""
+
+    LOG_END = auto()
+    """For followers and coordinators."""
+    HIGH_WATERMARK = auto()
+    """For consumers."""
+    TXN_COMMITTED = auto()
+    """For consumers with `isolation.level=read_committed`: the last stable offset."""
 
 
 class FetchData(NamedTuple):
-    """What a read found."""
+    """Kafka's FetchDataInfo: the result of a read."""
 
     records: Sendable
-    """From the batch that contains the offset asked for; may end inside a batch. In memory unless it was to be lent."""
+    """From the batch that contains the requested offset; may end inside a batch. In memory unless
+    `as_file_slice` was set."""
     first: LogOffsetMetadata
-    """The offset asked for, and where `records` starts."""
+    """The requested offset, and the position at which `records` starts."""
     aborted_transactions: list[AbortedTxn] | None = None
-    """For read-committed readers: those that overlap `records`. None for others."""
+    """The aborted transactions that overlap `records`, for read-committed readers; None for others."""
 
     @property
     def data(self) -> bytes | memoryview:

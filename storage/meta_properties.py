@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from ..protocol.properties import PropertiesError, parse_properties
+from ..common.properties import PropertiesError, parse_properties
+from .checkpoint_file import MAX_INT32, parse_number
 from .errors import CorruptCheckpointError, StorageError
 from .filesystem import FileSystem
 
@@ -23,7 +24,7 @@ class InconsistentMetaPropertiesError(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """The identity of a log directory; what the file does not say is None."""
+    """The identity of a log directory; a field that the file does not contain is None."""
 
     version: int
     node_id: int | None
@@ -41,11 +42,9 @@ class MetaProperties:
         if version not in ("0", "1"):
             raise CorruptCheckpointError(f"{path}: unknown version {version!r}")
         node = properties.get("node.id" if version == "1" else "broker.id")
-        if node is not None and not node.lstrip("-").isdigit():
-            raise CorruptCheckpointError(f"{path}: broker id {node!r} is not a number")
         return cls(
             version=int(version),
-            node_id=None if node is None else int(node),
+            node_id=None if node is None else _node_id(node, path),
             cluster_id=properties.get("cluster.id"),
             directory_id=properties.get("directory.id"),
         )
@@ -60,6 +59,14 @@ class MetaProperties:
         }
         lines = [f"{key}={value}\n" for key, value in sorted(values.items()) if value is not None]
         return "".join(lines).encode("ascii")
+
+
+def _node_id(text: str, path: str) -> int:
+    """Raises `CorruptCheckpointError`."""
+    try:
+        return -1 if text == "-1" else parse_number(text, MAX_INT32)
+    except ValueError as error:
+        raise CorruptCheckpointError(f"{path}: broker id {text!r} is not a number from 0 to {MAX_INT32}") from error
 
 
 def read_meta_properties(fs: FileSystem, log_dir: str) -> MetaProperties | None:
@@ -78,7 +85,7 @@ def write_meta_properties(fs: FileSystem, log_dir: str, properties: MetaProperti
 
 
 def common_identity(stored: Iterable[tuple[str, MetaProperties]]) -> tuple[int | None, str | None]:
-    """The broker id and cluster id that all directories agree on; None for what no directory says.
+    """The broker id and cluster id that all directories agree on, each None if no directory contains it.
 
     Raises `InconsistentMetaPropertiesError` if two disagree.
     """

@@ -5,10 +5,15 @@ from typing import ClassVar, NamedTuple
 
 from ..protocol.file_layouts import OFFSET_INDEX_ENTRY
 from .errors import CorruptIndexError
-from .index_file import IndexFile
+from .index_file import BLOCK_BYTES, IndexFile
 
 _ENTRY = OFFSET_INDEX_ENTRY.struct
 _pack = _ENTRY.pack
+_OFFSET, _POSITION = 0, 1
+"""The fields of an entry, by which it is found."""
+_FIELD_END = 2**31
+"""More than any entry holds: both fields are non-negative int32."""
+ENTRIES_PER_BLOCK = BLOCK_BYTES // _ENTRY.size
 
 
 class OffsetPosition(NamedTuple):
@@ -55,21 +60,20 @@ class OffsetIndex(IndexFile):
             self.last_offset, self.last_position = entries[-1]
 
     def lookup(self, target_offset: int) -> OffsetPosition:
-        """The greatest entry at or below `target_offset`, or (base offset, 0): start there and scan forward."""
+        """The greatest entry at or below `target_offset`, or (base offset, 0): start there and scan forward.
+
+        Raises OSError, and `CorruptIndexError` where entries that the search meets do not increase.
+        """
         slot = self._floor_slot(target_offset - self.base_offset)
         return OffsetPosition(self.base_offset, 0) if slot < 0 else self.entry(slot)
 
     def upper_bound(self, start_position: int, length: int) -> OffsetPosition | None:
-        """The smallest entry at or beyond `start_position + length`, if there is one (what a fetch cannot reach)."""
-        target = start_position + length
-        low, high = 0, self.entries
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle).position < target:
-                low = middle + 1
-            else:
-                high = middle
-        return self.entry(low) if low < self.entries else None
+        """The smallest entry at or beyond `start_position + length`, which a fetch cannot reach; None if there is none.
+
+        Raises as `lookup`.
+        """
+        slot = self._first_slot_above(_POSITION, start_position + length - 1)
+        return self.entry(slot) if slot < self.entries else None
 
     def entry(self, slot: int) -> OffsetPosition:
         buffer, position = self._locate(slot)
@@ -105,19 +109,61 @@ class OffsetIndex(IndexFile):
         self.last_offset = self.base_offset + relative
 
     def _floor_slot(self, relative_offset: int) -> int:
-        """The last slot whose relative offset is at most `relative_offset`, or -1."""
-        low, high = 0, self.entries
+        """The last slot whose relative offset is at most `relative_offset`, or -1. Raises as `lookup`."""
+        return self._first_slot_above(_OFFSET, relative_offset) - 1
+
+    def _first_slot_above(self, field: int, value: int) -> int:
+        """Return the first slot whose `field` is above `value`, or the number of entries. Raises as `lookup`.
+
+        A search reads one block of the file, selected by the cached first entries of all blocks.
+        """
+        low, high, least, greatest = 0, self.entries, -1, _FIELD_END
         written = self._written
         if high > written:
-            if relative_offset >= _ENTRY.unpack_from(self._pending, 0)[0]:
+            if value >= _ENTRY.unpack_from(self._pending, 0)[field]:
                 low = written + 1
             else:
                 high = written
+        if low == 0 and self._block:
+            # A consumer that reads a segment in order mostly needs an entry of the block of its last read.
+            first, last = _ENTRY.unpack_from(self._block)[field], _ENTRY.unpack_from(self._block, -_ENTRY.size)[field]
+            if first <= value < last:
+                start = self._block_start // _ENTRY.size
+                low, high, least, greatest = start + 1, start + len(self._block) // _ENTRY.size - 1, first, last
+        if high - low > ENTRIES_PER_BLOCK:
+            block, block_end = 0, -(-high // ENTRIES_PER_BLOCK)
+            while block < block_end:
+                middle = (block + block_end) // 2
+                found = self._first_of_block(middle, field)
+                # A damaged entry would lead the search astray; among the entries it meets, order costs one comparison.
+                if not least < found < greatest:
+                    raise CorruptIndexError(f"{self.path}: {found} between {least} and {greatest}")
+                if found <= value:
+                    block, least = middle + 1, found
+                else:
+                    block_end, greatest = middle, found
+            if block == 0:
+                return 0
+            low, high = (block - 1) * ENTRIES_PER_BLOCK + 1, min(block * ENTRIES_PER_BLOCK, high)
         while low < high:
             middle = (low + high) // 2
             buffer, position = self._locate(middle)
-            if _ENTRY.unpack_from(buffer, position)[0] <= relative_offset:
-                low = middle + 1
+            found = _ENTRY.unpack_from(buffer, position)[field]
+            if not least < found < greatest:
+                raise CorruptIndexError(f"{self.path}: {found} between {least} and {greatest}")
+            if found <= value:
+                low, least = middle + 1, found
             else:
-                high = middle
-        return low - 1
+                high, greatest = middle, found
+        return low
+
+    def _first_of_block(self, block: int, field: int) -> int:
+        """Return a field of the first entry of a written block, which is read once. Raises as `lookup`."""
+        firsts = self._block_firsts
+        if block >= len(firsts):
+            firsts.extend([-1] * (-(-self._written // ENTRIES_PER_BLOCK) - len(firsts)))
+        entry = firsts[block]
+        if entry == -1:
+            buffer, position = self._locate(block * ENTRIES_PER_BLOCK)
+            entry = firsts[block] = int.from_bytes(buffer[position : position + _ENTRY.size], "big", signed=True)
+        return entry >> 32 if field == _OFFSET else entry & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""Keeps the number of open files of all logs below a limit: a log opens what it needs, and any may have to give."""
+"""Keeps the number of open files of all logs below a limit: a log opens files as needed, and any log may lose them."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -8,22 +8,22 @@ from .log import Log
 
 
 class OpenFiles:
-    """Has logs give files back, one after another, when many are open. For the thread that owns the logs.
+    """Closes files of one log after another when many are open. For the thread that owns the logs.
 
-    Nobody notes when a file was last used, as that would cost something with each use. A log that is in use all the
-    time loses its files once a round, and opening one costs some microseconds.
+    The last use of a file is not recorded, because that would cost time with each use. A log that is always in use
+    loses its files once per round, and opening a file costs some microseconds.
     """
 
     def __init__(
         self, fs: FileSystem, logs: Mapping[TopicPartition, Log], limit: int, is_owner: Callable[[], bool]
     ) -> None:
-        """`is_owner` says whether the present thread owns the logs: on others there is only hope."""
+        """`is_owner` returns whether the current thread owns the logs: other threads cannot close files."""
         self._fs = fs
         self._logs = logs
         self._enough = limit * 3 // 4
         self._is_owner = is_owner
         self._round: Iterator[Log] = iter(())
-        fs.when_crowded(limit, self._make_room)
+        fs.before_opening_above(limit, self._make_room)
 
     def _make_room(self) -> None:
         if not self._is_owner():

@@ -1,4 +1,4 @@
-"""The names of partition folders: `<topic>-<partition>`, and what a folder is called that is leaving or moving."""
+"""The names of partition folders: `<topic>-<partition>`, with a suffix while a folder is deleted or moved."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ FUTURE_SUFFIX = "-future"
 MAX_NAME_LENGTH = 255
 
 KRAFT_NAMES = frozenset({"__cluster_metadata-0", "remote-log-index-cache"})
-"""Folders that a KRaft broker keeps beside its partitions; they hold no partition that clients may ask for."""
+"""Folders that a KRaft broker keeps next to its partitions; clients cannot request them as partitions."""
 
 _NUMBER = "0|[1-9][0-9]{0,9}"
 _MARKED = re.compile(
@@ -35,7 +35,7 @@ class PartitionDir:
 
 
 def parse_partition_dir(name: str) -> PartitionDir | None:
-    """What a folder name stands for; None if it is no partition's. The last `-` separates topic and partition.
+    """Parse a folder name; None if it does not name a partition. The last `-` separates topic and partition.
 
     The topic of a `-delete` or `-stray` folder may be cut short, as the whole name has at most 255 characters.
     """

@@ -2,11 +2,12 @@
 
 from uuid import UUID
 
+from ..common.room_logger import room_logger
+from ..common.uuid_text import uuid_from_text, uuid_text
 from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
-from ..protocol.uuid_text import uuid_from_text, uuid_text
-from .errors import CorruptCheckpointError
+from .checkpoint_file import MAX_INT32, parse_number
+from .errors import FILE_ERRORS, CorruptCheckpointError
 from .filesystem import FileSystem, TemporaryFile
 
 FILE_NAME = "partition.metadata"
@@ -16,21 +17,26 @@ logger = room_logger("storage")
 
 
 def read_partition_metadata(fs: FileSystem, directory: str) -> UUID | None:
-    """The topic id noted in a partition's directory; None if none is.
+    """The topic id stored in a partition's directory; None if there is none.
 
     Layout: the lines `version: 0` and `topic_id: <22 characters>`. Written before the first data of the partition,
-    whole by temp file and rename, and never changed. A damaged note says nothing, and is replaced when somebody knows
-    better. Raises OSError, and `CorruptCheckpointError` for a note of a version that is not known.
+    whole by temp file and rename, and never changed. A damaged file is ignored, and replaced once the topic id is
+    known. Raises OSError, and `CorruptCheckpointError` for an unknown version.
     """
     path = f"{directory}/{FILE_NAME}"
     try:
         lines = [line.partition(":") for line in fs.read_bytes(path).decode().splitlines() if line]
         values = {name.strip(): value.strip() for name, _, value in lines}
-        version, topic_id = int(values["version"]), uuid_from_text(values["topic_id"])
+        version, topic_id = parse_number(values["version"], MAX_INT32), uuid_from_text(values["topic_id"])
     except FileNotFoundError:
         return None
     except (KeyError, ValueError):
-        logger.warning("%s is damaged and says nothing", path)
+        logger.warning("%s is damaged and ignored", path)
+        return None
+    except OSError as error:
+        if error.errno not in FILE_ERRORS:
+            raise
+        logger.warning("%s cannot be read and is ignored: %s", path, error)
         return None
     if version != _VERSION:
         raise CorruptCheckpointError(f"{path}: version {version} is not known")
@@ -47,10 +53,14 @@ def begin_partition_metadata(fs: FileSystem, directory: str, topic_id: UUID) -> 
     TemporaryFile(fs, f"{directory}/{FILE_NAME}").write(_content(topic_id))
 
 
-def finish_partition_metadata(fs: FileSystem, directory: str) -> None:
-    """Sync what was begun and give it its name, which is for the caller to make durable. Raises OSError."""
+def finish_partition_metadata(fs: FileSystem, directory: str, *, is_synced: bool = False) -> None:
+    """Sync the temporary file, unless it `is_synced`, and rename it; the caller makes the name durable.
+
+    Raises OSError.
+    """
     note = TemporaryFile(fs, f"{directory}/{FILE_NAME}")
-    note.sync()
+    if not is_synced:
+        note.sync()
     note.rename()
 
 
@@ -59,7 +69,7 @@ def _content(topic_id: UUID) -> bytes:
 
 
 def check_topic_id(topic_partition: TopicPartition, stored: UUID | None, given: UUID) -> None:
-    """Raises `KafkaError` INCONSISTENT_TOPIC_ID if another id than the given one is stored."""
+    """Raises `KafkaError` INCONSISTENT_TOPIC_ID if the stored id differs from the given id."""
     if stored is not None and stored != given:
         message = f"{topic_partition} belongs to topic id {stored}, not {given}"
         raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)

@@ -1,21 +1,39 @@
-"""What a partition knows of its producers: sequences for idempotence, open transactions, and the snapshots of both."""
+"""A partition's state of its producers: sequences for idempotence, open transactions, and the snapshots of both."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
+from ..common.room_logger import room_logger
+from ..protocol.checksum import crc32c
 from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ..protocol.file_layouts import SnapshotEntry, decode_snapshot, encode_snapshot
+from ..protocol.file_layouts import (
+    SNAPSHOT_ENTRY,
+    SNAPSHOT_HEADER,
+    SnapshotEntry,
+    begin_snapshot_crc,
+    decode_snapshot,
+    encode_snapshot_header,
+    pack_snapshot_entry,
+)
 from ..protocol.record_batch import BatchHeader, EndMarker, RecordBatch
-from .filesystem import File, FileSystem, write_all
+from .errors import FILE_ERRORS, PASSING
+from .filesystem import FileSystem, TemporaryFile, write_all
+from .partition_files import TEMPORARY_SUFFIX, clear_name
 from .producer_snapshot import SNAPSHOT_SUFFIX, snapshot_file_name, snapshot_offset
 from .transaction_index import AbortedTxn
+
+logger = room_logger("storage")
 
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 BATCHES_KEPT = 5
-"""Java's producers have at most five batches in flight, so no older one can be sent again."""
+"""Java's producers have at most five batches in flight, so an older batch cannot be sent again."""
 
+PRODUCERS_PER_WRITE = 500
+"""Producers whose entries are encoded between two writes: a millisecond in which other threads may have to wait."""
+
+_LAST_EPOCH = 2**15 - 1
 _MAX_SEQUENCE = 2**31 - 1
 
 
@@ -54,9 +72,10 @@ class ProducerStateEntry:
         "last_timestamp",
         "producer_epoch",
         "producer_id",
+        "version",
     )
 
-    def __init__(self, producer_id: int, producer_epoch: int = NO_PRODUCER_EPOCH) -> None:
+    def __init__(self, producer_id: int, producer_epoch: int = NO_PRODUCER_EPOCH, version: int = 0) -> None:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.coordinator_epoch = -1
@@ -64,6 +83,17 @@ class ProducerStateEntry:
         self.current_txn_first_offset: int | None = None
         self.batches: list[ProducedBatch] = []
         """Oldest first, at most `BATCHES_KEPT`."""
+        self.version = version
+        """The manager's when this entry was made: an entry of an older version belongs to a snapshot and is kept."""
+
+    def copy(self, version: int) -> "ProducerStateEntry":
+        """Return an equal entry, which may be changed while a snapshot keeps this one."""
+        copied = ProducerStateEntry(self.producer_id, self.producer_epoch, version)
+        copied.coordinator_epoch = self.coordinator_epoch
+        copied.last_timestamp = self.last_timestamp
+        copied.current_txn_first_offset = self.current_txn_first_offset
+        copied.batches = self.batches[:]
+        return copied
 
     @property
     def last_sequence(self) -> int:
@@ -98,6 +128,101 @@ class ProducerStateEntry:
         return None
 
 
+class ProducerSnapshot:
+    """The producers of a log at an offset, to be encoded and written as a `.snapshot` file on any thread.
+
+    Made and cancelled by the log's `ProducerStateManager` on the log's thread; `write`, `sync` and `rename` may be
+    called on another one. The entries never change: the manager copies one before it changes it.
+
+    A crash before the rename leaves no snapshot, or a temporary file that the next start removes. The flush that
+    writes it has not counted as done then, so the log above the recovery point is read again in any case.
+    """
+
+    __slots__ = ("_entries", "_file", "_fs", "_path", "is_cancelled", "is_missing", "offset")
+
+    def __init__(self, fs: FileSystem, offset: int, entries: list[ProducerStateEntry]) -> None:
+        self._fs = fs
+        self._entries = entries
+        self._path = ""
+        self._file: TemporaryFile | None = None
+        self.offset = offset
+        self.is_cancelled = False
+        """Whether the log was cut below the offset: the file must not appear any more."""
+        self.is_missing = False
+        """Whether there was no space or no handle for the file. The next start reads more of the log instead."""
+
+    def write(self, directory: str) -> None:
+        """Write the content under a temporary name. Raises `OSError`."""
+        if self.is_cancelled:
+            return
+        self.is_missing = False
+        self._path = f"{directory}/{snapshot_file_name(self.offset)}"
+        self._file = TemporaryFile(self._fs, self._path)
+        try:
+            self._write_content()
+        except OSError as error:
+            if error.errno not in PASSING:
+                raise
+            # Records that clients wait for must not wait for the snapshot, which only saves time at the next start.
+            logger.warning("%s is not written, and the next start reads the log instead: %s", self._path, error)
+            self.is_missing = True
+            with suppress(OSError):
+                self._fs.unlink(self._path + TEMPORARY_SUFFIX)
+
+    def _write_content(self) -> None:
+        entries = self._entries
+        count = sum(len(entry.batches) or 1 for entry in entries)
+        crc, position = begin_snapshot_crc(count), SNAPSHOT_HEADER.size
+        file = self._fs.open(self._path + TEMPORARY_SUFFIX, create=True)
+        try:
+            file.truncate(0)
+            for start in range(0, len(entries), PRODUCERS_PER_WRITE):
+                # Each write releases the interpreter's lock: the event loop never waits for more than one part.
+                data = b"".join(_packed_entries(entries[start : start + PRODUCERS_PER_WRITE]))
+                crc = crc32c(data, crc)
+                write_all(file, data, position)
+                position += len(data)
+            write_all(file, encode_snapshot_header(crc, count), 0)
+        finally:
+            file.close()
+
+    def sync(self) -> None:
+        """Make the content durable. Raises `OSError`."""
+        self._unless_cancelled(TemporaryFile.sync)
+
+    def rename(self) -> None:
+        """Give the file its name. Raises `OSError`."""
+        if self._file is not None and self._fs.is_dir(self._path):
+            clear_name(self._fs, self._path)
+        self._unless_cancelled(TemporaryFile.rename)
+
+    def _unless_cancelled(self, step: Callable[[TemporaryFile], None]) -> None:
+        if self._file is None or self.is_cancelled or self.is_missing:
+            return
+        try:
+            step(self._file)
+        except FileNotFoundError:
+            if not self.is_cancelled:
+                raise
+
+    def cancel(self, directory: str) -> None:
+        """Remove all files of this snapshot. On the log's thread, perhaps during a step on another. Raises `OSError`.
+
+        In this order no file with the final name remains: an earlier rename is undone, and a later rename finds no
+        temporary file.
+        """
+        self.is_cancelled = True
+        path = f"{directory}/{snapshot_file_name(self.offset)}"
+        for name in (path + TEMPORARY_SUFFIX, path):
+            with suppress(FileNotFoundError):
+                if self._fs.exists(name):
+                    clear_name(self._fs, name)
+
+    def read(self) -> list[SnapshotEntry]:
+        """Return the entries as the file has them."""
+        return [SnapshotEntry(*SNAPSHOT_ENTRY.struct.unpack(packed)) for packed in _packed_entries(self._entries)]
+
+
 class ProducerStateManager:
     """Kafka's ProducerStateManager. `map_end_offset` is the offset up to which the log has been taken in.
 
@@ -111,6 +236,8 @@ class ProducerStateManager:
         "_fs",
         "_snapshots",
         "_unreplicated",
+        "_unwritten",
+        "_version",
         "last_snapshot_offset",
         "loaded_markers",
         "loaded_offset",
@@ -134,9 +261,13 @@ class ProducerStateManager:
         self.map_end_offset = 0
         self.last_snapshot_offset = 0
         self.loaded_offset = 0
-        """Up to where a snapshot took the place of the log: what ended below is not in `_unreplicated`."""
+        """The offset up to which a snapshot replaced the log: `_unreplicated` lacks earlier transactions."""
         self.loaded_markers = False
         """Whether a transaction of any producer in that snapshot had ended, be the producer expired since."""
+        self._version = 0
+        """How many snapshots were begun: an entry of an older version is copied before it is changed."""
+        self._unwritten: dict[int, ProducerSnapshot] = {}
+        """Snapshots that are listed in `_snapshots` and whose files the next or present flush writes, by offset."""
         listed = fs.list_dir(directory) if names is None else names
         self._snapshots = sorted(snapshot_offset(name) for name in listed if name.endswith(SNAPSHOT_SUFFIX))
 
@@ -173,9 +304,11 @@ class ProducerStateManager:
             )
         return None
 
-    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int, *, newer_epoch: bool = False) -> None:
         """Judge a transaction marker before it is written.
 
+        With `newer_epoch` the marker of an open transaction must have a newer epoch than the transaction's records: a
+        delayed marker of the transaction before it would end it too early (KIP-1228). The last epoch is an exception.
         Raises `KafkaError` INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
         entry = self.producers.get(header.producer_id)
@@ -186,6 +319,13 @@ class ProducerStateManager:
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"marker epoch {header.producer_epoch} of producer {header.producer_id} is older than "
                 f"{entry.producer_epoch}",
+            )
+        is_open = entry.current_txn_first_offset is not None and header.producer_epoch != _LAST_EPOCH
+        if newer_epoch and header.producer_epoch == entry.producer_epoch and is_open:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"marker epoch {header.producer_epoch} of producer {header.producer_id} is not newer than the records "
+                "of its open transaction",
             )
         if coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(
@@ -198,9 +338,12 @@ class ProducerStateManager:
         producer_id = header.producer_id
         entry = self.producers.get(producer_id)
         if entry is None:
-            entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch)
-        elif entry.producer_epoch != header.producer_epoch:
-            entry.take_epoch(header.producer_epoch)
+            entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch, self._version)
+        else:
+            if entry.version != self._version:
+                entry = self.producers[producer_id] = entry.copy(self._version)
+            if entry.producer_epoch != header.producer_epoch:
+                entry.take_epoch(header.producer_epoch)
         delta = header.last_offset_delta
         sequence = header.base_sequence
         if sequence >= 0:
@@ -215,7 +358,9 @@ class ProducerStateManager:
         producer_id = header.producer_id
         entry = self.producers.get(producer_id)
         if entry is None:
-            entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch)
+            entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch, self._version)
+        elif entry.version != self._version:
+            entry = self.producers[producer_id] = entry.copy(self._version)
         entry.take_epoch(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = header.max_timestamp
@@ -225,7 +370,7 @@ class ProducerStateManager:
         return CompletedTransaction(producer_id, first_offset, offset, marker.is_abort)
 
     def take_in(self, batch: RecordBatch) -> AbortedTxn | None:
-        """Take in a batch that is in the log; what is due for the transaction index, if it aborts a transaction."""
+        """Apply a batch that is in the log; return the entry for the transaction index if it aborts a transaction."""
         header = batch.header
         if header.producer_id < 0:
             return None
@@ -247,7 +392,7 @@ class ProducerStateManager:
         return AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset)
 
     def _next_stable_offset(self, completed: CompletedTransaction) -> int:
-        """What the last stable offset is going to be once `completed` is."""
+        """Return the last stable offset after `completed` is removed."""
         for first_offset, producer_id in self.ongoing_transactions.items():
             if producer_id != completed.producer_id:
                 return first_offset
@@ -282,7 +427,7 @@ class ProducerStateManager:
         self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= end_offset}
 
     def on_log_start_offset_raised(self, log_start_offset: int) -> None:
-        """What ended below the start of the log is nobody's concern; producers stay, for their sequences."""
+        """Drop transactions that ended below the start of the log; producers are kept for their sequences."""
         self._drop_unreplicated(log_start_offset)
         if self.map_end_offset < log_start_offset:
             self.map_end_offset = log_start_offset
@@ -308,25 +453,37 @@ class ProducerStateManager:
         """End offset of the newest snapshot file."""
         return self._snapshots[-1] if self._snapshots else None
 
-    def take_snapshot(self) -> File | None:
-        """Write a snapshot at `map_end_offset` if there is none yet; the file, open and not synced, for a flush.
+    def begin_snapshot(self) -> ProducerSnapshot | None:
+        """Return a snapshot at `map_end_offset` for a flush to write, if there is none yet.
 
-        It needs no other order with the data: if it is torn its CRC says so, and a longer replay takes its place.
+        Takes milliseconds for a million producers: only references to their entries are copied.
         """
         offset = self.map_end_offset
         if offset <= self.last_snapshot_offset or offset in self._snapshots:
             return None
-        data = encode_snapshot(item for entry in self.producers.values() for item in _snapshot_entries(entry))
-        file = self._fs.open(self._path_of(offset), create=True)
-        try:
-            file.truncate(0)
-            write_all(file, data, 0)
-        except OSError:
-            file.close()
-            raise
+        snapshot = self._unwritten[offset] = ProducerSnapshot(self._fs, offset, list(self.producers.values()))
+        self._version += 1
         self._snapshots.append(offset)
         self.last_snapshot_offset = offset
-        return file
+        return snapshot
+
+    def complete_snapshot(self, snapshot: ProducerSnapshot) -> None:
+        """Note that a flush has written the file of a snapshot, or had no room for it."""
+        if self._unwritten.get(snapshot.offset) is snapshot:
+            del self._unwritten[snapshot.offset]
+            if snapshot.is_missing:
+                self._snapshots.remove(snapshot.offset)
+
+    def take_snapshot(self) -> None:
+        """Write a snapshot at `map_end_offset` if there is none yet, not durably. Raises `OSError`.
+
+        It needs no order with the data: a torn snapshot fails its CRC check, and a longer replay replaces it.
+        """
+        snapshot = self.begin_snapshot()
+        if snapshot is not None:
+            snapshot.write(self._directory)
+            snapshot.rename()
+            self.complete_snapshot(snapshot)
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Go back to the newest snapshot in (log_start_offset, log_end_offset], or to nothing.
@@ -354,7 +511,7 @@ class ProducerStateManager:
         self.last_snapshot_offset = self.map_end_offset = offset
 
     def remove_stray_snapshots(self, segment_base_offsets: Iterable[int]) -> None:
-        """Keep the snapshots at segment bases, and the newest one if it lies above all of them."""
+        """Keep the snapshots at segment bases, and the newest snapshot if it is above all of them."""
         bases = set(segment_base_offsets)
         newest_base = max(bases, default=None)
         for offset in self._snapshots[:]:
@@ -365,6 +522,9 @@ class ProducerStateManager:
     def forget_snapshot(self, offset: int) -> str | None:
         """Stop counting on the snapshot at `offset`; the path of its file for the caller to remove, if there is one."""
         if offset not in self._snapshots:
+            return None
+        if offset in self._unwritten:
+            self._delete_snapshot(offset)
             return None
         self._snapshots.remove(offset)
         return self._path_of(offset)
@@ -381,9 +541,8 @@ class ProducerStateManager:
     def _load_from_snapshot(self, log_start_offset: int, now_ms: int) -> None:
         while self._snapshots:
             offset = self._snapshots[-1]
-            try:
-                entries = decode_snapshot(self._fs.read_bytes(self._path_of(offset)))
-            except ProtocolError:
+            entries = self._read_snapshot(offset)
+            if entries is None:
                 self._delete_snapshot(offset)
                 continue
             for snapshot_entry in entries:
@@ -401,12 +560,30 @@ class ProducerStateManager:
         The start of the log, where nothing is open, if there is none. Raises OSError.
         """
         for snapshot in reversed(self._snapshots):
-            if log_start_offset < snapshot <= offset:
-                with suppress(ProtocolError):
-                    entries = decode_snapshot(self._fs.read_bytes(self._path_of(snapshot)))
-                    firsts = ((entry.producer_id, entry.current_txn_first_offset) for entry in entries)
-                    return snapshot, {producer_id: first for producer_id, first in firsts if first >= 0}
+            if log_start_offset < snapshot <= offset and (entries := self._read_snapshot(snapshot)) is not None:
+                firsts = ((entry.producer_id, entry.current_txn_first_offset) for entry in entries)
+                return snapshot, {producer_id: first for producer_id, first in firsts if first >= 0}
         return log_start_offset, {}
+
+    def _read_snapshot(self, offset: int) -> list[SnapshotEntry] | None:
+        """Read a snapshot; None if it is damaged, unreadable or belongs to another log. Raises OSError."""
+        if offset in self._unwritten:
+            return self._unwritten[offset].read()
+        path = self._path_of(offset)
+        try:
+            entries = decode_snapshot(self._fs.read_bytes(path))
+        except ProtocolError as error:
+            logger.warning("%s is damaged, and the log is read instead: %s", path, error)
+            return None
+        except OSError as error:
+            if error.errno not in FILE_ERRORS:
+                raise
+            logger.warning("%s cannot be read, and the log is read instead: %s", path, error)
+            return None
+        if any(max(entry.last_offset, entry.current_txn_first_offset) >= offset for entry in entries):
+            logger.warning("%s has offsets above its own, and the log is read instead", path)
+            return None
+        return entries
 
     def _find_ongoing_transactions(self) -> None:
         open_entries = [
@@ -418,9 +595,13 @@ class ProducerStateManager:
 
     def _delete_snapshot(self, offset: int) -> None:
         self._snapshots.remove(offset)
+        unwritten = self._unwritten.pop(offset, None)
+        if unwritten is not None:
+            unwritten.cancel(self._directory)
+            return
         path = self._path_of(offset)
         if self._fs.exists(path):
-            self._fs.unlink(path)
+            clear_name(self._fs, path)
 
     def _path_of(self, offset: int) -> str:
         return f"{self._directory}/{snapshot_file_name(offset)}"
@@ -443,25 +624,24 @@ def _check_sequence(entry: ProducerStateEntry, producer_epoch: int, first_sequen
         )
 
 
-def _snapshot_entries(entry: ProducerStateEntry) -> Iterator[SnapshotEntry]:
-    """One entry for each batch of the window, oldest first; see `SnapshotEntry`."""
-    first_offset = entry.current_txn_first_offset
-    batches = entry.batches or [_NO_BATCH]
-    for batch in batches:
-        yield SnapshotEntry(
-            entry.producer_id,
-            entry.producer_epoch,
-            batch.last_sequence,
-            batch.last_offset,
-            batch.offset_delta,
-            entry.last_timestamp if batch is batches[-1] else batch.timestamp,
-            entry.coordinator_epoch,
-            -1 if first_offset is None else first_offset,
-        )
+def _packed_entries(producers: Iterable[ProducerStateEntry]) -> list[bytes]:
+    """One entry for each batch of each window, oldest first; see `SnapshotEntry`. Packed in place, as a roll waits."""
+    packed: list[bytes] = []
+    add, pack = packed.append, pack_snapshot_entry
+    for entry in producers:
+        producer_id, epoch, coordinator_epoch = entry.producer_id, entry.producer_epoch, entry.coordinator_epoch
+        first_offset = -1 if entry.current_txn_first_offset is None else entry.current_txn_first_offset
+        batches = entry.batches or [_NO_BATCH]
+        for sequence, last_offset, delta, timestamp in batches[:-1]:
+            add(pack(producer_id, epoch, sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset))
+        sequence, last_offset, delta, _ = batches[-1]
+        timestamp = entry.last_timestamp  # of a marker, perhaps, which has no batch
+        add(pack(producer_id, epoch, sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset))
+    return packed
 
 
 def _take_snapshot_entry(producers: dict[int, ProducerStateEntry], snapshot: SnapshotEntry) -> None:
-    """Add what one entry of a snapshot says to the state that the entries before it made."""
+    """Add one entry of a snapshot to the state that the entries before it made."""
     entry = producers.get(snapshot.producer_id)
     if entry is None or entry.producer_epoch != snapshot.producer_epoch:
         entry = producers[snapshot.producer_id] = ProducerStateEntry(snapshot.producer_id, snapshot.producer_epoch)

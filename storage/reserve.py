@@ -1,20 +1,20 @@
-"""A file that keeps some room on a disk, to be given up for what has to be done when nothing else is left."""
+"""A file that reserves space on a disk, to be released for essential work when the disk is full."""
 
 from .errors import NO_SPACE
 from .filesystem import FileSystem, parent_of
 
 DISK_SHARE = 16
-"""A reserve takes no more than one part in so many of its disk."""
-LOANS = 16
-"""So many parts a reserve has, half of which can be lent."""
+"""A reserve takes at most this fraction (1/n) of its disk."""
+PARTS = 16
+"""A reserve consists of this number of parts, of which half can be released."""
 _SMALLEST = 4096
 
 
 class Reserve:
-    """Room for a start, which has to write a little, and for deletion, which has to write down what goes.
+    """Space for a start, which has to write a little, and for deletion, which first has to write the log start offset.
 
-    Layout: bytes that mean nothing; a crash can leave any number of them. One thread at a time. What cannot be taken
-    now, for want of room, is taken by a later `fill`.
+    Layout: arbitrary bytes; a crash can leave any number of them. One thread at a time. If the disk has no space now,
+    a later `fill` restores the reserve.
     """
 
     def __init__(self, fs: FileSystem, path: str, size: int) -> None:
@@ -28,12 +28,12 @@ class Reserve:
         if self._held and self._free < self._target:
             self._resize(0)
 
-    def lend(self) -> bool:
-        """Frees a sixteenth of it, unless the disk has that much room left; whether there is room now. Raises OSError.
+    def release_part(self) -> bool:
+        """Free a sixteenth of the reserve, unless the disk has that much space left; return whether there is space now.
 
-        The half that the next start may need stays.
+        The half for the next start is kept. Raises OSError.
         """
-        part = self._target // LOANS
+        part = self._target // PARTS
         if self._free >= part:
             return part > 0
         left = self._held - part
@@ -43,7 +43,7 @@ class Reserve:
         return True
 
     def fill(self) -> None:
-        """Takes what is missing, or as much of it as the disk has left. Raises OSError, but not for want of room."""
+        """Restore the reserve as far as the disk has space. Raises OSError, but not for lack of space."""
         if self._size == 0:
             return
         held = self._held

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 
+from ..common.room_logger import room_logger
 from ..protocol.errors import KafkaError
-from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .cleaning.cleaner_manager import CleanerManager
 from .deletions import Deletions
@@ -32,7 +32,7 @@ class Retention:
         """Raises the log start of each log past the segments that it need not keep; returns the new log starts.
 
         They have to be on disk before `finish`, so that a crash never moves a log start back. A log that is being
-        cleaned is left out, and looked at again when that is over. A log directory that fails goes offline.
+        cleaned is left out, and checked again afterwards. A log directory that fails is taken offline.
         """
         found = {}
         for log in self._not_in_a_pass(topic_partitions):
@@ -41,7 +41,7 @@ class Retention:
             except KafkaError as error:
                 logger.warning("retention of %s has to wait: %s", log.topic_partition, error)
             except LogDirFailedError as error:
-                self._held.fail_log_dir(error.path, error.cause)
+                self._held.fail(error)
             else:
                 if below is not None:
                     found[log.topic_partition] = below
@@ -51,8 +51,8 @@ class Retention:
         try:
             return log.begin_retention()
         except KafkaError:
-            # All segments are to go, and there is no room for the one that takes their place.
-            if not self._held.dir_of[log.topic_partition].use_reserve(Reserve.lend):
+            # All segments are to be deleted, and the disk has no space for the new active segment.
+            if not self._held.dir_of[log.topic_partition].use_reserve(Reserve.release_part):
                 raise
         return log.begin_retention()
 
@@ -71,7 +71,7 @@ class Retention:
             try:
                 paths = log.finish_retention(below[log.topic_partition], left)
             except LogDirFailedError as error:
-                self._held.fail_log_dir(error.path, error.cause)
+                self._held.fail(error)
             else:
                 left -= count - len(log.segments)
                 if paths:
@@ -92,5 +92,5 @@ class Retention:
 
     def _sync_names(self, directories: Iterable[str]) -> None:
         for directory in directories:
-            with suppress(FileNotFoundError):  # the log was deleted meanwhile, and all its files with it
+            with suppress(FileNotFoundError):  # the log and all its files may have been deleted
                 self._fs.fsync_dir(directory)

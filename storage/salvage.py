@@ -33,14 +33,14 @@ _MAYBE_AN_ENTRY = re.compile(
 
 
 class FoundBatch(NamedTuple):
-    """A batch, or what there is of one."""
+    """A batch, or the existing part of a truncated batch."""
 
     position: int
     size: int
-    """In bytes, as its length says; of a batch that is cut off there are fewer."""
+    """In bytes, from the length field; a truncated batch has fewer bytes."""
     magic: int
     fields: Any
-    """What `RECORD_BATCH` or one of `MESSAGES` parsed."""
+    """The result of parsing with `RECORD_BATCH` or one of `MESSAGES`."""
     crc_matches: bool
 
     @property
@@ -114,13 +114,13 @@ def _text(name: bytes | None) -> str:
 
 
 class Damage(NamedTuple):
-    """Bytes from `position` to `end` that are no sound batch."""
+    """Bytes from `position` to `end` that are not a valid batch."""
 
     position: int
     end: int
     reason: str
     beginning: FoundBatch | None
-    """The batch of format v2 that begins here, as far as it goes."""
+    """The existing part of the batch of format v2 that begins here."""
 
 
 Found: TypeAlias = FoundBatch | Damage
@@ -130,7 +130,7 @@ def find_batches(data: bytes) -> Iterator[Found]:
     """Everything in the file in order: each byte belongs to a batch or to some damage.
 
     A batch whose checksum is wrong counts as a batch if another one follows it, or if the file ends with it. After any
-    other damage the search goes on at the next batch whose checksum is right.
+    other damage the search continues at the next batch whose checksum is right.
     """
     position = 0
     while position < len(data):
@@ -193,7 +193,7 @@ def _next_sound(data: bytes, position: int) -> int:
 
 
 def _beginning(damaged: bytes, position: int) -> FoundBatch | None:
-    """The batch that damaged bytes begin with, if its header is there and says so."""
+    """The batch that damaged bytes begin with, if its header is complete and plausible."""
     if len(damaged) < HEADER_SIZE or damaged[MAGIC_POSITION] != 2:
         return None
     found = _described(damaged, position, 0)

@@ -10,7 +10,10 @@ from .unsynced_files import UnsyncedFiles
 
 
 class SegmentChanges:
-    """Keeps together what knows of segments. On the log's own thread only. All raise OSError."""
+    """Changes the set of segments and keeps all state about segments consistent. Only on the log's own thread.
+
+    All methods raise OSError.
+    """
 
     __slots__ = ("_producer_state", "_reader", "_segments", "_unsynced")
 
@@ -28,13 +31,14 @@ class SegmentChanges:
         self._segments.remove_files(removed)
 
     def cut(self, offset: int, now_ms: int) -> LogSegment:
-        """Remove everything at or above `offset`, durably; the segment that is the active one then.
+        """Remove everything at or above `offset`, durably; return the active segment.
 
-        Later segments go first, each with its name synced, then the remaining one is cut and synced: in whatever state
-        a crash leaves that, no removed record comes back behind new ones.
+        Later segments are removed first, each with its name synced, then the remaining segment is cut and synced:
+        after a crash at any moment, no removed record reappears after new records.
         """
         self.remove_files([segment for segment in self._segments if segment.base_offset > offset])
         active = self._segments.last
+        active.indexes.run_in_steps = None  # it is written to again, and a rebuild may have read the removed part
         self._unsynced.not_rolled(active)
         active.truncate_to(offset, now_ms)
         with self._unsynced.held():
@@ -47,7 +51,7 @@ class SegmentChanges:
         return self._segments.rename_to_deleted(removed, self._forget_snapshots(removed))
 
     def replace(self, new: Sequence[LogSegment], old: Sequence[int]) -> tuple[list[LogSegment], list[str]]:
-        """Let segments take the place of those with the base offsets `old`, in memory, and keep all handles open.
+        """Replace the segments with the base offsets `old` by new ones, in memory, and keep all handles open.
 
         Returns the old segments, and the paths of the snapshots that nothing starts at any more.
         """
@@ -64,11 +68,12 @@ class SegmentChanges:
         return replaced, self._forget_snapshots([s for s in replaced if s.base_offset not in kept])
 
     def release(self) -> None:
-        """The names of what `replace` put in place are final: handles may be closed again."""
+        """Allow handles to be closed again, because the names of the new segments are final."""
         self._unsynced.release()
 
     def _forget(self, segments: Sequence[LogSegment]) -> None:
         for segment in segments:
+            segment.indexes.run_in_steps = None  # which ends a rebuild: its files would outlive the segment
             self._unsynced.forget(segment)
         self._reader.forget()
 

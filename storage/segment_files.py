@@ -1,4 +1,4 @@
-"""The files of a segment: what they are called, which of them exist, and how they get other names."""
+"""The files of a segment: their names, their existence, and their renaming."""
 
 from .filesystem import FileSystem
 
@@ -15,7 +15,7 @@ def segment_file_name(base_offset: int, suffix: str) -> str:
 class SegmentFiles:
     """Up to four files of one base offset in one directory, which share a second suffix while they wait or are new.
 
-    Knows names only: whoever holds one of the files open is told the new name by the segment.
+    Only names: the segment passes new names to the owners of open files.
     """
 
     __slots__ = ("_base_offset", "_directory", "_fs", "_pinned_modified_ms", "_suffix")
@@ -38,7 +38,7 @@ class SegmentFiles:
 
     @property
     def paths(self) -> list[str]:
-        """What each of the files is called, whether it is there or not."""
+        """The path of each file, existing or not."""
         return [self.path_of(suffix) for suffix in SEGMENT_SUFFIXES]
 
     def existing_paths(self) -> list[str]:
@@ -51,7 +51,7 @@ class SegmentFiles:
         return self._fs.modified_ms(self.path_of(LOG_SUFFIX)) if pinned is None else pinned
 
     def renames_to(self, new_suffix: str) -> list[tuple[str, str]]:
-        """The files that exist, and what they would be called with another suffix."""
+        """The existing files, and their names with another suffix."""
         return [(path, path.removesuffix(self._suffix) + new_suffix) for path in self.existing_paths()]
 
     def rename_to(self, new_suffix: str) -> None:
@@ -61,7 +61,7 @@ class SegmentFiles:
         self._suffix = new_suffix
 
     def pin(self) -> None:
-        """Answer without looking at the disk, as somebody is about to rename the files, until `unpin`."""
+        """Answer without access to the disk until `unpin`, because the files are about to be renamed."""
         self._pinned_modified_ms = self.modified_ms
 
     def unpin(self, suffix: str) -> None:

@@ -1,4 +1,4 @@
-"""Replacing segments by what cleaning left of them, in an order that a crash at any point cannot spoil."""
+"""Replaces segments by cleaned segments, in an order that is safe against a crash at any point."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,8 +19,8 @@ class SegmentSwap:
 
     `prepare` and `finish` block and may run on any thread; `install` and `complete` belong to the log's. The order is
     `.cleaned` -> `.swap`, highest first -> (install) -> old ones `.deleted` -> `.swap` -> final names, each durable
-    before the next. Until `install` readers use the old segments, whose names stay until then; from there on the new
-    ones, through handles that `prepare` opened and nobody closes before `complete`: so names may change meanwhile.
+    before the next. Until `install` readers use the old segments, whose names remain until then; afterwards they use
+    the new segments, through handles that `prepare` opened and `complete` releases, so renames are safe.
 
     A directory keeps the new names of one fsync in no order. Hence the fsyncs in between, and logs before their
     indexes at the end: as long as a `.log.swap` is there, no file with a final name in its range is a new one.
@@ -63,7 +63,7 @@ class SegmentSwap:
             self._fs.fsync_dir(self._directory)
 
     def install(self, old: Sequence[int]) -> None:
-        """Second step, on the log's thread: readers find the new segments in place of those with the bases `old`."""
+        """Second step, on the log's thread: replace the segments with the base offsets `old` for readers."""
         self.old, self._snapshots = self._changes.replace(self.new, old)
         self._is_installed = True
 
@@ -95,11 +95,11 @@ class SegmentSwap:
         return [path for segment in self.old for path in segment.files.existing_paths()] + snapshots
 
     def abandon(self) -> None:
-        """A step failed, on the log's thread: give the handles back. The next start sorts out what is on disk."""
+        """A step failed, on the log's thread: give the handles back. The next start cleans up the files."""
         if self._is_installed:
             self._changes.release()
         else:
             for segment in self.new:
                 segment.close_handles()
-                with suppress(OSError):  # else a later start would take it for what has to be put into place
+                with suppress(OSError):  # otherwise a later start would complete the swap
                     segment.change_suffix(CLEANED_SUFFIX)

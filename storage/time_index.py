@@ -1,6 +1,6 @@
 """The time index of a segment: from which offset on records as young as a timestamp may be found."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from typing import ClassVar, NamedTuple
 
 from ..protocol.file_layouts import TIME_INDEX_ENTRY
@@ -10,10 +10,13 @@ from .index_file import IndexFile
 _ENTRY = TIME_INDEX_ENTRY.struct
 
 NO_TIMESTAMP = -1
+_TIMESTAMPS = 2**63
+_RELATIVE_OFFSETS = 2**31
+"""More than any entry holds."""
 
 
 class TimestampOffset(NamedTuple):
-    """A timestamp in ms, and an offset that goes with it."""
+    """A timestamp in ms, and the offset of its record."""
 
     timestamp: int
     offset: int
@@ -22,10 +25,10 @@ class TimestampOffset(NamedTuple):
 class TimeIndex(IndexFile):
     """`<base offset>.timeindex`: Kafka's TimeIndex.
 
-    Layout: `TimeIndexEntry`. An entry says: no record up to this offset
-    is younger than this timestamp, and the batch ending at the offset was the first to reach it. Timestamps strictly
-    increase, offsets do not decrease. One slot stays reserved, so that the final maximum can always be written when the
-    segment is rolled or closed. Writers, crashes, recovery: see `IndexFile`.
+    Layout: `TimeIndexEntry`. Meaning of an entry: no record up to this offset has a later timestamp than this one, and
+    the batch ending at the offset was the first to reach it. Timestamps strictly increase, offsets do not decrease.
+    One slot is reserved, so that the final maximum can always be written when the segment is rolled or closed.
+    Writers, crashes, recovery: see `IndexFile`.
     """
 
     __slots__ = ("last_entry",)
@@ -54,9 +57,25 @@ class TimeIndex(IndexFile):
         return True
 
     def lookup(self, target_timestamp: int) -> TimestampOffset:
-        """The greatest entry at or below `target_timestamp`, or (-1, base offset): scan forward from its offset."""
-        after = bisect_right(range(self.entries), target_timestamp, key=lambda slot: self.entry(slot).timestamp)
-        return self.entry(after - 1) if after else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        """The greatest entry at or below `target_timestamp`, or (-1, base offset): scan forward from its offset.
+
+        Raises OSError, and `CorruptIndexError` where entries that the search meets do not increase.
+        """
+        low, high = 0, self.entries
+        least = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        greatest = TimestampOffset(_TIMESTAMPS, self.base_offset + _RELATIVE_OFFSETS)
+        while low < high:
+            middle = (low + high) // 2
+            found = self.entry(middle)
+            if not (least.timestamp < found.timestamp < greatest.timestamp):
+                raise CorruptIndexError(f"{self.path}: {found} between {least} and {greatest}")
+            if not (least.offset <= found.offset <= greatest.offset):
+                raise CorruptIndexError(f"{self.path}: {found} between {least} and {greatest}")
+            if found.timestamp <= target_timestamp:
+                low, least = middle + 1, found
+            else:
+                high, greatest = middle, found
+        return least
 
     def entry(self, slot: int) -> TimestampOffset:
         buffer, position = self._locate(slot)

@@ -1,10 +1,11 @@
-"""The transaction index of a segment: the aborted transactions whose markers lie in it."""
+"""The transaction index of a segment: the aborted transactions whose markers are in the segment."""
 
 from typing import NamedTuple
 
 from ..protocol.file_layouts import TRANSACTION_INDEX_ENTRY, TRANSACTION_INDEX_VERSION
-from .errors import CorruptIndexError
+from .errors import FILE_ERRORS, CorruptIndexError
 from .filesystem import File, FileSystem, write_all
+from .partition_files import clear_name
 
 _ENTRY = TRANSACTION_INDEX_ENTRY.struct
 
@@ -23,7 +24,7 @@ class TransactionIndex:
     """`<base offset>.txnindex`: Kafka's TransactionIndex. The file exists only once there is an aborted transaction.
 
     Layout: `TransactionIndexEntry`, ascending by last offset. Written by: the log, when the segment is rolled, flushed
-    or closed; aborts are rare, so the entries stay in memory as well. A crash can leave: missing or torn last entries;
+    or closed; aborts are rare, so the entries remain in memory as well. A crash can leave missing or torn last entries;
     after an unclean stop the file is rebuilt from the markers.
     """
 
@@ -54,7 +55,7 @@ class TransactionIndex:
         entries.append(aborted)
 
     def collect_aborted(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTxn], bool]:
-        """The aborted transactions that overlap [fetch_offset, upper_bound), and whether no later one can."""
+        """The aborted transactions that overlap [fetch_offset, upper_bound), and whether the search is complete."""
         found = []
         for aborted in self.entries:
             if aborted.last_offset >= fetch_offset and aborted.first_offset < upper_bound:
@@ -74,23 +75,39 @@ class TransactionIndex:
             self._entries = kept
 
     def reset(self) -> None:
-        """Forget everything, readable or not, to be told it again.
+        """Drop all entries, readable or not, so that they can be added again.
 
-        The file is written over and never emptied: a crash in between leaves what was durable as it was.
+        The file is overwritten and never emptied: a crash in between leaves the durable entries unchanged.
         """
         self._entries = []
         self._written = 0
         self._may_be_longer = True
 
-    def sanity_check(self) -> None:
-        """Raises `CorruptIndexError` if the file is no transaction index of this segment."""
+    def replace(self, entries: list[AbortedTxn]) -> None:
+        """Replace the content of the file with these entries; not yet durable. Raises OSError."""
+        if not entries and self._fs.exists(self.path):
+            # A file without entries may have lost some, so each start would read the segment for them.
+            self.close_handle()
+            clear_name(self._fs, self.path)
+        self.reset()
+        self._entries = entries
+        self.write()
+
+    def sanity_check(self, end_offset: int) -> None:
+        """Raises OSError, and `CorruptIndexError` if the file is not an index of a segment that ends at an offset."""
         for aborted in self.entries:
-            if aborted.last_offset < self.base_offset:
-                raise CorruptIndexError(f"{self.path}: {aborted} ends below the segment")
+            if not self.base_offset <= aborted.last_offset < end_offset:
+                raise CorruptIndexError(f"{self.path}: {aborted} is not in the segment, which ends at {end_offset}")
+            if not 0 <= aborted.first_offset < aborted.last_offset:
+                raise CorruptIndexError(f"{self.path}: {aborted} ends before it begins")
+            if aborted.last_stable_offset > aborted.last_offset + 1:
+                raise CorruptIndexError(f"{self.path}: {aborted} has a last stable offset beyond its marker")
+        if not self.entries:
+            raise CorruptIndexError(f"{self.path} is empty")
 
     @property
     def has_news(self) -> bool:
-        """Whether there are entries that the file lacks, or that nobody has been asked to sync."""
+        """Return whether there are entries that the file lacks, or that have not been handed out for a sync."""
         return self._is_unsynced or self._may_be_longer or len(self._entries or ()) > self._written
 
     def write(self) -> None:
@@ -113,7 +130,7 @@ class TransactionIndex:
         self._may_be_longer = False
 
     def unsynced_file(self) -> File | None:
-        """The open file, with every entry written, for somebody to sync; None if there is none."""
+        """The open file, with every entry written, for a sync; None if there is none."""
         self.write()
         file = self._open() if self._file is not None or self._fs.exists(self.path) else None
         self._is_unsynced = False
@@ -127,13 +144,25 @@ class TransactionIndex:
 
     def _open(self) -> File:
         if self._file is None:
-            self._file = self._fs.open(self.path, create=True)
+            try:
+                self._file = self._fs.open(self.path, create=True)
+            except OSError as error:
+                if error.errno not in FILE_ERRORS or self._written or not self._fs.exists(self.path):
+                    raise
+                # A directory, or another user's file. All entries are in memory, so a new file can replace it.
+                clear_name(self._fs, self.path)
+                self._file = self._fs.open(self.path, create=True)
         return self._file
 
     def _load(self) -> list[AbortedTxn]:
-        data = self._fs.read_bytes(self.path) if self._fs.exists(self.path) else b""
+        try:
+            data = self._fs.read_bytes(self.path) if self._fs.exists(self.path) else b""
+        except OSError as error:
+            if error.errno not in FILE_ERRORS:
+                raise
+            raise CorruptIndexError(f"{self.path}: {error.strerror}") from error
         if len(data) % _ENTRY.size:
-            raise CorruptIndexError(f"{self.path}: {len(data)} bytes are no multiple of {_ENTRY.size}")
+            raise CorruptIndexError(f"{self.path}: {len(data)} bytes are not a multiple of {_ENTRY.size}")
         entries: list[AbortedTxn] = []
         for version, *values in _ENTRY.iter_unpack(data):
             aborted = AbortedTxn(*values)

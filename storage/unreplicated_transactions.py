@@ -1,8 +1,8 @@
-"""Transactions that ended above the high watermark, of which a producer snapshot says nothing: found in the log.
+"""Finds transactions in the log that ended above the high watermark and are therefore not in a producer snapshot.
 
-A snapshot names the transactions that are open where it was taken. One that had ended holds the last stable offset
-nevertheless, until its marker is committed, and that is forgotten with the memory. Kafka takes it that no snapshot lies
-above the high watermark; but a broker that stops writes one at the end of its log, whatever others have of that.
+A snapshot contains the transactions that are open at its offset. A transaction that had ended still holds the last
+stable offset until its marker is committed, and a restart loses this information. Kafka assumes that no snapshot is
+above the high watermark; but a broker that stops writes a snapshot at the end of its log, replicated or not.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..common.room_logger import room_logger
 from ..protocol.errors import KafkaError, ProtocolError
 from ..protocol.record_batch import Batch, RecordBatch
-from ..protocol.room_logger import room_logger
 from .errors import CorruptIndexError, CorruptSegmentError
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ logger = room_logger("storage")
 def find_unreplicated(
     producers: ProducerStateManager, segments: LogSegments, *, log_start_offset: int, high_watermark: int
 ) -> dict[int, int]:
-    """First offset → offset of the marker, of those that ended from the high watermark up to the snapshot of a start.
+    """First offset → marker offset of each transaction that ended from the high watermark up to the loaded snapshot.
 
-    Mostly there are none, and what lies between is all that is read; nothing is where nobody has a transaction, however
-    old the high watermark. What is damaged tells nothing. Raises OSError.
+    Usually there are none. Only this range is read, and nothing if no transaction is open, however old the high
+    watermark is. Damaged data is skipped. Raises OSError.
     """
     end = producers.loaded_offset
     if not high_watermark < end <= high_watermark + MOST_ABOVE or not producers.loaded_markers:
@@ -48,7 +48,9 @@ def find_unreplicated(
                 return walk.ended
             stretch = max(stretch * GROWTH, FIRST_STRETCH)
     except (CorruptIndexError, CorruptSegmentError, KafkaError, ProtocolError) as error:
-        logger.warning("what ended above the high watermark %d cannot be told: %s", high_watermark, error)
+        logger.warning(
+            "cannot determine the transactions that ended above high watermark %d: %s", high_watermark, error
+        )
         return {}
 
 
@@ -63,7 +65,7 @@ class _Walk:
     """Whether nothing that was open where the walk begins is unknown."""
     ended: dict[int, int] = field(default_factory=dict)
     _known: set[int] = field(default_factory=set)
-    """Producers of which a marker was met, behind which their next transaction begins."""
+    """Producers with a marker in the range; their next transaction begins after it."""
 
     def through(self, segments: LogSegments, start: int, end: int) -> bool:
         """Walk; False where a transaction that ended above the high watermark may have begun before the walk."""
@@ -75,7 +77,7 @@ class _Walk:
                     if batch.last_offset >= start and not self._take_in(batch):
                         return False
             finally:
-                segment.close_handles()  # it is one of thousands of logs that a start goes through
+                segment.close_handles()  # a start reads thousands of logs
         return True
 
     def _take_in(self, batch: Batch) -> bool:

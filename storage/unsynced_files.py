@@ -1,6 +1,6 @@
-"""What a log has written and not yet synced, and the flushes that are under way.
+"""The files of a log with unsynced writes, and the flushes that are in progress.
 
-A `FlushTask` is one flush of a log: what was open and unsynced when it began, to be synced on any thread.
+A `FlushTask` is one flush of a log: the files that were open and unsynced at its start, to be synced on any thread.
 """
 
 import errno
@@ -8,18 +8,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from .checkpoint_file import content_of
-from .errors import NO_HANDLE, PASSING, FlushPostponedError
+from .errors import FILE_ERRORS, NO_HANDLE, PASSING, FlushPostponedError
 from .filesystem import File, FileSystem, TemporaryFile
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from .leader_epochs import LeaderEpochCache
 from .log_segment import LogSegment
+from .producer_state import ProducerSnapshot
 
 
 class FlushTask:
-    """Begun and completed by the log on its own thread; only `run` and `run_together` may go to another.
+    """Created and completed by the log on its own thread; only `run` and `run_together` may run on another thread.
 
-    Order: old segments with their indexes, producer snapshots, the active segment, leader epochs, at last the names in
-    the directory. Nothing counts as flushed before all of it is, so a crash in between finds the old recovery point.
+    Order: the content of producer snapshots and leader epochs is written, then synced with the data and indexes of old
+    segments and of the active one; then both get their names, and at last the names in the directory are synced.
+    Nothing counts as flushed before all of it is, so after a crash in between the old recovery point applies.
     """
 
     __slots__ = (
@@ -28,9 +30,11 @@ class FlushTask:
         "_fs",
         "directory",
         "epoch_lines",
+        "failure",
         "files",
         "give_up",
         "is_done",
+        "snapshots",
         "sync_directory",
         "up_to_offset",
     )
@@ -42,6 +46,7 @@ class FlushTask:
         *,
         up_to_offset: int,
         files: list[File],
+        snapshots: list[ProducerSnapshot],
         epoch_lines: list[str] | None,
         sync_directory: bool,
         give_up: Callable[[], None],
@@ -51,25 +56,33 @@ class FlushTask:
         self.directory = directory_of()
         self._epochs = TemporaryFile(fs, f"{self.directory}/{EPOCHS_FILE_NAME}")
         self.up_to_offset = up_to_offset
-        """Everything below is on disk once this is done; lowered if the log is truncated meanwhile."""
+        """Everything below is on disk once this is done; a truncation of the log lowers it."""
         self.files = files
+        self.snapshots = snapshots
         self.epoch_lines = epoch_lines
         self.sync_directory = sync_directory
         self.give_up = give_up
-        """The directory has failed, and nothing is synced there any more: no handle stays open for that."""
+        """Called when the directory has failed and nothing is synced there any more, to close the handles."""
         self.is_done = False
+        self.failure: OSError | None = None
+        """The error about this log's own files that ended the flush: its offsets never count as flushed."""
 
     @property
     def has_only_files(self) -> bool:
-        """Whether all there is to do is to sync `files`, which can be done in any other way, too."""
-        return self.epoch_lines is None and not self.sync_directory
+        """Return whether the flush only needs to sync `files`, which the caller may then do in another way."""
+        return self.epoch_lines is None and not self.sync_directory and not self.snapshots
 
     def run(self) -> None:
-        """Make it durable. Raises as `run_together`."""
+        """Make everything durable. Raises as `run_together`, and its own `failure`."""
         run_together([self])
+        if self.failure is not None:
+            raise self.failure
 
     def write(self) -> None:
-        """First step: write what is not written yet."""
+        """First step: write the new files under temporary names."""
+        for snapshot in self.snapshots:
+            with self._unless_deleted():
+                snapshot.write(self.directory)
         if self.epoch_lines is not None:
             with self._unless_deleted():
                 self._epochs.write(content_of(self.epoch_lines))
@@ -78,19 +91,25 @@ class FlushTask:
         """Second step: sync the files."""
         for file in self.files:
             file.fdatasync()
+        for snapshot in self.snapshots:
+            with self._unless_deleted():
+                snapshot.sync()
         if self.epoch_lines is not None:
             with self._unless_deleted():
                 self._epochs.sync()
 
     def rename(self) -> None:
-        """Third step: give what was written anew its name."""
+        """Third step: rename the new files."""
+        for snapshot in self.snapshots:
+            with self._unless_deleted():
+                snapshot.rename()
         if self.epoch_lines is not None:
             with self._unless_deleted():
                 self._epochs.rename()
 
     def sync_names(self) -> None:
         """Last step: make the names durable."""
-        if self.sync_directory or self.epoch_lines is not None:
+        if self.sync_directory or self.epoch_lines is not None or self.snapshots:
             with self._unless_deleted():
                 self._fs.fsync_dir(self.directory)
 
@@ -99,41 +118,49 @@ class FlushTask:
         try:
             yield
         except FileNotFoundError:
-            # The partition is being deleted and its directory has its last name already: nothing of it has to last.
+            # The partition is being deleted and its directory was renamed: its files need not be durable.
             if self._directory_of() == self.directory:
                 raise
 
 
 def run_together(tasks: Sequence[FlushTask]) -> None:
-    """Flush several logs at once, step by step: a journal that is written for one file is written for all.
+    """Flush several logs together, step by step: a journal commit for one file covers the others.
 
-    Raises `FlushPostponedError` if space or handles were lacking: the same tasks may be run again later. Raises any
-    other OSError if the disk failed, after which it is not to be trusted any more.
+    A log whose files were deleted or replaced gets its `failure`, and the others are flushed. Raises
+    `FlushPostponedError` if disk space or file handles were lacking: the same tasks may be run again later. Raises any
+    other OSError if the disk failed, after which its content must not be trusted.
     """
     passing: Sequence[int] = PASSING
     try:
-        for task in tasks:
-            task.write()
-        # From here on no space is needed, so a full disk is one that lost what it had taken.
+        _step(tasks, FlushTask.write)
+        # The next steps need no space: a full disk now means that the disk has lost bytes that it had accepted.
         passing = NO_HANDLE
-        for task in tasks:
-            task.sync()
-        for task in tasks:
-            task.rename()
-        for task in tasks:
-            task.sync_names()
+        _step(tasks, FlushTask.sync)
+        _step(tasks, FlushTask.rename)
+        _step(tasks, FlushTask.sync_names)
     except OSError as error:
         if error.errno in passing:
             raise FlushPostponedError(error.errno, str(error)) from error
         raise
 
 
-class UnsyncedFiles:
-    """Collects for a flush, and keeps handles open while one runs on another thread.
+def _step(tasks: Sequence[FlushTask], step: Callable[[FlushTask], None]) -> None:
+    for task in tasks:
+        if task.failure is None:
+            try:
+                step(task)
+            except OSError as error:
+                if error.errno not in FILE_ERRORS:
+                    raise
+                task.failure = error
 
-    A closed handle's number may be given to another file at once; so closing waits for the end of a flush. It also
-    waits while files are renamed, as nothing can be opened meanwhile. Flushes complete in the order in which they
-    began, as a later one counts on the earlier.
+
+class UnsyncedFiles:
+    """Collects the files for the next flush, and keeps handles open while a flush runs on another thread.
+
+    The system may reuse a closed handle's number immediately, so closing waits for the end of a flush. It also waits
+    while files are renamed, because nothing can be opened during that time. Flushes complete in the order in which
+    they began, because a later one relies on the earlier ones.
     """
 
     __slots__ = ("_closes", "_flushes", "_fs", "_holds", "names", "recovery_point", "rolled", "snapshots")
@@ -147,7 +174,8 @@ class UnsyncedFiles:
         """Everything below is on disk."""
         self.rolled: list[LogSegment] = []
         """Segments that were rolled since the last flush began, oldest first."""
-        self.snapshots: list[File] = []
+        self.snapshots: list[ProducerSnapshot] = []
+        """Snapshots that were begun since, and which the next flush writes."""
         self.names = False
         """Whether files were created in the directory since."""
 
@@ -157,7 +185,6 @@ class UnsyncedFiles:
         """A task that makes everything below `end_offset` durable. Raises OSError if an index cannot be written."""
         with self.held():
             files = [file for segment in self.rolled for file in segment.unsynced_files(with_indexes=True)]
-            files += self.snapshots
             names = self.names or active.has_new_transactions
             files += active.unsynced_files(with_indexes=False)
         task = FlushTask(
@@ -165,25 +192,25 @@ class UnsyncedFiles:
             directory_of,
             up_to_offset=end_offset,
             files=files,
+            snapshots=self.snapshots,
             epoch_lines=epochs.lines() if epochs.is_dirty else None,
             sync_directory=names,
             give_up=self._give_up,
         )
         self._flushes.append(task)
         epochs.is_dirty = self.names = False
-        self._closes += [snapshot.close for snapshot in self.snapshots]
         self._closes += [segment.close_handles for segment in self.rolled]
         self.rolled, self.snapshots = [], []
         return task
 
     def expect_last_flush(self) -> None:
-        """The next flush is to take everything along. Raises OSError if an earlier one never came to its end."""
+        """Prepare the final flush, which covers everything. Raises OSError if an earlier flush has not ended."""
         if self.is_in_use:
             raise OSError(errno.EBUSY, "a flush or a swap is not over")
         self.names = True
 
     def complete(self, task: FlushTask) -> None:
-        """`task.run` has succeeded."""
+        """Raise the recovery point after `task.run` has succeeded."""
         task.is_done = True
         while self._flushes and self._flushes[0].is_done:
             self.recovery_point = max(self.recovery_point, self._flushes.pop(0).up_to_offset)
@@ -194,17 +221,17 @@ class UnsyncedFiles:
         self._close_what_may()
 
     def hold(self) -> None:
-        """Close nothing until `release`."""
+        """Keep all handles open until `release`."""
         self._holds += 1
 
     def release(self) -> None:
-        """The end of a `hold`."""
+        """End a `hold`."""
         self._holds -= 1
         self._close_what_may()
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nothing is closed inside."""
+        """Keep all handles open inside."""
         self.hold()
         try:
             yield
@@ -220,33 +247,28 @@ class UnsyncedFiles:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether somebody counts on the open handles."""
+        """Return whether a flush or a swap needs the open handles."""
         return bool(self._flushes) or self._holds > 0
 
     def close(self, close: Callable[[], None]) -> None:
-        """Close something now, or when nothing can be using it any more."""
+        """Call `close` now, or when no flush or swap needs the handles."""
         if self.is_in_use:
             self._closes.append(close)
         else:
             close()
 
     def forget(self, segment: LogSegment) -> None:
-        """The segment goes: close it, and do not flush it."""
+        """Close a removed segment, and do not flush it."""
         self.not_rolled(segment)
         self.close(segment.close_handles)
 
     def not_rolled(self, segment: LogSegment) -> None:
-        """The segment goes, or is the active one again: rolled once more it would be here twice, and go once."""
+        """Take a segment that is removed, or active again, out of `rolled`: rolling it again must not add it twice."""
         if segment in self.rolled:
             self.rolled.remove(segment)
 
-    def close_snapshots(self) -> None:
-        for snapshot in self.snapshots:
-            self.close(snapshot.close)
-        self.snapshots = []
-
     def truncated_to(self, offset: int) -> None:
-        """What is appended from `offset` on is not what the flushes under way cover."""
+        """Exclude offsets from `offset` on from the flushes in progress, because they will be written again."""
         self.recovery_point = min(self.recovery_point, offset)
         for task in self._flushes:
             task.up_to_offset = min(task.up_to_offset, offset)

@@ -1,7 +1,6 @@
-"""The test kit: a real broker in a test's own process, what is in it, and faults on purpose.
+"""The test kit: a real broker in a test's process, its contents, and injected faults.
 
-Everything a test needs is named here: `Broker`, `Cluster`, `Clock`, `Fault`, and from the protocol `ErrorCode` and
-`KafkaError`.
+All names that a test needs: `Broker`, `Cluster`, `Clock`, `Fault`, and from the protocol `ErrorCode` and `KafkaError`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load the kit when somebody asks for it: pytest's plugin is there in every run, and few runs want a broker."""
+    """Import the kit on first use: pytest loads the plugin in every run, and few runs need a broker."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""What a test says of its broker, checked before anything is started, and told in its own words."""
+"""Validation of a test's arguments before the start, with errors in terms of the test."""
 
 from __future__ import annotations
 
@@ -7,42 +7,41 @@ from difflib import get_close_matches
 from typing import TypeAlias
 
 from ..server.config.keys.catalogue import BROKER_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS
-from ..server.config.notices import is_unknown
+from ..server.config.startup_warnings import is_unknown
 
 Setting: TypeAlias = str | int | float | bool | list[str] | tuple[str, ...] | None
-"""A value as Python has it. None is the default of the key."""
+"""A value in Python. None is the default of the key."""
 Topics: TypeAlias = Iterable[str] | Mapping[str, int]
 
 
 def partition_counts(topics: Topics) -> dict[str, int]:
-    """Topics with their numbers of partitions. Raises TypeError, ValueError."""
+    """Return topics with their numbers of partitions. Raises TypeError, ValueError."""
     if isinstance(topics, str | bytes):
         raise TypeError(
-            f"topics={topics!r} is one name; a list of names is topics=[{topics!r}], with partitions "
-            f"topics={{{topics!r}: 3}}"
+            f"topics={topics!r} is a single name; a list of names is topics=[{topics!r}], with partitions topics={{"
+            f"{topics!r}: 3}}"
         )
     if not isinstance(topics, Mapping):
         topics = dict.fromkeys(topics, 1)
     for name, count in topics.items():
         if not isinstance(name, str):
-            raise TypeError(f"topics: {name!r} is no name of a topic")
+            raise TypeError(f"topics: {name!r} is not a valid topic name")
         if whole_number(name, count) < 1:
-            raise ValueError(f"topic {name!r}: a topic has one partition at least, not {count}")
+            raise ValueError(f"topic {name!r}: expected at least one partition, not {count}")
     return dict(topics)
 
 
 def whole_number(topic: str, count: int) -> int:
-    """What is to be a number of partitions. Raises TypeError."""
+    """Validate a number of partitions. Raises TypeError."""
     if isinstance(count, bool) or not isinstance(count, int):
-        raise TypeError(f"topic {topic!r}: {count!r} is no number of partitions")
+        raise TypeError(f"topic {topic!r}: {count!r} is not a valid number of partitions")
     return count
 
 
 def properties(settings: Mapping[str, Setting], *, of_topic: bool = False) -> dict[str, str | None]:
-    """Settings as a `server.properties` has them, or those of a topic; None for what is to have its default.
+    """Return settings as text, as in `server.properties` or of a topic; None selects the default.
 
-    Raises ValueError for a name that nobody knows, with the one that may have been meant, and TypeError for a value
-    that is none.
+    Raises ValueError for an unknown name, with a similar name, and TypeError for an invalid value.
     """
     for name in settings:
         if (name not in TOPIC_KEYS) if of_topic else is_unknown(str(name)):
@@ -59,20 +58,18 @@ def _text(name: str, value: object) -> str | None:
         return str(value)
     if isinstance(value, list | tuple):
         return ",".join(str(one) for one in value)
-    raise TypeError(
-        f"{name}: {value!r} is a {type(value).__name__}; a text, a number, a bool, a list or None is wanted"
-    )
+    raise TypeError(f"{name}: {value!r} is a {type(value).__name__}; expected text, a number, a bool, a list or None")
 
 
 def _unknown(name: str, of_topic: bool) -> str:
-    """That there is no such setting, and which one may have been meant."""
+    """Return the error of an unknown setting, with a similar name."""
     known = list(TOPIC_KEYS if of_topic else BROKER_KEYS)
     kind, others = ("topic", BROKER_KEYS) if of_topic else ("broker", TOPIC_KEYS)
-    start = f"no setting of a {kind} is called {name!r}"
+    start = f"unknown setting of a {kind}: {name!r}"
     if name in others:
         if of_topic:
-            return f"{start}: it is one of the broker, Broker(config={{{name!r}: …}})"
+            return f"{start}: it is a setting of the broker, Broker(config={{{name!r}: …}})"
         same = f"; for all topics it is {TOPIC_SYNONYMS[name]!r}" if name in TOPIC_SYNONYMS else ""
-        return f"{start}: it is one of a topic, create_topic(…, config={{{name!r}: …}}){same}"
+        return f"{start}: it is a setting of a topic, create_topic(…, config={{{name!r}: …}}){same}"
     near = get_close_matches(name.lower().replace("_", "."), known, n=1, cutoff=0.6)
     return f"{start}; did you mean {near[0]!r}?" if near else start

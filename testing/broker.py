@@ -1,8 +1,8 @@
 """A broker inside another program, for tests and tools: `with Broker() as broker:` or `async with Broker() as broker:`.
 
-The plain form runs the broker on a thread and loop of its own, so that blocking clients in the same process can talk
-to it; the async form runs it on the caller's loop. Either way the data live in a temporary folder unless one is given,
-and the port is any free one unless one is asked for.
+The plain form runs the broker on its own thread and event loop, so that blocking clients in the same process can use
+it; the async form runs it on the caller's loop. By default the data are in a temporary directory, and the port is any
+free one.
 """
 
 from __future__ import annotations
@@ -36,20 +36,23 @@ if TYPE_CHECKING:
 EMBEDDED_DEFAULTS = {
     "acks.all.durability": "page-cache",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
     "log.cleaner.worker": "thread",
     "log.retention.check.interval.ms": "86400000",
     "log.segment.delete.delay.ms": "0",
 }
-"""Where a test's broker differs from a server: no waiting for disks and stragglers, and no record goes because of its
-age or of how many there are before `expire` is called. `config` overrides each."""
+"""Differences of a test's broker from a server: no waiting for disks and late members, and no retention before `expire`
+is called. `config` overrides each.
+"""
 WAIT_SECONDS = 10.0
 
 
 def broker_settings(given: Mapping[str, Setting], **defaults: str) -> dict[str, str]:
-    """What a test's broker is started with: `given` by the test, otherwise `defaults`, and those of all test's brokers.
+    """Return the settings of a test's broker: the test's `given` ones, otherwise `defaults`, and the common ones of all
+    test brokers.
 
-    Retention comes first after one interval, and not, as a server's does, within half a minute of the start: records of
-    a snapshot may be as old as they like. Raises TypeError, ValueError.
+    Retention starts after one interval, instead of within half a minute as on a server: records of a snapshot may have
+    any age. Raises TypeError, ValueError.
     """
     settings = {**EMBEDDED_DEFAULTS, **defaults, **properties(given)}
     settings.setdefault("log.initial.task.delay.ms", settings["log.retention.check.interval.ms"])
@@ -57,19 +60,18 @@ def broker_settings(given: Mapping[str, Setting], **defaults: str) -> dict[str, 
 
 
 class Broker(Embedded):
-    """A running broker; `bootstrap` is what clients want to know.
+    """A running broker; `bootstrap` is for clients.
 
-    topics: names, or names with partition counts, to create before the broker is ready.
-    data_dir: where the logs live; a folder that is removed at the end by default, or if the process is killed.
-    snapshot: a data directory, of `save_snapshot` or of Kafka, with a copy of which the broker starts.
-    config: Kafka broker settings, `{"message.max.bytes": 2_000_000}`; None gives a setting its default.
-    clock: the wall clock; the machine's by default.
-    sasl: passwords by user; clients have to authenticate, by PLAIN or SCRAM.
-    tls: whether all that is said is encrypted, with certificates made on the spot (`pip install barnabas[tls]`).
-    schema_registry: whether one runs beside it, at `schema_registry_url` (`pip install barnabas[schema-registry]`).
+    topics: names, or names with partition counts, to create before the broker is ready. data_dir: the log directory; by
+    default a directory that is removed at the end or if the process is killed. snapshot: a data directory, of
+    `save_snapshot` or of Kafka; the broker starts with a copy of it. config: Kafka broker settings,
+    `{"message.max.bytes": 2_000_000}`; None gives a setting its default. clock: the wall clock; the machine's by
+    default. sasl: passwords by user; clients must authenticate, with PLAIN or SCRAM. tls: whether to encrypt
+    connections, with generated certificates (`pip install barnabas[tls]`). schema_registry: whether to run one at
+    `schema_registry_url` (`pip install barnabas[schema-registry]`).
 
-    Raises TypeError and ValueError for what makes no sense, before anything is started. Methods block, and any thread
-    may call them; under `async with` it is those that begin with an a.
+    Raises TypeError and ValueError for invalid arguments, before the start. Methods block, and are thread-safe; under
+    `async with` use the methods that begin with an a.
     """
 
     what = "broker"
@@ -100,47 +102,49 @@ class Broker(Embedded):
         self._server: BrokerServer | None = None
         self._is_lasting = data_dir is not None or self._settings.get("acks.all.durability") != "page-cache"
         self.faults = Faults(self._on_loop, FaultyDisk() if self._is_lasting else ForgetfulDisk())
-        """What goes wrong on purpose."""
+        """Faults to inject."""
 
     @property
     def server(self) -> BrokerServer:
-        """The broker itself. Its parts belong to its loop's thread."""
+        """The broker object. Its parts belong to its loop's thread."""
         if self._server is None:
             raise RuntimeError("the broker is not running")
         return self._server
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` for `bootstrap.servers`."""
+        """Return `host:port` for `bootstrap.servers`."""
         listener = self.server.listeners[0]
         return f"{listener.advertised_host}:{listener.advertised_port}"
 
     @property
     def port(self) -> int:
-        """The port of the first listener."""
+        """Return the port of the first listener."""
         return self.server.listeners[0].port
 
     @property
     def ca_file(self) -> str:
-        """The certificate that clients have to trust, as PEM; with `tls` only."""
+        """Return the certificate for the trust store of clients, as PEM; with `tls` only."""
         return self._access.ca_file()
 
     def client_settings(self, user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> dict[str, str]:
-        """Settings of Java's clients, and of ours by `security_of`, that lead in: as `user`, or the first there is."""
+        """Return settings of Java's clients, and by `security_of` for the clients of Barnabas, for this user or the
+        first.
+        """
         return {"bootstrap.servers": self.bootstrap, **self._access.client_settings(user, mechanism)}
 
     @property
     def schema_registry_url(self) -> str:
-        """`http://127.0.0.1:port` of the registry; with `schema_registry` only."""
+        """Return `http://127.0.0.1:port` of the registry; with `schema_registry` only."""
         return self._registry.url
 
     def start(self) -> None:
-        """Start on a thread of its own; clients are served when this returns. Raises OSError, KafkaError."""
+        """Start on a separate thread; clients are served when this returns. Raises OSError, KafkaError."""
         __tracebackhide__ = True
         self._start_thread()
 
     def stop(self) -> None:
-        """Stop; nothing is left of it, its data aside if they were given a folder. Stopping twice is fine."""
+        """Stop and remove everything, except data in a given directory. A second call has no effect."""
         self._stop_thread()
 
     async def acreate_topic(self, name: str, partitions: int = 1, config: Mapping[str, Setting] | None = None) -> None:
@@ -153,23 +157,22 @@ class Broker(Embedded):
         await self.server.create_topic(name, whole_number(name, partitions), given)
 
     async def adelete_topic(self, name: str) -> None:
-        """Delete a topic; nothing of it is left to be seen when this returns. Raises KafkaError."""
+        """Delete a topic; it is removed completely when this returns. Raises KafkaError."""
         await self.server.delete_topic(name)
 
     async def acompact(self, topic: str, partition: int | None = None) -> list[PassReport]:
-        """Compact a topic, or one partition, now; it is done when this returns.
+        """Compact a topic, or one partition; complete when this returns.
 
-        Every record that a later one of its key replaces is gone, those of the newest segment included; keys without
-        value go with the first compaction that comes `delete.retention.ms` later, also if nothing was written since.
-        Raises KafkaError.
+        Every record with a later record of its key is removed, including the newest segment; tombstones are removed by
+        the first compaction that is `delete.retention.ms` later, also without new records. Raises KafkaError.
         """
         return await self.server.state.cleaner.compact(topic, partition)
 
     async def aexpire(self) -> None:
-        """Do now what the broker does every few minutes: retention of records, expiry of offsets and of producers."""
+        """Run the broker's periodic work now: retention of records, expiry of offsets and of producers."""
         state = self.server.state
-        await state.replica_manager.retain(list(state.log_manager.logs))
-        await state.groups.expire()
+        await state.replica_manager.delete_old_segments(list(state.log_manager.logs))
+        await state.group_coordinator.cleanup_expired_offsets()
         await state.replica_manager.expire_producers()
 
     async def aproduce(
@@ -182,13 +185,13 @@ class Broker(Embedded):
     ) -> list[TopicPartition]:
         """Write records: values, or (key, value) or (key, value, headers), or a mapping of keys to values.
 
-        Text is UTF-8. With a key the partition is that of Kafka's clients, without one they take turns. A topic that is
-        not there is made as for a client. Returns the partition of each record. Raises KafkaError, TypeError.
+        Text is UTF-8. A key selects the partition as in Kafka's clients, other records use all in turn. A missing topic
+        is created as for a client. Returns the partition of each record. Raises KafkaError, TypeError.
         """
         return await self._contents.produce(topic, records, partition=partition, timestamp_ms=timestamp_ms)
 
     async def arecords(self, topic: str, partition: int | None = None) -> list[ConsumerRecord]:
-        """What a consumer could read from the beginning, partition by partition, committed transactions only.
+        """Return all records that a read_committed consumer could read, partition by partition.
 
         Raises KafkaError.
         """
@@ -197,9 +200,9 @@ class Broker(Embedded):
     async def adelete_records(
         self, topic: str, partition: int | None = None, *, before: int | None = None
     ) -> dict[TopicPartition, int]:
-        """Delete all records of a topic, or of one partition, or those before an offset.
+        """Delete all records of a topic, or of one partition, or only before an offset.
 
-        Returns where each partition begins now. Raises KafkaError.
+        Returns the log start offset of each partition. Raises KafkaError.
         """
         return await self._contents.delete_records(topic, partition, before)
 
@@ -211,9 +214,9 @@ class Broker(Embedded):
         partition: int | None = None,
         timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - the blocking form has it
     ) -> list[ConsumerRecord]:
-        """Wait until a topic, which need not be there yet, has so many records, and return all of them.
+        """Wait until a topic, which may be missing at first, has `count` records, and return all of them.
 
-        Raises TimeoutError after `timeout` seconds, saying how many there were.
+        Raises TimeoutError after `timeout` seconds, with the number of records.
         """
         contents, loop = self._contents, asyncio.get_running_loop()
         deadline = loop.time() + timeout
@@ -230,11 +233,11 @@ class Broker(Embedded):
         return found
 
     async def acommitted(self, group: str) -> dict[TopicPartition, int]:
-        """The next offsets that a group has committed; empty if there are none. Raises KafkaError."""
+        """Return the committed offsets of a group; empty if there are none. Raises KafkaError."""
         return self._contents.committed(group)
 
     async def alag(self, group: str, topic: str | None = None) -> dict[TopicPartition, int]:
-        """How many offsets a group has before it, by partition: where it has committed, or in all of a topic.
+        """Return the lag of a group by partition: of its committed offsets, or of all partitions of a topic.
 
         Raises KafkaError.
         """
@@ -248,24 +251,22 @@ class Broker(Embedded):
         *,
         timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - the blocking form has it
     ) -> dict[TopicPartition, int]:
-        """Wait until a group has committed all of a topic but `most` offsets. Raises TimeoutError, KafkaError."""
+        """Wait until a group's lag in a topic is at most `most`. Raises TimeoutError, KafkaError."""
         contents = self._contents
         if not await until(lambda: sum(contents.lag(group, topic).values()) <= most, timeout):
-            raise TimeoutError(
-                f"{group} lags behind in {topic} after {timeout} s: {_shown(contents.lag(group, topic))}"
-            )
+            raise TimeoutError(f"{group} has lag in {topic} after {timeout} s: {_shown(contents.lag(group, topic))}")
         return contents.lag(group, topic)
 
     async def arestart(self) -> None:
-        """Stop and start with the same data at the same address: clients have to connect anew. Raises OSError."""
+        """Stop and start with the same data at the same address: clients must reconnect. Raises OSError."""
         listeners = ",".join(f"{one.name}://{one.host}:{one.port}" for one in self.server.listeners)
         await self._stop_server()
         await self._start_server({**self._settings, "listeners": listeners})
 
     async def asave_snapshot(self, folder: str | Path) -> None:
-        """Keep all topics, records and offsets as they are now, in a folder that is made, for `Broker(snapshot=…)`.
+        """Store all topics, records and offsets in a new directory, for `Broker(snapshot=…)`.
 
-        The broker restarts for it, so that all is on the disk: clients connect anew. Raises OSError.
+        The broker restarts for it, so that everything is on disk: clients reconnect. Raises OSError.
         """
         make(folder)
         listeners = ",".join(f"{one.name}://{one.host}:{one.port}" for one in self.server.listeners)
@@ -276,7 +277,7 @@ class Broker(Embedded):
             await self._start_server({**self._settings, "listeners": listeners})
 
     def has_topic(self, name: str) -> bool:
-        """Whether there is a topic of that name."""
+        """Return whether a topic exists."""
         found: bool = self._on_loop(lambda: name in self.server.state.metadata)
         return found
 
@@ -294,7 +295,7 @@ class Broker(Embedded):
     restart = blocking(arestart)
     save_snapshot = blocking(asave_snapshot)
 
-    # -- inside ----------------------------------------------------------------------------------------------------
+    # -- internals -----------------------------------------------------------------------------------------------
 
     @property
     def _contents(self) -> Contents:

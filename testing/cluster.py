@@ -1,12 +1,11 @@
-"""Several brokers inside another program: what does my client do when a broker dies?
+"""Several brokers inside another program, to test clients during broker failures.
 
-with Cluster(brokers=3, topics={"orders": 3}) as cluster:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap})
-    cluster.kill(cluster.leader("orders", 0))
+    with Cluster(brokers=3, topics={"orders": 3}) as cluster:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        cluster.kill(cluster.leader("orders", 0))
 
-All brokers are real ones on real sockets, on one thread, with data of their own in temporary folders. What holds them
-together is a metadata tree in memory that lives as long as the cluster: a broker that is killed is missed at once, not
-after a session's timeout.
+All brokers are real and have real sockets, on one thread, with data in temporary directories. Their metadata tree is in
+memory for the lifetime of the cluster: the death of a broker is detected immediately, not after a session timeout.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from ..protocol.topic_partition import TopicPartition
 from ..server.broker import BrokerServer
 from ..server.cleaning.cleaning_work import cleaning_work
 from ..server.config.broker_config import BrokerConfig
-from ..server.controller.topic_rules import TopicCreation
+from ..server.controller.admin_manager import TopicCreation
 from ..server.coordinator.coordinator_topic import partition_for
+from ..server.metadata.data_tree import DataTree
 from ..server.metadata.metadata_cache import PartitionImage
-from ..server.metadata.node_tree import NodeTree
-from ..server.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ..server.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ..server.runtime.host import host_ports, now_ms
 from .arguments import Setting, Topics, partition_counts, properties
 from .broker import WAIT_SECONDS, broker_settings
@@ -40,9 +39,13 @@ from .sessions import EndableSession
 
 T = TypeVar("T")
 
-Coordinated = Literal["group", "transaction"]
-"""What a coordinator is asked for: the name of a group, or a transactional id."""
-COORDINATED_IN: dict[Coordinated, str] = {"group": GROUP_METADATA_TOPIC, "transaction": TRANSACTION_STATE_TOPIC}
+Coordinated = Literal["group", "transaction", "share"]
+"""Kinds of coordinators: of a group, of a transactional id, or of a share-partition (`group:topic id:partition`)."""
+COORDINATED_IN: dict[Coordinated, str] = {
+    "group": GROUP_METADATA_TOPIC,
+    "transaction": TRANSACTION_STATE_TOPIC,
+    "share": SHARE_GROUP_STATE_TOPIC,
+}
 MOST_REPLICAS = 3
 LOOK_SECONDS = 0.005
 
@@ -57,22 +60,21 @@ class ClusterBroker:
         self.server: BrokerServer | None = None
         self.store: EndableSession | None = None
         self.is_missed = False
-        """Whether its session was ended, and it counts as dead."""
+        """Whether its session was ended, so that it counts as dead."""
         self.is_cut = False
-        """Whether it is cut off from the tree; it may hang besides."""
+        """Whether it is cut off from the tree; it may also be paused."""
 
 
 class Cluster(Embedded):
-    """Running brokers with the ids 1, 2, 3 …; `bootstrap` is what clients want to know.
+    """Running brokers with the ids 1, 2, 3 …; `bootstrap` is for clients.
 
-    topics: names, or names with partition counts, to create before the cluster is ready.
-    config: Kafka broker settings for all; None gives a setting its default.
-    racks: where the brokers stand (`broker.rack`), one after the other and from the first again.
-    sasl: passwords by user; clients have to authenticate, by PLAIN or SCRAM. Brokers do, as the user `broker`.
-    tls: whether all that is said is encrypted, with certificates made on the spot (`pip install barnabas[tls]`).
-    schema_registry: whether one runs beside it, at `schema_registry_url` (`pip install barnabas[schema-registry]`).
+    topics: names, or names with partition counts, to create before the cluster is ready. config: Kafka broker settings
+    for all; None gives a setting its default. racks: `broker.rack` of the brokers in turn. sasl: passwords by user;
+    clients must authenticate, with PLAIN or SCRAM, as do brokers, with the user `broker`. tls: whether to encrypt
+    connections, with generated certificates (`pip install barnabas[tls]`). schema_registry: whether to run one at
+    `schema_registry_url` (`pip install barnabas[schema-registry]`).
 
-    Methods block and any thread may call them; under `async with` it is those that begin with an a.
+    Methods block and are thread-safe; under `async with` use the methods that begin with an a.
     """
 
     what = "cluster"
@@ -90,11 +92,11 @@ class Cluster(Embedded):
     ) -> None:
         super().__init__()
         if isinstance(racks, str):
-            raise TypeError(f"{racks!r} is one name; racks come in a list: [{racks!r}]")
+            raise TypeError(f"{racks!r} is a single name; a list of racks is [{racks!r}]")
         self._racks = racks
         self._registry = RegistryBeside(is_wanted=schema_registry)
         if brokers < 1:
-            raise ValueError(f"a cluster has brokers, not {brokers}")
+            raise ValueError(f"expected at least one broker, not {brokers}")
         self._access = BrokerAccess(sasl or {}, tls=tls, is_cluster=True)
         replicas = str(min(brokers, MOST_REPLICAS))
         settings = broker_settings(
@@ -102,6 +104,7 @@ class Cluster(Embedded):
             **{
                 "default.replication.factor": replicas,
                 "offsets.topic.replication.factor": replicas,
+                "share.coordinator.state.topic.replication.factor": replicas,
                 "transaction.state.log.replication.factor": replicas,
                 "replica.lag.time.max.ms": "2000",
             },
@@ -114,7 +117,7 @@ class Cluster(Embedded):
         self._topics = partition_counts(topics)
         self._is_lasting = self._settings.get("acks.all.durability") != "page-cache"
         self._members = {one: self._member(one) for one in range(1, brokers + 1)}
-        self._tree = NodeTree(now_ms)
+        self._tree = DataTree(now_ms)
         self._links = Links()
         self._temporary: TemporaryFolder | None = None
 
@@ -124,90 +127,92 @@ class Cluster(Embedded):
         return ClusterBroker(broker_id, {**self._settings, **rack}, faults)
 
     def faults(self, broker_id: int) -> Faults:
-        """What goes wrong on purpose at one broker, while it runs and when it comes back. Raises KeyError."""
+        """Return the faults of one broker, which persist over restarts. Raises KeyError."""
         return self._known(broker_id).faults
 
-    # -- what clients and tests want to know -----------------------------------------------------------------------
+    # -- state for clients and tests -------------------------------------------------------------------------------
 
     @property
     def brokers(self) -> list[int]:
-        """The ids of the brokers that run."""
+        """Return the ids of the running brokers."""
         return [member.broker_id for member in self._members.values() if member.server is not None]
 
     @property
     def bootstrap(self) -> str:
-        """`bootstrap.servers`: the brokers that run."""
+        """Return `bootstrap.servers` with the running brokers."""
         return ",".join(self.address(broker_id) for broker_id in self.brokers)
 
     def address(self, broker_id: int) -> str:
-        """`host:port` of one broker."""
+        """Return `host:port` of one broker."""
         listener = self.server(broker_id).listeners[0]
         return f"{listener.advertised_host}:{listener.advertised_port}"
 
     def client_settings(self, user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> dict[str, str]:
-        """Settings of Java's clients, and of ours by `security_of`, that lead in: as `user`, or the first there is."""
+        """Return settings of Java's clients, and by `security_of` for the clients of Barnabas, for this user or the
+        first.
+        """
         return {"bootstrap.servers": self.bootstrap, **self._access.client_settings(user, mechanism)}
 
     def server(self, broker_id: int) -> BrokerServer:
-        """A running broker itself. Its parts belong to the cluster's thread."""
+        """Return a running broker object. Its parts belong to the cluster's thread."""
         server = self._running(broker_id).server
         assert server is not None, "it runs"
         return server
 
     @property
     def schema_registry_url(self) -> str:
-        """`http://127.0.0.1:port` of the registry; with `schema_registry` only."""
+        """Return `http://127.0.0.1:port` of the registry; with `schema_registry` only."""
         return self._registry.url
 
     @property
     def controller(self) -> int | None:
-        """The broker that is controller now; None while nobody is."""
+        """Return the controller; None if there is none."""
         return next((one for one in self._alive() if self.server(one).state.controller.is_active), None)
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The broker that leads a partition, -1 if nobody does. Raises KeyError for one that is not there."""
+        """Return the leader of a partition, -1 without one. Raises KeyError for a missing partition."""
         return self._image(topic, partition).leader
 
     def isr(self, topic: str, partition: int = 0) -> tuple[int, ...]:
-        """The brokers that are in sync. Raises KeyError for a partition that is not there."""
+        """Return the in-sync replicas. Raises KeyError for a missing partition."""
         return self._image(topic, partition).isr
 
     def coordinator(self, name: str, of: Coordinated = "group") -> int:
-        """The broker that coordinates a group, or the transactions of an id; -1 if nobody does.
+        """Return the coordinator of a group, or of a transactional id; -1 without one.
 
-        Raises KeyError as long as nobody has asked for a coordinator of that kind.
+        Raises KeyError until a client has looked up a coordinator of that kind.
         """
         return self.leader(*self._kept_in(name, of))
 
     def _kept_in(self, name: str, of: Coordinated) -> TopicPartition:
-        """The partition whose leader coordinates it."""
+        """Return the partition whose leader is the coordinator."""
         topic = COORDINATED_IN[of]
         for broker_id in self._alive():
             image = self.server(broker_id).state.metadata.topic(topic)
             if image is not None:
                 return TopicPartition(topic, partition_for(name, len(image.partitions)))
-        raise KeyError(f"{name} has no coordinator: nobody has asked for one of a {of} yet")
+        raise KeyError(f"{name} has no coordinator: no client has looked up the coordinator of a {of} yet")
 
     def _image(self, topic: str, partition: int) -> PartitionImage:
-        """As the controller has it, or while there is none, whoever runs."""
+        """Return the metadata of the controller, or without one of any running broker."""
         active = self.controller
         for broker_id in self._alive() if active is None else [active]:
             image = self.server(broker_id).state.metadata.partition(TopicPartition(topic, partition))
             if image is not None:
                 return image
-        raise KeyError(f"there is no partition {topic}-{partition}")
+        raise KeyError(f"partition {topic}-{partition} does not exist")
 
     def _known(self, broker_id: int) -> ClusterBroker:
-        """One that runs or does not. Raises KeyError."""
+        """Return a broker, running or not. Raises KeyError."""
         if broker_id not in self._members:
-            raise KeyError(f"there is no broker {broker_id}, but {', '.join(map(str, self._members))}")
+            raise KeyError(f"unknown broker {broker_id}. Expected one of {', '.join(map(str, self._members))}")
         return self._members[broker_id]
 
     def _alive(self) -> list[int]:
-        """Brokers that run, and that the others know of."""
+        """Return the running brokers that the others have in their metadata."""
         return [broker_id for broker_id in self.brokers if not self._members[broker_id].is_missed]
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
         self._temporary = TemporaryFolder()
@@ -231,14 +236,14 @@ class Cluster(Embedded):
             self._temporary = None
         self._access.close()
 
-    # -- brokers come and go ---------------------------------------------------------------------------------------
+    # -- brokers -----------------------------------------------------------------------------------------------------
 
     async def astart(self, broker_id: int) -> None:
-        """Start a broker that does not run, with its data and at its address; it is registered when this returns."""
+        """Start a stopped broker, with its data and at its address; it is registered when this returns."""
         member = self._known(broker_id)
         if member.server is not None:
             raise RuntimeError(f"broker {broker_id} runs already")
-        assert self._temporary is not None, "the cluster has been started"
+        assert self._temporary is not None, "the cluster is started already"
         loop = asyncio.get_running_loop()
         config = BrokerConfig.from_properties(
             {
@@ -267,14 +272,16 @@ class Cluster(Embedded):
             await server.stop()
             raise
         await server.state.security.set_passwords(self._access.passwords)
-        server.apis.surround(self._links.around(broker_id))
+        server.apis.add_interceptor(self._links.interceptor(broker_id))
         member.faults.attach(server.apis, server.state)
         member.server = server
-        # It comes back to where clients know it.
+        # Clients use its former address.
         member.settings["listeners"] = ",".join(f"{one.name}://{one.host}:{one.port}" for one in server.listeners)
 
     async def aadd(self) -> int:
-        """Start one more broker, under the next id, which is returned. It has what is made or moved there later."""
+        """Start an additional broker, with the next id, which is returned. It has no replicas until some are created or
+        moved.
+        """
         broker_id = max(self._members) + 1
         self._members[broker_id] = self._member(broker_id)
         try:
@@ -285,7 +292,7 @@ class Cluster(Embedded):
         return broker_id
 
     async def akill(self, broker_id: int) -> None:
-        """End a broker without a word to anybody: connections break, the cluster misses it. What it had stays."""
+        """Kill a broker: connections break, the cluster detects it. Its data are kept."""
         server, store = self.server(broker_id), self._session(broker_id)
         server.sockets.abort()
         self._forget(broker_id)
@@ -293,37 +300,39 @@ class Cluster(Embedded):
         await server.stop(leave=False)
 
     async def astop(self, broker_id: int) -> None:
-        """Stop a broker cleanly: others lead before it goes."""
+        """Stop a broker cleanly: others become leaders first."""
         server = self.server(broker_id)
         self._links.resume(broker_id)
         await server.stop()
         self._forget(broker_id)
 
     def _forget(self, broker_id: int) -> None:
-        """It runs no more. Cuts stay: they are the network's."""
+        """Remove a broker from the running ones. Cuts are kept: they belong to the network."""
         member = self._known(broker_id)
         member.server, member.is_missed, member.is_cut = None, False, False
         member.faults.detach()
         self._links.resume(broker_id)
 
-    # -- brokers that hang, and links that are cut -----------------------------------------------------------------
+    # -- paused brokers and cut links ---------------------------------------------------------------------------------
 
     async def apause(self, broker_id: int) -> None:
-        """Have a broker hang, as after SIGSTOP: connections stay open and nothing is answered. It is missed at once."""
+        """Pause a broker, as SIGSTOP does: connections remain open without responses. Its death is detected
+        immediately.
+        """
         self._miss(broker_id)
         if not self._links.is_paused(broker_id):
             self._links.pause(broker_id)
 
     async def aresume(self, broker_id: int) -> None:
-        """It goes on: with what it was asked for meanwhile, and with its old beliefs until it is told better."""
+        """Resume it: it handles pending requests, with its outdated state until it is informed."""
         self._links.resume(broker_id)
         self._welcome(broker_id)
 
     async def acut(self, broker_id: int, other: int | None = None) -> None:
         """Cut a broker off from another: connections break, new ones are refused, clients reach both.
 
-        Without `other`, from what the cluster agrees through: its session ends and others lead, while it serves
-        those who still ask it as it did before.
+        Without `other`, from the metadata tree: its session ends and others become leaders, while it continues to serve
+        clients.
         """
         if other is None:
             self._running(broker_id).is_cut = True
@@ -341,7 +350,7 @@ class Cluster(Embedded):
 
     def _pair(self, one: int, other: int) -> tuple[int, int]:
         if one == other or not {one, other} <= self._members.keys():
-            raise ValueError(f"{one} and {other} are not two brokers of {sorted(self._members)}")
+            raise ValueError(f"{one} and {other}: expected two different brokers of {sorted(self._members)}")
         return one, other
 
     def _miss(self, broker_id: int) -> None:
@@ -350,7 +359,7 @@ class Cluster(Embedded):
             self._session(broker_id).expire()
 
     def _welcome(self, broker_id: int) -> None:
-        """It is one of them again, if nothing else is in its way."""
+        """Let it join the cluster again, unless another fault prevents it."""
         member = self._running(broker_id)
         if member.is_missed and not member.is_cut and not self._links.is_paused(broker_id):
             member.is_missed = False
@@ -359,7 +368,7 @@ class Cluster(Embedded):
     def _running(self, broker_id: int) -> ClusterBroker:
         member = self._known(broker_id)
         if member.server is None:
-            raise RuntimeError(f"broker {broker_id} does not run")
+            raise RuntimeError(f"broker {broker_id} is not running")
         return member
 
     def _session(self, broker_id: int) -> EndableSession:
@@ -384,7 +393,7 @@ class Cluster(Embedded):
             replication_factor=replication_factor,
             config={key: value for key, value in settings.items() if value is not None},
         )
-        active = await self._await(lambda: self.controller, "no broker is controller")
+        active = await self._await(lambda: self.controller, "there is no controller")
         result = (await self.server(active).state.controller.create_topics([wish]))[name]
         if isinstance(result, KafkaError):
             raise result
@@ -392,22 +401,22 @@ class Cluster(Embedded):
             await self.await_isr(name, index, result.replication_factor)
 
     async def amove_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
-        """Have another broker lead a partition, that one or any that is in sync; all know it when this returns.
+        """Make another broker the leader of a partition, this one or any in-sync one; known to all when this returns.
 
-        Nobody dies, as where an operator asks for it: clients are refused by the old leader and look for the new one.
-        A broker that has no replica gets one in place of another's. Returns who leads now. Raises KafkaError,
+        No broker dies, as in an operator's election: the old leader rejects clients, which look up the new one. A
+        broker without a replica receives one in place of another. Returns the new leader. Raises KafkaError,
         TimeoutError, ValueError.
         """
         image = self._image(topic, partition)
         able = [one for one in (image.isr if to is None else self._alive()) if one != image.leader]
         if not able if to is None else to not in able:
-            raise ValueError(f"{topic}-{partition} is led by {image.leader}; {able} could lead it")
+            raise ValueError(f"{topic}-{partition} has leader {image.leader}; other candidates: {able}")
         leader = able[0] if to is None else to
         place = TopicPartition(topic, partition)
-        active = await self._await(lambda: self.controller, "no broker is controller")
+        active = await self._await(lambda: self.controller, "there is no controller")
         controller = self.server(active).state.controller
         replicas = [leader, *(one for one in image.replicas if one != leader)][: len(image.replicas)]
-        outcome = (await controller.reassign({place: replicas}))[place]
+        outcome = (await controller.alter_partition_reassignments({place: replicas}))[place]
         if outcome is None:
             await self._await(lambda: leader in self.isr(topic, partition) or None, f"{leader} is not in sync")
             outcome = (await controller.elect_leaders([place], allow_unclean=False))[place]
@@ -418,11 +427,11 @@ class Cluster(Embedded):
             images = [self.server(one).state.metadata.partition(place) for one in self._alive()]
             return all(one is not None and one.leader == leader for one in images) or None
 
-        await self._await(known, f"{leader} does not lead {topic}-{partition}")
+        await self._await(known, f"{leader} is not the leader of {topic}-{partition}")
         return leader
 
     async def amove_coordinator(self, name: str, to: int | None = None, *, of: Coordinated = "group") -> int:
-        """Have another broker coordinate a group, or the transactions of an id, as `move_leader` does."""
+        """Make another broker the coordinator of a group, or of a transactional id, as `move_leader` does."""
         return await self.amove_leader(*self._kept_in(name, of), to)
 
     async def await_isr(
@@ -433,7 +442,7 @@ class Cluster(Embedded):
         *,
         timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - the blocking form has it
     ) -> tuple[int, ...]:
-        """Wait until so many brokers, or just these, are in sync, and all know it whom the controller reaches.
+        """Wait until this number of brokers, or exactly these, are in sync, in the metadata of all reachable brokers.
 
         Raises TimeoutError.
         """
@@ -462,16 +471,16 @@ class Cluster(Embedded):
         other_than: int | None = None,
         timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - the blocking form has it
     ) -> int:
-        """Wait until a partition is led, by another broker than that one, and say by whom. Raises TimeoutError."""
+        """Wait until a partition has a leader, other than the given one, and return it. Raises TimeoutError."""
 
         def led() -> int | None:
             try:
                 found = self.leader(topic, partition)
             except KeyError:
-                return None  # it is being made
+                return None  # it is being created
             return None if found in (-1, other_than) else found
 
-        return await self._await(led, f"nobody leads {topic}-{partition}", timeout)
+        return await self._await(led, f"{topic}-{partition} has no leader", timeout)
 
     start = blocking(astart)
     add = blocking(aadd)
@@ -487,7 +496,7 @@ class Cluster(Embedded):
     wait_for_isr = blocking(await_isr)
     wait_for_leader = blocking(await_leader)
 
-    # -- inside ----------------------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------------
 
     async def _await(self, look: Callable[[], T | None], reason: str, seconds: float = WAIT_SECONDS) -> T:
         loop = asyncio.get_running_loop()

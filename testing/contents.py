@@ -1,6 +1,6 @@
-"""What is in a broker's topics and groups: put there and read by a test, past the network and past its faults.
+"""Records and groups of a broker, written and read by a test without the network and its faults.
 
-On the loop's thread. Nothing here is a client: no quota, no right and no fault on purpose concerns it.
+Runs on the loop's thread, and is not a client: quotas, ACLs and injected faults do not apply.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.fetch import AbortedTransaction
 from ..protocol.record_batch_builder import RecordBatchBuilder
 from ..protocol.topic_partition import TopicPartition
-from ..server.runtime.turns import next_turn
+from ..server.replication.append_request import AppendRequest
+from ..server.runtime.loop_sharing import next_turn
+from ..storage.log_validator import CLIENT_RULES
+from ..storage.log_values import FetchIsolation
 
 if TYPE_CHECKING:
     from ..server.broker_state import BrokerState
     from ..server.replication.delayed_produce import AppendResult
-    from ..server.replication.partition import FetchIsolation, Partition
+    from ..server.replication.partition import Partition
 
 Data: TypeAlias = bytes | str | None
 """Text is UTF-8; None is a tombstone's value, or no key."""
 NewRecord: TypeAlias = Data | tuple[Data, Data] | tuple[Data, Data, Mapping[str, Data]]
-"""A value, or key and value, or those with headers."""
+"""A value, or key and value, or both with headers."""
 NewRecords: TypeAlias = Iterable[NewRecord] | Mapping[str, Data] | Mapping[bytes, Data]
 
-PRODUCE_VERSION = 13
 TIMEOUT_MS = 30_000
 BATCH_BYTES = 500_000
 READ_BYTES = 1 << 20
@@ -37,7 +39,7 @@ LOOK_SECONDS = 0.005
 
 
 class Contents:
-    """Topics and groups of one broker. Loop-thread only."""
+    """Topics and groups of one broker. Runs on the broker's event loop."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -47,13 +49,14 @@ class Contents:
     async def produce(
         self, topic: str, records: NewRecords, *, partition: int | None, timestamp_ms: int | None
     ) -> list[TopicPartition]:
-        """Append records; returns the partition of each. Raises TypeError, KafkaError."""
+        """Append records; return the partition of each. Raises TypeError, KafkaError."""
         if isinstance(records, str | bytes):
-            raise TypeError(f"{records!r} is one record; records come in a list: [{records!r}]")
+            raise TypeError(f"{records!r} is a single record; a list of records is [{records!r}]")
         count_of = await self._partition_count(topic)
         if partition is not None and not 0 <= partition < count_of:
             raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {count_of} partitions, and no partition {partition}"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{topic} has {count_of} partitions; partition {partition} does not exist",
             )
         next_keyless = count()
         builders: dict[int, RecordBatchBuilder] = {}
@@ -78,18 +81,14 @@ class Contents:
         appended: asyncio.Future[list[AppendResult]] = asyncio.get_running_loop().create_future()
         self._state.replica_manager.append_records(
             [(topic, index, memoryview(bytearray(builder.build())))],
-            -1,
-            TIMEOUT_MS,
-            appended.set_result,
-            produce_version=PRODUCE_VERSION,
-            internal_topics_allowed=True,
+            AppendRequest(-1, TIMEOUT_MS, appended.set_result, CLIENT_RULES, internal_topics_allowed=True),
         )
         (result,) = await appended
         if isinstance(result, KafkaError):
             raise result
 
     async def _partition_count(self, topic: str) -> int:
-        """Of a topic, which is made as for a producer if there is none. Raises KafkaError."""
+        """Return the partitions of a topic, which is created as for a producer if it is missing. Raises KafkaError."""
         state = self._state
         image = state.metadata.topic(topic)
         if image is None and state.config.auto_create_topics_enable:
@@ -98,11 +97,11 @@ class Contents:
                 raise error
             image = state.metadata.topic(topic)
         if image is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} does not exist")
         return len(image.partitions)
 
     async def records(self, topic: str, partition: int | None) -> list[ConsumerRecord]:
-        """All that a consumer may read, aborted transactions left out; partition by partition. Raises KafkaError."""
+        """Return all records for a read_committed consumer, partition by partition. Raises KafkaError."""
         found = []
         for one in self._partitions(topic, partition):
             found += await self._read(one)
@@ -110,7 +109,7 @@ class Contents:
 
     async def _read(self, partition: Partition) -> list[ConsumerRecord]:
         found: list[ConsumerRecord] = []
-        isolation: FetchIsolation = "transactions committed"
+        isolation = FetchIsolation.TXN_COMMITTED
         offset = partition.log.log_start_offset
         while offset < partition.read_bound(isolation):
             read = partition.read(offset, READ_BYTES, min_one_batch=True, isolation=isolation)
@@ -129,15 +128,15 @@ class Contents:
         return found
 
     def _partitions(self, topic: str, partition: int | None) -> list[Partition]:
-        """What this broker leads of a topic. Raises KafkaError."""
+        """Return the partitions of a topic whose leader is this broker. Raises KafkaError."""
         image = self._state.metadata.topic(topic)
         if image is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} does not exist")
         indexes = range(len(image.partitions)) if partition is None else [partition]
-        return [self._state.replica_manager.partition(topic, index) for index in indexes]
+        return [self._state.replica_manager.get_leader_partition(topic, index) for index in indexes]
 
     async def delete_records(self, topic: str, partition: int | None, before: int | None) -> dict[TopicPartition, int]:
-        """Raise where partitions begin, by default to their ends; where they begin then. Raises KafkaError."""
+        """Increase log start offsets, by default to the ends; return them. Raises KafkaError."""
         wanted = [
             (*one.topic_partition, -1 if before is None else before) for one in self._partitions(topic, partition)
         ]
@@ -150,7 +149,7 @@ class Contents:
         return starts
 
     def may_have(self, topic: str, partition: int | None, wanted: int) -> bool:
-        """Whether there can be so many records; cheap, and sure only where it is false."""
+        """Return whether there may be this number of records; cheap, and reliable only if it is false."""
         if self._state.metadata.topic(topic) is None:
             return False
         partitions = self._partitions(topic, partition)
@@ -159,9 +158,9 @@ class Contents:
     # -- groups ----------------------------------------------------------------------------------------------------
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
-        """The next offsets that a group has committed; empty if it has none. Raises KafkaError while it is loaded."""
+        """Return the committed offsets of a group; empty if it has none. Raises KafkaError while it is loaded."""
         try:
-            found = self._state.groups.find(group)
+            found = self._state.group_coordinator.group_manager.find_group(group)
         except KafkaError as error:
             if error.code is ErrorCode.NOT_COORDINATOR:
                 return {}
@@ -171,14 +170,14 @@ class Contents:
         return {TopicPartition(*place): one.offset for place, one in sorted(found.offsets.committed.items())}
 
     def lag(self, group: str, topic: str | None) -> dict[TopicPartition, int]:
-        """How many offsets a group has before it, in what it has committed or in all of a topic. Raises KafkaError."""
+        """Return the lag of a group, in its committed partitions or in all of a topic. Raises KafkaError."""
         committed = self.committed(group)
         places = committed.keys()
         if topic is not None:
             places = {one.topic_partition: 0 for one in self._partitions(topic, None)}.keys()
         lags = {}
         for place in sorted(places):
-            partition = self._state.replica_manager.find(place.topic, place.partition)
+            partition = self._state.replica_manager.get_partition(place.topic, place.partition)
             if partition is not None:
                 log = partition.log
                 at = max(committed.get(place, 0), log.log_start_offset)
@@ -187,7 +186,7 @@ class Contents:
 
 
 async def until(holds: Callable[[], bool], seconds: float) -> bool:
-    """Wait until something holds, looking every few milliseconds; whether it did in time."""
+    """Wait until a condition is true, polling every few milliseconds; return whether it became true in time."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while not holds():
@@ -198,7 +197,7 @@ async def until(holds: Callable[[], bool], seconds: float) -> bool:
 
 
 def _parts(record: object) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-    """Key, value and headers. Raises TypeError."""
+    """Return key, value and headers. Raises TypeError."""
     if not isinstance(record, tuple):
         return None, _bytes(record), []
     if not 2 <= len(record) <= 3:
@@ -214,4 +213,4 @@ def _bytes(data: object) -> bytes | None:
         return data.encode()
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
-    raise TypeError(f"{data!r} is a {type(data).__name__}; bytes, str or None is wanted (json.dumps makes a str)")
+    raise TypeError(f"{data!r} is a {type(data).__name__}; expected bytes, str or None (json.dumps returns a str)")

@@ -1,4 +1,4 @@
-"""The machine's disk with a fault that a test turns on. Without one it is the machine's disk, to the last call."""
+"""The machine's disk with an injectable fault. Without a fault all calls are passed on."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ..storage.filesystem import OsFile, OsFileSystem
 
 
 class FaultyDisk(OsFileSystem):
-    """Between `fail` and `recover` no open file takes bytes, and no file or folder is made. Any thread may use it."""
+    """Between `fail` and `recover` no open file accepts bytes, and no file or directory is created. Thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()
         self._errno: int | None = None
         self._kept: dict[OsFile, partial[int]] = {}
-        """How the files write that do not at present."""
+        """The error of failing writes."""
 
     def fail(self, number: int) -> None:
-        """Every write ends with this error from now on."""
+        """Let every write fail with this error from now on."""
         self._errno = number
         for file in list(self._open_files):
             if isinstance(file, OsFile):
@@ -51,7 +51,7 @@ class FaultyDisk(OsFileSystem):
 
 
 class ForgetfulFile(OsFile):
-    """Is never forced to the disk: whoever reads it on this machine finds what was written, and that is enough."""
+    """Is never synced to disk: readers on this machine find the data, which is sufficient."""
 
     __slots__ = ()
 
@@ -63,12 +63,16 @@ class ForgetfulFile(OsFile):
 
 
 class ForgetfulDisk(FaultyDisk):
-    """For data that go with the test: forcing them to the disk is most of what a broker's start would wait for."""
+    """For temporary data: syncs would be most of the time of a broker's start."""
 
     file_class = ForgetfulFile
 
     def fsync_dir(self, path: str) -> None:
-        """Nothing is forced."""
+        """Skip the sync."""
+
+    def sync_disk(self, path: str) -> bool:
+        """Skip the sync."""
+        return True
 
 
 def _refuse(number: int, *_: object) -> int:

@@ -1,8 +1,11 @@
-"""Something with a loop inside another program, in two forms: blocking under `with`, awaited under `async with`."""
+"""A component with an event loop inside another program, in two forms: blocking under `with`, awaited under `async
+with`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
@@ -17,25 +20,27 @@ Embeds = TypeVar("Embeds", bound="Embedded")
 
 
 class Embedded(ABC):
-    """Lives on a thread and loop of its own under `with`, on the caller's loop under `async with`."""
+    """Runs on its own thread and loop under `with`, on the caller's loop under `async with`."""
 
     what: ClassVar[str]
-    """What it is called in errors."""
+    """Its name in errors."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        """Its own, if it has one."""
+        """Its own thread, if it has one."""
         self._home: threading.Thread | None = None
-        """That of its loop."""
+        """The thread of its loop."""
+        self._process = 0
+        """The process that started it. A forked child has the object, but neither its thread nor its loop."""
 
     @abstractmethod
     async def _start(self) -> None:
-        """It runs when this returns; nothing is left of it if this raises."""
+        """Start; runs when this returns, and leaves nothing if this raises."""
 
     @abstractmethod
     async def _stop(self) -> None:
-        """Nothing is left of it when this returns."""
+        """Stop and remove everything."""
 
     def __enter__(self) -> Self:
         self._start_thread()
@@ -48,11 +53,18 @@ class Embedded(ABC):
         self._check_idle()
         await self._start()
         self._loop, self._home = asyncio.get_running_loop(), threading.current_thread()
+        self._process = os.getpid()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self._stop()
+        if not self._is_inherited:
+            await self._stop()
         self._loop = self._home = None
+
+    @property
+    def _is_inherited(self) -> bool:
+        """Return whether this process is a forked child of the process that runs it, which alone may stop it."""
+        return self._process != os.getpid()
 
     def _check_idle(self) -> None:
         if self._loop is not None:
@@ -61,7 +73,7 @@ class Embedded(ABC):
     def _start_thread(self) -> None:
         __tracebackhide__ = True
         self._check_idle()
-        self._loop = event_loop()
+        self._loop, self._process = event_loop(), os.getpid()
         name = f"barnabas-{self.what}"
         self._thread = self._home = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
@@ -73,6 +85,9 @@ class Embedded(ABC):
 
     def _stop_thread(self) -> None:
         if self._thread is None:
+            return
+        if self._is_inherited:
+            self._loop = self._thread = self._home = None
             return
         try:
             self._call(self._stop())
@@ -88,7 +103,10 @@ class Embedded(ABC):
             loop.close()
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run on its thread and wait."""
+        """Run on its thread and wait. Raises RuntimeError if there is no such thread."""
+        if self._loop is not None and self._is_inherited:
+            work.close()
+            raise RuntimeError(f"the {self.what} runs in process {self._process}, the parent of this one")
         if self._thread is None or self._loop is None:
             work.close()
             reason = (
@@ -98,9 +116,11 @@ class Embedded(ABC):
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _on_loop(self, job: Callable[[], Any]) -> Any:
-        """Do something on the thread of its loop, or here where that is this one, or where it does not run yet."""
+        """Call a function on the thread of its loop, or directly if that is this one, or before it runs."""
         if self._loop is None or self._home is threading.current_thread():
             return job()
+        if self._is_inherited:
+            raise RuntimeError(f"the {self.what} runs in process {self._process}, the parent of this one")
 
         async def do() -> Any:
             return job()
@@ -111,7 +131,7 @@ class Embedded(ABC):
 def blocking(
     method: Callable[Concatenate[Embeds, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Embeds, P], T]:
-    """The method for blocking callers. What it raises comes from the caller's line, not from the thread."""
+    """Return the blocking form of a method. Its exceptions have the caller's traceback."""
 
     @wraps(method)
     def call(self: Embeds, /, *args: P.args, **kwargs: P.kwargs) -> T:

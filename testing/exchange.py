@@ -1,7 +1,7 @@
-"""What can happen to one request: the ways of a fault. Loop-thread only.
+"""The effects of faults on one request. Runs on the event loop.
 
-Each way takes what it needs to know and an `Exchange`, and returns what a handler returns: an answer, something that
-will come to one, or None if the answer comes later or never.
+Each effect receives its parameters and an `Exchange`, and has the result of a handler: a response, an awaitable of
+one, or None if the response is sent later or never.
 """
 
 from __future__ import annotations
@@ -11,24 +11,23 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
-from types import CoroutineType, GeneratorType
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.apis import ApiKey
 from ..protocol.errors import KafkaError
 from ..protocol.produce_entries import ProduceEntries
 from ..protocol.schema import fields_of
-from ..server.apis.error_answers import error_answer
-from ..server.runtime.turns import next_turn
+from ..server.apis.error_responses import error_response
 
 if TYPE_CHECKING:
-    from ..server.apis.kafka_apis import Handle, Respond
-    from ..server.apis.request_context import Change, RequestContext
+    from ..server.apis.interceptors import Handle, Respond
+    from ..server.apis.request_context import RequestContext, ResponseWrapper
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request on its way to its handler."""
+    """A request before its handler."""
 
     api: ApiKey
     context: RequestContext
@@ -36,16 +35,16 @@ class Exchange:
     handler: Handle
 
     def handle(self) -> Any:
-        """Go the usual way."""
+        """Handle the request normally."""
         return self.handler(self.context, self.request)
 
-    def answered_through(self, change: Change) -> Any:
-        """Go the usual way, with an answer that goes through `change`."""
-        return self.context.handle_through(self.handler, self.request, change)
+    def answered_through(self, change: ResponseWrapper) -> Any:
+        """Handle the request normally, with a change of the response."""
+        return self.context.handle_and_wrap_response(self.handler, self.request, change)
 
 
 def kept(request: Any) -> Any:
-    """The request as it can be kept: records that are produced are in a buffer that is soon used again."""
+    """Return a copy of the request to keep: produced records are in a buffer that is reused."""
     if not isinstance(request, ProduceEntries):
         return request
     entries = [(topic, index, memoryview(bytearray(batch))) for topic, index, batch in request.entries]
@@ -53,7 +52,7 @@ def kept(request: Any) -> Any:
 
 
 def answer_error(error: KafkaError, handled: bool, exchange: Exchange) -> Any:
-    """An error instead of the answer."""
+    """Return an error instead of the response."""
     if not handled:
         raise KafkaError(error.code, error.message)
 
@@ -61,7 +60,7 @@ def answer_error(error: KafkaError, handled: bool, exchange: Exchange) -> Any:
         if response is None:
             respond(context, None)
             return
-        refused = error_answer(exchange.api, context.api_version, exchange.request, error)
+        refused = error_response(exchange.api, context.api_version, exchange.request, error)
         if refused is None:
             context.close()
         else:
@@ -71,7 +70,7 @@ def answer_error(error: KafkaError, handled: bool, exchange: Exchange) -> Any:
 
 
 def disconnect(handled: bool, exchange: Exchange) -> Any:
-    """The end of the connection instead of the answer."""
+    """Close the connection instead of a response."""
     if handled:
         return exchange.answered_through(lambda _, context, __: context.close())
     exchange.context.close()
@@ -79,12 +78,12 @@ def disconnect(handled: bool, exchange: Exchange) -> Any:
 
 
 def keep_silent(handled: bool, exchange: Exchange) -> Any:
-    """No answer; nor are later requests of the connection looked at, as answers come in order."""
+    """Never respond; later requests of the connection are not read either, as responses are sent in order."""
     return exchange.answered_through(lambda *_: None) if handled else None
 
 
 def answer_late(seconds: float, exchange: Exchange) -> Any:
-    """What was asked for at once, and the answer later."""
+    """Handle the request immediately, and send the response later."""
     loop = asyncio.get_running_loop()
 
     def later(respond: Respond, context: RequestContext, response: Any) -> None:
@@ -94,7 +93,7 @@ def answer_late(seconds: float, exchange: Exchange) -> Any:
 
 
 def late(seconds: float, way: Callable[[Exchange], Any], exchange: Exchange) -> Any:
-    """Go some way, later."""
+    """Apply an effect later."""
     return _later(seconds, way, replace(exchange, request=kept(exchange.request)))
 
 
@@ -104,30 +103,19 @@ async def _later(seconds: float, way: Callable[[Exchange], Any], exchange: Excha
 
 
 def _at_least(seconds: float) -> float:
-    """How long to wait so that no less goes by: uvloop counts whole milliseconds, and is up to one too early."""
+    """Return the time to sleep: uvloop counts whole milliseconds, and is up to one too early."""
     return (ceil(seconds * 1000) + 1) / 1000
 
 
 async def settled(answer: Any) -> Any:
-    """What a way comes to, None if the answer comes otherwise; for callers that have let time pass."""
+    """Return the response of an effect, None if it is sent separately; for callers that have waited."""
     if isinstance(answer, CoroutineType):
         return await answer
-    if isinstance(answer, GeneratorType):
-        return await _result(answer)
     return answer
 
 
-async def _result(steps: GeneratorType[Any, Any, Any]) -> Any:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
-        await next_turn()
-
-
 def throttle(seconds: float, exchange: Exchange) -> Any:
-    """The answer, with a wish, and deafness for as long."""
+    """Return the response with a throttle time, and mute the connection for that time."""
 
     def slow_down(respond: Respond, context: RequestContext, response: Any) -> None:
         if hasattr(response, "throttle_time_ms"):
@@ -139,20 +127,20 @@ def throttle(seconds: float, exchange: Exchange) -> Any:
 
 
 def answer_from(function: Callable[[Any], Any], exchange: Exchange) -> Any:
-    """What a function says, if it says anything."""
+    """Return the result of a function, if it is not None."""
     answer = function(exchange.request)
     return exchange.handle() if answer is None else answer
 
 
 def change(function: Callable[[Any, Any], Any], exchange: Exchange) -> Any:
-    """What a function makes of the answer."""
+    """Return the response changed by a function."""
     return exchange.answered_through(
         lambda respond, context, response: respond(context, function(exchange.request, _apart(response)))
     )
 
 
 def _apart(value: Any) -> Any:
-    """The same with messages and lists of its own: the broker keeps parts of answers for the next one who asks."""
+    """Copy messages and lists: the broker caches parts of responses."""
     if isinstance(value, list):
         return [_apart(one) for one in value]
     if not hasattr(type(value), "__wire_fields__"):
@@ -164,7 +152,7 @@ def _apart(value: Any) -> Any:
 
 
 def narrow(served: Mapping[ApiKey, tuple[int, int]], exchange: Exchange) -> Any:
-    """ApiVersions with fewer versions of some APIs, or without them."""
+    """Return ApiVersions with fewer versions of some APIs, or without them."""
 
     def fewer(_: Any, response: Any) -> Any:
         for row in response.api_keys:

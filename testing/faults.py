@@ -1,12 +1,12 @@
-"""Faults on purpose: requests that are answered with an error, late, or not at all, and a broker out of luck.
+"""Injected faults: requests with errors, late responses or none, and failures of the broker's disk.
 
     with broker.faults.error("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=3) as fault:
         producer.flush()
     assert len(fault.requests) == 3
 
-A fault lasts until its `with` ends, or until `end`; it meets requests of one API or of all, of one client or of all,
-the first `times` of them. Several faults are asked in the order in which they were made; the first that wants a request
-has it. What meets none goes the way it always goes, and nothing is slower for it.
+A fault is active until its `with` block ends, or until `end`; it applies to requests of one API or of all, of one
+client or of all, the first `times` of them. Several faults are checked in the order of their creation; the first match
+applies. Other requests are handled normally, at the same speed.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from .slow_answers import drip
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from ..server.apis.kafka_apis import Handle, KafkaApis, Respond
+    from ..server.apis.interceptors import Handle, Respond
+    from ..server.apis.kafka_apis import KafkaApis
     from ..server.apis.request_context import RequestContext
     from ..server.broker_state import BrokerState
-    from ..server.coordinator.group.coordinator import GroupCoordinator
+    from ..server.coordinator.group.group_coordinator import GroupCoordinator
     from ..server.metadata.metadata_cache import MetadataCache
 
 T = TypeVar("T")
 Api: TypeAlias = ApiKey | str | None
-"""As Kafka calls it, "Produce"; None for all of them."""
+"""The API in Kafka's spelling, "Produce"; None for all."""
 _OF_MEMBERS = frozenset(
     {
         ApiKey.JOIN_GROUP,
@@ -49,16 +50,17 @@ _OF_MEMBERS = frozenset(
         ApiKey.OFFSET_COMMIT,
         ApiKey.OFFSET_FETCH,
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
     }
 )
-"""What members ask their coordinator."""
+"""Requests of group members to their coordinator."""
 OnLoop: TypeAlias = Callable[[Callable[[], Any]], Any]
-"""Does something on the thread of the broker's loop and waits for it."""
+"""Calls a function on the thread of the broker's loop and waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetRequest:
-    """A request that met a fault."""
+    """A request to which a fault was applied."""
 
     api: ApiKey
     version: int
@@ -66,11 +68,11 @@ class MetRequest:
     request: Any
     """The message; of a Produce request a copy, with its batches in `records`."""
     at: float
-    """When it came: seconds of a clock that begins anywhere and is not set."""
+    """Arrival time in seconds of a monotonic clock."""
 
 
 class Fault(AbstractContextManager["Fault"]):
-    """One fault, which holds from when it is made. `requests` are those that met it so far."""
+    """One active fault. `requests` are the requests to which it was applied."""
 
     def __init__(
         self,
@@ -101,20 +103,20 @@ class Fault(AbstractContextManager["Fault"]):
         self.end()
 
     def end(self) -> None:
-        """Requests from now on are spared. Ending it twice is fine."""
+        """End the fault. A second call has no effect."""
         self._faults.remove(self)
 
     @property
     def is_over(self) -> bool:
-        """Whether it has met as many requests as it was made for."""
+        """Return whether it has been applied to its maximum number of requests."""
         return self._left == 0
 
     def takes(self, api: ApiKey) -> bool:
-        """Whether requests of that API can meet it."""
+        """Return whether it applies to that API."""
         return self._apis is None or api in self._apis
 
     def meets(self, exchange: Exchange) -> bool:
-        """Whether this is a request for it; then it counts as met."""
+        """Return whether it applies to this request, and count it."""
         context, request = exchange.context, exchange.request
         if self.is_over or not self.takes(exchange.api):
             return False
@@ -134,21 +136,21 @@ class Fault(AbstractContextManager["Fault"]):
         return True
 
     def befall(self, exchange: Exchange) -> Any:
-        """Do to the request what this is about; what a handler returns."""
+        """Apply the fault; has the result of a handler."""
         return self._do(exchange)
 
 
 class RequestFaults:
-    """Faults of what one broker is asked, and of its groups. Any thread may make and end them."""
+    """Faults of one broker's requests and groups. Thread-safe."""
 
     def __init__(self, on_loop: OnLoop) -> None:
         self._on_loop = on_loop
         self._faults: list[Fault] = []
         self._apis: KafkaApis | None = None
-        self._groups: GroupCoordinator | None = None
+        self._group_coordinator: GroupCoordinator | None = None
         self._metadata: MetadataCache | None = None
 
-    # -- of requests -----------------------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------------------------
 
     def error(
         self,
@@ -160,120 +162,125 @@ class RequestFaults:
         partition: int | None = None,
         **which: Any,
     ) -> Fault:
-        """Answer with an error, in every place of the answer that has room for one, or for one topic or partition.
+        """Respond with an error, in every error field of the response, or for one topic or partition only.
 
-        What a request says of other partitions is then done, and one that names no such partition is spared. With
-        `handled` only the answer lies: what was asked for is done. `which` is `times` (all), `after` (pass over so
-        many first), `client_id`, `where`, a function of the request, and `late`, seconds that pass before it befalls
-        the request; so it is for all faults of requests.
+        Other partitions of the request are handled normally, and a request without the partition is not affected. With
+        `handled` only the response is wrong: the request is executed. `which` is `times` (all), `after` (skip this
+        number first), `client_id`, `where`, a predicate of the request, and `late`, a delay in seconds; all faults of
+        requests have these parameters.
         """
-        error = KafkaError(_code(code), "a fault on purpose")
+        error = KafkaError(_code(code), "injected fault")
         if topic is None and partition is None:
             return self._add(api, partial(ways.answer_error, error, handled), **which)
         if topic is None:
-            raise ValueError(f"partition={partition}: of which topic?")
+            raise ValueError(f"partition={partition} requires a topic")
         if api is None or _api(api) not in BY_PARTITION:
-            raise ValueError(f"{api}: an error of a partition is answered by {', '.join(map(_camel, BY_PARTITION))}")
+            raise ValueError(f"{api}: an error of a partition is supported by {', '.join(map(_camel, BY_PARTITION))}")
         return self._add_at(
             frozenset({_api(api)}), error, FaultTarget(topic, partition, self._topic_name), handled, **which
         )
 
     def leader_moves(self, topic: str, partition: int | None = None, *, times: int | None = None) -> Fault:
-        """Others lead a partition, or all of a topic: clients hear NOT_LEADER_OR_FOLLOWER, until the fault ends.
+        """Pretend that others lead a partition, or all of a topic: clients receive NOT_LEADER_OR_FOLLOWER until the
+        end.
 
-        Metadata still lead here, as where a client asks somebody who has not heard of it yet.
+        Metadata still contain this broker, as from a broker that has not been informed yet.
         """
-        error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "a fault on purpose")
+        error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "injected fault")
         return self._add_at(OF_LEADERS, error, FaultTarget(topic, partition, self._topic_name), False, times=times)
 
     def drip(self, api: Api, bytes_per_second: float, **which: Any) -> Fault:
-        """Send the answer slowly, some bytes at a time: a client sees frames that begin and do not end for long."""
+        """Send the response slowly, some bytes at a time: clients receive frames that are incomplete for long."""
         if bytes_per_second <= 0:
-            raise ValueError(f"{bytes_per_second} bytes a second: a drip that never comes is `silence`")
+            raise ValueError(
+                f"bytes_per_second={bytes_per_second}: expected a positive number; use `silence` for no response"
+            )
         return self._add(api, partial(drip, bytes_per_second), **which)
 
     def disconnect(self, api: Api = None, *, handled: bool = False, **which: Any) -> Fault:
-        """Close the connection instead of handling the request; with `handled`, instead of answering it.
+        """Close the connection instead of handling the request; with `handled`, instead of the response.
 
-        `disconnect("Produce", handled=True)`: the records are there, and the producer cannot know. Without an API the
-        broker is as good as gone.
+        `disconnect("Produce", handled=True)`: the records are stored, and the producer has no response. Without an API
+        the broker appears to be down.
         """
         return self._add(api, partial(ways.disconnect, handled), **which)
 
     def silence(self, api: Api, *, handled: bool = False, **which: Any) -> Fault:
-        """Never answer: the client's patience decides. With `handled` what was asked for is done."""
+        """Never respond: the client's timeout applies. With `handled` the request is executed."""
         return self._add(api, partial(ways.keep_silent, handled), **which)
 
     def delay(self, api: Api, seconds: float, *, handled: bool = False, **which: Any) -> Fault:
-        """Handle the request so much later; with `handled` at once, and answer later."""
+        """Handle the request after a delay; with `handled` immediately, with a delayed response."""
         if handled:
             return self._add(api, partial(ways.answer_late, seconds), **which)
         return self._add(api, partial(ways.late, seconds, Exchange.handle), **which)
 
     def throttle(self, api: Api, seconds: float, **which: Any) -> Fault:
-        """Answer as to a client over its quota: it is told to wait so long, and not listened to before."""
+        """Throttle the client: the response contains this throttle time, and the connection is muted for it."""
         return self._add(api, partial(ways.throttle, seconds), **which)
 
     def answer(self, api: Api, function: Callable[[Any], Any], **which: Any) -> Fault:
-        """Answer what the function makes of the request; None has it handled as usual.
+        """Return the function's response to the request; None lets the broker handle it.
 
-        Requests and answers are messages of `barnabas.protocol.messages`. KafkaError is answered as such. The function
-        runs on the broker's loop.
+        Requests and responses are messages of `barnabas.protocol.messages`. A KafkaError becomes an error response. The
+        function runs on the broker's loop.
         """
         return self._add(api, partial(ways.answer_from, function), **which)
 
     def change(self, api: Api, function: Callable[[Any, Any], Any], **which: Any) -> Fault:
-        """Have the function change the true answer: it gets request and answer, and returns what is sent."""
+        """Let the function change the original response: it receives request and response, and returns the response to
+        send.
+        """
         return self._add(api, partial(ways.change, function), **which)
 
     def versions(self, **served: int | tuple[int, int]) -> Fault:
-        """Tell clients that connect from now on that an API is served up to a version only: `versions(Produce=7)`.
+        """Limit the advertised versions of an API for later connections: `versions(Produce=7)`.
 
-        With -1 it is not served at all, with two numbers from the one to the other. Nobody is kept from asking in a
-        version that was not told.
+        With -1 the API is not advertised, with two numbers the range. Requests in other versions are still handled.
         """
         ranges = {_api(name): (0, one) if isinstance(one, int) else one for name, one in served.items()}
         return self._add(ApiKey.API_VERSIONS, partial(ways.narrow, ranges))
 
     def watch(self, api: Api = None, **which: Any) -> Fault:
-        """No fault: `requests` are those that came."""
+        """Record requests in `requests`, without a fault."""
         return self._add(api, Exchange.handle, **which)
 
-    # -- of groups --------------------------------------------------------------------------------------------------
+    # -- groups ----------------------------------------------------------------------------------------------------
 
     def coordinator_moves(self, times: int = 1) -> Fault:
-        """All groups leave this broker and come back, read from the log; who asks first for one hears NOT_COORDINATOR.
+        """Unload all groups of this broker and load them again from the log; the first request receives
+        NOT_COORDINATOR.
 
-        So do as many requests of members as `times` says. Members then look for their coordinator anew.
+        As do `times` requests of members, which then look up their coordinator.
         """
-        error = KafkaError(ErrorCode.NOT_COORDINATOR, "a fault on purpose")
+        error = KafkaError(ErrorCode.NOT_COORDINATOR, "injected fault")
         fault = self._add(_OF_MEMBERS, partial(ways.answer_error, error, False), times=times)
-        self._on_loop(lambda: self._running_groups().move_away_and_back())
+        self._on_loop(lambda: self._running_group_coordinator().reload_groups())
         return fault
 
     def sessions_expire(self, group: str) -> None:
-        """The members of a group count as dead, as if their session timeouts were over."""
-        self._on_loop(lambda: self._running_groups().expire_sessions(group))
+        """Expire the sessions of all members of a group."""
+        self._on_loop(lambda: self._running_group_coordinator().expire_sessions(group))
 
     def clear(self) -> None:
         """End all faults."""
         for fault in list(self._faults):
             fault.end()
 
-    # -- inside ----------------------------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------------------------
 
     def attach(self, apis: KafkaApis, state: BrokerState) -> None:
-        """The broker has started. Faults that were made before hold."""
-        self._apis, self._groups, self._metadata = apis, state.groups, state.metadata
+        """Attach to a started broker, with the existing faults."""
+        self._apis, self._group_coordinator, self._metadata = apis, state.group_coordinator, state.metadata
         if self._faults:
-            apis.surround(self._around)
+            apis.add_interceptor(self._around)
 
     def detach(self) -> None:
-        """The broker runs no more. Faults last."""
-        self._apis = self._groups = self._metadata = None
+        """Detach from the stopped broker. Faults are kept."""
+        self._apis = self._group_coordinator = self._metadata = None
 
     def remove(self, fault: Fault) -> None:
-        """It is over."""
+        """Remove an ended fault."""
         self._on_loop(partial(self._remove, fault))
 
     def _add(
@@ -289,7 +296,7 @@ class RequestFaults:
         is_about: Callable[[Exchange], bool] | None = None,
     ) -> Fault:
         if times is not None and times < 1:
-            raise ValueError(f"times={times}: a fault is met once at least")
+            raise ValueError(f"times={times}: expected at least one")
         if late:
             do = partial(ways.late, late, do)
         apis = api if api is None or isinstance(api, frozenset) else frozenset({_api(api)})
@@ -319,12 +326,12 @@ class RequestFaults:
                 self._look_around(had_any=True)
 
     def _look_around(self, *, had_any: bool) -> None:
-        """Be asked about requests only while there is a fault for them."""
+        """Intercept requests only while there is a fault for them."""
         assert self._apis is not None
         if had_any:
-            self._apis.leave_alone(self._around)
+            self._apis.remove_interceptor(self._around)
         if self._faults:
-            self._apis.surround(self._around)
+            self._apis.add_interceptor(self._around)
 
     def _around(self, key: ApiKey, version: int, handle: Handle, respond: Respond) -> tuple[Handle, Respond]:
         if not any(fault.takes(key) for fault in self._faults):
@@ -339,37 +346,37 @@ class RequestFaults:
 
         return beset, respond
 
-    def _running_groups(self) -> GroupCoordinator:
-        if self._groups is None:
+    def _running_group_coordinator(self) -> GroupCoordinator:
+        if self._group_coordinator is None:
             raise RuntimeError("the broker is not running")
-        return self._groups
+        return self._group_coordinator
 
 
 class Faults(RequestFaults):
-    """All faults of one broker. Any thread may make and end them."""
+    """All faults of one broker. Thread-safe."""
 
     def __init__(self, on_loop: OnLoop, disk: FaultyDisk) -> None:
         super().__init__(on_loop)
         self.disk = disk
         self.points: set[str] = set()
-        """Fault points of the simulation (`Ports.fault`) that are on."""
+        """Active fault points of the simulation (`Ports.fault`)."""
 
-    # -- of the broker ---------------------------------------------------------------------------------------------
+    # -- the broker ------------------------------------------------------------------------------------------------
 
     def disk_full(self) -> AbstractContextManager[None]:
-        """No write to the disk succeeds, for want of room, until the `with` ends."""
+        """Let every write to the disk fail with a full disk, until the `with` block ends."""
         return self.disk_error(errno.ENOSPC)
 
     def disk_error(self, number: int) -> AbstractContextManager[None]:
-        """Every write to the disk ends with this `errno`. With EIO Kafka's rule holds: the directory goes offline."""
+        """Let every write to the disk fail with this `errno`. With EIO the directory becomes offline, as in Kafka."""
         return _While(partial(self.disk.fail, number), self.disk.recover)
 
     def late_flushes(self) -> AbstractContextManager[None]:
-        """The disk is slow to make records durable: for `Broker(config={"acks.all.durability": "disk"})`."""
+        """Slow down syncs of records: for `Broker(config={"acks.all.durability": "disk"})`."""
         return self._point("flush-late")
 
     def fetch_sessions_lost(self) -> AbstractContextManager[None]:
-        """The broker forgets every fetch session before it is used again."""
+        """Drop every fetch session before its next use."""
         return self._point("fetch-session-lost")
 
     def clear(self) -> None:
@@ -383,7 +390,7 @@ class Faults(RequestFaults):
 
 
 class _While(AbstractContextManager[None]):
-    """Holds from when it is made until the end of its `with`."""
+    """Active from its creation until the end of its `with` block."""
 
     def __init__(self, begin: Callable[[], object], end: Callable[[], object]) -> None:
         self._end = end
@@ -394,7 +401,7 @@ class _While(AbstractContextManager[None]):
 
 
 def _api(api: ApiKey | str) -> ApiKey:
-    """The API of that name, however it is written. Raises ValueError."""
+    """Return the API of that name, in any case. Raises ValueError."""
     if isinstance(api, ApiKey):
         return api
     names = {_plain(key.name): key for key in SERVED | TELEMETRY}
@@ -402,7 +409,7 @@ def _api(api: ApiKey | str) -> ApiKey:
         return found
     near = get_close_matches(_plain(api), names, n=1)
     shown = f"; did you mean {_camel(names[near[0]])!r}?" if near else ""
-    raise ValueError(f"no API is called {api!r}{shown}")
+    raise ValueError(f"unknown API {api!r}{shown}")
 
 
 def _plain(name: str) -> str:
@@ -414,10 +421,10 @@ def _camel(key: ApiKey) -> str:
 
 
 def _code(code: ErrorCode | int | str) -> ErrorCode:
-    """The error of that name or number. Raises ValueError."""
+    """Return the error of that name or number. Raises ValueError."""
     if not isinstance(code, str):
         return ErrorCode(code)
     if code in ErrorCode.__members__:
         return ErrorCode[code]
     near = get_close_matches(code.upper(), ErrorCode.__members__, n=1)
-    raise ValueError(f"no error is called {code!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    raise ValueError(f"unknown error {code!r}" + (f"; did you mean {near[0]!r}?" if near else ""))

@@ -1,7 +1,7 @@
-"""Temporary folders that do not outlive the process, however it ends.
+"""Temporary directories that are removed at the end of the process, even if it is killed.
 
-A process that is killed cleans up nothing. So a small shell waits at the end of a pipe: when this process is gone, the
-pipe is closed, and what was named in it is removed. There is one for all brokers of a process.
+A killed process cannot clean up. So a small shell waits at the end of a pipe: when this process ends, the pipe is
+closed, and the shell removes the directories. There is one for all brokers of a process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ for folder; do rm -rf -- "$folder"; done"""
 
 
 class _Reaper:
-    """The shell, started with the first folder. Any thread may use it."""
+    """The shell, started with the first directory. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -28,7 +28,7 @@ class _Reaper:
         self._pipe = -1
 
     def watch(self, folder: str) -> None:
-        """Have it removed when this process is gone, if it is there then. A forked child has a shell of its own."""
+        """Register a directory for removal at the end of this process. A forked child has its own shell."""
         if not Path(_SHELL).exists():
             return
         with self._lock:
@@ -38,9 +38,9 @@ class _Reaper:
 
     @staticmethod
     def _start() -> int:
-        """Begin to wait; returns the end of the pipe that nobody closes but this process's end.
+        """Start the shell; return the end of the pipe that only the end of this process closes.
 
-        In a group of its own, so that what ends this process's group leaves it alive.
+        In its own process group, so that a signal to this process's group does not end it.
         """
         hears, tells = os.pipe()
         silence = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0) for number in (1, 2)]
@@ -55,26 +55,26 @@ _reaper = _Reaper()
 
 
 class TemporaryFolder:
-    """A new folder of this process alone."""
+    """A new directory of this process."""
 
     def __init__(self) -> None:
         self.path = tempfile.mkdtemp(prefix="barnabas-")
         _reaper.watch(self.path)
 
     def remove(self) -> None:
-        """It and all that is in it."""
+        """Remove it with its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 def make(folder: str | Path) -> None:
-    """A new folder. Raises OSError, FileExistsError among them."""
+    """Create a directory. Raises OSError, including FileExistsError."""
     Path(folder).mkdir(parents=True)
 
 
 def copy(source: str | Path, target: str | Path) -> None:
-    """A data directory with all that is in it, locks aside. Raises OSError; FileNotFoundError if there is none."""
+    """Copy a data directory without its locks. Raises OSError; FileNotFoundError if there is none."""
     if not Path(source).is_dir():
-        raise FileNotFoundError(f"{source} is no folder")
+        raise FileNotFoundError(f"{source} is not a directory")
     if not (Path(source, "meta.properties").exists() or any(Path(source).glob("*-[0-9]*"))):
-        raise FileNotFoundError(f"{source} is no data directory: it has neither meta.properties nor a partition")
+        raise FileNotFoundError(f"{source} is not a data directory: it has neither meta.properties nor a partition")
     shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock"))

@@ -1,6 +1,7 @@
-"""What gets through to the brokers of a cluster: some hang, and some cannot reach each other.
+"""Connectivity of a cluster's brokers: paused brokers and cut links.
 
-Brokers name themselves by their ids to each other, as Kafka's do; a client with such an id would count as that broker.
+Brokers identify themselves by their ids to each other, as in Kafka; a client with such an id would be treated as that
+broker.
 """
 
 from __future__ import annotations
@@ -14,39 +15,39 @@ from .exchange import Exchange, kept, settled
 
 if TYPE_CHECKING:
     from ..protocol.apis import ApiKey
-    from ..server.apis.kafka_apis import Around, Handle, Respond
+    from ..server.apis.interceptors import Handle, Interceptor, Respond
     from ..server.apis.request_context import RequestContext
 
 
 class Links:
-    """Which brokers of a cluster hang, and which cannot reach each other. Loop-thread only."""
+    """Paused brokers and cut links of a cluster. Runs on the event loop."""
 
     def __init__(self) -> None:
         self._cuts: set[frozenset[str]] = set()
         self._hanging: dict[str, asyncio.Event] = {}
-        """By broker; set when it goes on."""
+        """By broker; set when it resumes."""
         self._answers: dict[str, list[Callable[[], None]]] = {}
-        """Of brokers that hang: ready, and not sent."""
+        """Responses of paused brokers, which have not been sent."""
 
-    def around(self, broker_id: int) -> Around:
-        """What all requests to a broker, and its answers, go through (`KafkaApis.surround`)."""
+    def interceptor(self, broker_id: int) -> Interceptor:
+        """Intercept all requests to a broker, and its responses (`KafkaApis.add_interceptor`)."""
         return partial(self._around, str(broker_id))
 
     def cut(self, one: int, other: int) -> None:
-        """From now on nothing gets from one to the other, neither requests nor answers to those under way."""
+        """Drop all requests between two brokers, and the pending responses."""
         self._cuts.add(frozenset((str(one), str(other))))
 
     def heal(self, one: int, other: int) -> None:
-        """They reach each other again, when they try."""
+        """Let them reconnect at the next attempt."""
         self._cuts.discard(frozenset((str(one), str(other))))
 
     def pause(self, broker_id: int) -> None:
-        """The broker takes connections and requests, and does nothing about them; it asks others for nothing."""
+        """Pause a broker: it accepts connections and requests without handling them, and sends none."""
         self._hanging[str(broker_id)] = asyncio.Event()
         self._answers[str(broker_id)] = []
 
     def resume(self, broker_id: int) -> None:
-        """The broker does what it was asked for meanwhile."""
+        """Resume a broker, which handles the pending requests."""
         going = self._hanging.pop(str(broker_id), None)
         if going is not None:
             going.set()
@@ -54,11 +55,11 @@ class Links:
                 send()
 
     def are_cut(self, one: int, other: int) -> bool:
-        """Whether two brokers cannot reach each other because of `cut`."""
+        """Return whether two brokers cannot reach each other because of `cut`."""
         return frozenset((str(one), str(other))) in self._cuts
 
     def is_paused(self, broker_id: int) -> bool:
-        """Whether a broker hangs."""
+        """Return whether a broker is paused."""
         return str(broker_id) in self._hanging
 
     def _around(

@@ -1,4 +1,4 @@
-"""Errors of single partitions: the others of the same request are dealt with as ever. Loop-thread only."""
+"""Errors of single partitions, while the others of the same request are handled normally. Runs on the event loop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from uuid import UUID
 
 from ..protocol.apis import ApiKey
 from ..protocol.errors import KafkaError
-from ..server.apis.error_answers import ITEMS, Items
-from ..server.apis.rights import Refusal, complete
+from ..server.apis.acl_checks import DeniedItems, add_denied_items
+from ..server.apis.error_responses import ITEM_PATHS, ItemPaths
 
 if TYPE_CHECKING:
-    from ..server.apis.kafka_apis import Respond
+    from ..server.apis.interceptors import Respond
     from ..server.apis.request_context import RequestContext
     from .exchange import Exchange
 
@@ -28,56 +28,58 @@ BY_PARTITION = {
     ApiKey.TXN_OFFSET_COMMIT,
     ApiKey.DELETE_RECORDS,
 }
-"""APIs whose answers have a place for the error of a partition that clients look at."""
+"""APIs whose responses have an error field per partition that clients check."""
 OF_LEADERS = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH})
-"""What only the leader of a partition does."""
+"""APIs for the leader of a partition only."""
 ONLY_ANSWERED = {
-    ApiKey.FETCH: ITEMS[ApiKey.FETCH][0],
-    ApiKey.METADATA: Items(("topics",), ("topics", "partitions")),
+    ApiKey.FETCH: ITEM_PATHS[ApiKey.FETCH][0],
+    ApiKey.METADATA: ItemPaths(("topics",), ("topics", "partitions")),
 }
-"""Whose requests need not name a partition to be about it: in a fetch session, or where all of a topic is asked for."""
+"""APIs whose requests may concern a partition without naming it: with a fetch session, or for all of a topic."""
 _INDEXES = ("index", "partition_index", "partition")
 _NO_FIELD = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultTarget:
-    """A partition, or each of a topic's."""
+    """A partition, or all of a topic."""
 
     topic: str
     partition: int | None
     topic_name: Callable[[UUID], str | None]
 
     def is_named(self, exchange: Exchange) -> bool:
-        """Whether a request is about it, as far as can be told."""
+        """Return whether a request concerns it, if that is known."""
         if exchange.api is ApiKey.METADATA and exchange.request.topics:
             return any(map(self._is_of, exchange.request.topics))
-        return exchange.api in ONLY_ANSWERED or self._divided(exchange.request, ITEMS[exchange.api][0])[1] is not None
+        return (
+            exchange.api in ONLY_ANSWERED or self._divided(exchange.request, ITEM_PATHS[exchange.api][0])[1] is not None
+        )
 
     def fail(self, error: KafkaError, handled: bool, exchange: Exchange) -> Any:
-        """The error for this partition; what the request says of others is done. With `handled` all of it is done."""
+        """Return the error for this partition and handle the others. With `handled` all of the request is handled."""
         context, key = exchange.context, exchange.api
         if handled or key in ONLY_ANSWERED:
-            row = ONLY_ANSWERED.get(key) or ITEMS[key][0]
-            # A refusal of nothing: the answer then is a message, and not the short form of one without errors.
-            context.refusals = (*context.refusals, Refusal(_NO_FIELD, None, error))
+            row = ONLY_ANSWERED.get(key) or ITEM_PATHS[key][0]
+            # An empty error list: the response is then a message, instead of the short form without errors.
+            context.denied = (*context.denied, DeniedItems(_NO_FIELD, None, error))
 
             def spoil(respond: Respond, context: RequestContext, response: Any) -> None:
                 respond(context, self._marked(response, row, error))
 
             return exchange.answered_through(spoil)
-        row = ITEMS[key][0]
+        row = ITEM_PATHS[key][0]
         kept, taken = self._divided(exchange.request, row)
         if kept is None:
             raise KafkaError(error.code, error.message)
-        context.refusals = (*context.refusals, Refusal(row.asked[0], taken, error))
+        context.denied = (*context.denied, DeniedItems(row.request[0], taken, error))
 
         def fill(respond: Respond, context: RequestContext, response: Any) -> None:
-            if response is not None and not context.is_guarded:
-                complete(context, response)  # else whoever checks rights does
+            if response is not None and not context.has_authorizer:
+                add_denied_items(context, response)  # else the ACL interceptor adds them
             respond(context, response)
 
-        return context.handle_through(exchange.handler, kept, fill)
+        return context.handle_and_wrap_response(exchange.handler, kept, fill)
 
     def _is_of(self, topic: Any) -> bool:
         name = getattr(topic, "name", None) or getattr(topic, "topic", None)
@@ -88,9 +90,9 @@ class FaultTarget:
         number = item if isinstance(item, int) else next(getattr(item, one) for one in _INDEXES if hasattr(item, one))
         return self.partition is None or number == self.partition
 
-    def _divided(self, request: Any, row: Items) -> tuple[Any | None, Any | None]:
-        """The request without this partition, and with nothing else; None where nothing is left."""
-        topics_field, partitions_field = row.asked
+    def _divided(self, request: Any, row: ItemPaths) -> tuple[Any | None, Any | None]:
+        """Return the request without this partition; None if nothing remains."""
+        topics_field, partitions_field = row.request
         kept: list[Any] = []
         taken: list[Any] = []
         for topic in getattr(request, topics_field) or ():
@@ -105,9 +107,9 @@ class FaultTarget:
             _with(request, topics_field, taken) if taken else None,
         )
 
-    def _marked(self, response: Any, row: Items, error: KafkaError) -> Any:
-        """A copy: the broker keeps parts of answers for the next one who asks."""
-        topics_field, partitions_field = row.answered
+    def _marked(self, response: Any, row: ItemPaths, error: KafkaError) -> Any:
+        """Return a copy: the broker caches parts of responses."""
+        topics_field, partitions_field = row.response
         topics = []
         for topic in getattr(response, topics_field, None) or ():
             if self._is_of(topic):

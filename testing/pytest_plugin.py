@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 MARKER = (
-    "kafka(topics=(), config=None, snapshot=None, clock=None, schema_registry=False, partitions=1): of what kind the "
-    "broker of fixture `kafka` is, and with how many partitions `kafka_topic` comes"
+    "kafka(topics=(), config=None, snapshot=None, clock=None, schema_registry=False, partitions=1): arguments of "
+    "the broker of fixture `kafka`, and the number of partitions of `kafka_topic`"
 )
 _OF_BROKER = ("topics", "config", "snapshot", "clock", "schema_registry")
 _KNOWN = (*_OF_BROKER, "partitions")
@@ -34,13 +34,13 @@ _numbers = itertools.count(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line("markers", MARKER)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Refuse a test's own marker that says something in vain; one of its module may be for others of it.
+    """Reject a marker of a test without effect; a marker of its module may be for other tests.
 
     Raises pytest.UsageError.
     """
@@ -50,18 +50,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     fixtures = getattr(item, "fixturenames", ())
     if in_vain and "kafka" not in fixtures and not _OTHERS.isdisjoint(fixtures):
         raise pytest.UsageError(
-            "what the marker says of a broker is for `kafka`; kafka_broker and its topics are of a shared one, whose "
-            "settings are the fixture kafka_config, and a kafka_cluster has create_topic"
+            "the marker has settings of a broker for fixture `kafka`; kafka_broker and its topics are shared, with "
+            "settings of fixture kafka_config, and a kafka_cluster has create_topic"
         )
 
 
 def _marked(item: pytest.Item) -> dict[str, Any]:
-    """What the markers of a test say, the closest last. Raises pytest.UsageError."""
+    """Return the arguments of a test's markers, the closest last. Raises pytest.UsageError."""
     wanted: dict[str, Any] = {}
     for marker in reversed(list(item.iter_markers("kafka"))):
         unknown = [name for name in marker.kwargs if name not in _KNOWN]
         if marker.args or unknown:
-            raise pytest.UsageError(f"@pytest.mark.kafka takes {', '.join(_KNOWN)}, each by its name")
+            raise pytest.UsageError(f"@pytest.mark.kafka accepts keyword arguments {', '.join(_KNOWN)}")
         wanted.update(marker.kwargs)
     return wanted
 
@@ -83,7 +83,9 @@ def kafka_broker(kafka_config: dict[str, Any]) -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A broker for this test alone, made as `@pytest.mark.kafka(topics=…, config=…, snapshot=…, clock=…, …)` says."""
+    """A broker for this test alone, with the arguments of `@pytest.mark.kafka(topics=…, config=…, snapshot=…, clock=…,
+    …)`.
+    """
     from .broker import Broker
 
     wanted = {name: value for name, value in _marked(request.node).items() if name in _OF_BROKER}
@@ -102,9 +104,9 @@ def kafka_cluster(kafka_config: dict[str, Any]) -> Iterator[Cluster]:
 
 @pytest.fixture
 def kafka_topic_factory(kafka_broker: Broker) -> Iterator[Callable[..., str]]:
-    """Makes topics in the shared broker: `kafka_topic_factory(partitions=3, config={…})` returns a fresh name.
+    """Create topics in the shared broker: `kafka_topic_factory(partitions=3, config={…})` returns a new name.
 
-    They are gone when the test is over.
+    They are deleted after the test.
     """
     names: list[str] = []
 
@@ -123,8 +125,8 @@ def kafka_topic_factory(kafka_broker: Broker) -> Iterator[Callable[..., str]]:
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_topic_factory: Callable[..., str]) -> str:
-    """The name of a fresh topic; the topic is gone when the test is over.
+    """The name of a new topic, which is deleted after the test.
 
-    It has one partition, or as many as `@pytest.mark.kafka(partitions=3)` says.
+    It has one partition, or the number in `@pytest.mark.kafka(partitions=3)`.
     """
     return kafka_topic_factory(_marked(request.node).get("partitions", 1))

@@ -1,4 +1,4 @@
-"""A schema registry beside a broker or a cluster, on a thread of its own."""
+"""A schema registry next to a broker or a cluster, on its own thread."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..clients.registry.server import RegistryThread
+    from ..tools.registry.server import RegistryThread
 
 
 class RegistryBeside:
-    """Of one broker or cluster, if it is wanted."""
+    """The registry of one broker or cluster, if requested."""
 
     def __init__(self, *, is_wanted: bool) -> None:
         self._is_wanted = is_wanted
@@ -19,31 +19,33 @@ class RegistryBeside:
 
     @property
     def url(self) -> str:
-        """Raises RuntimeError if there is none."""
+        """Return its URL. Raises RuntimeError if there is none."""
         if self._thread is None:
-            raise RuntimeError("schema_registry=True was not said, or it is not running")
+            raise RuntimeError("schema_registry=True is missing, or it is not running")
         return self._url
 
     async def start(self, settings: Mapping[str, str]) -> None:
-        """With what leads a client in. Raises KafkaError, OSError, and ValueError if the extra is not installed."""
+        """Start with the settings of a client. Raises KafkaError, OSError, and ValueError if the extra is not
+        installed.
+        """
         if not self._is_wanted:
             return
         from ..clients.security import security_of
 
         try:
-            from ..clients.http_server import Listen
-            from ..clients.reach import Reach
-            from ..clients.registry.server import RegistryThread
+            from ..tools.connection_settings import ConnectionSettings
+            from ..tools.http_server import ListenAddress
+            from ..tools.registry.server import RegistryThread
         except ModuleNotFoundError as error:
-            text = f"a schema registry needs {error.name}: pip install 'barnabas[schema-registry]'"
+            text = f"a schema registry requires {error.name}: pip install 'barnabas[schema-registry]'"
             raise ValueError(text) from None
         how = {"security": security_of(settings)}
-        reach = Reach(settings["bootstrap.servers"], how, how, how)
-        self._thread = RegistryThread(reach, Listen("127.0.0.1", 0))
+        connection_settings = ConnectionSettings(settings["bootstrap.servers"], how, how, how)
+        self._thread = RegistryThread(connection_settings, ListenAddress("127.0.0.1", 0))
         self._url = (await self._thread.start()).rstrip("/")
 
     async def stop(self) -> None:
-        """Give everything back; stopping twice is fine."""
+        """Release all resources; a second call has no effect."""
         thread, self._thread = self._thread, None
         if thread is not None:
             await thread.stop()

@@ -1,4 +1,4 @@
-"""What a test's broker asks of its clients: passwords and certificates that are made on the spot."""
+"""Security of a test's broker: passwords and generated certificates."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _MODULE = "org.apache.kafka.common.security.{}LoginModule required"
 _MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 
 BROKER = "broker"
-"""Who the brokers of a cluster are to each other."""
+"""User of the brokers of a cluster."""
 
 
 class BrokerAccess:
-    """Of one broker. With neither passwords nor TLS it asks for nothing."""
+    """Of one broker. Without passwords and TLS there is no authentication."""
 
     def __init__(
         self, passwords: Mapping[str, str], *, tls: bool, host: str = "127.0.0.1", is_cluster: bool = False
     ) -> None:
-        """Brokers of a cluster come to each other by the user `BROKER`, if anybody has to say who they are."""
+        """Return the settings of brokers of a cluster, which authenticate as user `BROKER` if required."""
         self.passwords = dict(passwords)
         self._own = ""
         if is_cluster and passwords:
@@ -34,7 +34,7 @@ class BrokerAccess:
         self._folder: TemporaryFolder | None = None
 
     def settings(self) -> dict[str, str]:
-        """The broker's; certificates are made if they are not there."""
+        """Return the broker's settings; missing certificates are generated."""
         settings: dict[str, str] = {}
         if self.passwords:
             settings["sasl.enabled.mechanisms"] = _MECHANISMS
@@ -51,20 +51,20 @@ class BrokerAccess:
         return settings
 
     def ca_file(self) -> str:
-        """The certificate that clients have to trust, as PEM."""
+        """Return the certificate for the trust store of clients, as PEM."""
         if self._folder is None:
             raise RuntimeError("the broker has no TLS, or is not running")
         return f"{self._folder.path}/ca.pem"
 
     def client_settings(self, user: str | None, mechanism: str) -> dict[str, str]:
-        """What leads in as that user or the first there is, by the names that Java's clients have. Raises KeyError."""
+        """Return the client settings for that user or the first, with the names of Java's clients. Raises KeyError."""
         settings = {"security.protocol": self.protocol}
         if self._tls:
             settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ca_file()}
         if self.passwords:
             name = next(iter(self.passwords)) if user is None else user
             if name not in self.passwords:
-                raise KeyError(f"no password of {name!r} is known, but of {', '.join(self.passwords)}")
+                raise KeyError(f"unknown user {name!r}. Expected one of {', '.join(self.passwords)}")
             module = _MODULE.format("plain.Plain" if mechanism == "PLAIN" else "scram.Scram")
             jaas = f"{module} username={_quoted(name)} password={_quoted(self.passwords[name])};"
             settings |= {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
@@ -77,7 +77,9 @@ class BrokerAccess:
             self._folder = None
 
     def _users(self) -> str:
-        """Options of PLAIN; a name that is none of an option, with blanks in it for one, is known by SCRAM only."""
+        """Return the options for PLAIN; a name that is not a valid option, for example with spaces, works with SCRAM
+        only.
+        """
         named = {name: password for name, password in self.passwords.items() if _OPTION_NAME.fullmatch(name)}
         return " ".join(f"user_{name}={_quoted(password)}" for name, password in named.items())
 
@@ -95,6 +97,6 @@ class BrokerAccess:
 
 
 def _quoted(value: str) -> str:
-    """As a value in a JAAS string."""
+    """Quote a value for a JAAS string."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -1,4 +1,4 @@
-"""A broker's session with the tree of its cluster, which a test can end as if it had been silent for too long."""
+"""A broker's session with the metadata tree of its cluster, which a test can expire."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ..server.metadata.metadata_store import Operation, OperationResult, Session
 
 
 class EndableSession(EmbeddedStore):
-    """As a session with ZooKeeper is to the broker that has it. Loop-thread only."""
+    """Replaces a session with ZooKeeper. Runs on the event loop."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """As the store's; raises SessionExpiredError between two sessions."""
+        """As in the store; raises SessionExpiredError between two sessions."""
         if self.state is SessionState.EXPIRED and self._session_id == 0:
             raise SessionExpiredError(operations[0].path if operations else "/")
         return await super().multi(operations)
 
     def expire(self) -> None:
-        """The session ends: ephemeral nodes and watches are gone. `renew` begins the next."""
+        """Expire the session with its ephemeral nodes and watches. `renew` starts the next."""
         ephemerals = self._tree.plan_end_of(self._session_id)
         if ephemerals.changes:
             self._tree.apply(ephemerals)
@@ -27,7 +27,7 @@ class EndableSession(EmbeddedStore):
         self._enter(SessionState.EXPIRED)
 
     def renew(self) -> None:
-        """A new session."""
+        """Start a new session."""
         self._session_id = self._tree.open_session()
         self._enter(SessionState.CONNECTED)
 

@@ -1,4 +1,4 @@
-"""Answers that come a few bytes at a time. Loop-thread only."""
+"""Responses that are sent a few bytes at a time. Runs on the event loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..storage.filesystem import FileSlice
 
 if TYPE_CHECKING:
-    from ..server.apis.kafka_apis import Respond
+    from ..server.apis.interceptors import Respond
     from ..server.apis.request_context import RequestContext
     from .exchange import Exchange
 
@@ -16,7 +16,7 @@ DROPS_PER_SECOND = 50
 
 
 class SlowChannel:
-    """A connection that an answer is let out of at a rate. Everything else of it is the connection's own."""
+    """A connection that sends a response at a limited rate. All other methods are the connection's."""
 
     def __init__(self, connection: Any, bytes_per_second: float) -> None:
         self._connection = connection
@@ -27,7 +27,7 @@ class SlowChannel:
         return getattr(self._connection, name)
 
     def send(self, parts: list[Any], _: int) -> None:
-        """`Connection.send`, over time; the request counts as being handled until its last byte is sent."""
+        """`Connection.send` over time; the request counts as being handled until its last byte is sent."""
         answer = b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in parts)
         self._let_out(memoryview(answer), self._loop.time(), 0)
 
@@ -41,7 +41,7 @@ class SlowChannel:
 
 
 def drip(bytes_per_second: float, exchange: Exchange) -> Any:
-    """The answer, slowly."""
+    """Send the response slowly."""
 
     def slowly(respond: Respond, context: RequestContext, response: Any) -> None:
         context.channel = SlowChannel(context.channel, bytes_per_second)

@@ -14,7 +14,7 @@ def start_command() -> list[str]:
     replaced = os.environ.get("BARNABAS_START")
     if replaced:
         return shlex.split(replaced)
-    return [str(Path(sys.executable).parent / "barnabas"), "start"]
+    return [sys.executable, "-m", "barnabas.tools.cli", "start"]
 
 
 class BarnabasServer(BrokerProcess):

@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.tools import built_copy, require_tool
+from tests.foreign_tools import built_copy, require_tool
 
 
 def require_go() -> None:

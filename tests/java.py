@@ -1,15 +1,18 @@
 """Java for tests: jars from Maven by coordinates, compiling small programs against them, running them.
 
-`jars("org.apache.kafka:kafka-clients:4.1.1")` resolves once with the system's `mvn` and keeps the result under
+`jars("org.apache.kafka:kafka-clients:4.4.0")` resolves once with the system's `mvn` and keeps the result under
 `.cache/java/` of the checkout (or `$BARNABAS_CACHE/java/`); test processes side by side wait for each other.
 """
 
+import re
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from tests.tools import cache_dir, cache_entry, digest, require_tool, run_checked
+from tests.foreign_tools import cache_dir, cache_entry, digest, require_tool, run_checked
 
 # A short-lived JVM: no time spent on optimising, little memory.
 QUICK_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
@@ -70,6 +73,31 @@ def compile_java(source_dir: Path, classpath: Sequence[Path]) -> Path:
             options = ["-nowarn", "-encoding", "UTF-8", "-d", str(scratch), "-cp", join_classpath(classpath)]
             run_checked(["javac", *options, *(str(source) for source in sources)])
     return entry
+
+
+MOVED_SINCE_4_4 = (
+    (re.compile(r"org\.apache\.kafka\.common\.utils\.Exit\b"), "org.apache.kafka.common.utils.internals.Exit"),
+    (
+        re.compile(r"org\.apache\.kafka\.common\.record\.(?!TimestampType\b)"),
+        "org.apache.kafka.common.record.internal.",
+    ),
+)
+"""Classes of Kafka that programs of tests use, and their later packages."""
+
+
+def compile_for_kafka(source_dir: Path, classpath: Sequence[Path], version: str) -> Path:
+    """As `compile_java`, for a program whose imports are those of Kafka before 4.4."""
+    if tuple(map(int, version.split(".")[:2])) < (4, 4):
+        return compile_java(source_dir, classpath)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / source_dir.name
+        shutil.copytree(source_dir, folder)
+        for source in folder.rglob("*.java"):
+            text = source.read_text()
+            for pattern, later in MOVED_SINCE_4_4:
+                text = pattern.sub(later, text)
+            source.write_text(text)
+        return compile_java(folder, classpath)
 
 
 def join_classpath(classpath: Sequence[Path]) -> str:

@@ -1,6 +1,6 @@
-"""Apache Kafka from its Maven jars: a broker of 4.1.1 or 3.9.1 on free ports, and Kafka's command-line tools.
+"""Apache Kafka from its Maven jars: a broker of 4.4.0 or 3.9.1 on free ports, and Kafka's command-line tools.
 
-with KafkaServer(tmp_path / "kafka", version="4.1.1") as kafka:
+with KafkaServer(tmp_path / "kafka", version="4.4.0") as kafka:
     kafka.bootstrap, kafka.log_dir, kafka.pid
     KafkaTools().run("kafka-topics", "--bootstrap-server", kafka.bootstrap, "--list")
 """
@@ -12,16 +12,20 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.foreign_tools import cache_dir, cache_entry, digest
 from tests.java import JVM_FLAGS, QUICK_FLAGS, jars, java_command, require_java, run_java
 from tests.server_process import BrokerProcess, free_port
-from tests.tools import cache_dir, cache_entry, digest
 
-NEWEST = "4.1.1"
+NEWEST = "4.4.0"
 LAST_WITH_ZOOKEEPER = "3.9.1"
+CLEANER_REFERENCE = "4.1.1"
+"""The release whose log cleaner is compared with Barnabas. It keeps the last batch of a pass as an empty one; Kafka 4.4
+does so only if the batch ends at the high watermark.
+"""
 
 TOOL_CLASSES = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
-    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-configs": "org.apache.kafka.tools.ConfigCommand",
     "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
@@ -29,10 +33,12 @@ TOOL_CLASSES = {
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-streams-groups": "org.apache.kafka.tools.streams.StreamsGroupCommand",
+    "kafka-share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
-    "kafka-dump-log": "kafka.tools.DumpLogSegments",
+    "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-storage": "kafka.tools.StorageTool",
     "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
     "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
@@ -49,12 +55,16 @@ TOOL_CLASSES = {
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
 }
 CLASSES_BEFORE_4 = {"kafka-acls": "kafka.admin.AclCommand", "kafka-console-producer": "kafka.tools.ConsoleProducer"}
+CLASSES_BEFORE_4_4 = {"kafka-configs": "kafka.admin.ConfigCommand", "kafka-dump-log": "kafka.tools.DumpLogSegments"}
 
 
 def tool_class(tool: str, version: str) -> str:
     """The class behind a script of Kafka's."""
-    before_4 = version.startswith("3.")
-    return (before_4 and CLASSES_BEFORE_4.get(tool)) or TOOL_CLASSES[tool]
+    release = tuple(map(int, version.split(".")[:2]))
+    for first, classes in (((4, 0), CLASSES_BEFORE_4), ((4, 4), CLASSES_BEFORE_4_4)):
+        if release < first and tool in classes:
+            return classes[tool]
+    return TOOL_CLASSES[tool]
 
 
 # What Kafka's own start script gives a server's JVM.
@@ -162,6 +172,8 @@ class KafkaServer(BrokerProcess):
             "log.dirs": str(self.log_dir),
             "advertised.listeners": listener,
             "offsets.topic.replication.factor": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Self
 
 import pytest
+from tests.foreign_tools import run_checked
 from tests.server_process import ServerProcess, free_port
-from tests.tools import run_checked
 
 REALM = "EXAMPLE.COM"
 CLIENT_CONFIG = """\

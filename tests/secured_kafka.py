@@ -11,9 +11,9 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from tests.foreign_tools import require_tool, run_checked
 from tests.kafka import KafkaServer
 from tests.server_process import free_port
-from tests.tools import require_tool, run_checked
 
 MODULE = "org.apache.kafka.common.security.{}LoginModule required"
 PASSWORD = "s3cret"

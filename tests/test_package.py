@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 from hatch_build import with_whole_links
-from tests.tools import cache_dir, cache_entry, run_checked
+from tests.foreign_tools import cache_dir, cache_entry, run_checked
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("protocol", "storage", "server", "clients", "testing", "simulation")
+ROOMS = ("common", "protocol", "storage", "server", "clients", "spark", "tools", "testing", "simulation")
 PUBLISHED = "https://example.org/barnabas"
 WAIT_S = 300
 MACHINES = {"x86_64": 62, "aarch64": 183}

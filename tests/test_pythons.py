@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.foreign_tools import cache_dir, cache_entry, digest, run_checked
 from tests.java import jars
 from tests.test_package import wheel
-from tests.tools import cache_dir, cache_entry, digest, run_checked
 
 pytestmark = [pytest.mark.verify, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parent.parent
@@ -32,7 +32,7 @@ TOOLS = (
     "pytest-xdist>=3.6",
 )
 TESTS = ("testing/test_contents.py", "protocol/test_codec.py", "protocol/test_records_compression.py")
-COMMAND = ("-c", "from barnabas.clients.cli import main; main()")
+COMMAND = ("-c", "from barnabas.tools.cli import main; main()")
 
 
 class Python:
@@ -123,7 +123,7 @@ def test_a_wheel_works_on(version: str, unpacked: Path) -> None:
     python.folders = [unpacked, python.packages(requirements)]
     told = python.run(*COMMAND, "--version")
     assert f"(Python {version}." in told and "compiled code" in told
-    assert "compared: exactly what the data say, nothing lost" in python.run(*COMMAND, "demo")
+    assert "compared: equal to the data, no record lost" in python.run(*COMMAND, "demo")
     tests = [str(ROOT / "tests" / name) for name in TESTS]
     told = python.run("-m", "pytest", "-q", "-o", "pythonpath=.", "-n", "0", *tests)
     assert " passed" in told and "failed" not in told

@@ -1,6 +1,6 @@
 """Where Spark looks for `format("barnabas")`: it takes `DefaultSource` of every module `pyspark_…`."""
 
-from barnabas.clients.spark.source import BarnabasSource as DefaultSource
+from barnabas.spark.source import BarnabasSource as DefaultSource
 
 __all__ = ["DefaultSource", "register", "session"]
 
@@ -10,7 +10,7 @@ from typing import Any
 def __getattr__(name: str) -> Any:
     """`session` and `register`, loaded when they are asked for: Spark imports this module in many processes."""
     if name in ("register", "session"):
-        from barnabas.clients.spark import session as module
+        from barnabas.spark import session as module
 
         return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

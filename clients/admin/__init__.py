@@ -1,12 +1,12 @@
-"""The admin client, by what it administers."""
+"""The admin client and the types of its parameters and results."""
 
-from .admin import Admin
+from .admin import HIGH_WATERMARK, Admin
 from .brokers import ClusterDescription, LogDirDescription
 from .configs import ConfigChange, ConfigEntry, ConfigResource
 from .group_descriptions import GroupDescription, GroupMember
 from .groups import GroupListing, PartitionLag
 from .outcomes import Outcome, raise_first
-from .records import HIGH_WATERMARK
+from .share_groups import ShareGroupDescription, ShareMemberDescription, SharePartitionOffset
 from .topics import BROKER_DEFAULT, NewTopic
 
 __all__ = [
@@ -24,5 +24,8 @@ __all__ = [
     "NewTopic",
     "Outcome",
     "PartitionLag",
+    "ShareGroupDescription",
+    "ShareMemberDescription",
+    "SharePartitionOffset",
     "raise_first",
 ]

@@ -1,4 +1,4 @@
-"""Rules of access (KIP-11, KIP-290): listing, adding and removing them."""
+"""ACLs (KIP-11, KIP-290) between the types of the client and the messages of the protocol."""
 
 from __future__ import annotations
 
@@ -8,47 +8,12 @@ from typing import Any
 from ...protocol.acl_bindings import AccessControlEntry, AclBinding, AclBindingFilter, ResourcePattern
 from ...protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from ...protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from ...protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from ...protocol.messages.describe_acls import DescribeAclsRequest
-from ..client import Client
-from .controller_link import ControllerLink
-from .outcomes import outcome, raise_error, raise_first
 
-EVERY_RULE = AclBindingFilter()
-
-
-class AclAdmin:
-    """What `Admin` does with rules of access."""
-
-    def __init__(self, client: Client, controller: ControllerLink) -> None:
-        self._client = client
-        self._controller = controller
-
-    async def describe_acls(self, wanted: AclBindingFilter = EVERY_RULE) -> list[AclBinding]:
-        """The rules that a filter selects. Raises KafkaError, SECURITY_DISABLED of brokers without rules."""
-        response = await self._client.ask(None, DescribeAclsRequest(**_fields(wanted)))
-        raise_error(response.error_code, response.error_message)
-        return sorted(
-            _binding(r.resource_type, r.resource_name, r.pattern_type, a) for r in response.resources for a in r.acls
-        )
-
-    async def create_acls(self, bindings: Iterable[AclBinding]) -> None:
-        """Add rules; those that are there already stay. Raises KafkaError for the first that is refused."""
-        response = await self._controller.ask(creation_of(bindings), "results")
-        raise_first({index: outcome(r.error_code, r.error_message) for index, r in enumerate(response.results)})
-
-    async def delete_acls(self, wanted: AclBindingFilter) -> list[AclBinding]:
-        """Remove the rules that a filter selects; these were they. Raises KafkaError."""
-        request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_fields(wanted))])
-        (result,) = (await self._controller.ask(request, "filter_results")).filter_results
-        raise_error(result.error_code, result.error_message)
-        for rule in result.matching_acls:
-            raise_error(rule.error_code, rule.error_message)
-        return sorted(_binding(r.resource_type, r.resource_name, r.pattern_type, r) for r in result.matching_acls)
+EVERY_ACL = AclBindingFilter()
 
 
 def creation_of(bindings: Iterable[AclBinding]) -> CreateAclsRequest:
-    """What asks for these rules."""
+    """Return a request that creates these ACLs."""
     return CreateAclsRequest(
         creations=[
             AclCreation(
@@ -65,7 +30,7 @@ def creation_of(bindings: Iterable[AclBinding]) -> CreateAclsRequest:
     )
 
 
-def _fields(wanted: AclBindingFilter) -> dict[str, Any]:
+def filter_fields(wanted: AclBindingFilter) -> dict[str, Any]:
     return {
         "resource_type_filter": wanted.resource_type,
         "resource_name_filter": wanted.name,
@@ -77,7 +42,7 @@ def _fields(wanted: AclBindingFilter) -> dict[str, Any]:
     }
 
 
-def _binding(resource_type: int, name: str, pattern_type: int, rule: Any) -> AclBinding:
+def acl_binding(resource_type: int, name: str, pattern_type: int, rule: Any) -> AclBinding:
     return AclBinding(
         ResourcePattern(AclResourceType(resource_type), name, AclPatternType(pattern_type)),
         AccessControlEntry(

@@ -2,33 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
 from typing import Self
 
+from ...protocol.acl_bindings import AclBinding, AclBindingFilter
+from ...protocol.apis import ApiKey
+from ...protocol.config_resources import ConfigResourceType
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ...protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ...protocol.messages.create_topics import (
+    CreateTopicsRequest,
+)
+from ...protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ...protocol.messages.delete_groups import DeleteGroupsRequest
+from ...protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ...protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ...protocol.messages.describe_acls import DescribeAclsRequest
+from ...protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from ...protocol.messages.describe_cluster import DescribeClusterRequest
+from ...protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ...protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from ...protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ...protocol.messages.describe_transactions import DescribeTransactionsRequest
+from ...protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ...protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ...protocol.messages.list_groups import ListGroupsRequest
+from ...protocol.messages.list_transactions import ListTransactionsRequest
+from ...protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ...protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from ...protocol.negotiation import LAST_VERSIONS_BY_NAME
+from ...protocol.special_timestamps import LATEST
+from ...protocol.topic_partition import TopicPartition, indexes_by_topic
 from ..client import Client
-from ..connection import ConnectionOptions
+from ..cluster import BrokerNode, TopicInfo
+from ..connection import BrokerConnection, ConnectionOptions
+from ..errors import code_of
+from ..group.find_coordinators import TRANSACTION
+from ..group.offset_requests import (
+    OffsetAndMetadata,
+    commit_request,
+    committed_offsets,
+    fetch_requests,
+)
 from ..host import new_random
+from ..name_list import name_list
+from ..offsets import OffsetAndTimestamp, OffsetLookup, by_leader_of
 from ..security import PLAINTEXT, Security
-from .acls import AclAdmin
-from .brokers import BrokerAdmin
-from .configs import ConfigAdmin
+from .acls import EVERY_ACL, acl_binding, creation_of, filter_fields
+from .brokers import ClusterDescription, LogDirDescription, sorted_by_id
+from .configs import ConfigChange, ConfigEntry, ConfigResource, config_entry, group_by_broker
 from .controller_link import ControllerLink
-from .groups import GroupAdmin
-from .quotas import QuotaAdmin
-from .records import RecordAdmin
-from .topics import TopicAdmin
-from .transactions import TransactionAdmin
+from .coordinators import Coordinators
+from .group_descriptions import GroupDescription, describe_on
+from .groups import (
+    FIRST_LEAVE_OF_MANY,
+    FIRST_LIST_WITH_STATES,
+    FIRST_LIST_WITH_TYPES,
+    Committed,
+    GroupListing,
+    PartitionLag,
+    outcomes_by_partition,
+)
+from .outcomes import Outcome, outcome, raise_error, raise_first
+from .quotas import QuotaDescription, QuotaEntity
+from .share_groups import (
+    ShareGroupDescription,
+    ShareOffsets,
+    alter_share_offsets_on,
+    delete_share_offsets_on,
+    describe_share_groups_on,
+    share_offsets_on,
+)
+from .topics import BROKER_DEFAULT, FIRST_VERSION_WITH_DEFAULTS, NewTopic, creatable_topic
+from .transactions import NO_OFFSET, OpenTransaction, TransactionDescription, TransactionListing
+
+HIGH_WATERMARK = -1
+"""The offset with which `delete_records` deletes all records below the high watermark."""
 
 
 class Admin:
-    """One cluster's administration. Methods that act on several things return an outcome for each.
+    """An asyncio client that administers a cluster, after Kafka's `Admin`.
+
+    A method that acts on several topics, groups or partitions returns an outcome for each of them.
 
     async with Admin("localhost:9092") as admin:
         await admin.create_topics([NewTopic("flights", num_partitions=4)])
-
-    Each method is one of an owner's, `TopicAdmin` to `GroupAdmin`, which say what it does.
     """
 
     def __init__(
@@ -54,56 +128,15 @@ class Admin:
             retry_backoff_max_ms=retry_backoff_max_ms,
             allow_auto_topic_creation=False,
         )
-        self._appoint(request_timeout_ms, default_api_timeout_ms)
-
-    def _appoint(self, request_timeout_ms: int, timeout_ms: int) -> None:
-        """Whose methods these are."""
-        controller = ControllerLink(self._client, request_timeout_ms=request_timeout_ms, timeout_ms=timeout_ms)
-
-        topics = TopicAdmin(self._client, controller)
-        self.create_topics = topics.create_topics
-        self.delete_topics = topics.delete_topics
-        self.create_partitions = topics.create_partitions
-        self.describe_topics = topics.describe_topics
-        self.partitions_of = topics.partitions_of
-
-        configs = ConfigAdmin(self._client, controller)
-        self.describe_configs = configs.describe_configs
-        self.alter_configs = configs.alter_configs
-
-        records = RecordAdmin(self._client, request_timeout_ms=request_timeout_ms, timeout_ms=timeout_ms)
-        self.list_offsets = records.list_offsets
-        self.delete_records = records.delete_records
-
-        brokers = BrokerAdmin(self._client)
-        self.describe_cluster = brokers.describe_cluster
-        self.describe_log_dirs = brokers.describe_log_dirs
-
-        groups = GroupAdmin(self._client, timeout_ms=timeout_ms)
-        self.list_groups = groups.list_groups
-        self.describe_groups = groups.describe_groups
-        self.delete_groups = groups.delete_groups
-        self.list_group_offsets = groups.list_group_offsets
-        self.alter_group_offsets = groups.alter_group_offsets
-        self.delete_group_offsets = groups.delete_group_offsets
-        self.remove_members = groups.remove_members
-        self.group_lag = groups.group_lag
-
-        quotas = QuotaAdmin(self._client, controller)
-        self.describe_quotas = quotas.describe_quotas
-        self.alter_quotas = quotas.alter_quotas
-
-        acls = AclAdmin(self._client, controller)
-        self.describe_acls = acls.describe_acls
-        self.create_acls = acls.create_acls
-        self.delete_acls = acls.delete_acls
-
-        transactions = TransactionAdmin(self._client, timeout_ms=timeout_ms)
-        self.list_transactions = transactions.list_transactions
-        self.describe_transactions = transactions.describe_transactions
-        self.open_transactions = transactions.open_transactions
-        self.abort_transaction = transactions.abort_transaction
-        self.find_hanging = transactions.find_hanging
+        self._request_timeout_ms = request_timeout_ms
+        self._timeout_ms = default_api_timeout_ms
+        self._controller = ControllerLink(
+            self._client, request_timeout_ms=request_timeout_ms, timeout_ms=default_api_timeout_ms
+        )
+        self._group_coordinators = Coordinators(self._client, timeout_ms=default_api_timeout_ms)
+        self._transaction_coordinators = Coordinators(
+            self._client, timeout_ms=default_api_timeout_ms, key_type=TRANSACTION
+        )
 
     async def start(self) -> Self:
         """Reach the cluster. Raises BrokerUnreachableError."""
@@ -124,3 +157,541 @@ class Admin:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    # Topics
+
+    async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> dict[str, Outcome]:
+        """Create topics; returns when the controller has created them."""
+        wanted = list(topics)
+        request = CreateTopicsRequest(
+            topics=[creatable_topic(topic) for topic in wanted],
+            timeout_ms=self._request_timeout_ms,
+            validate_only=validate_only,
+        )
+        numbers = [n for t in wanted if not t.assignments for n in (t.num_partitions, t.replication_factor)]
+        lowest = FIRST_VERSION_WITH_DEFAULTS if BROKER_DEFAULT in numbers else int(validate_only)
+        response = await self._controller.ask(request, "topics", lowest=lowest)
+        return {r.name: outcome(r.error_code, r.error_message) for r in response.topics}
+
+    async def delete_topics(self, names: Collection[str]) -> dict[str, Outcome]:
+        """Delete topics with all their records."""
+        wanted = name_list(names, "names")
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name) for name in wanted],
+            topic_names=wanted,
+            timeout_ms=self._request_timeout_ms,
+        )
+
+        def fit(version: int) -> None:
+            if version < 6:
+                request.topics = []
+
+        response = await self._controller.ask(request, "responses", fit=fit)
+        return {r.name: outcome(r.error_code, r.error_message) for r in response.responses if r.name is not None}
+
+    async def create_partitions(self, totals: Mapping[str, int], *, validate_only: bool = False) -> dict[str, Outcome]:
+        """Increase the number of partitions of topics to these totals."""
+        request = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=name, count=total, assignments=None) for name, total in totals.items()],
+            timeout_ms=self._request_timeout_ms,
+            validate_only=validate_only,
+        )
+        response = await self._controller.ask(request, "results")
+        return {r.name: outcome(r.error_code, r.error_message) for r in response.results}
+
+    async def describe_topics(self, names: Collection[str] | None = None) -> list[TopicInfo]:
+        """Describe these topics or all, by name. A topic that does not exist has an `error`. Raises KafkaError."""
+        response = await self._client.ask_metadata(None if names is None else name_list(names, "names"))
+        wanted = {topic.name for topic in response.topics if topic.name is not None}
+        return [self._client.cluster.topics[name] for name in sorted(wanted)]
+
+    async def partitions_of(self, name: str, indexes: Collection[int] | None = None) -> list[TopicPartition]:
+        """Return the partitions of a topic, or `indexes` without a check that they exist. Raises KafkaError."""
+        (topic,) = await self.describe_topics([name])
+        raise_error(topic.error, f"topic {name!r}")
+        return [TopicPartition(name, index) for index in indexes or sorted(topic.partitions)]
+
+    # Settings
+
+    async def describe_configs(
+        self, resources: Iterable[ConfigResource], *, documentation: bool = False
+    ) -> dict[ConfigResource, list[ConfigEntry]]:
+        """Return all settings of these resources, by name. Raises KafkaError for the first resource with an error."""
+        described: dict[ConfigResource, list[ConfigEntry]] = {}
+        for node, group in group_by_broker(resources).items():
+            request = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(resource_type=r.type, resource_name=r.name, configuration_keys=None)
+                    for r in group
+                ]
+            )
+            connection = await (self._client.any_connection() if node is None else self._client.connection(node))
+            version = connection.version_for(ApiKey.DESCRIBE_CONFIGS)
+            request.include_documentation = documentation and version >= 3
+            response = await connection.send(request, version)
+            for result in response.results:
+                raise_error(result.error_code, result.error_message)
+                resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
+                described[resource] = sorted(map(config_entry, result.configs))
+        return described
+
+    async def alter_configs(
+        self, changes: Mapping[ConfigResource, Iterable[ConfigChange]], *, validate_only: bool = False
+    ) -> dict[ConfigResource, Outcome]:
+        """Change single keys (KIP-339, brokers since 2.3) and keep the others."""
+        outcomes: dict[ConfigResource, Outcome] = {}
+        for node, group in group_by_broker(changes).items():
+            request = IncrementalAlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(
+                        resource_type=r.type,
+                        resource_name=r.name,
+                        configs=[
+                            AlterableConfig(name=c.name, value=c.value, config_operation=c.operation)
+                            for c in changes[r]
+                        ],
+                    )
+                    for r in group
+                ],
+                validate_only=validate_only,
+            )
+            if node is None:
+                response = await self._controller.ask(request, "responses")
+            else:
+                response = await self._client.ask(node, request)
+            for r in response.responses:
+                resource = ConfigResource(ConfigResourceType(r.resource_type), r.resource_name)
+                outcomes[resource] = outcome(r.error_code, r.error_message)
+        return outcomes
+
+    # Records
+
+    async def list_offsets(
+        self, timestamps: Mapping[TopicPartition, int], *, isolation_level: int = 0
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Return offsets by timestamp (ms), or by one of `protocol.special_timestamps`. Raises KafkaError."""
+        lookup = OffsetLookup(self._client, isolation_level=isolation_level)
+        return await lookup.find(timestamps, timeout_ms=self._timeout_ms)
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
+        """Delete all records below each offset (`HIGH_WATERMARK` for that); returns the new log start offsets."""
+        with self._client.watching({tp.topic for tp in before}):
+            await self._client.refresh_metadata()
+        outcomes: dict[TopicPartition, int | KafkaError] = {}
+        for leader, partitions in by_leader_of(self._client, before).items():
+            topics: dict[str, DeleteRecordsTopic] = {}
+            for tp in partitions:
+                topic = topics.setdefault(tp.topic, DeleteRecordsTopic(name=tp.topic))
+                topic.partitions.append(DeleteRecordsPartition(partition_index=tp.partition, offset=before[tp]))
+            request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=self._request_timeout_ms)
+            response = await self._client.ask(leader, request)
+            for answer in response.topics:
+                for p in answer.partitions:
+                    tp = TopicPartition(answer.name, p.partition_index)
+                    outcomes[tp] = outcome(p.error_code, f"partition {tp}") or p.low_watermark
+        return outcomes
+
+    # Brokers
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """Return the cluster id, the controller and the brokers. Raises KafkaError."""
+        connection = await self._client.any_connection()
+        if not connection.supports(ApiKey.DESCRIBE_CLUSTER):
+            await self._client.refresh_metadata()
+            cluster = self._client.cluster
+            return ClusterDescription(cluster.cluster_id, cluster.controller_id, sorted_by_id(cluster.brokers.values()))
+        response = await connection.send(DescribeClusterRequest())
+        raise_error(response.error_code, response.error_message)
+        brokers = [BrokerNode(b.broker_id, b.host, b.port, b.rack) for b in response.brokers]
+        return ClusterDescription(response.cluster_id, response.controller_id, sorted_by_id(brokers))
+
+    async def describe_log_dirs(self, broker_ids: Collection[int] | None = None) -> list[LogDirDescription]:
+        """Return the log directories of these brokers or all, with the size of every partition. Raises KafkaError."""
+        ids = sorted(self._client.cluster.brokers if broker_ids is None else broker_ids)
+        request = DescribeLogDirsRequest(topics=None)
+        responses = await asyncio.gather(*(self._client.ask(broker_id, request) for broker_id in ids))
+        log_dirs = []
+        for broker_id, response in zip(ids, responses, strict=True):
+            raise_error(response.error_code, f"log directories of broker {broker_id}")
+            for r in response.results:
+                sizes = {
+                    TopicPartition(t.name, p.partition_index): p.partition_size for t in r.topics for p in t.partitions
+                }
+                log_dirs.append(
+                    LogDirDescription(broker_id, r.log_dir, code_of(r.error_code), r.total_bytes, r.usable_bytes, sizes)
+                )
+        return log_dirs
+
+    # Groups
+
+    async def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+        """List groups of all brokers, by state (brokers since 2.6) and type (since 3.8). Raises KafkaError."""
+        states_filter, types_filter = name_list(states, "states"), name_list(types, "types")
+
+        async def ask(node_id: int) -> list[GroupListing]:
+            connection = await self._client.connection(node_id)
+            lowest = FIRST_LIST_WITH_TYPES if types else FIRST_LIST_WITH_STATES if states else 0
+            version = connection.version_for(ApiKey.LIST_GROUPS, lowest=lowest)
+            request = ListGroupsRequest(states_filter=states_filter, types_filter=types_filter)
+            response = await connection.send(request, version)
+            if response.error_code != ErrorCode.NONE:
+                raise KafkaError(code_of(response.error_code), f"groups of broker {node_id}")
+            return [GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in response.groups]
+
+        async def attempt() -> list[list[GroupListing]]:
+            return await asyncio.gather(*map(ask, self._client.cluster.brokers))
+
+        await self._client.refresh_metadata()
+        found = await self._client.retrying(attempt, timeout_ms=self._timeout_ms)
+        return sorted(listing for listings in found for listing in listings)
+
+    async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | KafkaError]:
+        """Return the state and members of groups, GROUP_ID_NOT_FOUND for a group that does not exist."""
+        return await self._group_coordinators.ask(group_ids, describe_on)
+
+    async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, Outcome]:
+        """Delete groups of any type without members, with their committed offsets or share-group offsets."""
+
+        async def ask(connection: BrokerConnection, ids: list[str]) -> dict[str, Outcome]:
+            response = await connection.send(DeleteGroupsRequest(groups_names=ids))
+            return {
+                r.group_id: outcome(r.error_code, r.error_message or f"group {r.group_id!r}") for r in response.results
+            }
+
+        return await self._group_coordinators.ask(group_ids, ask)
+
+    async def list_group_offsets(
+        self, group_ids: Iterable[str], partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[str, Committed | KafkaError]:
+        """Return the committed offsets of groups, of these partitions or of all. An unknown group has none."""
+        wanted = None if partitions is None else list(partitions)
+
+        async def ask(connection: BrokerConnection, ids: list[str]) -> dict[str, Committed | KafkaError]:
+            version = connection.version_for(
+                ApiKey.OFFSET_FETCH,
+                lowest=2 if wanted is None else 0,
+                highest=LAST_VERSIONS_BY_NAME[ApiKey.OFFSET_FETCH],
+            )
+            answers = [connection.send(request, version) for request in fetch_requests(ids, wanted, version)]
+            return committed_offsets(ids, await asyncio.gather(*answers))
+
+        return await self._group_coordinators.ask(group_ids, ask)
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
+    ) -> dict[TopicPartition, Outcome]:
+        """Set committed offsets of an inactive group; an active group reports UNKNOWN_MEMBER_ID. Raises KafkaError."""
+        new = {tp: OffsetAndMetadata(at) if isinstance(at, int) else at for tp, at in offsets.items()}
+
+        async def ask(connection: BrokerConnection, ids: list[str]) -> dict[str, dict[TopicPartition, Outcome]]:
+            version = connection.version_for(ApiKey.OFFSET_COMMIT, highest=LAST_VERSIONS_BY_NAME[ApiKey.OFFSET_COMMIT])
+            response = await connection.send(commit_request(group_id, new), version)
+            return {group_id: outcomes_by_partition(response.topics)}
+
+        return await self._group_coordinators.ask_one(group_id, ask)
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Outcome]:
+        """Delete offsets of topics without a subscribed member (KIP-496, brokers since 2.4). Raises KafkaError."""
+        topics: dict[str, OffsetDeleteRequestTopic] = {}
+        for tp in partitions:
+            topic = topics.setdefault(tp.topic, OffsetDeleteRequestTopic(name=tp.topic))
+            topic.partitions.append(OffsetDeleteRequestPartition(partition_index=tp.partition))
+        request = OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
+
+        async def ask(
+            connection: BrokerConnection, ids: list[str]
+        ) -> dict[str, dict[TopicPartition, Outcome] | KafkaError]:
+            response = await connection.send(request)
+            error = outcome(response.error_code, f"group {group_id!r}")
+            return {group_id: error or outcomes_by_partition(response.topics)}
+
+        return await self._group_coordinators.ask_one(group_id, ask)
+
+    async def remove_members(
+        self, group_id: str, instance_ids: Iterable[str] | None = None, *, reason: str = "removed by an admin client"
+    ) -> dict[str, Outcome]:
+        """Remove static members (KIP-345), or all members (KIP-571); brokers since 2.4. Raises KafkaError."""
+        if instance_ids is not None:
+            members = [
+                MemberIdentity(group_instance_id=name, reason=reason)
+                for name in name_list(instance_ids, "instance_ids")
+            ]
+        else:
+            described = (await self.describe_groups([group_id]))[group_id]
+            if isinstance(described, KafkaError):
+                raise described
+            members = [
+                MemberIdentity(member_id=m.member_id, group_instance_id=m.group_instance_id, reason=reason)
+                for m in described.members
+            ]
+        request = LeaveGroupRequest(group_id=group_id, members=members)
+
+        async def ask(connection: BrokerConnection, ids: list[str]) -> dict[str, dict[str, Outcome] | KafkaError]:
+            version = connection.version_for(ApiKey.LEAVE_GROUP, lowest=FIRST_LEAVE_OF_MANY)
+            response = await connection.send(request, version)
+            error = outcome(response.error_code, f"group {group_id!r}")
+            return {
+                group_id: error
+                or {m.group_instance_id or m.member_id: outcome(m.error_code, "member") for m in response.members}
+            }
+
+        return await self._group_coordinators.ask_one(group_id, ask)
+
+    async def group_lag(self, group_ids: Iterable[str] | None = None) -> list[PartitionLag]:
+        """Return the lag of groups (all by default) by group and partition, with or without members.
+
+        The partitions are all committed and all assigned partitions. Raises KafkaError, also for a named group that
+        does not exist.
+        """
+        ids = [g.group_id for g in await self.list_groups()] if group_ids is None else name_list(group_ids, "group_ids")
+        described, offsets = await asyncio.gather(self.describe_groups(ids), self.list_group_offsets(ids))
+        lags: list[PartitionLag] = []
+        for group_id in sorted(ids):
+            committed, group = offsets[group_id], described[group_id]
+            if isinstance(committed, KafkaError):
+                raise committed
+            if isinstance(group, KafkaError) and group_ids is not None and not committed:
+                raise group
+            owners = {} if isinstance(group, KafkaError) else {tp: m for m in group.members for tp in m.assigned}
+            for tp in sorted(committed.keys() | owners.keys()):
+                at, owner = committed.get(tp), owners.get(tp)
+                who = (owner.member_id, owner.client_id, owner.host) if owner is not None else (None, None, None)
+                lags.append(PartitionLag(group_id, tp, at.offset if at else None, None, *who))
+        ends = await self._ends({lag.partition for lag in lags})
+        return [lag._replace(end=ends.get(lag.partition)) for lag in lags]
+
+    async def _ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the log end offset of each partition with a leader."""
+        await self._client.ask_metadata({tp.topic for tp in partitions})
+        there = [tp for tp in partitions if self._client.cluster.leader(tp) is not None]
+        found = await OffsetLookup(self._client).find(dict.fromkeys(there, LATEST), timeout_ms=self._timeout_ms)
+        return {tp: at.offset for tp, at in found.items()}
+
+    # Share groups (KIP-932, brokers since 4.1)
+
+    async def describe_share_groups(self, group_ids: Iterable[str]) -> dict[str, ShareGroupDescription | KafkaError]:
+        """Return the state and members of share groups, GROUP_ID_NOT_FOUND for a group that is not a share group."""
+        return await self._group_coordinators.ask(group_ids, describe_share_groups_on)
+
+    async def list_share_group_offsets(
+        self, group_ids: Iterable[str], partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[str, ShareOffsets | KafkaError]:
+        """Return start offsets and lag of share groups, for these partitions or for all that the group has read."""
+        wanted = None if partitions is None else list(partitions)
+
+        async def ask(connection: BrokerConnection, ids: list[str]) -> dict[str, ShareOffsets | KafkaError]:
+            return await share_offsets_on(connection, ids, wanted)
+
+        return await self._group_coordinators.ask(group_ids, ask)
+
+    async def alter_share_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Outcome]:
+        """Set the start offsets of an empty share group; a group that does not exist is created. Raises KafkaError,
+        NON_EMPTY_GROUP for a group with members.
+        """
+
+        async def ask(
+            connection: BrokerConnection, ids: list[str]
+        ) -> dict[str, dict[TopicPartition, Outcome] | KafkaError]:
+            return {group_id: await alter_share_offsets_on(connection, group_id, offsets)}
+
+        return await self._group_coordinators.ask_one(group_id, ask)
+
+    async def delete_share_group_offsets(self, group_id: str, topics: Iterable[str]) -> dict[str, Outcome]:
+        """Delete the start offsets of topics of an empty share group. Raises KafkaError, NON_EMPTY_GROUP for a group
+        with members.
+        """
+        names = name_list(topics, "topics")
+
+        async def ask(connection: BrokerConnection, ids: list[str]) -> dict[str, dict[str, Outcome] | KafkaError]:
+            return {group_id: await delete_share_offsets_on(connection, group_id, names)}
+
+        return await self._group_coordinators.ask_one(group_id, ask)
+
+    async def delete_share_groups(self, group_ids: Iterable[str]) -> dict[str, Outcome]:
+        """Delete share groups without members; a group of another type reports GROUP_ID_NOT_FOUND."""
+        ids = name_list(group_ids, "group_ids")
+        described = await self.describe_share_groups(ids)
+        found = [group_id for group_id in ids if not isinstance(described[group_id], KafkaError)]
+        deleted = await self.delete_groups(found)
+        errors = {group_id: one for group_id, one in described.items() if isinstance(one, KafkaError)}
+        return {group_id: errors[group_id] if group_id in errors else deleted[group_id] for group_id in ids}
+
+    # Quotas
+
+    async def describe_quotas(self) -> list[QuotaDescription]:
+        """Return all quotas. Raises KafkaError."""
+        response = await self._client.ask(None, DescribeClientQuotasRequest(components=[], strict=False))
+        raise_error(response.error_code, response.error_message)
+        return [
+            QuotaDescription(
+                {e.entity_type: e.entity_name for e in entry.entity}, {v.key: v.value for v in entry.values}
+            )
+            for entry in response.entries or ()
+        ]
+
+    async def alter_quotas(self, entity: QuotaEntity, changes: Mapping[str, float | None]) -> None:
+        """Set quotas of one entity; None removes a quota. Raises KafkaError."""
+        entry = EntryData(
+            entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+            ops=[OpData(key=key, value=value or 0.0, remove=value is None) for key, value in changes.items()],
+        )
+        response = await self._controller.ask(AlterClientQuotasRequest(entries=[entry]), "entries")
+        raise_first({index: outcome(e.error_code, e.error_message) for index, e in enumerate(response.entries)})
+
+    # ACLs
+
+    async def describe_acls(self, wanted: AclBindingFilter = EVERY_ACL) -> list[AclBinding]:
+        """Return the ACLs that match a filter. Raises KafkaError, SECURITY_DISABLED without an authorizer."""
+        response = await self._client.ask(None, DescribeAclsRequest(**filter_fields(wanted)))
+        raise_error(response.error_code, response.error_message)
+        return sorted(
+            acl_binding(r.resource_type, r.resource_name, r.pattern_type, a) for r in response.resources for a in r.acls
+        )
+
+    async def create_acls(self, bindings: Iterable[AclBinding]) -> None:
+        """Create ACLs and keep existing ones. Raises KafkaError for the first ACL with an error."""
+        response = await self._controller.ask(creation_of(bindings), "results")
+        raise_first({index: outcome(r.error_code, r.error_message) for index, r in enumerate(response.results)})
+
+    async def delete_acls(self, wanted: AclBindingFilter) -> list[AclBinding]:
+        """Delete the ACLs that match a filter, and return them. Raises KafkaError."""
+        request = DeleteAclsRequest(filters=[DeleteAclsFilter(**filter_fields(wanted))])
+        (result,) = (await self._controller.ask(request, "filter_results")).filter_results
+        raise_error(result.error_code, result.error_message)
+        for rule in result.matching_acls:
+            raise_error(rule.error_code, rule.error_message)
+        return sorted(acl_binding(r.resource_type, r.resource_name, r.pattern_type, r) for r in result.matching_acls)
+
+    # Transactions
+
+    async def list_transactions(
+        self, *, states: Collection[str] = (), producer_ids: Collection[int] = ()
+    ) -> list[TransactionListing]:
+        """List the transactional ids of all brokers, by name. Raises KafkaError."""
+        request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=list(producer_ids))
+
+        async def ask(broker_id: int) -> list[TransactionListing]:
+            response = await self._client.ask(broker_id, request)
+            raise_error(response.error_code, f"transactions of broker {broker_id}")
+            return [
+                TransactionListing(one.transactional_id, one.producer_id, one.transaction_state, broker_id)
+                for one in response.transaction_states
+            ]
+
+        async def ask_all() -> list[list[TransactionListing]]:
+            return await asyncio.gather(*(ask(broker_id) for broker_id in sorted(self._client.cluster.brokers)))
+
+        found = await self._client.retrying(ask_all, timeout_ms=self._timeout_ms)
+        return sorted(one for listed in found for one in listed)
+
+    async def describe_transactions(self, names: Iterable[str]) -> dict[str, TransactionDescription | KafkaError]:
+        """Describe transactional ids; an id has its description or its error."""
+
+        async def ask(connection: BrokerConnection, some: list[str]) -> dict[str, TransactionDescription | KafkaError]:
+            response = await connection.send(DescribeTransactionsRequest(transactional_ids=some))
+            answers: dict[str, TransactionDescription | KafkaError] = {}
+            for one in response.transaction_states:
+                if one.error_code != ErrorCode.NONE:
+                    text = f"transactional id {one.transactional_id!r}"
+                    answers[one.transactional_id] = KafkaError(code_of(one.error_code), text)
+                    continue
+                answers[one.transactional_id] = TransactionDescription(
+                    one.transactional_id,
+                    one.transaction_state,
+                    one.producer_id,
+                    one.producer_epoch,
+                    one.transaction_timeout_ms,
+                    one.transaction_start_time_ms,
+                    [TopicPartition(topic.topic, index) for topic in one.topics for index in topic.partitions],
+                )
+            return answers
+
+        return await self._transaction_coordinators.ask(names, ask)
+
+    async def open_transactions(self, partitions: Iterable[TopicPartition]) -> list[OpenTransaction]:
+        """Return the open transactions that the leaders of these partitions report. Raises KafkaError."""
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            by_leader.setdefault(await self._leader_of(partition), []).append(partition)
+
+        async def ask(leader: int, led: list[TopicPartition]) -> list[OpenTransaction]:
+            wanted = [
+                TopicRequest(name=name, partition_indexes=indexes) for name, indexes in indexes_by_topic(led).items()
+            ]
+            response = await self._client.ask(leader, DescribeProducersRequest(topics=wanted))
+            found = []
+            for topic in response.topics:
+                for part in topic.partitions:
+                    raise_error(part.error_code, f"{topic.name}-{part.partition_index}")
+                    place = TopicPartition(topic.name, part.partition_index)
+                    found += [
+                        OpenTransaction(
+                            place,
+                            one.producer_id,
+                            one.producer_epoch,
+                            one.coordinator_epoch,
+                            one.current_txn_start_offset,
+                            one.last_timestamp,
+                        )
+                        for one in part.active_producers
+                        if one.current_txn_start_offset != NO_OFFSET
+                    ]
+            return found
+
+        answers = await asyncio.gather(*(ask(leader, topics) for leader, topics in by_leader.items()))
+        return sorted(one for found in answers for one in found)
+
+    async def abort_transaction(self, transaction: OpenTransaction) -> None:
+        """Abort the open transaction of a producer on one partition with a marker from this client.
+
+        Only for hanging transactions: the coordinator does not learn of the marker. Raises KafkaError.
+        """
+        partition = transaction.partition
+        marker = WritableTxnMarker(
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            coordinator_epoch=max(transaction.coordinator_epoch, 0),
+            transaction_result=False,
+            topics=[WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])],
+        )
+        request = WriteTxnMarkersRequest(markers=[marker])
+        response = await self._client.ask(await self._leader_of(partition), request)
+        for one in response.markers:
+            for topic in one.topics:
+                for part in topic.partitions:
+                    raise_error(part.error_code, f"{topic.name}-{part.partition_index}")
+
+    async def find_hanging(
+        self, partitions: Iterable[TopicPartition], *, older_than_ms: int, now_ms: int
+    ) -> list[OpenTransaction]:
+        """Return transactions that have been open on a partition for `older_than_ms` and that no coordinator has.
+
+        Raises KafkaError, also if a coordinator does not describe its transactions: without its answer a live
+        transaction would look like a hanging one, and the caller would abort it.
+        """
+        candidates = [
+            one for one in await self.open_transactions(partitions) if now_ms - one.last_timestamp_ms >= older_than_ms
+        ]
+        if not candidates:
+            return []
+        listed = await self.list_transactions(producer_ids={one.producer_id for one in candidates})
+        described = await self.describe_transactions([one.transactional_id for one in listed])
+        known: set[tuple[int, TopicPartition]] = set()
+        for one in described.values():
+            if not isinstance(one, KafkaError):
+                known.update((one.producer_id, partition) for partition in one.partitions)
+            elif one.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise one
+        return [one for one in candidates if (one.producer_id, one.partition) not in known]
+
+    async def _leader_of(self, partition: TopicPartition) -> int:
+        """Return the id of the leader. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE."""
+        await self._client.topic(partition.topic, self._timeout_ms)
+        leader = self._client.cluster.leader(partition)
+        if leader is None:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+        return leader

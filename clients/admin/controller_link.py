@@ -1,4 +1,4 @@
-"""Requests that only the controller of the cluster answers."""
+"""Requests that only the controller of a cluster answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..client import Client
 
 
 class ControllerLink:
-    """Finds the controller, and finds it again when it has moved."""
+    """A connection to the controller that follows it to another broker."""
 
     def __init__(self, client: Client, *, request_timeout_ms: int, timeout_ms: int) -> None:
         self._client = client
@@ -18,7 +18,10 @@ class ControllerLink:
         self._timeout_ms = timeout_ms
 
     async def ask(self, request: Any, results: str, *, lowest: int = 0, fit: Any = None) -> Any:
-        """Send to the controller; again if it is not that any more. `results` names the list with the outcomes."""
+        """Send a request to the controller, and again after NOT_CONTROLLER.
+
+        `results` is the name of the response's list of outcomes. `fit` adapts the request to the negotiated version.
+        """
 
         async def ask() -> Any:
             connection = await self._client.controller_connection()

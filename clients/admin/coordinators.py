@@ -14,11 +14,11 @@ from ..name_list import name_list
 
 R = TypeVar("R")
 Ask = Callable[[BrokerConnection, list[str]], Awaitable[Mapping[str, R | KafkaError]]]
-"""Asks one coordinator about some of its groups."""
+"""A function that sends a request about some groups to their coordinator."""
 
 
 class Coordinators:
-    """Finds the coordinators of groups, and finds them again when they have moved."""
+    """The coordinators of groups or transactional ids, with another search after a coordinator has moved."""
 
     def __init__(self, client: Client, *, timeout_ms: int, key_type: int = GROUP) -> None:
         self._client = client
@@ -26,16 +26,16 @@ class Coordinators:
         self._key_type = key_type
 
     async def ask_one(self, group_id: str, ask: Ask[R]) -> R:
-        """Ask the coordinator of one group. Raises KafkaError."""
+        """Send a request to the coordinator of one group. Raises KafkaError."""
         answer = (await self.ask([group_id], ask))[group_id]
         if isinstance(answer, KafkaError):
             raise answer
         return answer
 
     async def ask(self, group_ids: Iterable[str], ask: Ask[R]) -> dict[str, R | KafkaError]:
-        """Ask every coordinator about its groups, all at once; again about those whose coordinator has moved.
+        """Send requests to all coordinators together, and again for groups whose coordinator has moved.
 
-        Raises TypeError for one name where a list of them is wanted.
+        Raises TypeError for a single name in place of a list.
         """
         wanted = list(dict.fromkeys(name_list(group_ids, "group_ids")))
         done: dict[str, R | KafkaError] = {}

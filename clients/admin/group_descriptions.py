@@ -1,4 +1,4 @@
-"""Groups as they are described: DescribeGroups for classic ones, ConsumerGroupDescribe for those of KIP-848."""
+"""Descriptions of groups: DescribeGroups for classic groups, ConsumerGroupDescribe for consumer groups (KIP-848)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class GroupDescription(NamedTuple):
 
 
 async def describe_on(connection: BrokerConnection, group_ids: list[str]) -> dict[str, GroupDescription | KafkaError]:
-    """Describe groups of this coordinator; it is asked both ways, since only it knows which group is of which kind."""
+    """Describe groups of this coordinator; the type of a group is unknown here, so both requests are sent."""
     found: dict[str, GroupDescription | KafkaError] = {}
     if connection.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
         response = await connection.send(ConsumerGroupDescribeRequest(group_ids=group_ids))
@@ -87,7 +87,7 @@ def _consumer_group(group: Any, connection: BrokerConnection) -> GroupDescriptio
 def _classic_group(group: Any, connection: BrokerConnection) -> GroupDescription | KafkaError:
     error = code_of(group.error_code)
     if error is ErrorCode.NONE and group.group_state == DEAD:
-        error = ErrorCode.GROUP_ID_NOT_FOUND  # how it was said before KIP-1043
+        error = ErrorCode.GROUP_ID_NOT_FOUND  # the form of that error before KIP-1043
     if error is not ErrorCode.NONE:
         return KafkaError(error, group.error_message or f"group {group.group_id!r} does not exist")
     members = tuple(_classic_member(m, group.protocol_type) for m in group.members)
@@ -103,7 +103,7 @@ def _classic_group(group: Any, connection: BrokerConnection) -> GroupDescription
 
 
 def _classic_member(member: Any, protocol_type: str) -> GroupMember:
-    """Groups of other kinds than consumers, such as those of Kafka Connect, have payloads of their own."""
+    """Groups of other protocol types, such as Kafka Connect's, have payloads of other forms."""
     is_consumer = protocol_type == PROTOCOL_TYPE
     topics = _subscribed(member.member_metadata) if is_consumer else frozenset[str]()
     assigned = _assigned(member.member_assignment) if is_consumer else ()
@@ -113,20 +113,20 @@ def _classic_member(member: Any, protocol_type: str) -> GroupMember:
 
 
 def _subscribed(metadata: bytes) -> frozenset[str]:
-    """Topics of a subscription, also of one that says a version and is laid out as the first, as faust's are.
+    """Return the topics of a subscription, an empty set if it cannot be read.
 
-    None of one that cannot be read either way.
+    Members of faust send a version number above 0 with the layout of version 0.
     """
-    for said in (metadata, _FIRST_VERSION + metadata[len(_FIRST_VERSION) :]) if metadata else ():
+    for payload in (metadata, _FIRST_VERSION + metadata[len(_FIRST_VERSION) :]) if metadata else ():
         try:
-            return read_subscription(said).topics
+            return read_subscription(payload).topics
         except KafkaError:
             continue
     return frozenset()
 
 
 def _assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """Partitions of an assignment; none of one that cannot be read."""
+    """Return the partitions of an assignment, none if it cannot be read."""
     if not assignment:
         return ()
     try:

@@ -1,4 +1,4 @@
-"""What became of each of the things that a request acts on."""
+"""Outcomes of the topics, groups or partitions that a request acts on."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..errors import code_of
 
 Outcome = KafkaError | None
-"""None: done."""
+"""None is success."""
 
 
 def outcome(code: int, message: str | None) -> Outcome:
-    """What an error code in a response says."""
+    """Return the error that a response reports, None for success."""
     return None if code == ErrorCode.NONE else KafkaError(code_of(code), message or "")
 
 
 def raise_error(code: int, message: str | None) -> None:
-    """Raise what an error code in a response says, if it is one."""
+    """Raise the error that a response reports, if any."""
     raise_first({None: outcome(code, message)})
 
 

@@ -1,1 +1,1 @@
-"""Membership in a consumer group: who gets which partitions, and where the group has come to."""
+"""Membership in a consumer group: assignments of partitions and committed offsets."""

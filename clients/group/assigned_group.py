@@ -1,31 +1,31 @@
-"""A consumer's part in a group of the newer protocol (KIP-848): the coordinator assigns, members follow.
+"""A consumer's part in a group of the consumer protocol (KIP-848), in which the coordinator assigns partitions.
 
-There is no rebalance in which all stop: a member is told what it shall have, gives up what is not in it, says so with
-its next heartbeat, and is told of more once others have given that up.
+There is no rebalance during which all members stop: a member receives a target, revokes the partitions outside of it,
+reports that with its next heartbeat, and receives more partitions after other members have revoked them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...common.uuid_text import uuid_text
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
-from ...protocol.uuid_text import uuid_text
 from ..errors import CommitFailedError
 from .consumer_coordinator import ConsumerCoordinator
+from .consumer_heartbeats import JOIN_EPOCH, ConsumerHeartbeats, Target
 from .listener import tell
-from .member_beats import JOIN_EPOCH, MemberBeats, Target
 from .membership import Generation
 from .offset_requests import OffsetAndMetadata
 
 
 class AssignedGroup(ConsumerCoordinator):
-    """As `ConsumerCoordinator`, with heartbeats for everything."""
+    """Counterpart of `ConsumerCoordinator` that uses heartbeats for everything."""
 
-    heartbeats: MemberBeats
+    heartbeats: ConsumerHeartbeats
 
-    def _new_heartbeats(self) -> MemberBeats:
-        return MemberBeats(
+    def _new_heartbeats(self) -> ConsumerHeartbeats:
+        return ConsumerHeartbeats(
             self._client,
             self._link,
             self._member,
@@ -39,7 +39,9 @@ class AssignedGroup(ConsumerCoordinator):
         return super().needs_read(now) or self.heartbeats.target is not None
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
-        """As `ConsumerCoordinator.commit`; again if the member's epoch has moved on, which costs it no partition."""
+        """Commit as `ConsumerCoordinator.commit`; retry if the member's epoch has increased, which revokes no
+        partition.
+        """
         while True:
             sender = self._member.generation
             try:
@@ -56,7 +58,8 @@ class AssignedGroup(ConsumerCoordinator):
                 await self._prepare()
                 self._join()
             else:
-                # Who was refused goes on as who it was; if the group has gone on without it, it hears so.
+                # A rejected member continues with its identity; if the group has removed it, the next heartbeat reports
+                # that.
                 self._member.rejoin_reason = None
                 self._member.synced()
                 self.heartbeats.tell()
@@ -66,7 +69,9 @@ class AssignedGroup(ConsumerCoordinator):
         self.auto_commit.maybe_start()
 
     def _join(self) -> None:
-        """Be a member by an id of our own choice (KIP-1082), which stays when the group throws it out."""
+        """Become a member with an id of the client's choice (KIP-1082), which is kept when the group removes the
+        member.
+        """
         member = self._member
         member.begin_join()
         member.generation = Generation(JOIN_EPOCH, member.generation.member_id or uuid_text(self._client.new_id()))
@@ -74,7 +79,7 @@ class AssignedGroup(ConsumerCoordinator):
         self.heartbeats.begin()
 
     async def _take(self, target: Target) -> None:
-        """Give up what is not in the target, take what is new in it, and tell the coordinator."""
+        """Revoke partitions outside of the target, take the new ones, and report to the coordinator."""
         listener, owned = self.subscription.listener, set(self._assignment.states)
         given = await self._client.retrying(lambda: self._named_target(target), timeout_ms=self._timeout_ms)
         if given is None:
@@ -97,7 +102,7 @@ class AssignedGroup(ConsumerCoordinator):
         await tell(listener.on_partitions_assigned(new))
 
     async def _named_target(self, target: Target) -> set[TopicPartition] | None:
-        """The partitions by name; None if the target is out of date. Raises KafkaError while metadata does not know a
+        """Return the partitions by name; None if the target is outdated. Raises KafkaError while metadata lacks a
         topic's id.
         """
         if self.heartbeats.target is not target:
@@ -105,5 +110,5 @@ class AssignedGroup(ConsumerCoordinator):
         cluster = self._client.cluster
         named = {(cluster.topic_name(topic_id), index) for topic_id, index in target}
         if any(name is None for name, _ in named):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the coordinator assigned a topic that is not known yet")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the coordinator assigned a topic with an unknown id")
         return {TopicPartition(name, index) for name, index in named if name is not None}

@@ -1,4 +1,6 @@
-"""What an assignor is: a member's pure function that the group's leader runs to divide partitions among members."""
+"""The interface of assignors: a pure function of a member that the group's leader runs to assign partitions to
+members.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """What one member said when it joined. `generation` is the one in which it was given what it owns, -1 unknown."""
+    """The subscription of one member in JoinGroup. `generation` is the generation of its owned partitions, -1
+    unknown.
+    """
 
     topics: frozenset[str]
     owned: tuple[TopicPartition, ...] = ()
@@ -29,31 +33,31 @@ Members = Mapping[str, MemberSubscription]
 Assignments = dict[str, list[TopicPartition]]
 """Partitions by member id."""
 PartitionRacks = Mapping[TopicPartition, frozenset[str]]
-"""The racks that a partition's replicas are in; partitions without any may be missing."""
+"""Racks of a partition's replicas; partitions without racks may be missing."""
 NO_RACKS: PartitionRacks = MappingProxyType({})
 
 
 class Assignor(Protocol):
-    """A strategy by its name in the JoinGroup request; all members that share a group must know it."""
+    """A strategy with its name in the JoinGroup request; all members of a group must support one in common."""
 
     name: str
     is_cooperative: bool
-    """Whether a member may keep what it owns while the group rebalances (KIP-429)."""
+    """Whether a member may keep its partitions during a rebalance (KIP-429)."""
 
     def user_data(self) -> bytes | None:
-        """What the member tells the leader's assignor beside its subscription."""
+        """Return the user data of the member's subscription for the leader's assignor."""
 
     def assign(
         self, partition_counts: Mapping[str, int], members: Members, partition_racks: PartitionRacks = NO_RACKS
     ) -> Assignments:
-        """Give every partition of the topics that exist to one of the members subscribed to it."""
+        """Assign every partition of the existing topics to one of the members subscribed to it."""
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation: int) -> None:
-        """The member was given these."""
+        """Receive the member's assignment."""
 
 
 class StatelessAssignor:
-    """An eager assignor that looks at subscriptions only."""
+    """An eager assignor that uses subscriptions only."""
 
     is_cooperative = False
 
@@ -61,11 +65,11 @@ class StatelessAssignor:
         return None
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation: int) -> None:
-        """Nothing is remembered."""
+        """Nothing to store."""
 
 
 def in_order(members: Members) -> list[str]:
-    """Member ids as Kafka sorts them: static members by their instance first, so that restarts change nothing."""
+    """Sort member ids as Kafka does: static members by their instance id first, so that restarts change nothing."""
 
     def key(member_id: str) -> tuple[bool, str]:
         instance = members[member_id].group_instance_id
@@ -75,5 +79,5 @@ def in_order(members: Members) -> list[str]:
 
 
 def partitions_of(partition_counts: Mapping[str, int], topics: Iterable[str]) -> list[TopicPartition]:
-    """All partitions of those of the topics that exist, sorted."""
+    """Return all partitions of the existing topics, sorted."""
     return [TopicPartition(topic, index) for topic in sorted(topics) for index in range(partition_counts.get(topic, 0))]

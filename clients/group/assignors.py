@@ -1,4 +1,4 @@
-"""The assignors by name."""
+"""The available assignors by name."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _CLASSES: dict[str, type[Assignor]] = {
 
 
 def new_assignors(strategies: Sequence[str | Assignor]) -> dict[str, Assignor]:
-    """One member's own assignors in order of preference; names or instances. Raises ValueError."""
+    """Return a member's assignors in order of preference, from names or instances. Raises ValueError."""
     assignors: dict[str, Assignor] = {}
     for strategy in strategies:
         if isinstance(strategy, str) and strategy not in _CLASSES:
-            raise ValueError(f"{strategy!r} is no assignor: {', '.join(_CLASSES)} are")
+            raise ValueError(f"{strategy!r}: unknown assignor. Expected one of {', '.join(_CLASSES)}")
         assignor = _CLASSES[strategy]() if isinstance(strategy, str) else strategy
         assignors[assignor.name] = assignor
     if not assignors:
-        raise ValueError("partition_assignment_strategy names no assignor")
+        raise ValueError("partition_assignment_strategy is empty")
     return assignors
 
 
 def is_cooperative(assignors: Sequence[Assignor]) -> bool:
-    """Whether a member keeps its partitions while the group rebalances: only if all it offers allow that (KIP-429)."""
+    """Return whether a member keeps its partitions during a rebalance: only if all its assignors allow it (KIP-429)."""
     return all(assignor.is_cooperative for assignor in assignors)

@@ -1,4 +1,6 @@
-"""Committing by itself: every `auto_commit_interval_ms` while the application reads, before a rebalance, at the end."""
+"""Automatic commits: every `auto_commit_interval_ms` while the application reads, before a rebalance, and at the
+end.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from collections.abc import Mapping
 from math import inf
 from typing import Protocol
 
+from ...common.room_logger import room_logger
 from ...protocol.errors import KafkaError
-from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..assignment import Assignment
 from ..cluster import ClusterView
@@ -20,13 +22,13 @@ logger = room_logger("clients.group")
 
 
 class Commit(Protocol):
-    """Stores offsets. Raises KafkaError."""
+    """Commits offsets. Raises KafkaError."""
 
     async def __call__(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None: ...
 
 
 class AutoCommit:
-    """What it commits are positions: all before them was returned to the application, which has come back since."""
+    """Automatic commits of positions: the application has called again, so it has processed all records before them."""
 
     def __init__(self, cluster: ClusterView, assignment: Assignment, commit: Commit, settings: GroupSettings) -> None:
         self._cluster = cluster
@@ -38,19 +40,19 @@ class AutoCommit:
         self.due_at = inf
 
     def restart(self) -> None:
-        """There is a new assignment; its first commit is an interval away."""
+        """Restart the interval after a new assignment."""
         if self._is_on:
             self.due_at = asyncio.get_running_loop().time() + self._interval_ms / 1000
 
     def maybe_start(self) -> None:
-        """Commit beside the application if it is time and the commit before is done."""
+        """Start a background commit if it is due and the previous commit has ended."""
         if self.due_at <= asyncio.get_running_loop().time():
             self.restart()
             if self._running is None or self._running.done():
                 self._running = asyncio.get_running_loop().create_task(self._attempt(self._interval_ms))
 
     async def finish(self, *, timeout_ms: int) -> None:
-        """Commit what was read so far; wait for it, not longer than `timeout_ms`."""
+        """Commit the positions and wait, at most `timeout_ms`."""
         if self._running is not None:
             await asyncio.gather(self._running, return_exceptions=True)
             self._running = None
@@ -59,13 +61,13 @@ class AutoCommit:
             await self._attempt(timeout_ms)
 
     def stop(self) -> None:
-        """Until the next `restart`."""
+        """Stop until the next `restart`."""
         self.due_at = inf
 
     async def _attempt(self, timeout_ms: int) -> None:
         offsets = positions(self._assignment)
         try:
-            # Offsets of a topic that was deleted would be tried until the time is up.
+            # A commit for a deleted topic would be retried until the timeout.
             known = {tp: at for tp, at in offsets.items() if self._cluster.partition(tp) is not None}
             await self._commit(known, timeout_ms=timeout_ms)
         except RebalanceInProgressError as error:
@@ -75,7 +77,7 @@ class AutoCommit:
 
 
 def positions(assignment: Assignment) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Where the application has come to, as offsets to be committed."""
+    """Return the positions of the application as offsets to commit."""
     return {
         tp: OffsetAndMetadata(state.position, leader_epoch=state.position_epoch)
         for tp, state in assignment.states.items()

@@ -1,9 +1,9 @@
-"""A consumer's part in its group: what happens between two reads, and in which order.
+"""A consumer's part in its group: the steps between two reads, in their order.
 
-As in Java's consumer everything that the application can notice happens while it reads: partitions are taken and given
-up, listeners are told, offsets are committed by themselves. Beside it run only heartbeats and the exchange of JoinGroup
-and SyncGroup, whose result waits for the next read. So a record that was returned is done with when the next read
-begins, and no partition goes away while the application still works on it.
+As in Java's consumer, all effects that the application can notice happen during a read: assignment and revocation of
+partitions, calls of listeners, automatic commits. Only heartbeats and the exchange of JoinGroup and SyncGroup run in
+the background, and their result waits for the next read. A record that was returned is therefore processed when the
+next read begins, and no partition is revoked while the application still processes it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..assignment import Assignment
 from ..client import Client
@@ -38,11 +38,11 @@ logger = room_logger("clients.group")
 
 _CLOSE_MS = 30_000
 _PASSING = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-"""No retriable errors by themselves, but joining again is the answer to them."""
+"""Errors that are not retriable, but resolved by another join."""
 
 
 class ConsumerCoordinator:
-    """Between `start()` and `close()`; all methods belong to the loop that started it."""
+    """The group membership of one consumer, used between `start()` and `close()` on its event loop."""
 
     def __init__(
         self, client: Client, assignment: Assignment, fetcher: Fetcher, settings: GroupSettings, *, timeout_ms: int
@@ -71,7 +71,7 @@ class ConsumerCoordinator:
     def _new_heartbeats(self) -> Heartbeats:
         return Heartbeats(self._client, self._link, self._member, self._settings, self._fetcher.data_ready.set)
 
-    # What the consumer asks
+    # Requests of the consumer
 
     @property
     def generation(self) -> Generation:
@@ -79,14 +79,16 @@ class ConsumerCoordinator:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """As whom the consumer was given its partitions, as in Java's consumer; just the group if by hand."""
+        """Return the identity of the consumer's assignment, as in Java's consumer; only the group id with manual
+        assignment.
+        """
         is_by_hand = not self.subscription and self._assignment.states
         number, member_id = OUTSIDE if is_by_hand else self._member.reader
         return GroupMetadata(self._settings.group_id, number, member_id, self._settings.group_instance_id)
 
     @property
     def needed_topics(self) -> frozenset[str]:
-        """The topics subscribed to, and of the group's leader those of all members."""
+        """Return the topics of the subscription, and for the group's leader the topics of all members."""
         return self.subscription.topics | self._joiner.group_topics | (self._group_counts or {}).keys()
 
     def start(self) -> None:
@@ -95,13 +97,15 @@ class ConsumerCoordinator:
         self._beating.add_done_callback(self._on_beating_ended)
 
     def _on_beating_ended(self, task: asyncio.Task[None]) -> None:
-        """Only a mistake in this program ends heartbeats before the group is closed; the next read raises it."""
+        """A defect in this program is the only end of heartbeats before the group is closed; the next read raises
+        it.
+        """
         if not task.cancelled():
             self._step = task
             self._fetcher.data_ready.set()
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Take part from the next read on; what was subscribed before no longer counts."""
+        """Take part from the next read on; the previous subscription is replaced."""
         self.subscription = subscription
         self._has_matched = False
         self._client.watch_all_topics(subscription.pattern is not None)
@@ -109,11 +113,11 @@ class ConsumerCoordinator:
         self._fetcher.data_ready.set()
 
     async def unsubscribe(self) -> None:
-        """Leave the group and give up its partitions. Raises what the listener raises."""
-        await self._leave("the consumer unsubscribed")
+        """Leave the group and revoke its partitions. Raises the exceptions of the listener."""
+        await self._leave("the consumer has unsubscribed")
 
     def needs_read(self, now: float) -> bool:
-        """Whether `read` has something to do, now that the application reads. Cheap: it is asked for every record."""
+        """Return whether `read` has work to do. Cheap, because it is called for every record."""
         self.heartbeats.read_at = now
         if self.auto_commit.due_at <= now or self._step is not None:
             return True
@@ -123,31 +127,31 @@ class ConsumerCoordinator:
 
     @property
     def next_read_at(self) -> float:
-        """When `read` will have something to do, if nothing happens before."""
+        """Return the time at which `read` will have work to do without other events."""
         return self.auto_commit.due_at
 
     async def read(self) -> None:
-        """Do what waited for the application to read. Waits for listeners and commits, never for other members.
+        """Execute the pending steps. Waits for listeners and commits, never for other members.
 
-        Raises what a listener raised, and KafkaError for what no retry mends.
+        Raises exceptions of a listener, and KafkaError for errors that no retry resolves.
         """
         await self._run_step(self._read)
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
-        """Commit; errors as `OffsetStore.commit`."""
+        """Commit; raises as `OffsetStore.commit`."""
         if offsets:
             await self._store.commit(offsets, as_member=bool(self.subscription), timeout_ms=timeout_ms)
 
     async def committed(
-        self, partitions: Iterable[TopicPartition], *, timeout_ms: int
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         return await self._store.fetch(partitions, timeout_ms=timeout_ms)
 
     async def close(self) -> None:
-        """Commit if that happens by itself, give everything up, leave. Raises what the listener raises."""
+        """Commit if automatic commits are enabled, revoke everything, leave. Raises the exceptions of the listener."""
         try:
             await self._commit_positions(_CLOSE_MS)
-            await self._leave("the consumer is being closed")
+            await self._leave("the consumer is closing")
         finally:
             if self._missing_timer is not None:
                 self._missing_timer.cancel()
@@ -156,10 +160,10 @@ class ConsumerCoordinator:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    # Steps: one at a time, and to its end once begun, even if the read that began it is cancelled
+    # Steps: one at a time, each completed once it has begun, even if the read that began it is cancelled
 
     async def _run_step(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do the step that is under way, or if there is none this."""
+        """Continue the running step, or else start this one."""
         self._refuse_listeners()
         step = self._step
         if step is None:
@@ -172,7 +176,7 @@ class ConsumerCoordinator:
 
     def _refuse_listeners(self) -> None:
         if self._step is not None and self._step is asyncio.current_task():
-            raise RuntimeError("a rebalance listener cannot read nor leave; it runs in the middle of a read")
+            raise RuntimeError("a rebalance listener must not read or leave: it runs during a read")
 
     async def _read(self) -> None:
         self._member.raise_fatal()
@@ -190,7 +194,7 @@ class ConsumerCoordinator:
             await self._run_step(partial(self._give_up, reason))
 
     async def _give_up(self, reason: str) -> None:
-        """Give every partition up, then tell the group."""
+        """Revoke all partitions, then leave the group."""
         listener, owned = self.subscription.listener, list(self._assignment.states)
         exchange, self._exchange = self._exchange, None
         try:
@@ -206,7 +210,7 @@ class ConsumerCoordinator:
             self.auto_commit.stop()
             if exchange is not None:
                 exchange.cancel()
-                self._link.hang_up("a rebalance is under way there, behind which nothing would be answered")
+                self._link.hang_up("a rebalance is in progress, after which no response would arrive")
             await self.heartbeats.leave(reason)
 
     # A rebalance, in the order of its steps
@@ -215,19 +219,19 @@ class ConsumerCoordinator:
         member = self._member
         if member.needs_prepare:
             await self._commit_positions(self._settings.session_timeout_ms)
-            # Before the listener is called: if it raises, it has been told all the same.
+            # Set before the listener is called: if it raises, it counts as called.
             member.needs_prepare = False
             await self._prepare()
         self._exchange = asyncio.get_running_loop().create_task(self._run_exchange())
         self._exchange.add_done_callback(lambda task: self._fetcher.data_ready.set())
 
     async def _commit_positions(self, timeout_ms: int) -> None:
-        """The last auto-commit in a generation."""
+        """Commit for the last time in a generation."""
         if not (self.subscription and self._member.is_outside):
             await self.auto_commit.finish(timeout_ms=min(self._timeout_ms, timeout_ms))
 
     async def _prepare(self) -> None:
-        """Give up what the protocol wants given up before a join."""
+        """Revoke the partitions that the protocol requires before a join."""
         listener, owned = self.subscription.listener, list(self._assignment.states)
         gone, keep = owned, list[TopicPartition]()
         if self._is_cooperative and not self._member.is_outside:
@@ -244,7 +248,7 @@ class ConsumerCoordinator:
             self._assign(keep)
 
     async def _run_exchange(self) -> Joined | None:
-        """Join, again and again while errors pass; None if partitions have to be given up first, or it is hopeless."""
+        """Join, with retries of temporary errors; None if partitions must be revoked first, or after a fatal error."""
         failures = 0
         while not self._member.needs_prepare:
             try:
@@ -264,7 +268,7 @@ class ConsumerCoordinator:
         return None
 
     async def _match_pattern(self) -> None:
-        """A pattern needs to have seen all topics once before it says what it wants."""
+        """Wait until a pattern has been matched with all topics once, before the first subscription is sent."""
         if self.subscription.pattern is not None and not self._has_matched:
             await self._client.refresh_metadata()
             self._has_matched = True
@@ -304,10 +308,10 @@ class ConsumerCoordinator:
         revoked = sorted(owned - given)
         try:
             if revoked:
-                # Only a cooperative member owns anything now, and has read on since the rebalance began. Others are
-                # given these in the next round.
+                # Only a cooperative member owns partitions at this point, and has read since the rebalance began.
+                # Others receive these partitions in the next round.
                 await self._commit_positions(self._settings.session_timeout_ms)
-                self._member.request_rejoin(f"{len(revoked)} partitions were given up")
+                self._member.request_rejoin(f"{len(revoked)} partitions were revoked")
                 await tell(listener.on_partitions_revoked(revoked))
         finally:
             self._assign(joined.partitions)
@@ -318,21 +322,23 @@ class ConsumerCoordinator:
     # Metadata
 
     def _on_metadata(self) -> None:
-        """Join again when topics come, go or grow: a member for its pattern, the leader for everybody's topics."""
+        """Join again when topics appear, disappear or grow: a member for its pattern, the leader for all topics of the
+        group.
+        """
         cluster, subscription = self._client.cluster, self.subscription
         if subscription.match(cluster, exclude_internal=self._settings.exclude_internal_topics):
-            self._member.request_rejoin("topics that match the pattern came or went")
+            self._member.request_rejoin("topics that match the pattern were created or deleted")
             self._fetcher.data_ready.set()
         counts = self._group_counts
         if counts is not None and not self._member.is_joining:
             now = {name: len(info.partitions) for name, info in cluster.topics.items()}
             if any(now.get(name, 0) != count for name, count in counts.items()):
-                self._member.request_rejoin("topics of the group came, went or grew")
+                self._member.request_rejoin("topics of the group were created, deleted or extended")
                 self._fetcher.data_ready.set()
         self._look_for_missing()
 
     def _look_for_missing(self) -> None:
-        """Topics that do not exist yet are asked for every second."""
+        """Request missing topics every second."""
         topics = self._client.cluster.topics
         if self._missing_timer is None and any(n not in topics or topics[n].error for n in self.subscription.topics):
             self._missing_timer = asyncio.get_running_loop().call_later(1.0, self._ask_for_missing)

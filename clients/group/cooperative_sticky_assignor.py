@@ -1,7 +1,8 @@
-"""`cooperative-sticky`: as `sticky`, but members go on reading what they keep while the group rebalances (KIP-429).
+"""`cooperative-sticky`: as `sticky`, but members continue to read their retained partitions during a rebalance
+(KIP-429).
 
-A partition that changes hands is given to nobody in the first round; its owner gives it up and joins again, and the
-second round gives it away. So it never has two owners, although nobody stopped.
+A partition that moves is assigned to no member in the first round; its owner revokes it and joins again, and the second
+round assigns it. It never has two owners, although no member stops.
 """
 
 from __future__ import annotations
@@ -44,6 +45,6 @@ class CooperativeStickyAssignor:
 
 
 def _claim(member: MemberSubscription) -> Claim:
-    """Members before Kafka 3.5 tell their generation in the user data."""
+    """Members before Kafka 3.5 send their generation in the user data."""
     told = member.generation != NO_GENERATION
     return Claim(member.owned, member.generation if told else decode_generation(member.user_data))

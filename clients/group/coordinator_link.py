@@ -1,7 +1,7 @@
-"""The way to the broker that coordinates a group or a transactional id: found, and found again when it has moved.
+"""A connection to the coordinator of a group or a transactional id, with another lookup after it has moved.
 
-Requests go over a connection of their own: a JoinGroup is answered when the group is complete, and neither fetches nor
-metadata must wait behind it.
+Requests use a separate connection: a JoinGroup is answered when the group is complete, and neither fetches nor metadata
+must wait for it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from ...common.room_logger import room_logger
 from ...protocol.apis import ApiKey, api_key_of
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.room_logger import room_logger
 from ...protocol.schema import UNBOUNDED
 from ..client import Client
 from ..cluster import BrokerNode
@@ -21,11 +21,11 @@ from .find_coordinators import GROUP, find_coordinators
 logger = room_logger("clients.group")
 
 MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
-"""The broker asked is not the coordinator, or not any more."""
+"""The broker is not the coordinator, or not any more."""
 
 
 class CoordinatorLink:
-    """That of one group, or of one key of another kind."""
+    """The coordinator of one group, or of one key of another type."""
 
     def __init__(self, client: Client, key: str, key_type: int = GROUP) -> None:
         self._client = client
@@ -34,7 +34,7 @@ class CoordinatorLink:
         self._subject = f"{'group' if key_type == GROUP else 'transactional id'} {key!r}"
         self._node: BrokerNode | None = None
         self.features: Mapping[str, int] = {}
-        """The cluster's, as the coordinator told them that was asked last."""
+        """Feature levels of the cluster, as the last coordinator returned them."""
         self._lock = asyncio.Lock()
 
     @property
@@ -42,7 +42,7 @@ class CoordinatorLink:
         return self._node is not None
 
     def forget(self, reason: object) -> None:
-        """Look for the coordinator anew before the next request."""
+        """Look up the coordinator before the next request."""
         if self._node is not None:
             logger.info("%s: coordinator %s:%d: %s", self._subject, self._node.host, self._node.port, reason)
             self._node = None
@@ -55,7 +55,7 @@ class CoordinatorLink:
     async def send(
         self, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED, timeout_ms: int | None = None
     ) -> Any:
-        """One attempt, in the newest common version within the bounds. Raises KafkaError."""
+        """Send once, in the newest common version within the bounds. Raises KafkaError."""
         node = await self._find()
         try:
             connection = await self._client.connection_to_coordinator(node)
@@ -68,12 +68,12 @@ class CoordinatorLink:
             raise
 
     async def version_for(self, api_key: ApiKey, *, highest: int = UNBOUNDED) -> int:
-        """The version in which `send` would send. Raises KafkaError."""
+        """Return the version in which `send` would send. Raises KafkaError."""
         connection = await self._client.connection_to_coordinator(await self._find())
         return connection.version_for(api_key, highest=highest)
 
     def check(self, code: ErrorCode, what: str) -> None:
-        """Raise what the coordinator answered, unless it is NONE; forget a coordinator that is none."""
+        """Raise the coordinator's error, unless it is NONE; forget a coordinator that has moved."""
         if code is ErrorCode.NONE:
             return
         error = KafkaError(code, f"{self._subject}: {what}")

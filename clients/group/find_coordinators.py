@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker coordinates a group or a transactional id; many at once where it can (KIP-699)."""
+"""FindCoordinator: the coordinators of groups or transactional ids, many in one request if supported (KIP-699)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ..connection import BrokerConnection
 from ..errors import code_of
 
 GROUP, TRANSACTION = 0, 1
-"""Kinds of keys."""
+"""Types of keys."""
 _FIRST_VERSION_WITH_MANY = 4
 _LAST_VERSION = 5
-"""From 6 on the request can ask for share groups, which is no use to us."""
+"""Version 6 adds share groups, which this client does not support."""
 
 
 async def find_coordinators(
     client: Client, keys: Iterable[str], key_type: int = GROUP
 ) -> dict[str, BrokerNode | KafkaError]:
-    """The coordinator of each key, or why there is none now; one attempt. Raises KafkaError."""
+    """Return the coordinator of each key, or its error; one attempt. Raises KafkaError."""
     wanted = list(keys)
     connection = await client.any_connection()
     version = connection.version_for(ApiKey.FIND_COORDINATOR, highest=_LAST_VERSION)

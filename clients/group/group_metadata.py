@@ -1,4 +1,4 @@
-"""Who a consumer is in its group, as others tell it who commit for it."""
+"""The identity of a consumer in its group, for commits by a transactional producer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 
 class GroupMetadata(NamedTuple):
-    """Who commits offsets in a transaction: a member of a group as it read them, or just the group (KIP-447)."""
+    """The identity for a commit in a transaction: a member of a group at the time of its read, or only the group
+    (KIP-447).
+    """
 
     group_id: str
     generation: int = -1

@@ -1,4 +1,6 @@
-"""Heartbeats in the background, and the two clocks of a member: its session, and how long its application is away."""
+"""Background heartbeats, and the two timers of a member: its session, and the time since the application's last
+read.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 
+from ...common.room_logger import room_logger
 from ...protocol.apis import ApiKey
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.heartbeat import HeartbeatRequest
 from ...protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from ...protocol.room_logger import room_logger
-from ..alarm import Alarm
 from ..client import Client
 from ..errors import FencedInstanceIdError, code_of
+from ..wakeup import Wakeup
 from .coordinator_link import CoordinatorLink
 from .membership import Generation, GroupMembership
 from .settings import GroupSettings
@@ -26,7 +28,7 @@ _METADATA_RETRY = 1.0
 
 
 class Heartbeats:
-    """`run` is one task; `changed` is called when the application's next read has something to do for the group."""
+    """One task, `run`; `changed` is called when the application's next read has work to do for the group."""
 
     def __init__(
         self,
@@ -41,18 +43,18 @@ class Heartbeats:
         self._member = member
         self._settings = settings
         self._changed = changed
-        self._alarm = Alarm()
+        self._wakeup = Wakeup()
         self._due = 0.0
         self._answered_at = 0.0
         self._waiters = 0
         self.read_at = 0.0
-        """When the application last asked for records."""
+        """Record that the application has read."""
 
     # The application
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """While it waits for records, the application cannot be late."""
+        """Return whether the application waits for records, so that it cannot exceed the poll interval."""
         self._waiters += 1
         try:
             yield
@@ -67,38 +69,38 @@ class Heartbeats:
     # The session
 
     def begin(self) -> None:
-        """The member is in a generation: beat from now on."""
+        """Start heartbeats: the member is in a generation."""
         now = asyncio.get_running_loop().time()
         self._answered_at = now
         self._due = now + self._settings.heartbeat_interval_ms / 1000
-        self._alarm.set()
+        self._wakeup.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Send heartbeats until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            self._alarm.clear()
+            self._wakeup.clear()
             self._client.maybe_refresh()
             now = loop.time()
             next_at = max(self._client.refresh_due_at, now + _METADATA_RETRY)
             if self._member.beats:
                 if self._read_deadline <= now:
                     await self.leave(
-                        f"no read for {self._settings.max_poll_interval_ms} ms (max_poll_interval_ms); take fewer "
-                        "records at once or allow more time"
+                        f"no read for {self._settings.max_poll_interval_ms} ms (max_poll_interval_ms); read fewer "
+                        "records at a time or allow more time"
                     )
                 elif self._due <= now:
                     await self._beat(now)
                     self._due = loop.time() + self._delay(failed=not self._link.is_known)
                 next_at = min(next_at, self._due, self._read_deadline)
-            await self._alarm.wait(next_at)
+            await self._wakeup.wait(next_at)
 
     def _delay(self, *, failed: bool) -> float:
         return self._client.retry_backoff.delay(1) if failed else self._settings.heartbeat_interval_ms / 1000
 
     async def _beat(self, now: float) -> None:
         if now > self._answered_at + self._settings.session_timeout_ms / 1000:
-            self._link.forget("no heartbeat was answered for a whole session")
+            self._link.forget("no heartbeat was answered during a whole session")
             self._answered_at = now
         member, sent = self._member, self._member.generation
         request = HeartbeatRequest(
@@ -115,7 +117,7 @@ class Heartbeats:
             if member.generation == sent and member.beats:
                 self._take_in(code)
         except KafkaError as error:
-            logger.debug("group %s: no heartbeat: %s", self._settings.group_id, error)
+            logger.debug("group %s: heartbeat failed: %s", self._settings.group_id, error)
 
     def _take_in(self, code: ErrorCode) -> None:
         member = self._member
@@ -124,9 +126,9 @@ class Heartbeats:
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             member.request_rejoin("the group is rebalancing")
         elif code is ErrorCode.UNKNOWN_MEMBER_ID:
-            member.expelled("the group does not know the member")
+            member.expelled("the group does not have the member")
         elif code is ErrorCode.ILLEGAL_GENERATION:
-            member.expelled("the group has gone on to another generation", keep_member_id=True)
+            member.expelled("the group has continued with another generation", keep_member_id=True)
         elif code is ErrorCode.FENCED_INSTANCE_ID:
             member.fail(FencedInstanceIdError(self._settings.group_id, self._settings.group_instance_id))
         elif code.retriable:
@@ -135,10 +137,10 @@ class Heartbeats:
             member.fail(KafkaError(code, f"group {self._settings.group_id!r}: Heartbeat"))
         self._changed()
 
-    # The end
+    # Leaving
 
     async def leave(self, reason: str) -> None:
-        """Be a member no more, and say so."""
+        """Leave the group."""
         member, left = self._member, self._member.generation
         was_known = bool(left.member_id) and self._link.is_known
         member.expelled(reason)
@@ -150,7 +152,7 @@ class Heartbeats:
                 logger.info("group %s: leaving: %s", self._settings.group_id, error)
 
     async def _say_goodbye(self, left: Generation, reason: str) -> None:
-        """Tell the group, unless this is a static member: the group keeps its place for a session."""
+        """Send LeaveGroup, unless this is a static member, which the group retains for a session."""
         if self._settings.group_instance_id is not None:
             return
         request = LeaveGroupRequest(group_id=self._settings.group_id)

@@ -1,4 +1,4 @@
-"""Entering a generation: JoinGroup, the division of partitions if this member leads, SyncGroup."""
+"""Entering a generation: JoinGroup, the assignment if this member is the leader, SyncGroup."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _SUBSCRIPTION_VERSION = 3
 _ASSIGNMENT_VERSION = 0
 _FIRST_JOIN_WITH_INSTANCES = 5
 _JOIN_LAPSE_MS = 5_000
-"""How much later than the rebalance timeout an answer to JoinGroup may come."""
+"""Time after the rebalance timeout in which the response to JoinGroup may arrive."""
 _REASON_CHARACTERS = 255
 
 
 class Joined(NamedTuple):
-    """A generation was entered: as what kind of member, and what it is given."""
+    """The result of a join: the kind of the member, and its assignment."""
 
     assignor: Assignor
     topics: frozenset[str]
     """The subscription that was sent, which may have changed since."""
     partitions: list[TopicPartition]
     group_counts: dict[str, int] | None
-    """What the leader divided: partitions by topic; None for the others."""
+    """The leader's assignment: partitions by topic; None for other members."""
 
 
 class Joiner:
-    """Sends what a member has to send to be in a group."""
+    """Sends the requests of a member to join a group."""
 
     def __init__(
         self,
@@ -57,18 +57,18 @@ class Joiner:
         self._settings = settings
         self._assignors = assignors
         self.group_topics: frozenset[str] = frozenset()
-        """What the members of the group want, if it is this one that counts partitions for them."""
+        """Topics of all members, if this member is the leader and watches their partitions."""
 
     async def join(self, topics: frozenset[str], owned: Iterable[TopicPartition]) -> Joined:
         """Join and sync once.
 
-        Raises KafkaError; the membership then says whether the group still knows this member, and whether the error
+        Raises KafkaError; the membership then contains whether the group still has this member, and whether the error
         is fatal.
         """
         response = await self._join(topics, list(owned))
         assignor = self._assignors.get(response.protocol_name or "")
         if assignor is None:
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"nobody offered {response.protocol_name!r}")
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"unknown assignor {response.protocol_name!r}")
         counts = None
         self.group_topics = frozenset()
         division: list[SyncGroupRequestAssignment] = []
@@ -107,7 +107,8 @@ class Joiner:
             assert isinstance(response, JoinGroupResponse)
             if response.error_code != ErrorCode.MEMBER_ID_REQUIRED:
                 break
-            # Known from now on by the id the coordinator chose, so that a lost answer leaves no member behind.
+            # From now on the member uses the coordinator's id, so that a lost response leaves no unused member in the
+            # group.
             member.generation = Generation(member.generation.number, response.member_id)
         self._refused(code_of(response.error_code), "JoinGroup")
         member.joined(Generation(response.generation_id, response.member_id))
@@ -124,7 +125,7 @@ class Joiner:
         return encode_versioned(subscription, _SUBSCRIPTION_VERSION)
 
     async def _count_partitions(self, members: Members) -> dict[str, int]:
-        """How many partitions each topic has that anybody wants; none while it does not exist."""
+        """Return the number of partitions of each subscribed topic; missing topics are omitted."""
         topics = {topic for member in members.values() for topic in member.topics}
         known = self._client.cluster.topics
         self.group_topics = frozenset(topics)
@@ -133,7 +134,7 @@ class Joiner:
         return {topic: len(known[topic].partitions) if topic in known else 0 for topic in topics}
 
     def _partition_racks(self, topics: Iterable[str], members: Members) -> PartitionRacks:
-        """Where replicas are, as far as that matters to anybody."""
+        """Return the racks of replicas, if a member has a rack."""
         if not any(member.rack for member in members.values()):
             return NO_RACKS
         brokers, known = self._client.cluster.brokers, self._client.cluster.topics
@@ -164,11 +165,11 @@ class Joiner:
         return response.assignment
 
     def _refused(self, code: ErrorCode, what: str) -> None:
-        """Take in what an error means for the membership, and raise it."""
+        """Apply an error to the membership, and raise it."""
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
-            self._member.expelled(f"{what} was answered with {code.name}")
+            self._member.expelled(f"{what} failed with {code.name}")
         elif code is ErrorCode.ILLEGAL_GENERATION:
-            self._member.expelled(f"{what} was answered with {code.name}", keep_member_id=True)
+            self._member.expelled(f"{what} failed with {code.name}", keep_member_id=True)
         self._link.check(code, what)
 
 
@@ -177,7 +178,7 @@ def _members(response: JoinGroupResponse) -> dict[str, MemberSubscription]:
 
 
 def read_subscription(metadata: bytes, group_instance_id: str | None = None) -> MemberSubscription:
-    """What a member sent with its JoinGroup. Raises KafkaError for bytes that are no subscription."""
+    """Decode the subscription in a member's JoinGroup. Raises KafkaError for invalid bytes."""
     try:
         said = decode_versioned(ConsumerProtocolSubscription, metadata, later_is_newest=True)
     except ProtocolError as error:

@@ -1,4 +1,4 @@
-"""What an application hears of rebalances: Kafka's ConsumerRebalanceListener; plain or async methods."""
+"""Callbacks for rebalances: Kafka's ConsumerRebalanceListener, with plain or async methods."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ Partitions = list[TopicPartition]
 
 
 class RebalanceListener:
-    """Override what is wanted, with `def` or `async def`. Called while the application reads, never beside it.
+    """Override methods with `def` or `async def`. They are called during reads only, never concurrently with them.
 
-    When a member gives partitions up, `on_partitions_revoked` has ended before anybody else is given them, so that it
-    may commit or store what was done. `on_partitions_lost` is told of partitions that others may have already; it does
-    as `on_partitions_revoked` unless it is overridden. `on_partitions_assigned` names only what is new; it comes after
-    both, and before the first record of the new partitions.
+    Before revoked partitions are assigned to another member, `on_partitions_revoked` has returned, so it can commit or
+    store results. `on_partitions_lost` is called for partitions that other members may already have; by default it
+    calls `on_partitions_revoked`. `on_partitions_assigned` receives new partitions only; it is called after both, and
+    before the first record of the new partitions.
     """
 
     def on_partitions_revoked(self, revoked: Partitions) -> Awaitable[None] | None:
-        """These are given up now; with an eager assignor all of them at every rebalance."""
+        """Called before these partitions are revoked; with an eager assignor all of them at every rebalance."""
         return None
 
     def on_partitions_assigned(self, assigned: Partitions) -> Awaitable[None] | None:
-        """These are new; after every rebalance, if need be with none."""
+        """Called with the new partitions after every rebalance, possibly with none."""
         return None
 
     def on_partitions_lost(self, lost: Partitions) -> Awaitable[None] | None:
-        """The group went on without us; commits of these would fail."""
+        """Called if the group has continued without this member; commits of these partitions would fail."""
         return self.on_partitions_revoked(lost)
 
 
 async def tell(answer: Awaitable[None] | None) -> None:
-    """Wait for a listener's method if it is an async one."""
+    """Await the result of a listener's method if it is async."""
     if isawaitable(answer):
         await answer

@@ -1,19 +1,19 @@
-"""What a member knows of its membership: state, generation, and whether it has to join again. No I/O, no time."""
+"""The state of a member: state, generation, and whether it must join again. No I/O, no clock."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import NamedTuple
 
+from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.room_logger import room_logger
 from .assignor import NO_GENERATION
 
 logger = room_logger("clients.group")
 
 
 class MembershipState(Enum):
-    """How far joining has come."""
+    """Progress of a join."""
 
     UNJOINED = "unjoined"
     JOINING = "joining"
@@ -22,7 +22,7 @@ class MembershipState(Enum):
 
 
 class Generation(NamedTuple):
-    """One round of a group, as one member takes part in it."""
+    """One generation of a group from the view of one member."""
 
     number: int
     member_id: str
@@ -33,9 +33,9 @@ _BEATING = frozenset({MembershipState.SYNCING, MembershipState.STABLE})
 
 
 class GroupMembership:
-    """Starts outside, wanting in.
+    """Starts outside of a group, with a pending join.
 
-    needs_prepare: partitions are to be given up, by the rules of the protocol, before the next JoinGroup.
+    needs_prepare: the protocol requires that partitions are revoked before the next JoinGroup.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -43,74 +43,77 @@ class GroupMembership:
         self.state = MembershipState.UNJOINED
         self.generation = OUTSIDE
         self.reader = OUTSIDE
-        """As whom the application was given what it reads. Who is thrown out keeps it until partitions come anew: what
-        was read before is another's now, and only by this can the coordinator tell."""
+        """Identity at the time of the last assignment. A removed member keeps it until the next assignment: its
+        partitions may belong to another member, and only this identity lets the coordinator reject its commits.
+        """
         self.rejoin_reason: str | None = "the member is new"
         self.needs_prepare = True
         self.fatal: KafkaError | None = None
 
     @property
     def is_outside(self) -> bool:
-        """Whether the group does not count on this member: it never was in it, or was thrown out."""
+        """Return whether the group does not have this member: it has not joined, or was removed."""
         return self.generation.number == NO_GENERATION or not self.generation.member_id
 
     @property
     def beats(self) -> bool:
-        """Whether the coordinator expects heartbeats."""
+        """Return whether the coordinator expects heartbeats."""
         return self.state in _BEATING
 
     @property
     def is_joining(self) -> bool:
-        """Whether the member has given up one generation and is not in the next yet."""
+        """Return whether the member is between two generations."""
         return self.state in (MembershipState.JOINING, MembershipState.SYNCING)
 
     def request_rejoin(self, reason: str) -> None:
         """Join again at the next opportunity."""
         if self.rejoin_reason is None:
-            logger.info("group %s: joining again: %s", self.group_id, reason)
+            logger.info("group %s: joins again: %s", self.group_id, reason)
             self.rejoin_reason = reason
 
     def begin_join(self) -> str:
-        """A JoinGroup is about to be sent; returns the reason to be told."""
+        """Record that JoinGroup is being sent; return the reason for it."""
         reason, self.rejoin_reason = self.rejoin_reason or "", None
         self.state = MembershipState.JOINING
         return reason
 
     def joined(self, generation: Generation) -> None:
-        """The group has a generation with us in it; the assignment is still to come."""
+        """Record the new generation; the assignment is pending."""
         self.generation = generation
         self.state = MembershipState.SYNCING
 
     def synced(self) -> None:
-        """The assignment is here; what it takes away must be given up before the next join."""
+        """Record the assignment; partitions outside of it must be revoked before the next join."""
         self.state = MembershipState.STABLE
         self.needs_prepare = True
         self.reader = self.generation
 
     def advanced(self, generation: Generation) -> None:
-        """The newer protocol's coordinator has given the member another epoch, which alone takes nothing from it."""
+        """Record a new member epoch of the consumer protocol, which alone revokes nothing."""
         self.generation = self.reader = generation
 
     def join_failed(self, reason: str) -> None:
-        """Try again; the group still knows the member."""
+        """Try again; the group still has the member."""
         self.state = MembershipState.UNJOINED
         self.request_rejoin(reason)
 
     def expelled(self, reason: str, *, keep_member_id: bool = False) -> None:
-        """The group goes on without us: everything owned is lost, and the next join is a new beginning."""
-        logger.info("group %s: member %r is out: %s", self.group_id, self.generation.member_id, reason)
+        """Record that the group has removed the member: all its partitions are lost, and it joins as a new member."""
+        logger.info("group %s: member %r was removed: %s", self.group_id, self.generation.member_id, reason)
         self.generation = Generation(NO_GENERATION, self.generation.member_id) if keep_member_id else OUTSIDE
         self.state = MembershipState.UNJOINED
         self.needs_prepare = True
         self.rejoin_reason = reason
 
     def fail(self, error: KafkaError) -> None:
-        """No retry mends it: the application is told at its next read."""
+        """Record an error that no retry resolves; the next read raises it."""
         self.fatal = error
         self.state = MembershipState.UNJOINED
 
     def raise_fatal(self) -> None:
-        """Tell the application; whoever was fenced stays out, after other errors the next read joins again."""
+        """Raise the error to the application; a fenced member remains outside, after other errors the next read joins
+        again.
+        """
         error = self.fatal
         if error is None:
             return

@@ -45,7 +45,7 @@ Committed = dict[TopicPartition, OffsetAndMetadata]
 
 
 def topic_ids(cluster: ClusterView, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
-    """The ids of the topics by name; none at all unless all are known, since a request names topics in one way."""
+    """Return the topic ids by name; empty unless all are known, since a request uses either ids or names."""
     ids = {topic: cluster.topic_id(topic) for topic in {tp.topic for tp in partitions}}
     return {} if ZERO_UUID in ids.values() else ids
 
@@ -58,7 +58,9 @@ def commit_request(
     *,
     ids: Mapping[str, UUID] = NO_IDS,
 ) -> OffsetCommitRequest:
-    """By a member of a generation, or (OUTSIDE) for a group that has no members. `ids` count from version 10 on."""
+    """Build a commit of a member of a generation, or (OUTSIDE) of a group without members. `ids` apply from version 10
+    on.
+    """
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for tp, at in offsets.items():
         named = OffsetCommitRequestTopic(name=tp.topic, topic_id=ids.get(tp.topic, ZERO_UUID))
@@ -86,9 +88,9 @@ def fetch_requests(
     version: int,
     ids: Mapping[str, UUID] = NO_IDS,
 ) -> list[OffsetFetchRequest]:
-    """What asks for these offsets, or all, of the groups: one request, or one for each group before version 8.
+    """Build requests for these offsets, or all, of the groups: one request, or one per group before version 8.
 
-    Offsets that an open transaction is about to change are waited for (KIP-447). `ids` count from version 10 on.
+    The broker waits for open transactions that change these offsets (KIP-447). `ids` apply from version 10 on.
     """
     topics = None if partitions is None else indexes_by_topic(partitions)
     stable = version >= _FIRST_FETCH_WITH_STABLE
@@ -114,7 +116,7 @@ def fetch_requests(
 def committed_offsets(
     group_ids: Sequence[str], responses: Sequence[OffsetFetchResponse], ids: Mapping[str, UUID] = NO_IDS
 ) -> dict[str, Committed | KafkaError]:
-    """The answers to `fetch_requests`: offsets by group, without those never committed, or the group's error."""
+    """Parse the responses to `fetch_requests`: offsets by group, without missing ones, or the group's error."""
     names = {topic_id: name for name, topic_id in ids.items()}
     groups: list[tuple[str, OffsetFetchResponse | OffsetFetchResponseGroup]] = []
     for group_id, response in zip(group_ids, responses, strict=False):

@@ -1,4 +1,4 @@
-"""A group's offsets as one member commits and reads them, with retries and fencing."""
+"""Commits and reads of a group's offsets by one member, with retries and fencing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FIRST_COMMIT_WITH_INSTANCES = 7
 
 
 class OffsetStore:
-    """What one group has consumed."""
+    """The committed offsets of one group."""
 
     def __init__(self, client: Client, link: CoordinatorLink, member: GroupMembership, settings: GroupSettings) -> None:
         self._client = client
@@ -36,7 +36,7 @@ class OffsetStore:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, as_member: bool, timeout_ms: int
     ) -> None:
-        """Store offsets, as a member of the generation of now or (not `as_member`) as the group's only consumer.
+        """Commit offsets, as a member of the present generation or (not `as_member`) as the group's only consumer.
 
         Raises CommitFailedError, RebalanceInProgressError, FencedInstanceIdError, KafkaError.
         """
@@ -61,14 +61,14 @@ class OffsetStore:
         await self._client.retrying(ask, timeout_ms=timeout_ms)
 
     def _check_is_member(self, sender: Generation) -> None:
-        """A commit that was begun in one generation must not be sent in another, nor between two."""
+        """Raise if the generation has changed: a commit must not be sent in another generation, nor between two."""
         if self._member.is_joining:
             raise RebalanceInProgressError(self._settings.group_id)
         if self._member.generation != sender or self._member.is_outside:
             raise CommitFailedError(self._settings.group_id)
 
     def _take_in(self, code: ErrorCode, place: TopicPartition, sender: Generation) -> None:
-        """Raise what the coordinator answered, after what it means for a membership that is still the sender's."""
+        """Raise the coordinator's error, and apply it to the membership if the sender is still the same member."""
         member, group_id = self._member, self._settings.group_id
         is_current = sender != OUTSIDE and member.generation == sender
         if code is ErrorCode.FENCED_INSTANCE_ID:
@@ -78,21 +78,24 @@ class OffsetStore:
             raise fenced
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             if is_current:
-                member.request_rejoin("a commit met a rebalance")
+                member.request_rejoin("a commit failed during a rebalance")
             raise RebalanceInProgressError(group_id)
         if code is ErrorCode.STALE_MEMBER_EPOCH:
             raise CommitFailedError(group_id)
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             if is_current:
                 known = code is ErrorCode.ILLEGAL_GENERATION
-                member.expelled(f"a commit was answered with {code.name}", keep_member_id=known)
+                member.expelled(f"a commit failed with {code.name}", keep_member_id=known)
             raise CommitFailedError(group_id)
         self._link.check(code, f"commit of {place}")
 
     async def fetch(
-        self, partitions: Iterable[TopicPartition], *, timeout_ms: int
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The committed offset of each partition, None where there is none. Raises KafkaError."""
+        """Return the committed offset of each partition, None without one; one attempt without a timeout.
+
+        Raises KafkaError.
+        """
         wanted, group_id = list(partitions), self._settings.group_id
 
         async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
@@ -107,5 +110,7 @@ class OffsetStore:
                 raise found
             return found
 
-        found = await self._client.retrying(ask, timeout_ms=timeout_ms) if wanted else {}
+        if not wanted:
+            return {}
+        found = await (ask() if timeout_ms is None else self._client.retrying(ask, timeout_ms=timeout_ms))
         return {tp: found.get(tp) for tp in wanted}

@@ -1,4 +1,4 @@
-"""`range`: of every topic a member gets one run of partitions, of replicas in its rack where that can be had (KIP-881).
+"""`range`: of every topic a member receives consecutive partitions, with replicas in its rack if possible (KIP-881).
 
 Kafka's RangeAssignor.
 """
@@ -13,7 +13,7 @@ from .assignor import NO_RACKS, Assignments, Members, PartitionRacks, StatelessA
 
 
 class RangeAssignor(StatelessAssignor):
-    """Topics with the same partitions and subscribers fall the same way, so that their partitions can be joined."""
+    """Topics with the same partitions and subscribers have equal assignments, so their partitions can be joined."""
 
     name = "range"
 
@@ -41,7 +41,7 @@ class RangeAssignor(StatelessAssignor):
 
 
 class _Topic:
-    """What of a topic is given to whom so far. Everybody gets `each`; some of them, in order, one more."""
+    """The present assignment of a topic. Every member receives `each` partitions; some members, in order, one more."""
 
     def __init__(self, name: str, subscribers: dict[str, str | None], replica_racks: Sequence[frozenset[str]]) -> None:
         self.name = name
@@ -55,18 +55,18 @@ class _Topic:
 
     @property
     def racks_matter(self) -> bool:
-        """Whether some member is in a rack with replicas, and not every partition has replicas in all racks."""
+        """Return whether a member is in a rack with replicas, and not every partition has replicas in all racks."""
         racks = frozenset().union(*self._replica_racks)
         theirs = {rack for rack in self.subscribers.values() if rack}
         return not theirs.isdisjoint(racks) and any(one != racks for one in self._replica_racks)
 
     def matches(self, member_id: str, index: int) -> bool:
-        """Whether a partition has a replica in the member's rack; any will do for a member without one."""
+        """Return whether a partition has a replica in the member's rack; always true for a member without one."""
         rack = self.subscribers[member_id]
         return not rack or rack in self._replica_racks[index]
 
     def room(self, member_id: str) -> int:
-        """How many more a member may get."""
+        """Return the number of further partitions for a member."""
         return max(self._each + (self._extra > 0) - len(self.given[member_id]), 0)
 
     def give(self, member_id: str, indexes: Sequence[int]) -> None:
@@ -76,18 +76,18 @@ class _Topic:
             del self._left[index]
 
     def share_of(self, member_id: str) -> list[int]:
-        """What a member has been given; nothing for one that does not subscribe."""
+        """Return the partitions of a member, none without a subscription."""
         return sorted(self.given.get(member_id, ()))
 
     def deal(self, suits: Callable[[str, int], bool] | None = None) -> None:
-        """Give each member in turn what is left, as far as it has room and it suits."""
+        """Assign the remaining partitions to the members in turn, by capacity and rack."""
         for member_id in self.subscribers:
             suitable = (index for index in self._left if suits is None or suits(member_id, index))
             self.give(member_id, list(islice(suitable, self.room(member_id))))
 
 
 def _match_racks(topics: Sequence[_Topic]) -> None:
-    """Give members what has replicas in their racks. What nobody can be matched with is left."""
+    """Assign partitions to members in the racks of their replicas. Unmatched partitions remain."""
 
     def kind(topic: _Topic) -> tuple[list[str], int]:
         return sorted(topic.subscribers), topic.count
@@ -101,7 +101,9 @@ def _match_racks(topics: Sequence[_Topic]) -> None:
 
 
 def _match_together(topics: Sequence[_Topic], count: int) -> None:
-    """The same for topics that fall the same way: a partition of all of them goes to one member or is left."""
+    """Do the same for topics with equal assignments: a partition of all of them is assigned to one member or
+    remains.
+    """
     lacking = list(topics[0].subscribers)
     for index in range(count):
         for member_id in lacking:

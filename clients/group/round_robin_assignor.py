@@ -1,4 +1,4 @@
-"""`roundrobin`: all partitions of all topics are dealt in turn (Kafka's RoundRobinAssignor)."""
+"""`roundrobin`: all partitions of all topics are assigned in turn (Kafka's RoundRobinAssignor)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .assignor import NO_RACKS, Assignments, Members, PartitionRacks, StatelessA
 
 
 class RoundRobinAssignor(StatelessAssignor):
-    """A member that is not subscribed to the next partition's topic is passed over."""
+    """Kafka's RoundRobinAssignor: skips members without a subscription to the partition's topic."""
 
     name = "roundrobin"
 

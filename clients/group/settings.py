@@ -18,11 +18,11 @@ _FOREIGN: Mapping[GroupProtocol, tuple[str, ...]] = MappingProxyType(
         "consumer": ("partition_assignment_strategy", "session_timeout_ms", "heartbeat_interval_ms"),
     }
 )
-"""What a protocol has no use for: in the newer one the coordinator assigns and sets the times."""
+"""Settings without effect in the consumer protocol, in which the coordinator assigns and sets the times."""
 
 
 class GroupOptions(TypedDict, total=False):
-    """What `Consumer` takes beside `group_id`; all may be left out."""
+    """Optional settings of `Consumer` in addition to `group_id`."""
 
     group_instance_id: str | None
     session_timeout_ms: int
@@ -38,30 +38,30 @@ class GroupOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Raises ValueError for what Kafka refuses."""
+    """Settings of a member. Raises ValueError for values that Kafka rejects."""
 
     group_id: str
     group_instance_id: str | None = None
-    """Makes a static member: it may be away for a session without a rebalance (KIP-345)."""
+    """Makes a static member, which may be absent for a session without a rebalance (KIP-345)."""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
-    """How long an application may take between reads before its partitions go to others."""
+    """Maximum time between two reads before the member's partitions are reassigned."""
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5_000
     partition_assignment_strategy: Strategies = ("range", "cooperative-sticky")
     exclude_internal_topics: bool = True
     group_protocol: GroupProtocol = "classic"
-    """`consumer` is KIP-848: the coordinator assigns, and says how often heartbeats come; brokers since 4.0."""
+    """`consumer` is KIP-848: the coordinator assigns and sets the heartbeat interval; brokers since 4.0."""
     group_remote_assignor: str | None = None
-    """The coordinator's assignor (`uniform`, `range`); None leaves the choice to it."""
+    """The coordinator's assignor (`uniform`, `range`); None selects the coordinator's default."""
     rack: str = ""
 
     def __post_init__(self) -> None:
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ValueError("heartbeat_interval_ms must be less than session_timeout_ms")
         if self.group_protocol not in get_args(GroupProtocol):
-            raise ValueError(f"group_protocol is {self.group_protocol!r}, not classic or consumer")
+            raise ValueError(f"group_protocol: invalid value {self.group_protocol!r}. Expected classic or consumer")
         if self.group_instance_id == "":
             raise ValueError("group_instance_id must not be empty")
         for field in fields(self):

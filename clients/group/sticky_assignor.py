@@ -1,4 +1,4 @@
-"""`sticky`: even, and members keep what they had; it is eager, so that is told in the user data (KIP-54, KIP-341)."""
+"""`sticky`: balanced, and members keep partitions; it is eager, so they are in the user data (KIP-54, KIP-341)."""
 
 from __future__ import annotations
 

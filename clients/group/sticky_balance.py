@@ -1,7 +1,7 @@
-"""The balance both sticky assignors strike: as even as can be, and within that as few partitions moved as can be.
+"""The balance of both sticky assignors: as even as possible, with as few moved partitions as possible.
 
-After Kafka's AbstractStickyAssignor (KIP-54, KIP-429): one way where all members want the same topics, which is exact
-and linear, and one for all other groups, which moves single partitions as long as that evens something out.
+After Kafka's AbstractStickyAssignor (KIP-54, KIP-429): one algorithm for members with equal subscriptions, which is
+exact and linear, and one for all other groups, which moves single partitions as long as that improves the balance.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .assignor import NO_GENERATION, Assignments, Members, partitions_of
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a member says it was given, and in which generation."""
+    """The partitions that a member claims to own, and their generation."""
 
     partitions: Sequence[TopicPartition]
     generation: int
@@ -26,16 +26,18 @@ NO_CLAIM = Claim((), NO_GENERATION)
 
 
 def balance(partition_counts: Mapping[str, int], members: Members, claims: Mapping[str, Claim]) -> Assignments:
-    """Divide all partitions of existing topics among the members subscribed to them."""
+    """Assign all partitions of existing topics to the members subscribed to them."""
     owned = valid_claims(partition_counts, members, claims)
     wanted = {member.topics for member in members.values()}
     if len(wanted) == 1:
         return _balance_alike(partitions_of(partition_counts, *wanted), owned)
-    return _UnlikeMembers(partition_counts, members, owned).balance()
+    return _MixedSubscriptions(partition_counts, members, owned).balance()
 
 
 def valid_claims(partition_counts: Mapping[str, int], members: Members, claims: Mapping[str, Claim]) -> Assignments:
-    """What each member owns already: claims of the newest generation win; among equals nobody does."""
+    """Return the partitions that each member owns: claims of the newest generation have precedence; equal claims are
+    dropped.
+    """
     owners: dict[TopicPartition, tuple[int, str | None]] = {}
     for member_id in sorted(claims):
         claim = claims[member_id]
@@ -55,7 +57,7 @@ def valid_claims(partition_counts: Mapping[str, int], members: Members, claims: 
 
 
 def _balance_alike(partitions: list[TopicPartition], owned: Assignments) -> Assignments:
-    """Everybody gets the same number, or one more for as many members as the division leaves over."""
+    """Assign equal numbers, and one more to as many members as the remainder."""
     least, left_over = divmod(len(partitions), len(owned))
     given: Assignments = {}
     for member_id, own in owned.items():
@@ -76,8 +78,10 @@ def _balance_alike(partitions: list[TopicPartition], owned: Assignments) -> Assi
     return given
 
 
-class _UnlikeMembers:
-    """Members that want different topics: whoever has fewest is served first, then single moves even things out."""
+class _MixedSubscriptions:
+    """Assign with different subscriptions: the member with the fewest partitions first, then balance by single
+    moves.
+    """
 
     def __init__(self, partition_counts: Mapping[str, int], members: Members, owned: Assignments) -> None:
         self._given = {member_id: set(own) for member_id, own in owned.items()}
@@ -101,7 +105,7 @@ class _UnlikeMembers:
         return {member_id: sorted(given) for member_id, given in self._given.items()}
 
     def _even_out(self, partitions: list[TopicPartition]) -> bool:
-        """Move what makes two members more equal; partitions that were moved before go first, to spare the others."""
+        """Move partitions that balance two members; partitions that have already moved are preferred."""
         moved = False
         for tp in sorted(partitions, key=lambda tp: self._owner[tp] == self._before.get(tp)):
             poorest = self._poorest(tp)
@@ -111,7 +115,7 @@ class _UnlikeMembers:
         return moved
 
     def _bring_home(self) -> None:
-        """Two partitions of one topic that changed places might as well stay where they were."""
+        """Undo exchanges of two partitions of one topic."""
         away: dict[tuple[str, str, str], list[TopicPartition]] = {}
         for tp, home in self._before.items():
             host = self._owner[tp]
@@ -125,7 +129,7 @@ class _UnlikeMembers:
                 away.setdefault((tp.topic, home, host), []).append(tp)
 
     def _poorest(self, tp: TopicPartition) -> str:
-        """Of those who may have the partition, one with fewest; its owner of before if that is among them."""
+        """Return a member with the fewest partitions among the candidates; the former owner if it is one of them."""
         subscribers = self._subscribers[tp.topic]
         least = min(len(self._given[member_id]) for member_id in subscribers)
         home = self._before.get(tp)

@@ -1,6 +1,6 @@
-"""The user data of the sticky assignors, byte for byte Kafka's: what a member was given, and in which generation.
+"""The user data of the sticky assignors in Kafka's encoding: a member's partitions and their generation.
 
-Neither has its version in front: a reader of the eager form tries the newer layout first, as Java's does.
+Neither has a version number: a reader of the eager form tries the newer layout first, as Java's does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StickyUserData:
 
 @message(versions="0")
 class CooperativeStickyUserData:
-    """`cooperative-sticky`: what is owned stands in the subscription, whose first versions lack the generation."""
+    """`cooperative-sticky`: owned partitions are in the subscription, whose first versions lack the generation."""
 
     generation: int = wire(int32, "0+")
 
@@ -39,7 +39,7 @@ def encode_claim(claim: Claim) -> bytes:
 
 
 def decode_claim(user_data: bytes | None) -> Claim:
-    """What a member was given; nothing if it does not tell, or not so that it can be read."""
+    """Return the partitions of a member; none if they are missing or unreadable."""
     if not user_data:
         return NO_CLAIM
     for version in (1, 0):
@@ -56,7 +56,7 @@ def encode_generation(generation: int) -> bytes:
 
 
 def decode_generation(user_data: bytes | None) -> int:
-    """-1 if it is not told."""
+    """Return the generation, -1 if it is missing."""
     try:
         return decode_versioned(CooperativeStickyUserData, bytes(_VERSION_BYTES) + (user_data or b"")).generation
     except ProtocolError:
@@ -64,7 +64,7 @@ def decode_generation(user_data: bytes | None) -> int:
 
 
 def topic_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
-    """Grouped by topic, as the consumer protocol writes them."""
+    """Group partitions by topic, as in the consumer protocol."""
     topics: dict[str, TopicPartitions] = {}
     for tp in partitions:
         topics.setdefault(tp.topic, TopicPartitions(topic=tp.topic, partitions=[])).partitions.append(tp.partition)
@@ -72,5 +72,5 @@ def topic_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartitio
 
 
 def partitions_in(topics: Iterable[TopicPartitions]) -> tuple[TopicPartition, ...]:
-    """The reverse of `topic_partitions`."""
+    """Invert `topic_partitions`."""
     return tuple(TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions)

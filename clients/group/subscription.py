@@ -1,4 +1,4 @@
-"""What a member is subscribed to: topics by name, or all whose name matches a pattern. No I/O."""
+"""The subscription of a member: topics by name, or all whose name matches a pattern. No I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .listener import RebalanceListener
 
 
 class Subscription:
-    """The topics as of now; those of a pattern follow the metadata."""
+    """The present topics; a pattern is matched with the metadata."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class Subscription:
         return bool(self.topics) or self.pattern is not None
 
     def match(self, cluster: ClusterView, *, exclude_internal: bool) -> bool:
-        """Apply the pattern to the topics that exist; returns whether that made a difference."""
+        """Apply the pattern to the existing topics; return whether the result changed."""
         if self.pattern is None:
             return False
         matches = self.pattern.fullmatch

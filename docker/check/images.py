@@ -1,5 +1,7 @@
 """The images that the compose files name: built, pulled, or made here of Debian's packages."""
 
+import os
+import re
 import shutil
 from pathlib import Path
 
@@ -7,14 +9,17 @@ from engine import NoEngineError, run, say, succeeds
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = ("broker", "demo", "spark")
-BASES = {"BUILD_IMAGE": "python:3.13-bookworm", "IMAGE": "python:3.13-slim-bookworm"}
+BASES = dict(re.findall(r"(?m)^ARG (\w+)=(.+)$", (ROOT / "docker/Dockerfile").read_text()))
+"""The base images that the recipe pins, by build argument."""
+PINNED = dict(re.findall(r"\$\{(\w+_IMAGE):-([^}]+)\}", (ROOT / "docker/docker-compose.yml").read_text()))
+"""The images of others that the compose file pins, by the variable that names another."""
 PREPARED = {"BUILD_IMAGE": "barnabas-base-build", "IMAGE": "barnabas-base"}
-SUITE = "trixie"  # its Python is the one of the images above, for which constraints.txt is
+SUITE = "trixie"  # its Python is the one of the images above, for which docker/requirements are
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 INSTALL = "RUN apt-get update && apt-get install --yes --no-install-recommends"
 BUILD_BASE = f"{INSTALL} gcc libc6-dev python3-dev"
 STAND_INS = {
-    "zookeeper:3.9": f"""
+    "ZOOKEEPER_IMAGE": f"""
 {INSTALL} zookeeper netcat-openbsd && install --directory --owner zookeeper /data /datalog
 RUN printf 'dataDir=/data\\ndataLogDir=/datalog\\nclientPort=2181\\ntickTime=2000\\n' > /etc/zookeeper.cfg
 USER zookeeper
@@ -22,7 +27,7 @@ VOLUME /data /datalog
 CMD . /etc/zookeeper/conf/environment && exec java -Dzookeeper.4lw.commands.whitelist=$ZOO_4LW_COMMANDS_WHITELIST \
 -Dzookeeper.admin.enableServer=false -cp "$CLASSPATH" "$ZOOMAIN" /etc/zookeeper.cfg
 """,
-    "prom/prometheus:v3.5.0": f"""
+    "PROMETHEUS_IMAGE": f"""
 {INSTALL} prometheus && install --directory --owner nobody /prometheus
 USER nobody
 ENTRYPOINT ["prometheus", "--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]
@@ -67,11 +72,13 @@ def build_upon_base(docker: str, scratch: Path, image: str, recipe: str) -> None
 
 def foreign_images(docker: str, scratch: Path) -> None:
     """What services of others are made of. Raises NoEngineError."""
-    for image, recipe in STAND_INS.items():
-        if not is_here(docker, image):
+    for variable, recipe in STAND_INS.items():
+        if not is_here(docker, PINNED[variable]):
             prepare_base(docker, scratch)
-            say(f"{image} cannot be pulled: what Debian has of it stands in")
-            build_upon_base(docker, scratch, image, recipe)
+            say(f"{PINNED[variable]} cannot be pulled: Debian's package stands in")
+            stand_in = f"barnabas-{variable.removesuffix('_IMAGE').lower()}"
+            build_upon_base(docker, scratch, stand_in, recipe)
+            os.environ[variable] = stand_in
 
 
 def build(docker: str, bases: dict[str, str]) -> None:

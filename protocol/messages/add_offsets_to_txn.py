@@ -1,9 +1,9 @@
 """AddOffsetsToTxn (key 25): register a consumer group with an open transaction.
 
 Versions 0-4, flexible from 3.
-   1  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
-   2  may answer PRODUCER_FENCED
-   4  may answer TRANSACTION_ABORTABLE
+   1  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
+   2  may return PRODUCER_FENCED
+   4  may return TRANSACTION_ABORTABLE
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """AddPartitionsToTxn (key 24): register partitions with an open transaction.
 
 Versions 0-5, flexible from 3.
-   1  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
-   2  may answer PRODUCER_FENCED
-   4  batch of transactions + verify_only, broker-to-broker use (KIP-890); clients stay <=3
-   5  may answer TRANSACTION_ABORTABLE
+   1  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
+   2  may return PRODUCER_FENCED
+   4  batch of transactions + verify_only, broker-to-broker use (KIP-890); clients use <=3
+   5  may return TRANSACTION_ABORTABLE
 """
 
 from __future__ import annotations

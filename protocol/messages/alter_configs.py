@@ -1,7 +1,7 @@
 """AlterConfigs (key 33): replace the configuration of a resource.
 
 Versions 0-2, flexible from 2.
-   1  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   1  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AlterPartition (key 56): a leader asks the controller to change its in-sync replicas.
+"""AlterPartition (key 56): a leader requests a change of its in-sync replicas from the controller.
 
 Versions 0-3, flexible from 0.
    1  leader recovery state

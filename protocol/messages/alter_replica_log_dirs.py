@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs (key 34): move replicas between the log directories of a broker.
 
 Versions 0-2, flexible from 2.
-   1  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   1  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """ApiVersions (key 18): which requests, in which versions, this broker serves.
 
-Versions 0-4, flexible from 3.
+Versions 0-5, flexible from 3.
    0  an unknown request version is answered with a v0 body, UNSUPPORTED_VERSION (35) and (2.4+) the single
       ApiVersions range
    1  response adds throttle_time_ms
-   2  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
-   3  flexible body, response header stays v0; client software name/version; feature tags
+   2  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
+   3  flexible body, response header v0; client software name/version; feature tags
    4  supported feature min version may be 0 (KAFKA-17011)
+   5  the cluster id and the node id that the client expects; may return REBOOTSTRAP_REQUIRED (KIP-1242)
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from __future__ import annotations
 from ..schema import boolean, int16, int32, int64, message, string, wire
 
 
-@message(versions="0-4", flexible="3+")
+@message(versions="0-5", flexible="3+")
 class ApiVersionsRequest:
     client_software_name: str = wire(string, "3+", ignorable=True)
     client_software_version: str = wire(string, "3+", ignorable=True)
+    cluster_id: str | None = wire(string, "5+", null="5+", default=None, ignorable=True)
+    node_id: int = wire(int32, "5+", default=-1, ignorable=True)
 
 
 @message
@@ -41,7 +44,7 @@ class FinalizedFeatureKey:
     min_version_level: int = wire(int16, "3+")
 
 
-@message(versions="0-4", flexible="3+")
+@message(versions="0-5", flexible="3+")
 class ApiVersionsResponse:
     error_code: int = wire(int16, "0+")
     api_keys: list[ApiVersion] = wire([ApiVersion], "0+")

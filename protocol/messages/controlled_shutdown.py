@@ -1,4 +1,4 @@
-"""ControlledShutdown (key 7): a broker asks the controller to move its leaders away.
+"""ControlledShutdown (key 7): a broker requests a transfer of its leaderships from the controller.
 
 Versions 0-3, flexible from 3.
    0  request header v0: no client id

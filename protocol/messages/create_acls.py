@@ -1,7 +1,7 @@
-"""CreateAcls (key 30): add access rules.
+"""CreateAcls (key 30): add ACLs.
 
 Versions 0-3, flexible from 2.
-   1  pattern type (KIP-290); throttled answers leave at once, the broker mutes the connection afterwards
+   1  pattern type (KIP-290); throttled responses are sent immediately; the broker mutes the connection afterwards
       (KIP-219)
    3  USER resource type (KIP-373)
 """

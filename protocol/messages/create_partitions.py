@@ -1,8 +1,8 @@
 """CreatePartitions (key 37): give topics more partitions.
 
 Versions 0-3, flexible from 2.
-   1  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
-   3  may answer THROTTLING_QUOTA_EXCEEDED
+   1  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
+   3  may return THROTTLING_QUOTA_EXCEEDED
 """
 
 from __future__ import annotations

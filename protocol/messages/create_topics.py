@@ -3,10 +3,10 @@
 Versions 0-7, flexible from 5.
    1  validate_only
    2  response adds throttle_time_ms
-   3  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   3  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
    4  -1 partitions / replication factor = broker default (KIP-464)
    5  answer lists resulting configs
-   6  may answer THROTTLING_QUOTA_EXCEEDED
+   6  may return THROTTLING_QUOTA_EXCEEDED
    7  topic id in answer
 """
 

@@ -2,9 +2,9 @@
 
 Versions 0-6, flexible from 4.
    1  response adds throttle_time_ms
-   2  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
-   3  may answer TOPIC_DELETION_DISABLED
-   5  error message; may answer THROTTLING_QUOTA_EXCEEDED
+   2  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
+   3  may return TOPIC_DELETION_DISABLED
+   5  error message; may return THROTTLING_QUOTA_EXCEEDED
    6  by name or by topic id
 """
 

@@ -2,7 +2,7 @@
 
 Versions 0-4, flexible from 4.
    1  config source + synonyms replace is_default
-   2  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   2  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
    3  config type and documentation
 """
 

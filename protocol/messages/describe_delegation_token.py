@@ -1,7 +1,7 @@
 """DescribeDelegationToken (key 41): list delegation tokens.
 
 Versions 0-3, flexible from 2.
-   1  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   1  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
    3  requester fields
 """
 

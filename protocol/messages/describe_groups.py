@@ -2,7 +2,7 @@
 
 Versions 0-6, flexible from 5.
    1  response adds throttle_time_ms
-   2  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   2  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
    3  authorized operations
    4  group.instance.id of members
    6  GROUP_ID_NOT_FOUND + message instead of a Dead group (KIP-1043)

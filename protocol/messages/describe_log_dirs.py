@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35): log directories and the replicas in them.
 
 Versions 0-5, flexible from 2.
-   1  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   1  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
    3  top-level error (KIP-784)
    4  volume total/usable bytes (KIP-827)
    5  cordoned flag

@@ -1,9 +1,9 @@
 """EndTxn (key 26): commit or abort a transaction.
 
 Versions 0-5, flexible from 3.
-   1  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
-   2  may answer PRODUCER_FENCED
-   4  may answer TRANSACTION_ABORTABLE
+   1  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
+   2  may return PRODUCER_FENCED
+   4  may return TRANSACTION_ABORTABLE
    5  transaction protocol v2: epoch bumped on every commit/abort and returned (KIP-890)
 """
 

@@ -6,15 +6,15 @@ Versions 0-18, flexible from 12.
    3  whole-response byte cap; partition order in the request is the serving order
    4  answer may hold batch v2; isolation level + aborted list + last stable offset
    5  log start offset
-   6  may answer KAFKA_STORAGE_ERROR
+   6  may return KAFKA_STORAGE_ERROR
    7  incremental fetch sessions (KIP-227)
-   8  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   8  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
    9  current leader epoch fencing (KIP-320)
   10  zstd allowed in the answer
   11  consumer rack / preferred read replica (KIP-392)
   12  last-fetched epoch and diverging epoch (truncation on fetch, KIP-595)
   13  topic ids (KIP-516)
-  14  may answer OFFSET_MOVED_TO_TIERED_STORAGE
+  14  may return OFFSET_MOVED_TO_TIERED_STORAGE
   15  replica id moves to tagged replica_state with broker epoch (KIP-903)
   16  node endpoints tag (KIP-951)
   17  follower directory id (KIP-853)

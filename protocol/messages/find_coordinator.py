@@ -3,9 +3,9 @@
 Versions 0-6, flexible from 3.
    0  group key only
    1  key type 0=group 1=transaction
-   2  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   2  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
    4  batched keys (KIP-699)
-   5  may answer TRANSACTION_ABORTABLE
+   5  may return TRANSACTION_ABORTABLE
    6  key type 2=share, key "group:topicId:partition"
 """
 

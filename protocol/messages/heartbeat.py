@@ -1,8 +1,8 @@
-"""Heartbeat (key 12): a group member says that it is alive.
+"""Heartbeat (key 12): a group member reports that it is alive.
 
 Versions 0-4, flexible from 4.
    1  response adds throttle_time_ms
-   2  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   2  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
    3  group.instance.id
 """
 

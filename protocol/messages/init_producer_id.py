@@ -1,10 +1,10 @@
 """InitProducerId (key 22): obtain a producer id and epoch.
 
 Versions 0-6, flexible from 2.
-   1  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   1  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
    3  may present its current producer id/epoch to have the epoch bumped (KIP-360)
-   4  may answer PRODUCER_FENCED (older versions get INVALID_PRODUCER_EPOCH)
-   5  may answer TRANSACTION_ABORTABLE
+   4  may return PRODUCER_FENCED (older versions get INVALID_PRODUCER_EPOCH)
+   5  may return TRANSACTION_ABORTABLE
    6  two-phase commit participation (KIP-939, unstable)
 """
 

@@ -3,7 +3,7 @@
 Versions 0-9, flexible from 6.
    1  rebalance timeout separate from session timeout (v0: same value)
    2  response adds throttle_time_ms
-   3  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   3  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
    4  empty member id gets MEMBER_ID_REQUIRED plus an id to retry with (KIP-394)
    5  group.instance.id (KIP-345)
    7  protocol type in answer, protocol name nullable (KIP-559)

@@ -1,4 +1,4 @@
-"""LeaderAndIsr (key 4): the controller tells a broker which partitions it leads or follows.
+"""LeaderAndIsr (key 4): the controller assigns leaders and followers to a broker.
 
 Versions 0-7, flexible from 4.
    1  is_new_replica

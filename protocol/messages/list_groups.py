@@ -2,7 +2,7 @@
 
 Versions 0-5, flexible from 3.
    1  response adds throttle_time_ms
-   2  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   2  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
    4  filter by state
    5  filter by type (classic/consumer/share)
 """

@@ -3,9 +3,9 @@
 Versions 0-11, flexible from 6.
    1  one offset + timestamp per partition; v0 returned an array of segment boundaries
    2  isolation level
-   3  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   3  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
    4  leader epoch both ways
-   5  may answer OFFSET_NOT_AVAILABLE just after a leader election
+   5  may return OFFSET_NOT_AVAILABLE just after a leader election
    7  timestamp -3 = offset of the record with the largest timestamp (KIP-734)
    8  timestamp -4 = earliest local offset (KIP-405)
    9  timestamp -5 = last tiered offset (KIP-1005)

@@ -1,4 +1,4 @@
-"""Metadata (key 3): brokers, topics, and who leads which partition.
+"""Metadata (key 3): brokers, topics, and leaders of partitions.
 
 Versions 0-13, flexible from 9.
    0  empty topic array = all topics (from v1 on null = all, empty = none)
@@ -7,7 +7,7 @@ Versions 0-13, flexible from 9.
    3  response adds throttle_time_ms
    4  allow_auto_topic_creation; before it creation was implied
    5  response adds offline_replicas
-   6  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   6  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
    7  leader epoch
    8  authorized operations bits
   10  topic ids in answer

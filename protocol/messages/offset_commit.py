@@ -5,11 +5,11 @@ Versions 0-10, flexible from 8.
    1  group fencing fields + per-partition commit timestamp (-1 = now)
    2  per-request retention replaces timestamps
    3  response adds throttle_time_ms
-   4  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   4  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
    5  retention dropped: broker offsets.retention.minutes rules
    6  leader epoch
    7  static membership
-   9  usable with KIP-848 groups; may answer GROUP_ID_NOT_FOUND / STALE_MEMBER_EPOCH
+   9  usable with KIP-848 groups; may return GROUP_ID_NOT_FOUND / STALE_MEMBER_EPOCH
   10  topic ids only
 """
 

@@ -5,7 +5,7 @@ Versions 0-10, flexible from 6.
    1  read from the offsets topic
    2  null topics = all; top-level error code
    3  response adds throttle_time_ms
-   4  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   4  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
    5  leader epoch
    7  require_stable -> UNSTABLE_OFFSET_COMMIT while a transactional commit is pending (KIP-447)
    8  several groups in one request

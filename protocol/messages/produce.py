@@ -5,15 +5,15 @@ Versions 0-13, flexible from 9.
    2  client understands message format v1; response carries log-append time
    3  record batch v2 mandatory (exactly one batch per partition); transactional id
    4  client understands KAFKA_STORAGE_ERROR
-   5  log start offset lets an idempotent producer tell retention from loss
-   6  throttled answers leave at once, the broker mutes the connection afterwards (KIP-219)
+   5  log start offset lets an idempotent producer distinguish retention from loss
+   6  throttled responses are sent immediately; the broker mutes the connection afterwards (KIP-219)
    7  zstd allowed in the payload
    8  per-record error list and message (KIP-467)
   10  leader hint + endpoints in tagged fields (KIP-951)
-  11  may answer TRANSACTION_ABORTABLE (KIP-890)
+  11  may return TRANSACTION_ABORTABLE (KIP-890)
   12  transaction protocol v2: the produce itself registers the partition in the transaction; inside a v1
-      transaction a client must stay <=11
-  13  topic id instead of topic name; may answer UNKNOWN_TOPIC_ID
+      transaction a client must use <=11
+  13  topic id instead of topic name; may return UNKNOWN_TOPIC_ID
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""StopReplica (key 5): the controller tells a broker to stop, and maybe delete, replicas.
+"""StopReplica (key 5): the controller stops, and optionally deletes, replicas of a broker.
 
 Versions 0-4, flexible from 2.
    1  broker epoch; grouped

@@ -1,4 +1,4 @@
-/* CRC-32C with the processor's instruction where there is one, else by tables for eight bytes at a time. */
+/* CRC-32C with the processor's instruction if it has one, else with tables for eight bytes at a time. */
 #include "speedups.h"
 
 enum { STRETCH = 256 };
@@ -7,7 +7,7 @@ static uint32_t table[8][256], past_one, past_two;
 
 static inline uint32_t times_x(uint32_t crc) { return crc >> 1 ^ (polynomial & (0 - (crc & 1))); }
 
-/* The factor that moves a CRC past so many zero bytes, but for the x³³ that multiplying and reducing bring along. */
+/* Return the factor that moves a CRC past `bytes` zero bytes, without the x³³ of multiplication and reduction. */
 static uint32_t power_of_x(int bytes)
 {
     uint32_t power = 0x80000000;
@@ -60,14 +60,14 @@ WITH_CRC32 static inline uint64_t add_word(uint64_t crc, const uint8_t *data)
     return _mm_crc32_u64(crc, word);
 }
 
-/* What a CRC becomes by as many zeros as `power` says, see `power_of_x`. */
+/* Return the CRC after the zero bytes of `power`, see `power_of_x`. */
 WITH_CRC32 static inline uint64_t shifted(uint64_t crc, uint32_t power)
 {
     __m128i product = _mm_clmulepi64_si128(_mm_cvtsi64_si128((int64_t)crc), _mm_cvtsi64_si128((int64_t)power), 0);
     return _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product));
 }
 
-/* Three stretches at a time: the instruction's result comes after three cycles, but one can begin in each of them. */
+/* Three stretches in parallel: the instruction has a latency of three cycles and a throughput of one per cycle. */
 WITH_CRC32 static uint32_t by_instruction(const uint8_t *data, size_t size)
 {
     uint64_t crc = 0xFFFFFFFF;
@@ -99,7 +99,7 @@ uint32_t crc32c(const uint8_t *data, size_t size)
 #if defined(__ARM_FEATURE_CRC32)
 #define WITH_CRC32
 static inline int has_instruction(void) { return 1; }
-#else /* the compiler may not take it for granted; the first 64-bit processors lack it */
+#else /* the compiler may not assume the instruction: the first 64-bit processors lack it */
 #include <sys/auxv.h>
 #if defined(__clang__)
 #define WITH_CRC32 __attribute__((target("crc")))

@@ -3,12 +3,12 @@
 
 typedef struct {
     int64_t base_offset, base_timestamp;
-    PyObject *append_time; /* the timestamp of all, or None */
+    PyObject *append_time; /* the common timestamp, or None */
     PyTypeObject *record_type;
     PyObject *no_headers;
 } record_maker;
 
-/* So many bytes, or None for a negative size; NULL with an exception. */
+/* Return `size` bytes, or None for a negative size; NULL with an exception. */
 static PyObject *bytes_or_none(const uint8_t *at, int64_t size)
 {
     if (size >= 0)
@@ -17,7 +17,7 @@ static PyObject *bytes_or_none(const uint8_t *at, int64_t size)
     return Py_None;
 }
 
-/* The headers that are all there is up to `end`; NULL, with an exception or without, if they are none. */
+/* Return the headers that fill the bytes up to `end`; NULL, with or without an exception, if they are invalid. */
 static PyObject *read_headers(const record_maker *maker, const uint8_t *at, const uint8_t *end)
 {
     int64_t count;
@@ -44,7 +44,7 @@ static PyObject *read_headers(const record_maker *maker, const uint8_t *at, cons
     return headers;
 }
 
-/* The record at `*at`, which is moved behind it; NULL, with an exception or without, if it is none. */
+/* Return the record at `*at` and advance `*at` past it; NULL, with or without an exception, if it is invalid. */
 static PyObject *read_record(const record_maker *maker, const uint8_t **at, const uint8_t *limit)
 {
     int64_t offset, timestamp = 0;
@@ -75,7 +75,7 @@ static PyObject *read_record(const record_maker *maker, const uint8_t **at, cons
     return record;
 }
 
-PyObject *decode_records(PyObject *module, PyObject *args)
+PyObject *decode_records(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer data;
     Py_ssize_t position, count;

@@ -1,4 +1,4 @@
-/* Keys and values as the records of a batch, and as a whole batch. */
+/* Encodes keys and values as the records of a batch, and as a whole batch. */
 #include "speedups.h"
 
 typedef struct {
@@ -17,14 +17,14 @@ static int varlong_size(int64_t value)
     return size;
 }
 
-/* Bytes or None, -1 for the size of None; 0 with an exception for anything else. */
+/* Get the data and size of bytes; for None the size is -1. Returns 0 with an exception for other types. */
 static int bytes_of(PyObject *item, char **data, Py_ssize_t *size)
 {
     *data = NULL, *size = -1;
     return item == Py_None || (item != NULL && PyBytes_AsStringAndSize(item, data, size) == 0);
 }
 
-/* The same of one of a list; None itself stands for a list of nothing else. */
+/* The same for one item of a list; None in place of the list is a list of None. */
 static int item_of(PyObject *list, Py_ssize_t index, char **data, Py_ssize_t *size)
 {
     return bytes_of(list == Py_None ? Py_None : PyList_GetItem(list, index), data, size);
@@ -46,11 +46,14 @@ static uint8_t *write_bytes(uint8_t *at, const char *data, Py_ssize_t size)
     return at + size;
 }
 
-/* As `encode_record` of record_codec.py, into memory that has room for it; where the record ends. */
-static inline uint8_t *write_record(uint8_t *at, const record_run *run, int64_t delta, const char *key,
-                                    Py_ssize_t key_size, const char *value, Py_ssize_t value_size)
+/* `encode_record` of record_codec.py. Returns the end of the record, or NULL if it does not fit before `end`. */
+static inline uint8_t *write_record(uint8_t *at, const uint8_t *end, const record_run *run, int64_t delta,
+                                    const char *key, Py_ssize_t key_size, const char *value, Py_ssize_t value_size)
 {
-    at = write_varlong(at, body_size(run, delta, key_size, value_size));
+    int64_t body = body_size(run, delta, key_size, value_size);
+    if (varlong_size(body) + body > end - at)
+        return NULL;
+    at = write_varlong(at, body);
     *at++ = 0; /* attributes */
     at = write_varlong(write_varlong(at, run->timestamp_delta), delta);
     at = write_bytes(write_bytes(at, key, key_size), value, value_size);
@@ -58,7 +61,7 @@ static inline uint8_t *write_record(uint8_t *at, const record_run *run, int64_t 
     return at + run->headers_size;
 }
 
-/* How many records from `first` on fit into `room`, and their bytes; -1 with an exception. */
+/* Return the number of records from `first` on that fit into `room`, and their size; -1 with an exception. */
 static Py_ssize_t measure(const record_run *run, Py_ssize_t first, int64_t delta, int64_t room, int64_t *total)
 {
     Py_ssize_t count = PyList_Size(run->values), key_size, value_size, i = first;
@@ -74,7 +77,7 @@ static Py_ssize_t measure(const record_run *run, Py_ssize_t first, int64_t delta
     return i - first;
 }
 
-PyObject *encode_records(PyObject *module, PyObject *args)
+PyObject *encode_records(PyObject *Py_UNUSED(module), PyObject *args)
 {
     record_run run;
     Py_ssize_t first, key_size, value_size;
@@ -95,23 +98,26 @@ PyObject *encode_records(PyObject *module, PyObject *args)
     if (records == NULL)
         return NULL;
     uint8_t *at = (uint8_t *)PyBytes_AsString(records);
-    for (Py_ssize_t i = first; i < first + count; i++, delta++) {
-        if (!item_of(run.keys, i, &key, &key_size) || !item_of(run.values, i, &value, &value_size)) {
-            Py_DECREF(records);
-            return NULL;
-        }
-        at = write_record(at, &run, delta, key, key_size, value, value_size);
-    }
-    return Py_BuildValue("Nn", records, count);
+    const uint8_t *end = at + total;
+    for (Py_ssize_t i = first; at != NULL && i < first + count; i++, delta++)
+        at = item_of(run.keys, i, &key, &key_size) && item_of(run.values, i, &value, &value_size)
+            ? write_record(at, end, &run, delta, key, key_size, value, value_size)
+            : NULL;
+    if (at == end)
+        return Py_BuildValue("Nn", records, count);
+    Py_DECREF(records);
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_RuntimeError, "the lists changed while their records were encoded");
+    return NULL;
 }
 
 static void write_u16(uint8_t *at, long long value) { at[0] = (uint8_t)(value >> 8), at[1] = (uint8_t)value; }
 
-/* A list of (key, value), each bytes or None: how many bytes they are as records, into `at` unless that is NULL; -1 with
- * an exception. */
-static Py_ssize_t write_pairs(PyObject *pairs, uint8_t *at)
+/* Return the size of a list of (key, value), each bytes or None, as records, and write them between `at` and `end`
+ * unless `at` is NULL; -1 with an exception. */
+static Py_ssize_t write_pairs(PyObject *pairs, uint8_t *at, const uint8_t *end)
 {
-    static const record_run plain = {NULL, NULL, 0, "", 1}; /* no headers: their number */
+    static const record_run plain = {NULL, NULL, 0, "", 1}; /* the headers' bytes: a count of 0 */
     Py_ssize_t key_size, value_size, total = 0, count = PyList_Size(pairs);
     char *key, *value;
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -124,13 +130,15 @@ static Py_ssize_t write_pairs(PyObject *pairs, uint8_t *at)
             return -1;
         int64_t body = body_size(&plain, i, key_size, value_size);
         total += varlong_size(body) + body;
-        if (at != NULL)
-            at = write_record(at, &plain, i, key, key_size, value, value_size);
+        if (at != NULL && (at = write_record(at, end, &plain, i, key, key_size, value, value_size)) == NULL) {
+            PyErr_SetString(PyExc_RuntimeError, "the pairs changed while their records were encoded");
+            return -1;
+        }
     }
     return total;
 }
 
-PyObject *batch_of_pairs(PyObject *module, PyObject *const *args, Py_ssize_t count)
+PyObject *batch_of_pairs(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     long long numbers[4]; /* timestamp, attributes, producer id, producer epoch */
     if (count != 5 || !PyList_Check(args[0])) {
@@ -142,7 +150,7 @@ PyObject *batch_of_pairs(PyObject *module, PyObject *const *args, Py_ssize_t cou
         if (numbers[i] == -1 && PyErr_Occurred())
             return NULL;
     }
-    Py_ssize_t size = write_pairs(args[0], NULL), records = PyList_Size(args[0]);
+    Py_ssize_t size = write_pairs(args[0], NULL, NULL), records = PyList_Size(args[0]);
     if (size < 0)
         return NULL;
     if (records < 1 || size > INT32_MAX - HEADER_SIZE || (int16_t)numbers[1] != numbers[1]
@@ -156,7 +164,7 @@ PyObject *batch_of_pairs(PyObject *module, PyObject *const *args, Py_ssize_t cou
     uint8_t *at = (uint8_t *)PyByteArray_AsString(batch);
     write_i64(at, 0);
     write_u32(at + SIZE_AT, (uint32_t)(HEADER_SIZE - LOG_OVERHEAD + size));
-    write_u32(at + LEADER_EPOCH_AT, UINT32_MAX); /* -1: the leader says which */
+    write_u32(at + LEADER_EPOCH_AT, UINT32_MAX); /* -1: set by the leader */
     at[MAGIC_AT] = 2;
     write_u16(at + ATTRIBUTES_AT, numbers[1]);
     write_u32(at + LAST_DELTA_AT, (uint32_t)(records - 1));
@@ -166,7 +174,7 @@ PyObject *batch_of_pairs(PyObject *module, PyObject *const *args, Py_ssize_t cou
     write_u16(at + PRODUCER_ID_AT + 8, numbers[3]);
     write_u32(at + SEQUENCE_AT, UINT32_MAX); /* -1: none */
     write_u32(at + COUNT_AT, (uint32_t)records);
-    if (write_pairs(args[0], at + HEADER_SIZE) != size) {
+    if (write_pairs(args[0], at + HEADER_SIZE, at + HEADER_SIZE + size) != size) {
         Py_DECREF(batch);
         return NULL;
     }

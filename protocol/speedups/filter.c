@@ -1,4 +1,4 @@
-/* What the cleaner keeps of batches, written one after the other. */
+/* Writes the retained parts of batches for the cleaner, one after the other. */
 #include "record_parts.h"
 
 typedef struct {
@@ -44,7 +44,7 @@ static int is_kept_empty(const filter_run *run, int64_t last_offset)
     return low < run->keep_empty_count && run->keep_empty[low] == last_offset;
 }
 
-/* Append; false if there is no room, which the caller has counted there to be. */
+/* Append bytes; false if there is no room, although the caller has reserved it. */
 static int append(filter_run *run, const uint8_t *bytes, Py_ssize_t size)
 {
     if (size > run->room - run->at)
@@ -54,7 +54,7 @@ static int append(filter_run *run, const uint8_t *bytes, Py_ssize_t size)
     return 1;
 }
 
-/* Append a record whose timestamp delta is larger by `shift`; false if it is none. */
+/* Append a record with its timestamp delta increased by `shift`; false if it is invalid. */
 static int append_shifted(filter_run *run, const uint8_t *at, const uint8_t *limit, int64_t shift)
 {
     const uint8_t *attributes, *end;
@@ -69,7 +69,7 @@ static int append_shifted(filter_run *run, const uint8_t *at, const uint8_t *lim
     return append(run, length, length_size) && append(run, front, front_size) && append(run, rest, end - rest);
 }
 
-/* Correct size, count and CRC of the batch that begins at `start` in the output. */
+/* Update size, count and CRC of the batch that begins at `start` in the output. */
 static void complete(filter_run *run, Py_ssize_t start, Py_ssize_t count)
 {
     uint8_t *batch = run->output + start;
@@ -91,7 +91,7 @@ static int write_empty(filter_run *run, const batch_part *batch)
     return 1;
 }
 
-/* Write the batch with fewer records, or with the delete horizon that it gets now. */
+/* Write the batch with fewer records, or with a new delete horizon. */
 static int write_part(filter_run *run, const batch_part *batch, Py_ssize_t count, int sets_horizon)
 {
     Py_ssize_t start = run->at;
@@ -145,7 +145,7 @@ static int filter_batch(filter_run *run, batch_part *batch)
     return write_part(run, batch, kept, sets_horizon);
 }
 
-/* False if the rows do not lie inside their batches and those inside the buffer, or the output has no room. */
+/* Return false if rows exceed their batches, batches exceed the buffer, or the output has no room. */
 static int filter_all(filter_run *run, Py_ssize_t data_size)
 {
     for (Py_ssize_t i = 0; i < run->batch_count; i++) {
@@ -166,7 +166,7 @@ static int filter_all(filter_run *run, Py_ssize_t data_size)
     return 1;
 }
 
-PyObject *filter_batches(PyObject *module, PyObject *args)
+PyObject *filter_batches(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer data, batches, block, found, keep_empty, output;
     Py_ssize_t capacity, first;

@@ -1,4 +1,4 @@
-/* The headers of many records as columns of numbers, beside those that the scan of batches fills. */
+/* The headers of many records as columns of numbers, next to the columns of the batch scan. */
 #include "record_parts.h"
 
 enum { COUNTS, KEY_STARTS, KEY_SIZES, VALUE_STARTS, VALUE_SIZES, HEADER_COLUMNS };
@@ -7,7 +7,7 @@ typedef struct {
     const uint8_t *data;
     columns rows;
     Py_ssize_t first, end;
-    int32_t *columns[HEADER_COLUMNS]; /* the first has a number for each row, the others one for each header */
+    int32_t *columns[HEADER_COLUMNS]; /* the first has a number per row, the others a number per header */
 } header_scan;
 
 static int are_rows_inside(const header_scan *scan, Py_ssize_t size)
@@ -20,7 +20,7 @@ static int are_rows_inside(const header_scan *scan, Py_ssize_t size)
     return 1;
 }
 
-/* Fill the first column; how many headers there are, or -1 if a record has a number of them that cannot be. */
+/* Fill the first column. Returns the number of headers, or -1 if a record has an impossible number of them. */
 static int64_t count_headers(const header_scan *scan)
 {
     int64_t count, total = 0;
@@ -32,7 +32,7 @@ static int64_t count_headers(const header_scan *scan)
     return total;
 }
 
-/* Fill the other columns, which have room for `total` headers; false if they do not end where their records do. */
+/* Fill the other columns, which have room for `total` headers; false if headers do not end where their record does. */
 static int add_headers(const header_scan *scan, int64_t total)
 {
     const uint8_t *data = scan->data;
@@ -57,7 +57,7 @@ static int add_headers(const header_scan *scan, int64_t total)
     return 1;
 }
 
-PyObject *header_columns(PyObject *module, PyObject *args)
+PyObject *header_columns(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer data, block;
     Py_ssize_t capacity;

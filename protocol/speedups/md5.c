@@ -1,5 +1,5 @@
-/* MD5 (RFC 1321) of several short strings side by side, one in each lane of a vector: a step of MD5 waits for the one
- * before, so that a processor has nothing to do in between unless there are other strings. */
+/* MD5 (RFC 1321) of several short strings in parallel, one in each lane of a vector: each step of MD5 depends on the
+ * previous one, so that a processor would be idle with a single string. */
 #include "speedups.h"
 
 enum { LANES = 16, BLOCK = 64 };
@@ -18,7 +18,7 @@ static const uint32_t sines[64] = {
 static const uint8_t turns[4][4] = {{7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}};
 static const uint8_t strides[4][2] = {{1, 0}, {5, 1}, {3, 5}, {7, 0}};
 
-/* One block of every lane, of which word i is `words[i]`. */
+/* Process one block of every lane; `words[i]` is word i of the blocks. */
 static inline __attribute__((always_inline)) void compress(lanes state[4], const lanes words[16])
 {
     lanes a = state[0], b = state[1], c = state[2], d = state[3];
@@ -63,7 +63,7 @@ static void compress_best(lanes state[4], const lanes words[16])
         compress_plain(state, words);
 }
 
-/* Block number `block` of a padded string. */
+/* Write block number `block` of the padded string. */
 static inline void padded_block(const uint8_t *key, int32_t size, int32_t block, uint8_t out[BLOCK])
 {
     int64_t left = (int64_t)size - (int64_t)block * BLOCK, blocks = (size + 8) / BLOCK + 1;

@@ -1,13 +1,13 @@
-/* What the C library does with freed memory: `ctypes`, by which Python says it, takes half a megabyte itself. */
+/* Controls the C library's treatment of freed memory. The alternative `ctypes` takes half a megabyte itself. */
 #include "speedups.h"
 
-#include <stdlib.h> /* says whether this is glibc */
+#include <stdlib.h> /* defines __GLIBC__ with glibc */
 
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
 
-/* mallopt(parameter, value): glibc's mallopt(3); 0 where there is another C library. */
+/* mallopt(parameter, value): glibc's mallopt(3); 0 with other C libraries. */
 PyObject *set_mallopt(PyObject *Py_UNUSED(module), PyObject *args)
 {
     int parameter, value, done = 0;
@@ -19,7 +19,7 @@ PyObject *set_mallopt(PyObject *Py_UNUSED(module), PyObject *args)
     return PyLong_FromLong(done);
 }
 
-/* malloc_trim(pad): glibc's malloc_trim(3); 0 where there is another C library. */
+/* malloc_trim(pad): glibc's malloc_trim(3); 0 with other C libraries. */
 PyObject *trim_heap(PyObject *Py_UNUSED(module), PyObject *args)
 {
     int pad, done = 0;

@@ -1,13 +1,13 @@
-/* SkimpyOffsetMap and ExactOffsetMap for many keys at once. Their memory and counts belong to the Python objects. */
+/* SkimpyOffsetMap and ExactOffsetMap for many keys per call. Their memory and counters belong to the Python objects. */
 #include "speedups.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
 
-/* Every key goes to a place of its own in far more memory than caches hold: in pages of the usual size the processor
- * would wait for the address of the place as long as for the place itself. */
-PyObject *zeroed(PyObject *module, PyObject *args)
+/* Keys are spread over far more memory than the caches hold: with pages of the usual size the processor would wait for
+ * the address translation as long as for the memory itself. */
+PyObject *zeroed(PyObject *Py_UNUSED(module), PyObject *args)
 {
     enum { HUGE_PAGE = 1 << 21 };
     Py_ssize_t size;
@@ -72,18 +72,20 @@ static inline uint8_t *slot_of(const offset_map *map, const hashed_key *key, int
 {
     int64_t last_window = key->digest_size - WINDOW;
     int32_t window = read_i32(key->digest + (attempt < last_window ? attempt : last_window));
-    uint64_t slot = window == INT32_MIN ? 0 : (uint64_t)(window < 0 ? -window : window);
-    if (attempt > last_window)
-        slot += (uint64_t)(attempt - last_window);
+    /* Kafka's positionOf: the step is added as Java adds int32, with a wrap, before the absolute value is taken. */
+    uint32_t step = attempt > last_window ? (uint32_t)(attempt - last_window) : 0;
+    int32_t probe = (int32_t)((uint32_t)window + step);
+    uint32_t distance = probe == INT32_MIN ? 0 : (uint32_t)(probe < 0 ? -probe : probe);
     uint64_t slots = (uint64_t)map->slots;
-    slot = slot <= UINT32_MAX && slots <= UINT32_MAX ? (uint32_t)slot % (uint32_t)slots : slot % slots;
+    uint64_t slot = slots <= UINT32_MAX ? distance % (uint32_t)slots : distance;
     return map->memory + slot * (uint64_t)(map->id_size + 8);
 }
 
-/* The key's slot, or the empty one that is to be its; NULL if others have all of them. */
+/* Return the key's slot, or the empty slot for it; NULL if other keys have all slots. */
 static uint8_t *find(const offset_map *map, const hashed_key *key)
 {
-    int64_t attempts = key->digest_size - WINDOW + map->slots;
+    /* From a negative window the slots fall to 0 and rise again: trying each of them takes up to twice their number. */
+    int64_t attempts = key->digest_size - WINDOW + 2 * map->slots + 1;
     map->state[LOOKUPS]++;
     for (int64_t attempt = 0; attempt < attempts; attempt++) {
         uint8_t *slot = slot_of(map, key, attempt);
@@ -94,7 +96,7 @@ static uint8_t *find(const offset_map *map, const hashed_key *key)
     return NULL;
 }
 
-/* False if there is no room. */
+/* Return false if there is no room. */
 static int put(const offset_map *map, const hashed_key *key, int64_t offset, int64_t most_keys)
 {
     int64_t *state = map->state, end = state[ARENA_END];
@@ -136,7 +138,7 @@ static void release(call *c)
             PyBuffer_Release(buffers[i]);
 }
 
-/* False, with an exception, if the arguments cannot be those of a map. */
+/* Return false, with an exception, if the arguments do not describe a map. */
 static int prepare(call *c)
 {
     offset_map *map = &c->map;
@@ -153,8 +155,8 @@ static int prepare(call *c)
     return sound && columns_of(&c->block, c->capacity, &c->rows);
 }
 
-/* The next keys from row `row` on, at most MD5_MOST, hashed, their first slots on the way into the cache. Returns how
- * many, the rows they are in, and in `row` where to go on; -1 for a row that is not inside the buffer. */
+/* Hash the next keys from row `row` on, at most MD5_MOST, and prefetch their first slots. Returns the number of keys
+ * and their rows, and sets `row` to the next row; -1 for a row outside the buffer. */
 static int
 next_keys(call *c, Py_ssize_t *row, int64_t from_offset, hashed_key *keys, Py_ssize_t *rows, uint8_t (*digests)[16])
 {
@@ -199,7 +201,7 @@ static Py_ssize_t put_rows(call *c, int64_t from_offset, int64_t most_keys)
     return c->end;
 }
 
-PyObject *put_many(PyObject *module, PyObject *args)
+PyObject *put_many(PyObject *Py_UNUSED(module), PyObject *args)
 {
     call c = {0};
     long long slots, from_offset, most_keys;
@@ -241,7 +243,7 @@ static int get_rows(call *c, int64_t *found)
     return 1;
 }
 
-PyObject *get_many(PyObject *module, PyObject *args)
+PyObject *get_many(PyObject *Py_UNUSED(module), PyObject *args)
 {
     call c = {0};
     Py_buffer found;

@@ -1,10 +1,10 @@
-/* A produce request as one piece, from its header to where its batches lie, and the answer that all of it went well. */
+/* Decodes a produce request in one pass, from its header to the positions of its batches; encodes its usual response. */
 #include "speedups.h"
 
 enum { SINCE_TRANSACTIONS = 3, SINCE_LOG_START = 5, SINCE_RECORD_ERRORS = 8, SINCE_FLEXIBLE = 9, SINCE_TOPIC_IDS = 13 };
 enum { UUID_SIZE = 16, MOST_ENTRIES = 10000, ON_THE_STACK = 1024 };
 
-/* What is left of a frame. `at` is NULL once something did not fit, or is what only the general decoder reads. */
+/* The rest of a frame. `at` is NULL after an error, or for a frame that only the general decoder reads. */
 typedef struct {
     const uint8_t *at, *end;
     int is_flexible;
@@ -21,7 +21,9 @@ static const uint8_t *take(reader *in, int64_t size)
 static int16_t take_i16(reader *in)
 {
     const uint8_t *at = take(in, 2);
-    return at == NULL ? 0 : (int16_t)(at[0] << 8 | at[1]);
+    if (at == NULL)
+        return 0;
+    return (int16_t)(at[0] << 8 | at[1]);
 }
 
 static int32_t take_i32(reader *in)
@@ -30,7 +32,7 @@ static int32_t take_i32(reader *in)
     return at == NULL ? 0 : read_i32(at);
 }
 
-/* A length or a number of items, -1 for null: of so many bytes, or in flexible versions a varint that is one more. */
+/* A length or a number of items, -1 for null: a number of `size` bytes, or in flexible versions a varint plus one. */
 static int64_t take_count(reader *in, int size)
 {
     if (!in->is_flexible)
@@ -41,7 +43,7 @@ static int64_t take_count(reader *in, int size)
     return (int64_t)count - 1;
 }
 
-/* A string or None, or bytes for a topic id; NULL if it is none, without an exception. */
+/* Return a string or None, or bytes for a topic id; NULL, without an exception, if it is invalid. */
 static PyObject *take_text(reader *in, int64_t size, int is_id)
 {
     if (in->at != NULL && size == -1)
@@ -69,14 +71,14 @@ static int append(PyObject *list, PyObject *item)
     return added;
 }
 
-/* What is found: for each partition (topic, index), and the same with its records, a part of `buffer`, whose bytes are at
+/* The result: for each partition (topic, index), and the same with its records, a part of `buffer`, whose bytes are at
    `start`. */
 typedef struct {
     PyObject *places, *entries, *buffer;
     const uint8_t *start;
 } findings;
 
-/* 0 if that does not go. */
+/* Return 0 if the partition is not of the usual form. */
 static int add_partition(reader *in, PyObject *topic, findings *out)
 {
     int32_t index = take_i32(in);
@@ -114,7 +116,7 @@ static int add_topics(reader *in, int version, findings *out)
     return in->at != NULL;
 }
 
-/* NULL without an exception if it is not a usual request. */
+/* Return NULL without an exception if it is not a usual request. */
 static PyObject *read_request(reader *in, findings *out)
 {
     int key = take_i16(in), version = take_i16(in), correlation_id = take_i32(in);
@@ -131,7 +133,7 @@ static PyObject *read_request(reader *in, findings *out)
     return request;
 }
 
-PyObject *read_produce(PyObject *module, PyObject *const *args, Py_ssize_t count)
+PyObject *read_produce(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     Py_buffer data;
     if (count != 3) {
@@ -155,16 +157,16 @@ PyObject *read_produce(PyObject *module, PyObject *const *args, Py_ssize_t count
     return request;
 }
 
-/* What is written of an answer; with `at` NULL it is only counted. */
+/* The part of the response that is written; with `at` NULL only its size is counted. Never writes beyond `room`. */
 typedef struct {
     uint8_t *at;
-    Py_ssize_t size;
+    Py_ssize_t size, room;
     int version;
 } writer;
 
 static void put_bytes(writer *out, const void *data, Py_ssize_t size)
 {
-    if (out->at != NULL)
+    if (out->at != NULL && out->size <= out->room && size <= out->room - out->size)
         memcpy(out->at + out->size, data, (size_t)size);
     out->size += size;
 }
@@ -195,7 +197,7 @@ static void put_no_tags(writer *out)
         put_number(out, 0, 1);
 }
 
-/* 0 if the topic is not what the version calls topics by. */
+/* Return 0 if the topic is not of the type that the version uses: a name or an id. */
 static int put_topic(writer *out, PyObject *topic)
 {
     Py_ssize_t size = 0;
@@ -212,24 +214,32 @@ static int put_topic(writer *out, PyObject *topic)
     return 1;
 }
 
-/* 0 if what became of it is not of the kind that is written here. */
+/* Append the number at `index` of a tuple; 0 if it is not an int, whose conversion cannot run Python code. */
+static int put_item(writer *out, PyObject *tuple, Py_ssize_t index, int size)
+{
+    PyObject *number = PyTuple_GetItem(tuple, index);
+    if (!PyLong_CheckExact(number))
+        return 0;
+    put_number(out, PyLong_AsLongLong(number), size);
+    return 1;
+}
+
+/* Return 0 if the result is not of the type that this function writes. */
 static int put_partition(writer *out, PyObject *place, PyObject *result)
 {
-    if (!PyTuple_Check(result) || PyTuple_Size(result) < 5)
+    if (!PyTuple_Check(result) || PyTuple_Size(result) < 5 || !put_item(out, place, 1, 4))
         return 0;
-    put_number(out, PyLong_AsLongLong(PyTuple_GetItem(place, 1)), 4);
-    put_number(out, 0, 2), put_number(out, PyLong_AsLongLong(PyTuple_GetItem(result, 0)), 8);
-    if (out->version >= 2)
-        put_number(out, PyLong_AsLongLong(PyTuple_GetItem(result, 3)), 8);
-    if (out->version >= SINCE_LOG_START)
-        put_number(out, PyLong_AsLongLong(PyTuple_GetItem(result, 4)), 8);
+    put_number(out, 0, 2);
+    if (!put_item(out, result, 0, 8) || (out->version >= 2 && !put_item(out, result, 3, 8))
+        || (out->version >= SINCE_LOG_START && !put_item(out, result, 4, 8)))
+        return 0;
     if (out->version >= SINCE_RECORD_ERRORS)
         put_count(out, 0, 4), put_count(out, -1, 2);
     put_no_tags(out);
     return 1;
 }
 
-/* How many places from `first` on are of one topic; 0 if one is none, -1 with an exception. */
+/* Return the number of places from `first` on with the same topic; 0 for an invalid place, -1 with an exception. */
 static Py_ssize_t of_one_topic(PyObject *places, Py_ssize_t first, Py_ssize_t count)
 {
     PyObject *topic = NULL;
@@ -239,6 +249,9 @@ static Py_ssize_t of_one_topic(PyObject *places, Py_ssize_t first, Py_ssize_t co
         if (!PyTuple_Check(place) || PyTuple_Size(place) != 2)
             return 0;
         PyObject *other = PyTuple_GetItem(place, 0);
+        /* Comparing objects of other types may run Python code, which could change these lists. */
+        if (!PyUnicode_CheckExact(other) && !PyBytes_CheckExact(other))
+            return 0;
         topic = topic == NULL ? other : topic;
         int is_same = topic == other ? 1 : PyObject_RichCompareBool(topic, other, Py_EQ);
         if (is_same < 1)
@@ -267,7 +280,7 @@ static int put_topics(writer *out, PyObject *places, PyObject *results)
     return 1;
 }
 
-/* The whole frame, whose length is `size`. */
+/* Write the whole frame, which begins with its length `size`. */
 static int put_answer(writer *out, int64_t correlation_id, PyObject *places, PyObject *results, int64_t throttle)
 {
     Py_ssize_t size = out->size;
@@ -280,7 +293,7 @@ static int put_answer(writer *out, int64_t correlation_id, PyObject *places, PyO
     return is_plain && !PyErr_Occurred();
 }
 
-PyObject *write_produced(PyObject *module, PyObject *const *args, Py_ssize_t count)
+PyObject *write_produced(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     if (count != 5 || !PyList_Check(args[2]) || !PyList_Check(args[3]) || PyList_Size(args[2]) != PyList_Size(args[3])) {
         PyErr_SetString(PyExc_TypeError, "write_produced(version, correlation_id, places, results, throttle_time_ms)");
@@ -291,12 +304,14 @@ PyObject *write_produced(PyObject *module, PyObject *const *args, Py_ssize_t cou
     PyObject *frame = NULL;
     if (!PyErr_Occurred() && out.version <= SINCE_TOPIC_IDS
         && put_answer(&out, correlation_id, args[2], args[3], throttle)) {
-        uint8_t room[ON_THE_STACK], *memory = out.size > ON_THE_STACK ? PyMem_Malloc((size_t)out.size) : room;
-        if ((out.at = memory) == NULL)
+        uint8_t on_the_stack[ON_THE_STACK];
+        uint8_t *memory = out.size > ON_THE_STACK ? PyMem_Malloc((size_t)out.size) : on_the_stack;
+        if (memory == NULL)
             return PyErr_NoMemory();
-        put_answer(&out, correlation_id, args[2], args[3], throttle);
-        frame = PyBytes_FromStringAndSize((const char *)memory, out.size);
-        if (memory != room)
+        out.at = memory, out.room = out.size;
+        if (put_answer(&out, correlation_id, args[2], args[3], throttle) && out.size == out.room)
+            frame = PyBytes_FromStringAndSize((const char *)memory, out.size);
+        if (memory != on_the_stack)
             PyMem_Free(memory);
     }
     if (frame == NULL && !PyErr_Occurred())

@@ -1,14 +1,15 @@
-/* Where the parts of a record of format v2 lie: its fields in their order, for all compiled code that reads records.
+/* The positions of the fields of a record of format v2, for all compiled code that reads records.
  *
- * What the functions of these names do in record_codec.py, with addresses instead of positions; of headers, which are
- * iterated there, `locate_headers` counts them here and `locate_header` is the next one. Bytes that are no record are only said to be none: which of the fields is wrong, and how, Python's
- * side finds out. What is no matter of a record alone, as which offset it has in its batch, is checked by the callers. */
+ * The functions correspond to the functions of these names in record_codec.py, with addresses instead of positions.
+ * That module iterates over headers; here `locate_headers` counts them and `locate_header` returns the next one.
+ * Invalid bytes have no error description: the Python twin determines which field is wrong. Properties that depend on
+ * the batch, for example the record's offset, are checked by the callers. */
 #ifndef BARNABAS_RECORD_PARTS_H
 #define BARNABAS_RECORD_PARTS_H
 
 #include "speedups.h"
 
-/* A size of -1 is null. */
+/* A size of -1 means null. */
 typedef struct {
     int64_t timestamp_delta, offset_delta;
     const uint8_t *key_start;
@@ -25,7 +26,7 @@ typedef struct {
     int64_t value_size;
 } header_parts;
 
-/* A size and where its bytes begin; where they end, or NULL if they are not there before `limit`. */
+/* Read a size and the start of its bytes. Returns their end, or NULL if they exceed `limit`. */
 static inline const uint8_t *
 locate_bytes(const uint8_t *at, const uint8_t *limit, const uint8_t **start, int64_t *size)
 {
@@ -39,8 +40,8 @@ locate_bytes(const uint8_t *at, const uint8_t *limit, const uint8_t **start, int
     return *size > limit - at ? NULL : at + *size;
 }
 
-/* The first fields of the record at `at`: where its attributes, which say nothing yet, are, and its timestamp delta. The
- * position behind them, and where the record ends, or NULL if there is none that ends at `limit` or before. */
+/* Find the first fields of the record at `at`: its attributes, which are unused, and its timestamp delta. Returns the
+ * position after them and sets the end of the record; NULL if no record that ends at `limit` or before begins here. */
 static inline const uint8_t *locate_front(const uint8_t *at, const uint8_t *limit, const uint8_t **attributes,
                                           int64_t *timestamp_delta, const uint8_t **end)
 {
@@ -51,7 +52,7 @@ static inline const uint8_t *locate_front(const uint8_t *at, const uint8_t *limi
     return read_varlong(at + 1, *end, timestamp_delta);
 }
 
-/* Whether a record begins at `at` that ends at `limit` or before; its headers are not looked into. */
+/* Return whether a record that ends at `limit` or before begins at `at`; its headers are not checked. */
 static inline int locate_record(const uint8_t *at, const uint8_t *limit, record_parts *found)
 {
     const uint8_t *attributes, *end;
@@ -64,7 +65,7 @@ static inline int locate_record(const uint8_t *at, const uint8_t *limit, record_
     return at < end;
 }
 
-/* How many headers a record has whose headers are at `at`; where the first begins, or NULL for a number that cannot be. */
+/* Read the number of headers at `at`. Returns the start of the first header, or NULL for an impossible number. */
 static inline const uint8_t *locate_headers(const uint8_t *at, const uint8_t *end, int64_t *count)
 {
     if ((at = read_varint(at, end, count)) == NULL || *count < 0 || *count > (end - at) / 2)
@@ -72,7 +73,7 @@ static inline const uint8_t *locate_headers(const uint8_t *at, const uint8_t *en
     return at;
 }
 
-/* The header at `at`; where it ends, which for the last has to be the end of its record, or NULL if it is none. */
+/* Find the parts of the header at `at`. Returns its end, which for the last header is the record's, or NULL. */
 static inline const uint8_t *locate_header(const uint8_t *at, const uint8_t *end, header_parts *found)
 {
     if ((at = locate_bytes(at, end, &found->key_start, &found->key_size)) == NULL || found->key_size < 0)

@@ -1,11 +1,11 @@
-/* What the records of one batch say about themselves, and the whole check of the batches that most producers send. */
+/* Checks the records of one batch, and validates a whole batch of the form that most producers send. */
 #include "record_parts.h"
 
 typedef struct {
     const uint8_t *at, *end;
     int64_t count, base_timestamp, max_timestamp;
     const record_rules *rules;
-    PyObject *faults; /* a list, or NULL to stop at the first */
+    PyObject *faults; /* a list, or NULL to stop at the first fault */
     Py_ssize_t most_faults;
 } record_walk;
 
@@ -25,7 +25,7 @@ const uint8_t *read_long_unsigned(const uint8_t *at, const uint8_t *end, uint64_
     return NULL;
 }
 
-/* Whether the headers of a record are some, and end where it does. */
+/* Return whether the headers of a record are valid and end where the record ends. */
 static inline int has_sound_headers(const record_parts *record)
 {
     int64_t count;
@@ -36,7 +36,7 @@ static inline int has_sound_headers(const record_parts *record)
     return at == record->end;
 }
 
-/* Where the record at `at` ends that has this number in its batch, NULL if it is none. */
+/* Return the end of the record at `at` with this index in its batch; NULL if it is invalid. */
 static inline const uint8_t *
 pass_record(const uint8_t *at, const uint8_t *limit, int64_t index, int64_t *stamp, int *is_keyless)
 {
@@ -47,7 +47,7 @@ pass_record(const uint8_t *at, const uint8_t *limit, int64_t index, int64_t *sta
     return found.end;
 }
 
-/* A number of one or two bytes, both of which may be read; false for a longer one. */
+/* Read a number of one or two bytes, both of which are readable; false for a longer number. */
 static inline int read_short(const uint8_t **at, uint32_t *value)
 {
     uint32_t first = (*at)[0], second = (*at)[1];
@@ -59,7 +59,7 @@ static inline int read_short(const uint8_t **at, uint32_t *value)
     return second < 0x80;
 }
 
-/* Whether a number below 2^21 stands here in as many bytes as it needs; three may be read. */
+/* Return whether a number below 2^21 is encoded here in as few bytes as possible; three bytes are readable. */
 static inline int pass_number(const uint8_t **at, uint32_t number)
 {
     const uint8_t *here = *at;
@@ -75,10 +75,11 @@ static inline int pass_number(const uint8_t **at, uint32_t number)
     return here[0] == (uint8_t)(number | 0x80) && here[1] == (uint8_t)(number >> 7 | 0x80) && here[2] == number >> 14;
 }
 
-/* As `pass_record` for records of short numbers and without headers, which is what most producers send; NULL for others.
+/* As `pass_record`, for records with short numbers and without headers, which most producers send; NULL for others.
  *
- * The fields are walked a second time here because it is the way of all that is produced: 3 ns a record of 100 bytes,
- * where the general walk takes 5. The timestamp delta is left in zigzag: mostly it is that of the record before. */
+ * The duplicate walk is worth it, because every produced record passes it: 3 ns per record of 100 bytes instead of 5
+ * ns in the general walk. The timestamp delta remains zigzag-encoded: usually it equals the delta of the previous
+ * record. */
 static inline const uint8_t *
 pass_usual(const uint8_t *at, const uint8_t *limit, int64_t index, uint32_t *zigzag, int *is_keyless)
 {
@@ -90,15 +91,18 @@ pass_usual(const uint8_t *at, const uint8_t *limit, int64_t index, uint32_t *zig
     at += 1;
     if (!read_short(&at, zigzag) || !pass_number(&at, 2 * (uint32_t)index) || !read_short(&at, &key))
         return NULL;
-    at += key & 1 ? 0 : key >> 1;
-    if (end - at < 2 || !read_short(&at, &value))
+    int64_t key_size = key & 1 ? 0 : key >> 1;
+    if (end - at < key_size + 2) /* checked first: computing an address beyond the buffer is undefined behaviour */
         return NULL;
-    at += value & 1 ? 0 : value >> 1;
+    at += key_size;
+    if (!read_short(&at, &value))
+        return NULL;
+    int64_t value_size = value & 1 ? 0 : value >> 1;
     *is_keyless = key & 1;
-    return end - at == 1 && *at == 0 ? end : NULL;
+    return end - at == value_size + 1 && at[value_size] == 0 ? end : NULL;
 }
 
-/* Add (index, timestamp delta or None for a lack of a key); false, perhaps with an exception, to end the walk. */
+/* Add (index, timestamp delta, or None for a missing key); false, perhaps with an exception, to end the walk. */
 static int note_fault(const record_walk *walk, int64_t index, int is_keyless, int64_t delta)
 {
     if (walk->faults == NULL)
@@ -112,7 +116,7 @@ static int note_fault(const record_walk *walk, int64_t index, int is_keyless, in
     return is_noted;
 }
 
-/* Whether a timestamp delta gives no timestamp at all or one within limits, which none beyond 64 bits is. */
+/* Return whether a timestamp is absent or within the limits; a timestamp beyond 64 bits is not. */
 static inline int is_timely(record_walk *walk, int64_t delta)
 {
     int64_t base = walk->base_timestamp, time = add_wrapping(base, delta);
@@ -122,13 +126,13 @@ static inline int is_timely(record_walk *walk, int64_t delta)
     return 1;
 }
 
-/* Whether `count` records with offset deltas 0, 1, 2, … fill the bytes, and nothing ended the walk.
+/* Return whether `count` records with offset deltas 0, 1, 2, … fill the bytes, and no fault ended the walk.
  *
- * Aligned, as the loop takes up to a tenth longer by where else the linker puts it. */
+ * Aligned, because the loop takes up to a tenth longer at other addresses. */
 __attribute__((aligned(64))) static int walk_on(record_walk *walk)
 {
     const uint8_t *at = walk->at, *end = walk->end;
-    enum { NO_ZIGZAG = 1 << 20 }; /* more than a short number */
+    enum { NO_ZIGZAG = 1 << 20 }; /* greater than any short number */
     uint32_t zigzag, last_zigzag = NO_ZIGZAG;
     int64_t stamp = 0, last_stamp = 0;
     int timely = 0, is_keyless, needs_keys = walk->rules->needs_keys;
@@ -153,7 +157,7 @@ __attribute__((aligned(64))) static int walk_on(record_walk *walk)
     return at == end && walk->count > 0;
 }
 
-/* Whether nothing is wrong with a batch whose records are `plain`, as they are in it if that is NULL. */
+/* Return whether a batch is valid. Its records are `plain`, or inside the batch if `plain` is NULL. */
 static int check_batch(const uint8_t *batch, int64_t size, const Py_buffer *plain, const record_rules *rules)
 {
     if (size <= HEADER_SIZE || batch[MAGIC_AT] != 2 || read_i64(batch) != 0
@@ -175,7 +179,7 @@ static int check_batch(const uint8_t *batch, int64_t size, const Py_buffer *plai
         && walk_on(&walk) && walk.max_timestamp == read_i64(batch + MAX_TIMESTAMP_AT);
 }
 
-/* False, with an exception, for what is no number; one beyond 64 bits becomes the nearest of them. */
+/* Return false, with an exception, if it is not a number; a number beyond 64 bits becomes the nearest limit. */
 static int clamped(PyObject *number, int64_t *out)
 {
     int overflow;
@@ -197,7 +201,7 @@ static int rules_of(PyObject *tuple, record_rules *rules)
         && clamped(PyTuple_GetItem(tuple, 1), &rules->latest);
 }
 
-PyObject *scan_records(PyObject *module, PyObject *args)
+PyObject *scan_records(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer data;
     PyObject *tuple, *found = NULL;
@@ -219,13 +223,13 @@ PyObject *scan_records(PyObject *module, PyObject *args)
     return found;
 }
 
-PyObject *take_batch(PyObject *module, PyObject *const *args, Py_ssize_t count)
+PyObject *validate_and_stamp(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     Py_buffer records, plain = {0};
     int64_t base_offset, leader_epoch, max_size;
     record_rules rules;
     if (count != 5 || !PyTuple_Check(args[2]) || PyTuple_Size(args[2]) != 2) {
-        PyErr_SetString(PyExc_TypeError, "take_batch(records, plain, (base offset, leader epoch), max_size, rules)");
+        PyErr_SetString(PyExc_TypeError, "validate_and_stamp(records, plain, (base offset, leader epoch), max_size, rules)");
         return NULL;
     }
     int is_packed = args[1] != Py_None;

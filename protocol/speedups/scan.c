@@ -1,4 +1,4 @@
-/* Hopping over batches and records: what lies where, without decoding it. */
+/* Finds the positions of batches and records without decoding them. */
 #include "record_parts.h"
 
 enum { END, SPECIAL, ROOM, CORRUPT };
@@ -20,7 +20,7 @@ typedef struct {
     int has_append_time;
 } batch_times;
 
-/* Fill row `row` with the record at `at` of a batch that ends at `end`; where it ends, or NULL. */
+/* Fill row `row` with the record at `at` of a batch that ends at `end`; return the record's end, or NULL. */
 static const uint8_t *
 add_record(batch_scan *scan, Py_ssize_t row, const uint8_t *at, const uint8_t *end, const batch_times *times, int64_t *delta)
 {
@@ -40,7 +40,7 @@ add_record(batch_scan *scan, Py_ssize_t row, const uint8_t *at, const uint8_t *e
     return found.end;
 }
 
-/* Add the records of a batch that has been found whole; false if they do not fill it in rising order. */
+/* Add the records of a complete batch; false if they do not fill it with increasing offsets. */
 static int add_records(batch_scan *scan, const uint8_t *batch, Py_ssize_t size, int32_t count)
 {
     const uint8_t *at = batch + HEADER_SIZE, *end = batch + size;
@@ -93,7 +93,7 @@ static int scan_on(batch_scan *scan)
     return END;
 }
 
-PyObject *scan_batches(PyObject *module, PyObject *args)
+PyObject *scan_batches(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer data, batches, block;
     Py_ssize_t capacity;
@@ -124,7 +124,7 @@ typedef struct {
     int64_t size, base_offset, last_offset, max_timestamp;
 } batch_front;
 
-/* False if no whole batch of any format begins at `at`. */
+/* Return false if no whole batch of any format begins at `at`. */
 static int read_front(const uint8_t *at, Py_ssize_t left, batch_front *front)
 {
     enum { V1_TIMESTAMP_AT = 18 };
@@ -145,7 +145,7 @@ static int read_front(const uint8_t *at, Py_ssize_t left, batch_front *front)
     return 1;
 }
 
-PyObject *index_batches(PyObject *module, PyObject *args)
+PyObject *index_batches(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer data;
     long long since, interval, timestamp, timestamp_offset, last_offset;

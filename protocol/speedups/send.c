@@ -1,8 +1,9 @@
-/* Many small answers, sent by a thread of their own while the loop goes on: most of what a small answer costs is the
- * kernel's work for it, which needs no interpreter. Who waits for them helps with those that are left. */
+/* Sends many small responses on a thread of its own while the loop continues: most of the cost of a small response is
+ * the kernel's work, which needs no interpreter. The thread that waits for the end sends some of the rest itself. */
 #include "speedups.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -12,21 +13,23 @@
 #define MSG_NOSIGNAL 0 /* Python ignores SIGPIPE */
 #endif
 
+/* `owner` is the object that holds `bytes`: a reference of its own, so that the bytes outlive a change of the dict. */
 typedef struct {
     int descriptor;
+    PyObject *owner;
     const char *bytes;
     Py_ssize_t size, sent;
 } answer;
 
-/* One batch at a time, of whichever loop of the process has begun it. Both threads take one answer at a time by `next`,
- * so that neither waits for the other for longer than one `send` takes, and a sender that does not come is not waited
- * for. */
+/* One batch at a time, for all loops of the process. Both threads take one response at a time by `next`, so that
+ * neither waits for the other for longer than one `send` takes, and the loop never waits for a sender that has not
+ * started. */
 #define NOTHING_BEGUN                                                                                                 \
     {.lock = PTHREAD_MUTEX_INITIALIZER, .begun = PTHREAD_COND_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER}
 static struct batch {
     pthread_mutex_t lock;
     pthread_cond_t begun, ended;
-    PyObject *owner; /* the dict whose batch it is; who has put it here may use the next two */
+    PyObject *owner; /* the dict of the batch; the thread that set it may use the next two */
     answer *answers;
     Py_ssize_t count, next;
     int is_new, sender_exists, sender_works;
@@ -65,10 +68,10 @@ static void *be_the_sender(void *unused)
     return unused;
 }
 
-/* A forked process has no sender yet, wherever that of its parent was, who sends what it has begun. */
+/* A forked process has no sender yet; the sender of its parent remains with the parent and its batch. */
 static void begin_anew(void) { batch = (struct batch)NOTHING_BEGUN; }
 
-/* Signals are for the threads that Python knows. Without a sender the loop's thread sends all by itself. */
+/* Block signals, which are for Python's threads. Without a sender the loop's thread sends everything itself. */
 static void start_sender(void)
 {
     static int forks_are_watched;
@@ -84,7 +87,14 @@ static void start_sender(void)
     batch.sender_exists = 1;
 }
 
-/* The answers of a dict, which has to live and stay as it is for as long as they are used; NULL with an exception. */
+static void free_answers(answer *answers, Py_ssize_t count)
+{
+    for (answer *one = answers; one < answers + count; one++)
+        Py_DECREF(one->owner);
+    free(answers);
+}
+
+/* Return the responses of a dict, for `free_answers`; NULL with an exception. */
 static answer *answers_of(PyObject *dict, Py_ssize_t *count)
 {
     if (!PyDict_Check(dict)) {
@@ -100,14 +110,19 @@ static answer *answers_of(PyObject *dict, Py_ssize_t *count)
     Py_ssize_t position = 0;
     *count = 0;
     while (PyDict_Next(dict, &position, &descriptor, &bytes)) {
-        answer *one = answers + (*count)++;
-        one->descriptor = (int)PyLong_AsLong(descriptor);
-        one->sent = 0;
-        if ((one->descriptor == -1 && PyErr_Occurred())
-            || PyBytes_AsStringAndSize(bytes, (char **)&one->bytes, &one->size) < 0) {
-            free(answers);
+        answer *one = answers + *count;
+        /* Only an int: __index__ of another type could change the dict while it is iterated. */
+        long number = PyLong_Check(descriptor) ? PyLong_AsLong(descriptor) : -1;
+        if (number < 0 || number > INT_MAX || PyBytes_AsStringAndSize(bytes, (char **)&one->bytes, &one->size) < 0) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_TypeError, "answers: keys must be file descriptors");
+            free_answers(answers, *count);
             return NULL;
         }
+        one->descriptor = (int)number;
+        one->owner = Py_NewRef(bytes);
+        one->sent = 0;
+        ++*count;
     }
     return answers;
 }
@@ -126,7 +141,7 @@ static PyObject *unsent_of(const answer *answers, Py_ssize_t count)
     return unsent;
 }
 
-PyObject *begin_sending(PyObject *module, PyObject *dict)
+PyObject *begin_sending(PyObject *Py_UNUSED(module), PyObject *dict)
 {
     PyObject *nobody = NULL;
     if (!__atomic_compare_exchange_n(&batch.owner, &nobody, dict, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
@@ -158,13 +173,13 @@ static PyObject *finish_begun(PyObject *dict)
     pthread_mutex_unlock(&batch.lock);
     Py_END_ALLOW_THREADS
     PyObject *unsent = unsent_of(batch.answers, batch.count);
-    free(batch.answers);
+    free_answers(batch.answers, batch.count);
     __atomic_store_n(&batch.owner, NULL, __ATOMIC_RELEASE);
     Py_DECREF(dict);
     return unsent;
 }
 
-PyObject *finish_sending(PyObject *module, PyObject *dict)
+PyObject *finish_sending(PyObject *Py_UNUSED(module), PyObject *dict)
 {
     if (dict == __atomic_load_n(&batch.owner, __ATOMIC_RELAXED))
         return finish_begun(dict);
@@ -177,6 +192,6 @@ PyObject *finish_sending(PyObject *module, PyObject *dict)
         send_one(one);
     Py_END_ALLOW_THREADS
     PyObject *unsent = unsent_of(answers, count);
-    free(answers);
+    free_answers(answers, count);
     return unsent;
 }

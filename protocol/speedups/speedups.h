@@ -1,9 +1,9 @@
-/* What the compiled twins share: big-endian numbers, varints, the columns of `RecordColumns`.
+/* The common part of the compiled twins: big-endian numbers, varints, the columns of `RecordColumns`.
  *
- * Every function here works on memory that its caller lent for the time of the call, checks each position against the
- * end of it, and answers with a value rather than an exception where the bytes are wrong: the Python side says what
- * that means. Nothing is kept between calls but by `send.c` and `sync.c`, whose threads outlive them, and by `meter.c`,
- * whose two functions hold the memory that they were made for. */
+ * Every function works on memory that its caller owns during the call, and checks each position against the end of it.
+ * For invalid bytes a function returns a value and raises no exception: the Python code determines the error. The only
+ * state between calls is in `send.c` and `sync.c`, whose threads outlive the calls, and in `meter.c`, whose two
+ * functions keep the memory that they were created for. */
 #ifndef BARNABAS_SPEEDUPS_H
 #define BARNABAS_SPEEDUPS_H
 
@@ -42,13 +42,13 @@ static inline void write_i64(uint8_t *at, int64_t value)
     write_u32(at, (uint32_t)((uint64_t)value >> 32)), write_u32(at + 4, (uint32_t)value);
 }
 
-/* Sums wrap around in 64 bits, as those of Python's side are made to. */
+/* Add with a wrap at 64 bits, as the Python twin does. */
 static inline int64_t add_wrapping(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
 
-/* The varlong at `at` as it stands, still zigzag; where it ends, or NULL if it is cut off or of more than 64 bits. */
+/* Read the varlong at `at` without undoing its zigzag. Returns its end, or NULL if it is cut off or exceeds 64 bits. */
 const uint8_t *read_long_unsigned(const uint8_t *at, const uint8_t *end, uint64_t *value);
 
-/* The same; most of them are of one or two bytes. */
+/* The same, with a fast path for one or two bytes. */
 static inline const uint8_t *read_unsigned(const uint8_t *at, const uint8_t *end, uint64_t *value)
 {
     if (at < end && at[0] < 0x80) {
@@ -59,7 +59,7 @@ static inline const uint8_t *read_unsigned(const uint8_t *at, const uint8_t *end
         *value = (uint64_t)(at[0] & 0x7F) | (uint64_t)at[1] << 7;
         return at + 2;
     }
-    uint64_t longer = 0; /* so that `value` may stay in a register */
+    uint64_t longer = 0; /* keeps `value` in a register */
     at = read_long_unsigned(at, end, &longer);
     *value = longer;
     return at;
@@ -94,7 +94,7 @@ static inline uint64_t to_zigzag(int64_t value) { return (uint64_t)value << 1 ^ 
 
 enum { LONGEST_VARLONG = 10 };
 
-/* In as many bytes as it needs; the position behind them. */
+/* Write a varlong in as many bytes as it needs; returns its end. */
 static inline uint8_t *write_varlong(uint8_t *at, int64_t value)
 {
     uint64_t zigzag = to_zigzag(value);
@@ -110,7 +110,7 @@ typedef struct {
     Py_ssize_t capacity;
 } columns;
 
-/* False, with an exception, if the block is too small for so many rows. */
+/* Return false, with an exception, if the block is too small for `capacity` rows. */
 static inline int columns_of(const Py_buffer *block, Py_ssize_t capacity, columns *out)
 {
     if (capacity < 0 || capacity > block->len / ROW_SIZE) {
@@ -126,7 +126,7 @@ static inline int columns_of(const Py_buffer *block, Py_ssize_t capacity, column
     return 1;
 }
 
-/* CRC-32C of some bytes. `crc32c_prepare` comes first, once. */
+/* CRC-32C. `crc32c_prepare` must be called once before. */
 void crc32c_prepare(void);
 uint32_t crc32c(const uint8_t *data, size_t size);
 
@@ -134,7 +134,7 @@ uint32_t crc32c(const uint8_t *data, size_t size);
 enum { MD5_MOST = 32 };
 void md5_many(const uint8_t *const *keys, const int32_t *sizes, int count, uint8_t (*digests)[16]);
 
-/* What a topic asks of records: timestamps within limits, and keys. */
+/* The rules of a topic for records: timestamps within limits, and keys. */
 typedef struct {
     int64_t earliest, latest;
     int needs_keys, may_be_marker;
@@ -144,7 +144,7 @@ typedef struct {
 PyObject *scan_batches(PyObject *module, PyObject *args);
 PyObject *header_columns(PyObject *module, PyObject *args);
 PyObject *scan_records(PyObject *module, PyObject *args);
-PyObject *take_batch(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *validate_and_stamp(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *decode_records(PyObject *module, PyObject *args);
 PyObject *encode_records(PyObject *module, PyObject *args);
 PyObject *batch_of_pairs(PyObject *module, PyObject *const *args, Py_ssize_t count);

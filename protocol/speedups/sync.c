@@ -1,6 +1,6 @@
-/* Files brought onto the disk by a thread of their own. To wait for a disk needs no interpreter, and a thread that has
- * waited for the disk and then has to wait for the interpreter, too, takes it from the loop when that has most to do.
- * The end of a round is told by a byte written to a descriptor that the loop watches. */
+/* Syncs files on a thread of its own. Waiting for a disk needs no interpreter, and a Python thread that has waited for
+ * the disk and then waits for the interpreter takes it from the loop when the loop is busiest. The end of a round is
+ * signalled by a byte on a descriptor that the loop watches. */
 #include "speedups.h"
 
 #include <errno.h>
@@ -15,9 +15,9 @@ typedef struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
-    pid_t process; /* a fork of it has no such thread */
+    pid_t process; /* a forked process does not have the thread */
     int wake;
-    int *descriptors; /* of the round under way */
+    int *descriptors; /* of the current round */
     Py_ssize_t count;
     int is_new, is_busy, is_closing, error;
     double seconds;
@@ -31,7 +31,7 @@ static int sync_data(int descriptor)
     do {
 #if defined(F_FULLFSYNC) /* on macOS fsync stops at the drive's own cache */
         done = fcntl(descriptor, F_FULLFSYNC);
-#elif defined(__linux__) || (defined(_POSIX_SYNCHRONIZED_IO) && _POSIX_SYNCHRONIZED_IO > 0) /* musl does not say so */
+#elif defined(__linux__) || (defined(_POSIX_SYNCHRONIZED_IO) && _POSIX_SYNCHRONIZED_IO > 0) /* musl lacks the macro */
         done = fdatasync(descriptor);
 #else
         done = fsync(descriptor);
@@ -84,7 +84,7 @@ static void *be_the_syncer(void *memory)
     return NULL;
 }
 
-/* begin(descriptors): have the data of these open files synced, one after the other. One round at a time. */
+/* begin(descriptors): sync the data of these open files, one after the other. One round at a time. */
 static PyObject *begin_sync(PyObject *capsule, PyObject *list)
 {
     syncer *one = PyCapsule_GetPointer(capsule, NAME);
@@ -119,14 +119,14 @@ static PyObject *begin_sync(PyObject *capsule, PyObject *list)
     return PyErr_Format(PyExc_RuntimeError, "a round of syncs is under way, or there are no more");
 }
 
-/* end(): seconds and error number, 0 for none, of the round that has been told of. */
+/* end(): seconds and error number (0 for success) of the round whose end was signalled. */
 static PyObject *end_sync(PyObject *capsule, PyObject *Py_UNUSED(unused))
 {
     syncer *one = PyCapsule_GetPointer(capsule, NAME);
     if (one == NULL)
         return NULL;
     pthread_mutex_lock(&one->lock);
-    int is_busy = one->is_busy; /* then the rest is the thread's */
+    int is_busy = one->is_busy; /* if so, the thread still writes the other fields */
     int error = is_busy ? 0 : one->error;
     double seconds = is_busy ? 0 : one->seconds;
     pthread_mutex_unlock(&one->lock);
@@ -146,7 +146,7 @@ static void stop(syncer *one)
         pthread_join(one->thread, NULL);
 }
 
-/* close(): wait for the round that is under way; there will be no further one. */
+/* close(): wait for the current round and accept no further one. */
 static PyObject *close_syncer(PyObject *capsule, PyObject *Py_UNUSED(unused))
 {
     syncer *one = PyCapsule_GetPointer(capsule, NAME);
@@ -164,15 +164,18 @@ static void destroy(PyObject *capsule)
 {
     syncer *one = PyCapsule_GetPointer(capsule, NAME);
     if (one->process != getpid())
-        return; /* its lock may be held by a thread that is not here */
+        return; /* in a fork: a thread of the parent may hold the lock */
+    /* A round may be running: the interpreter must not wait for the disk. */
+    Py_BEGIN_ALLOW_THREADS
     stop(one);
+    Py_END_ALLOW_THREADS
     pthread_cond_destroy(&one->changed);
     pthread_mutex_destroy(&one->lock);
     free(one->descriptors);
     free(one);
 }
 
-/* Signals are for the threads that Python knows. */
+/* Block signals, which are for Python's threads. */
 static int start_thread(syncer *one)
 {
     sigset_t all, before;
@@ -199,7 +202,7 @@ static PyObject *methods_of(PyObject *capsule)
     return all;
 }
 
-PyObject *open_syncer(PyObject *module, PyObject *wake)
+PyObject *open_syncer(PyObject *Py_UNUSED(module), PyObject *wake)
 {
     int descriptor = (int)PyLong_AsLong(wake);
     if (descriptor == -1 && PyErr_Occurred())
@@ -219,7 +222,7 @@ PyObject *open_syncer(PyObject *module, PyObject *wake)
     }
     PyObject *capsule = PyCapsule_New(one, NAME, destroy);
     if (capsule == NULL) {
-        stop(one);
+        stop(one); /* does not wait, because no round has begun */
         free(one);
         return NULL;
     }

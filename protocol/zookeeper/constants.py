@@ -1,4 +1,4 @@
-"""Numbers of ZooKeeper's protocol: operations, errors, events, permissions, and transaction ids that mean something.
+"""Numbers of ZooKeeper's protocol: operations, errors, events, permissions, and special transaction ids.
 
 Source: ZooDefs.OpCode, KeeperException.Code, Watcher.Event, ZooDefs.Perms and ClientCnxn of Apache ZooKeeper 3.8.
 """
@@ -9,7 +9,7 @@ from enum import IntEnum, IntFlag
 
 
 class OpCode(IntEnum):
-    """What a request asks for."""
+    """The operation of a request."""
 
     NOTIFICATION = 0
     CREATE = 1
@@ -45,7 +45,7 @@ class OpCode(IntEnum):
 
 
 class ZkError(IntEnum):
-    """What a reply says of a failure."""
+    """The error of a reply."""
 
     OK = 0
     SYSTEM_ERROR = -1
@@ -67,7 +67,7 @@ class ZkError(IntEnum):
 
 
 class EventCode(IntEnum):
-    """What made a watch fire, as a notification says it."""
+    """The event of a notification."""
 
     NODE_CREATED = 1
     NODE_DELETED = 2
@@ -76,7 +76,7 @@ class EventCode(IntEnum):
 
 
 class Perms(IntFlag):
-    """What an ACL allows somebody to do with a node."""
+    """Permissions of an ACL."""
 
     READ = 1
     WRITE = 2
@@ -99,14 +99,14 @@ class CreateFlag(IntEnum):
 
 
 class AddWatchMode(IntEnum):
-    """Watches that stay when they have fired (ZooKeeper 3.6)."""
+    """Modes of persistent watches (ZooKeeper 3.6)."""
 
     PERSISTENT = 0
     PERSISTENT_RECURSIVE = 1
 
 
 class WatcherType(IntEnum):
-    """Which watches of a path are to be removed or looked for."""
+    """Types of watches of a path to remove or check."""
 
     CHILDREN = 1
     DATA = 2
@@ -114,7 +114,7 @@ class WatcherType(IntEnum):
 
 
 SYNC_CONNECTED = 3
-"""The state of the session that a notification tells of."""
+"""The session state in a notification."""
 
 NOTIFICATION_XID = -1
 

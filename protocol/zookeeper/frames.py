@@ -15,7 +15,7 @@ LENGTH_SIZE = 4
 
 
 class FrameStream:
-    """Splits what a client sends. Memory follows the bytes that came, never the length announced."""
+    """Splits a client's stream. Memory follows the received bytes, never the declared length."""
 
     __slots__ = ("_at", "_buffer", "_is_first")
 
@@ -26,30 +26,30 @@ class FrameStream:
 
     @property
     def pending(self) -> int:
-        """Bytes that came and were not handed out."""
+        """Return the number of received bytes that have not been returned."""
         return len(self._buffer) - self._at
 
     def feed(self, data: bytes) -> None:
-        """Takes what was received."""
+        """Add received bytes."""
         if self._at:
             del self._buffer[: self._at]
             self._at = 0
         self._buffer += data
 
     def four_letter_word(self) -> str | None:
-        """The word that a client sent instead of a frame, as the first thing of all; None if it sent none."""
+        """Return the four-letter word at the start of the connection; None if there is none."""
         word = bytes(self._buffer[:LENGTH_SIZE])
         is_word = self._is_first and len(word) == LENGTH_SIZE and word.isalnum() and word.isascii()
         return word.decode() if is_word and word.islower() else None
 
     def next(self) -> bytes | None:
-        """The next whole frame without its length, or None. Raises ProtocolError on an illegal length."""
+        """Return the next whole frame without its length, or None. Raises ProtocolError for an invalid length."""
         start = self._at + LENGTH_SIZE
         if len(self._buffer) < start:
             return None
         size: int = _length.unpack_from(self._buffer, self._at)[0]
         if not 0 <= size <= MAX_FRAME:
-            raise ProtocolError(f"a frame of {size} bytes; 0 to {MAX_FRAME} are allowed")
+            raise ProtocolError(f"frame of {size} bytes; expected 0 to {MAX_FRAME}")
         end = start + size
         if len(self._buffer) < end:
             return None

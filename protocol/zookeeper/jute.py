@@ -2,7 +2,7 @@
 
 A record is a NamedTuple whose annotations are `Int`, `Long`, `bool`, `str` (an ustring), `bytes | None` (a buffer),
 another record, or a list of one of these. All is big-endian; strings, buffers and lists begin with their length, -1 for
-null. A null string or list reads as an empty one.
+null. A null string or list is read as an empty one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Long = Annotated[int, "q"]
 R = TypeVar("R", bound=tuple[Any, ...])
 
 MOST_ITEMS = 50_000
-"""A list of a request may not be longer: a short frame must not become a long turn."""
+"""Maximum items of a list in a request: a short frame must not cause long work."""
 
 _int = Struct(">i")
 _unpack_int = _int.unpack_from
@@ -30,23 +30,23 @@ _pack_int = _int.pack
 
 
 class Codec(NamedTuple):
-    """How one type is read at a place of some bytes, giving the value and the place after it, and written."""
+    """Reader and writer of one type; the reader returns the value and the position after it."""
 
     read: Callable[[bytes, int], tuple[Any, int]]
     write: Callable[[Any, bytearray], None]
 
 
 def decode(record: type[R], data: bytes, at: int = 0) -> R:
-    """Reads a record that begins at `at`; what follows it is left alone. Raises ProtocolError."""
+    """Read a record at `at`, ignoring later bytes. Raises ProtocolError."""
     return decode_at(record, data, at)[0]
 
 
 def decode_at(record: type[R], data: bytes, at: int) -> tuple[R, int]:
-    """Reads a record and returns it with the place where it ends. Raises ProtocolError."""
+    """Read a record and return it with its end. Raises ProtocolError."""
     try:
         return cast("tuple[R, int]", _codec(record).read(data, at))
     except (struct_error, UnicodeDecodeError) as error:
-        raise ProtocolError(f"no legal {record.__name__}: {error}") from error
+        raise ProtocolError(f"invalid {record.__name__}: {error}") from error
 
 
 def encode(record: tuple[Any, ...]) -> bytes:
@@ -106,7 +106,7 @@ def _record(kind: Any) -> Codec:
 
 
 def _struct(kind: Any, codes: str) -> Codec:
-    """A record of numbers only, in one go."""
+    """Read a record of numbers only in one call."""
     struct = Struct(f">{codes}")
     make, size = kind._make, struct.size
 
@@ -123,7 +123,7 @@ def _list_of(item: Codec) -> Codec:
     def read(data: bytes, at: int) -> tuple[list[Any], int]:
         count, at = _unpack_int(data, at)[0], at + 4
         if not -1 <= count <= MOST_ITEMS:
-            raise ProtocolError(f"a list of {count} items; {MOST_ITEMS} are allowed")
+            raise ProtocolError(f"a list of {count} items; at most {MOST_ITEMS} are allowed")
         items = []
         for _ in range(count):
             value, at = item.read(data, at)
@@ -144,7 +144,7 @@ def _read_buffer(data: bytes, at: int) -> tuple[bytes | None, int]:
         return None, at
     end = at + size
     if end > len(data):
-        raise ProtocolError(f"{size} bytes are announced where {len(data) - at} are left")
+        raise ProtocolError(f"{size} bytes declared, but {len(data) - at} remain")
     return data[at:end], end
 
 

@@ -1,4 +1,4 @@
-"""Multi and MultiRead: several operations in one frame, each behind a header, and their results likewise.
+"""Multi and MultiRead: several operations in one frame, each after a header, and their results likewise.
 
 Source: MultiOperationRecord and MultiResponse of Apache ZooKeeper 3.8.
 """
@@ -14,7 +14,7 @@ from .jute import decode_at, encode
 from .records import CreateRequest, ErrorResponse, MultiHeader, SetDataRequest, VersionRequest, WatchedRequest
 
 MOST_OPERATIONS = 20_000
-"""ZooKeeper knows no bound but the frame's, which is one of forty thousand deletions."""
+"""ZooKeeper has no limit except the frame's, which permits forty thousand deletions."""
 
 WRITE_PARTS: dict[int, type[tuple[Any, ...]]] = {
     OpCode.CREATE: CreateRequest,
@@ -29,13 +29,13 @@ READ_PARTS: dict[int, type[tuple[Any, ...]]] = {
 }
 
 Part = tuple[OpCode, tuple[Any, ...]]
-"""An operation and its request, or its result. The result of a failed one is an `ErrorResponse` of `OpCode.ERROR`."""
+"""An operation and its request, or its result. A failed operation has an `ErrorResponse` of `OpCode.ERROR`."""
 
 _END = encode(MultiHeader(OpCode.ERROR, True, -1))
 
 
 def decode_parts(data: bytes, at: int, kinds: dict[int, type[tuple[Any, ...]]]) -> list[Part]:
-    """Reads the operations of a Multi (`WRITE_PARTS`) or a MultiRead (`READ_PARTS`). Raises ProtocolError."""
+    """Read the operations of a Multi (`WRITE_PARTS`) or a MultiRead (`READ_PARTS`). Raises ProtocolError."""
     parts: list[Part] = []
     while True:
         header, at = decode_at(MultiHeader, data, at)
@@ -49,7 +49,7 @@ def decode_parts(data: bytes, at: int, kinds: dict[int, type[tuple[Any, ...]]]) 
 
 
 def encode_results(results: Iterable[Part]) -> bytes:
-    """The answer to a Multi. The result of an operation that has none, a deletion, is the empty tuple."""
+    """Encode the response to a Multi. The result of an operation without one, a deletion, is the empty tuple."""
     out = bytearray()
     for kind, result in results:
         code = result.err if isinstance(result, ErrorResponse) else ZkError.OK

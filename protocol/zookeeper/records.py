@@ -8,27 +8,27 @@ from .jute import Int, Long
 
 
 class Id(NamedTuple):
-    """Somebody: what `id` means is up to the scheme (world, ip, digest)."""
+    """An identity: the scheme (world, ip, digest) defines the meaning of `id`."""
 
     scheme: str
     id: str
 
 
 class Acl(NamedTuple):
-    """What somebody may do, as the bits of `Perms`."""
+    """The permissions of an identity, as the bits of `Perms`."""
 
     perms: Int
     id: Id
 
 
 class AclList(NamedTuple):
-    """ACLs of one node, as they are kept."""
+    """ACLs of one node in their stored form."""
 
     acl: list[Acl]
 
 
 class NodeStat(NamedTuple):
-    """All that is known of a node besides its data."""
+    """The metadata of a node."""
 
     czxid: Long
     mzxid: Long
@@ -57,7 +57,7 @@ class ConnectRequest(NamedTuple):
 
 
 class ConnectResponse(NamedTuple):
-    """Its answer. A timeout of 0 says that the session is over."""
+    """The response to it. A timeout of 0 means that the session has expired."""
 
     protocol_version: Int
     timeout_ms: Int
@@ -66,7 +66,7 @@ class ConnectResponse(NamedTuple):
 
 
 class ReadOnly(NamedTuple):
-    """Follows the answer for clients that know it."""
+    """Follows the response for clients that support it."""
 
     read_only: bool
 
@@ -95,7 +95,7 @@ class WatcherEvent(NamedTuple):
 
 
 class AuthRequest(NamedTuple):
-    """Proves who somebody is."""
+    """Authenticates an identity."""
 
     type: Int
     scheme: str
@@ -103,14 +103,14 @@ class AuthRequest(NamedTuple):
 
 
 class ClientInfo(NamedTuple):
-    """One of those whom a connection has proved to be."""
+    """One authenticated identity of a connection."""
 
     auth_scheme: str
     user: str
 
 
 class WhoAmIResponse(NamedTuple):
-    """All of them."""
+    """All authenticated identities."""
 
     client_info: list[ClientInfo]
 
@@ -164,7 +164,7 @@ class SetAclRequest(NamedTuple):
 
 
 class SetWatchesRequest(NamedTuple):
-    """What a client that is back wants to hear of, as it last knew it at `relative_zxid`."""
+    """Watches of a reconnecting client, whose state is that of `relative_zxid`."""
 
     relative_zxid: Long
     data_watches: list[str]
@@ -173,7 +173,7 @@ class SetWatchesRequest(NamedTuple):
 
 
 class SetWatches2Request(NamedTuple):
-    """The same with watches that stay."""
+    """The same with persistent watches."""
 
     relative_zxid: Long
     data_watches: list[str]
@@ -184,7 +184,7 @@ class SetWatches2Request(NamedTuple):
 
 
 class AddWatchRequest(NamedTuple):
-    """A watch that stays; `mode` is an `AddWatchMode`."""
+    """A persistent watch; `mode` is an `AddWatchMode`."""
 
     path: str
     mode: Int
@@ -250,7 +250,7 @@ class GetChildren2Response(NamedTuple):
 
 
 class MultiHeader(NamedTuple):
-    """Before each part of a Multi or its answer; `done` ends it."""
+    """Precedes each part of a Multi or its response; `done` ends it."""
 
     type: Int
     done: bool
@@ -258,6 +258,6 @@ class MultiHeader(NamedTuple):
 
 
 class ErrorResponse(NamedTuple):
-    """A part that failed."""
+    """A failed part."""
 
     err: Int

@@ -1,1 +1,1 @@
-"""The request side of the broker: the table of APIs, what a handler knows of its request, and the handlers."""
+"""Request handling: the table of APIs, their handlers, the context of a request, and the interceptors."""

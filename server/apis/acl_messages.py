@@ -1,4 +1,4 @@
-"""Rules of access as the three APIs about them say it: numbers on the wire, checked as Kafka does."""
+"""Conversion of the ACLs and ACL filters in requests, with the checks of Kafka's AclControlManager."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.create_acls import AclCreation
 from ...protocol.messages.delete_acls import DeleteAclsFilter
 from ...protocol.messages.describe_acls import DescribeAclsRequest
+from ..security.cidr_block import parse_cidr_block
 
 Number = TypeVar("Number", bound=IntEnum)
 
-LONGEST_NAME = 32_767
-"""As long as a string of the protocol before flexible versions: whatever is stored can be described in each of them."""
+MAX_NAME_BYTES = 32_767
+"""The longest string in versions that are not flexible: each stored ACL can be described in every version."""
 
 
-def binding_of(creation: AclCreation) -> AclBinding:
-    """The rule that is to be made. Raises KafkaError INVALID_REQUEST (Kafka's AclControlManager)."""
+def to_acl_binding(creation: AclCreation) -> AclBinding:
+    """Return the ACL to create. Raise KafkaError INVALID_REQUEST (Kafka's AclControlManager.validateNewAcl)."""
     resource_type = _number(AclResourceType, creation.resource_type, "resourceType")
     pattern_type = _number(AclPatternType, creation.resource_pattern_type, "patternType")
     operation = _number(AclOperation, creation.operation, "operation")
@@ -37,9 +38,10 @@ def binding_of(creation: AclCreation) -> AclBinding:
     if not creation.resource_name:
         raise _invalid("Resource name should not be empty")
     if not creation.host:
-        raise _invalid("Host should not be empty")
-    if any(len(text.encode()) > LONGEST_NAME for text in (creation.resource_name, creation.principal, creation.host)):
-        raise _invalid(f"Names of more than {LONGEST_NAME} bytes")
+        raise _invalid("Host pattern cannot be null or empty")
+    _check_block(creation.host)
+    if any(len(text.encode()) > MAX_NAME_BYTES for text in (creation.resource_name, creation.principal, creation.host)):
+        raise _invalid(f"Names of more than {MAX_NAME_BYTES} bytes")
     kind, colon, _ = creation.principal.partition(":")
     if not (colon and kind):
         reason = "no colon is present separating the principal type from the principal name"
@@ -50,8 +52,16 @@ def binding_of(creation: AclCreation) -> AclBinding:
     )
 
 
-def filter_of(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclBindingFilter:
-    """What rules are meant. Raises KafkaError INVALID_REQUEST."""
+def _check_block(host: str) -> None:
+    if "/" in host:
+        try:
+            parse_cidr_block(host)
+        except ValueError as error:
+            raise _invalid(f"Invalid CIDR notation '{host}': {error}") from None
+
+
+def to_acl_binding_filter(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclBindingFilter:
+    """Return the filter. Raise KafkaError INVALID_REQUEST."""
     return AclBindingFilter(
         _number(AclResourceType, wanted.resource_type_filter, "resourceType"),
         wanted.resource_name_filter,
@@ -63,11 +73,11 @@ def filter_of(wanted: DescribeAclsRequest | DeleteAclsFilter) -> AclBindingFilte
     )
 
 
-def _number(kind: type[Number], value: int, what: str) -> Number:
+def _number(enum: type[Number], value: int, field: str) -> Number:
     try:
-        return kind(value)
+        return enum(value)
     except ValueError:
-        raise _invalid(f"Invalid {what} UNKNOWN") from None
+        raise _invalid(f"Invalid {field} UNKNOWN") from None
 
 
 def _invalid(reason: str) -> KafkaError:

@@ -1,4 +1,4 @@
-"""Which operations a client may carry out, as the bit set that Metadata and the Describe APIs answer with (KIP-430)."""
+"""The authorized operations of a client, as the bit set in Metadata and Describe responses (KIP-430)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .request_context import RequestContext
 
 NOT_REQUESTED = -(2**31)
-"""What responses say unless the client asked."""
+"""The value in responses to requests without `include_…_authorized_operations`."""
 
 SUPPORTED = {
     AclResourceType.TOPIC: (
@@ -33,7 +33,7 @@ SUPPORTED = {
         AclOperation.ALTER_CONFIGS,
         AclOperation.IDEMPOTENT_WRITE,
     ),
-    # Groups have settings since KIP-848.
+    # The two for configurations since KIP-848.
     AclResourceType.GROUP: (
         AclOperation.READ,
         AclOperation.DELETE,
@@ -42,11 +42,11 @@ SUPPORTED = {
         AclOperation.ALTER_CONFIGS,
     ),
 }
-"""What can be done to a resource at all."""
+"""The operations that exist for each type of resource."""
 
 
 def _bit_set(operations: Iterable[AclOperation]) -> int:
-    """The set as a 32-bit number."""
+    """Return the set as a 32-bit number."""
     return sum(1 << operation for operation in operations)
 
 
@@ -54,14 +54,14 @@ _ALL = {kind: _bit_set(operations) for kind, operations in SUPPORTED.items()}
 
 
 def authorized_operations(ctx: RequestContext, kind: AclResourceType, name: str = CLUSTER_NAME) -> int:
-    """What the client may do to the resource; without an authorizer, whatever can be done to it."""
-    if not ctx.is_guarded:
+    """Return the operations on the resource that the client is authorized for: all of them without an authorizer."""
+    if not ctx.has_authorizer:
         return _ALL[kind]
-    return _bit_set(operation for operation in SUPPORTED[kind] if ctx.may(operation, kind, name))
+    return _bit_set(operation for operation in SUPPORTED[kind] if ctx.is_authorized(operation, kind, name))
 
 
 def cluster_operations(ctx: RequestContext) -> int:
-    """What the client may do to the cluster, told only if it may describe it."""
-    if not ctx.may(AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER_NAME):
+    """Return the authorized operations on the cluster: none if the client may not describe the cluster."""
+    if not ctx.is_authorized(AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return authorized_operations(ctx, AclResourceType.CLUSTER)

@@ -1,94 +1,114 @@
-"""KafkaApis: dispatches requests to handlers, has rights checked, makes answers of exceptions; each in one place."""
+"""KafkaApis: the dispatch of requests to their handlers, and the error responses for exceptions of handlers."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from functools import partial
-from types import CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from types import CoroutineType, coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...common.room_logger import room_logger
 from ...protocol.apis import ApiKey
 from ...protocol.codec import encode_long_response, encode_response, request_decoder
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ...protocol.headers import API_SIZE, api_at, decode_request_header, response_front
+from ...protocol.headers import API_SIZE, api_at, decode_request_header, key_at, response_front
 from ...protocol.produce_entries import AllAppended, read_produce
-from ...protocol.room_logger import room_logger
 from ..metadata.metadata_store import StoreFailedError
+from ..runtime.loop_sharing import TurnQueue
 from ..runtime.ports import no_collection
-from ..runtime.turns import Turns
-from .alike_answers import AlikeAnswers
-from .answer_budget import holds_much
-from .error_answers import error_answer
+from .acl_checks import AclInterceptor
+from .error_responses import error_response
+from .interceptors import Handle, Interceptor, QuotaInterceptor, Respond
+from .large_requests import LANE, LargeRequest, LargeRequests, RequestAdmission
+from .pending_reply import PendingReply
 from .request_context import RequestContext
-from .rights import Rights
+from .response_budget import is_large_response
 from .services import Services, bind
 
 if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
     from ..network.connection import Connection
-    from ..quotas.client_quotas import ClientQuotas
+    from ..quotas.quota_managers import QuotaManagers
     from ..security.authorizer import Authorizer
 
 logger = room_logger("apis")
 
+T = TypeVar("T")
+
 LARGE_REQUEST_BYTES = 1 << 15
-"""A larger request is read beside the loop, and its answer is written there: each takes up to a tenth of a second."""
-MOST_FRAME_BYTES = 2**31
-AT_THE_DOOR = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
-"""What clients ask for that come. Where several do at once, one of them is answered in each turn, and others are served
-in between. They do not wait for members of groups: these have a queue of their own.
+"""A larger request is decoded in a lane, and its response is encoded there: each takes up to 0.1 s."""
+MAX_FRAME_BYTES = 2**31
+CONNECTION_SETUP_APIS = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+"""The first requests of a connection. The loop handles a single one of them per turn, so that other clients are served
+while many connect. Their queue is apart from the queue of group members, which may be long.
 """
-READ_AT_ONCE = {ApiKey.PRODUCE, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
-"""Read at once, however large: their bytes stay where they are, and little else is in them."""
-LANE = "requests"
-"""The lane that reads large requests and writes the answers to long ones."""
-
-
-Handle: TypeAlias = Callable[[RequestContext, Any], Any]
-"""Answers a request, or returns what will."""
-Respond: TypeAlias = Callable[[RequestContext, Any], None]
-"""Encodes and sends an answer."""
-
-
-@dataclass(slots=True, frozen=True)
-class Meter:
-    """How the requests of one version of one API are measured."""
-
-    begin: Callable[[], bool]
-    """Counts one; says whether it is to be handled by `timed`."""
-    is_slow: Callable[[], bool]
-    """Whether the handler of the one begun last took long."""
-    timed: Handle
-    beyond: Callable[[RequestContext, Any, Any], None]
-    """Looks at one that was slow, or is not answered yet: context, request and what the handler returned."""
+NEVER_DECODED_IN_LANE = {ApiKey.PRODUCE, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+"""Decoded immediately, in any size: their records and tokens are not copied, and they contain little else."""
+CANCELLABLE = {
+    ApiKey.FETCH,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.LIST_GROUPS,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.DESCRIBE_ACLS,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.LIST_TRANSACTIONS,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
+    ApiKey.STREAMS_GROUP_DESCRIBE,
+    ApiKey.LIST_CONFIG_RESOURCES,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ApiKey.METADATA,
+}
+"""Large requests of these APIs are cancelled when their connection is closed: they change nothing, but for Metadata,
+which is not cancelled any more when it creates topics. Requests of other APIs are carried out, as in Kafka."""
+NO_LARGER_THAN_REQUEST = {ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN, ApiKey.LEAVE_GROUP}
+"""APIs whose response has an item for an item of the request, so that its items need not be counted."""
+EAGER = {
+    ApiKey.LIST_OFFSETS,
+    ApiKey.METADATA,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.END_TXN,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
+    ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+}
+"""APIs whose coroutine runs without a task until it first waits: most of their responses need no wait, and save the
+task and a turn of the event loop. Until then the coroutine must not use `asyncio.timeout`, which needs a task."""
 
 
 @dataclass(slots=True)
 class Route:
-    """How one version of one API is read, handled and answered."""
+    """The functions for the requests of one version of one API."""
 
     read: Callable[[memoryview, int, int], tuple[RequestHeader, Any]]
     handle: Handle
     respond: Respond
-    turns: Turns | None = None
-    """Where its requests wait for their turn."""
-    most_bytes: int = LARGE_REQUEST_BYTES
-    """A larger request is read beside the loop."""
-    meter: Meter | None = None
-
-
-class Around(Protocol):
-    """What sees the requests of all APIs before their handlers, and their answers before they are sent."""
-
-    def __call__(self, key: ApiKey, version: int, handle: Handle, respond: Respond) -> tuple[Handle, Respond]:
-        """What is to handle and to answer requests of that kind instead of these two."""
+    turn_queue: TurnQueue | None = None
+    """The queue in which its requests wait for their turn."""
+    max_bytes: int = LARGE_REQUEST_BYTES
+    """A larger request is decoded in a lane."""
 
 
 def _reader(key: ApiKey, version: int) -> Callable[[memoryview, int, int], tuple[RequestHeader, Any]]:
-    """What reads the frames at `[start, end)` of one version of one API. It raises ProtocolError."""
+    """Return the function that decodes the frame at [start, end) of a buffer. It raises ProtocolError."""
     if key is ApiKey.PRODUCE:
         return partial(read_produce, version)
     decode = request_decoder(key, version)
@@ -100,36 +120,61 @@ def _reader(key: ApiKey, version: int) -> Callable[[memoryview, int, int], tuple
     return read
 
 
+class CachedResponseEncoder:
+    """The encoder of one version of ApiVersions: nearly all its responses are equal, so the last encoding is kept.
+
+    A response must not change once it is encoded.
+    """
+
+    __slots__ = ("_body", "_last")
+
+    def __init__(self) -> None:
+        self._last: Any = None
+        self._body = b""
+
+    def encode(self, response: Any, version: int) -> list[Any]:
+        """Encode as `encode_response`, or return the last encoding if the last response was equal."""
+        if response != self._last:
+            self._body = b"".join(encode_response(response, version))
+            self._last = response
+        return [self._body]
+
+
 class KafkaApis:
-    """Dispatches frames to handlers. Loop-thread only."""
+    """Dispatches the requests of all connections of a broker. Used on the event loop's thread only."""
 
     def __init__(
         self,
         services: Services,
         loop: asyncio.AbstractEventLoop,
         *,
-        quotas: ClientQuotas,
-        turns: Turns,
+        quotas: QuotaManagers,
+        turn_queue: TurnQueue,
         authorizer: Authorizer | None = None,
+        memory_limit: int | None = None,
     ) -> None:
-        """What thousands may want at once is done in `turns`. Without an authorizer everybody may do everything, as in
-        Kafka.
+        """Requests that thousands of clients may send at the same moment are handled in `turn_queue`. Without an
+        authorizer every operation is allowed, as in Kafka. `memory_limit` is that of the process in bytes, if any.
         """
         self._services = services
         self._served = services.served
-        self._quotas = quotas
         self._loop = loop
         self._routes: dict[int, Route] = {}
-        """By what a frame begins with."""
-        self._around: list[Around] = []
-        self._meter: Callable[[ApiKey, int, Handle], Meter] | None = None
+        """By the API key and version at the start of a frame."""
+        self._interceptors: list[Interceptor] = [QuotaInterceptor(quotas)]
+        """In the order in which a request passes them."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._turns = turns
-        self._door = Turns(loop, no_collection)
+        self._turn_queue = turn_queue
+        self._connection_setup_queue = TurnQueue(loop, no_collection)
         self._authorizer = authorizer
-        self._long_work = services.long_work
         self._work = services.work
-        self._rights = Rights(authorizer, services.metadata, services.work) if authorizer is not None else None
+        self._large = LargeRequests(services.work, loop, memory_limit)
+        if authorizer is not None:
+            # After the quotas: a request that is denied as a whole is charged like any other.
+            self._interceptors.append(
+                AclInterceptor(authorizer, services.metadata_cache, services.sliced_work, services.work)
+            )
+        quotas.enforced_listeners.append(self._routes.clear)
         self._failures = 0
 
     @property
@@ -137,19 +182,17 @@ class KafkaApis:
         """Requests that failed inside the broker, and partitions of requests."""
         return self._failures + self._services.replica_manager.failures
 
-    def surround(self, around: Around) -> None:
-        """Have requests from now on go through this, too; costs nothing where it hands back what it got."""
-        self._around.append(around)
+    def add_interceptor(self, interceptor: Interceptor, *, first: bool = False) -> None:
+        """Pass later requests through this interceptor, too.
+
+        It is called after all others, or with `first` before them: it then sees requests that the others refuse.
+        """
+        self._interceptors.insert(0 if first else len(self._interceptors), interceptor)
         self._routes.clear()
 
-    def leave_alone(self, around: Around) -> None:
-        """Undo `surround`."""
-        self._around.remove(around)
-        self._routes.clear()
-
-    def measure(self, meter: Callable[[ApiKey, int, Handle], Meter] | None) -> None:
-        """Have requests from now on measured, each kind by what this makes of its API, version and handler; or not."""
-        self._meter = meter
+    def remove_interceptor(self, interceptor: Interceptor) -> None:
+        """Undo `add_interceptor`."""
+        self._interceptors.remove(interceptor)
         self._routes.clear()
 
     def handle(
@@ -160,95 +203,131 @@ class KafkaApis:
         end: int,
         *,
         is_turn: bool = False,
-        found: tuple[RequestHeader, Any] | None = None,
+        decoded: tuple[RequestHeader, Any] | None = None,
+        admission: RequestAdmission | None = None,
     ) -> None:
-        """Handle the frame at [start, end); answers now or later, or closes the connection.
+        """Handle the frame at [start, end); the response is sent now or later, or the connection is closed.
 
-        `found` is what it holds if it was read before. Raises ProtocolError for bytes that are no request this broker
-        serves: Kafka's answer is a closed connection.
+        `decoded` is the request of a frame that was decoded in a lane, with the `admission` of a large request. Raises
+        ProtocolError for bytes that are not a request which this broker serves: Kafka closes the connection then.
         """
         size = end - start
         route = self._routes.get(api_at(buffer, start)[0]) if size >= API_SIZE else None
         if route is None:
             route = self._route(buffer, start, end)
-        is_long = size > route.most_bytes
-        if (is_long and found is None) or (route.turns is not None and not is_turn):
-            self._handle_later(connection, route, memoryview(bytes(buffer[start:end])), found)
+        is_large = size > route.max_bytes
+        if (is_large and decoded is None) or (route.turn_queue is not None and not is_turn):
+            self._handle_later(connection, route, buffer[start:end], decoded, admission)
             return
-        header, request = found or route.read(buffer, start, end)
-        run, respond, charge, meter = route.handle, route.respond, None, route.meter
-        if meter is not None:
-            begin, is_slow = meter.begin, meter.is_slow
-            if begin():
-                run, meter = meter.timed, None
-        if self._quotas.enforced:
-            charge = self._quotas.charge(connection.session.principal.name, header.client_id, size)
-            run, respond = charge.timing(run), charge.settling(respond)
-        if self._rights is not None and request is not None:
-            run, respond = self._rights.guarding(run), self._rights.completing(respond)
-        context = RequestContext(header, connection, respond, charge, self._authorizer)
-        context.is_long = is_long
+        header, request = decoded or route.read(buffer, start, end)
+        context = RequestContext(header, connection, route.respond, size, self._authorizer)
+        context.is_large = is_large
+        context.admission = admission
         try:
-            answer = run(context, request)
-            if meter is not None and (is_slow() or not context.is_answered):
-                meter.beyond(context, request, answer)
-        except Exception as error:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer
+            response = route.handle(context, request)
+        except Exception as error:  # noqa: BLE001 - each exception of a handler becomes a response
             self._fail(context, request, error)
         else:
-            if answer is None:
-                return
-            if isinstance(answer, GeneratorType | CoroutineType):
-                self._go_on(context, request, answer)
-            else:
-                respond(context, answer)
+            if isinstance(response, CoroutineType):
+                if header.api_key in EAGER:
+                    self._resume(context, request, response)
+                else:
+                    self._run_in_task(context, request, response)
+            elif response is not None:
+                route.respond(context, response)
+            # None: the exception for Produce, Fetch and the APIs of group members (`docs/adding-an-api.md`). They wait
+            # in a purgatory or in their group, and respond in its callback: a task would cost several microseconds.
 
-    def _go_on(self, context: RequestContext, request: Any, work: Any) -> None:
-        """Do what a handler has begun."""
-        if isinstance(work, GeneratorType):
-            self._long_work.run(work, partial(self._came_to, context, request))
-            return
+    def refuse(self, connection: Connection, buffer: memoryview, start: int, end: int, error: KafkaError) -> None:
+        """Respond to the frame at [start, end) with `error`, unless the client expects no response.
+
+        Raises ProtocolError for bytes that are not a request which this broker serves.
+        """
+        route = self._route(buffer, start, end)
+        header, request = route.read(buffer, start, end)
+        response = error_response(ApiKey(header.api_key), header.api_version, request, error)
+        if response is not None:
+            route.respond(RequestContext(header, connection, route.respond), response)
+
+    def _resume(self, context: RequestContext, request: Any, work: Coroutine[Any, Any, Any]) -> None:
+        """Run the coroutine of a handler to its end or next `await`, without a task while it waits for coordinators."""
+        try:
+            awaited = work.send(None)
+        except StopIteration as end:
+            if end.value is not None:
+                self._respond(context, end.value)
+        except Exception as error:  # noqa: BLE001 - each exception of a handler becomes a response
+            self._fail(context, request, error)
+        else:
+            if isinstance(awaited, PendingReply):
+                awaited.when_done(partial(self._resume, context, request, work))
+            else:
+                self._run_in_task(context, request, continued(work, awaited))
+
+    def _run_in_task(self, context: RequestContext, request: Any, work: Coroutine[Any, Any, Any]) -> None:
         task = self._loop.create_task(self._finish(context, request, work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        if context.admission is not None and context.api_key in CANCELLABLE:
+            context.on_disconnect(partial(_cancel, task))
 
     def _handle_later(
-        self, connection: Connection, route: Route, frame: memoryview, found: tuple[RequestHeader, Any] | None
+        self,
+        connection: Connection,
+        route: Route,
+        frame: memoryview,
+        decoded: tuple[RequestHeader, Any] | None,
+        admission: RequestAdmission | None,
     ) -> None:
-        """Handle a copy of a frame later: a large one when it has been read beside the loop, another when it is its
-        turn.
-        """
-        if found is None and len(frame) > route.most_bytes:
-            read = partial(route.read, frame, 0, len(frame))
-            self._work.submit(LANE, read, partial(self._was_read, connection, frame))
+        """Handle a large frame after it was decoded in the lane, and another frame in its turn."""
+        size = len(frame)
+        if isinstance(frame.obj, bytearray):
+            # The connections share this buffer.
+            frame = memoryview(bytes(frame))
+        if decoded is None and size > route.max_bytes:
+            connection.keep_request()
+            is_cancellable = key_at(frame, 0)[0] in CANCELLABLE
+            read = partial(route.read, frame, 0, size)
+            done = partial(self._on_decoded, connection, frame)
+            self._large.add(LargeRequest(connection, is_cancellable, read, size, done))
         else:
-            assert route.turns is not None, "it is not read beside the loop"
-            route.turns.add(partial(self._handle_in_turn, connection, frame, found))
+            assert route.turn_queue is not None, "it is not decoded in the lane"
+            route.turn_queue.add(partial(self._handle_in_turn, connection, frame, decoded, admission))
 
-    def _was_read(
+    def _on_decoded(
         self,
         connection: Connection,
         frame: memoryview,
-        found: tuple[RequestHeader, Any] | None,
+        decoded: tuple[RequestHeader, Any] | None,
         error: BaseException | None,
+        admission: RequestAdmission | None,
     ) -> None:
-        """A large request has been read beside the loop."""
-        if isinstance(error, ProtocolError):
+        """Handle a large request that was decoded in the lane."""
+        if error is None:
+            self.handle(connection, frame, 0, len(frame), decoded=decoded, admission=admission)
+        elif isinstance(error, ProtocolError):
             connection.refuse(error)
-        elif error is not None:
-            raise error
+        elif isinstance(error, MemoryError):
+            connection.out_of_memory(f"no memory to read a request of {len(frame)} bytes")
         else:
-            self.handle(connection, frame, 0, len(frame), found=found)
+            # Without a response the client would wait until its timeout.
+            connection.close()
+            raise error
 
     def _handle_in_turn(
-        self, connection: Connection, frame: memoryview, found: tuple[RequestHeader, Any] | None
+        self,
+        connection: Connection,
+        frame: memoryview,
+        decoded: tuple[RequestHeader, Any] | None,
+        admission: RequestAdmission | None,
     ) -> None:
         try:
-            self.handle(connection, frame, 0, len(frame), is_turn=True, found=found)
+            self.handle(connection, frame, 0, len(frame), is_turn=True, decoded=decoded, admission=admission)
         except ProtocolError as error:
             connection.refuse(error)
 
     async def close(self) -> None:
-        """Give up the requests that are still being worked on."""
+        """Cancel the coroutines of handlers."""
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
@@ -263,57 +342,55 @@ class KafkaApis:
             api = self._served[key]
         except (ValueError, KeyError):
             raise ProtocolError(f"API key {api_key} is not served") from None
-        handle = importlib.import_module(f".handlers.{api.handler}", __package__).handle
+        handle: Handle = importlib.import_module(f".handlers.{api.handler}", __package__).handle
         handle = bind(handle, self._services)
         if api.lowest <= version <= api.highest:
-            respond = self._responder(key, version)
-            for around in self._around:
-                handle, respond = around(key, version, handle, respond)
-            turns = self._door if key in AT_THE_DOOR else self._turns if api.in_turn else None
-            route = Route(_reader(key, version), handle, respond, turns)
-            if self._meter is not None:
-                route.meter = self._meter(key, version, handle)
-            if key in READ_AT_ONCE:
-                route.most_bytes = MOST_FRAME_BYTES
+            handle, respond = self._intercept(key, version, handle)
+            turn_queue = self._turn_queue if api.is_queued else None
+            if key in CONNECTION_SETUP_APIS:
+                turn_queue = self._connection_setup_queue
+            route = Route(_reader(key, version), handle, respond, turn_queue)
+            if key in NEVER_DECODED_IN_LANE:
+                route.max_bytes = MAX_FRAME_BYTES
             self._routes[api_at(buffer, start)[0]] = route
             return route
         if key is ApiKey.API_VERSIONS:
-            # Not even the body's layout is known: the handler answers in version 0, with error 35. Not kept, since
-            # there are many such versions.
-            return Route(lambda *_: (header, None), handle, self._responder(key, 0))
+            # The layout of the body is unknown: the handler responds in version 0, with error 35. The route is not
+            # kept, as a client may send any version number.
+            handle, respond = self._intercept(key, 0, handle)
+            return Route(lambda *_: (header, None), handle, respond)
         raise ProtocolError(f"API key {api_key} has no version {version}")
+
+    def _intercept(self, key: ApiKey, version: int, handle: Handle) -> tuple[Handle, Respond]:
+        respond = self._responder(key, version)
+        for interceptor in reversed(self._interceptors):
+            handle, respond = interceptor(key, version, handle, respond)
+        return handle, respond
 
     async def _finish(self, context: RequestContext, request: Any, answer: Coroutine[Any, Any, Any]) -> None:
         try:
             response = await answer
-        except Exception as error:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer
+        except Exception as error:  # noqa: BLE001 - the boundary: each exception of a handler becomes a response
             self._fail(context, request, error)
         else:
             if response is not None:
                 self._respond(context, response)
 
-    def _came_to(self, context: RequestContext, request: Any, response: Any, error: Exception | None) -> None:
-        """Work in turns has ended."""
-        if error is not None:
-            self._fail(context, request, error)
-        elif isinstance(response, GeneratorType | CoroutineType):
-            self._go_on(context, request, response)
-        elif response is not None:
-            self._respond(context, response)
-
     def _respond(self, context: RequestContext, response: Any) -> None:
-        """Answer what took more than one turn, and may hold much whatever its request was like."""
-        context.is_long = context.is_long or holds_much(response)
+        """Respond after work of several turns. Its response may be large although its request was small."""
+        if not context.is_large and context.api_key not in NO_LARGER_THAN_REQUEST:
+            context.is_large = is_large_response(response)
         context.respond(response)
 
     def _responder(self, key: ApiKey, version: int) -> Callable[[RequestContext, Any], None]:
-        """What encodes and sends the answers of one version of one API; None means that the request wants no answer."""
+        """Return the function that encodes and sends the responses of one version of one API."""
         front, front_size = response_front(key, version)
-        encode = AlikeAnswers().encode if key is ApiKey.API_VERSIONS else encode_response
+        encode = CachedResponseEncoder().encode if key is ApiKey.API_VERSIONS else encode_response
 
         def respond(context: RequestContext, response: Any) -> None:
             connection: Any = context.channel
             if response is None:
+                context.release()
                 connection.skip()
                 return
             try:
@@ -321,7 +398,7 @@ class KafkaApis:
                     frame = response.frame(version, context.correlation_id)
                     connection.send([frame], len(frame))
                     return
-                if context.is_long:
+                if context.is_large:
                     write = partial(encode_long_response, response, version)
                     self._work.submit(LANE, write, partial(written, context))
                 else:
@@ -336,7 +413,7 @@ class KafkaApis:
                 send(context, parts)
 
         def unwritable(context: RequestContext, error: BaseException | None) -> None:
-            # The broker's own fault, not the client's: its request was understood.
+            # An error of the broker: the request was valid.
             self._failures += 1
             logger.error("API key %d version %d: the response cannot be encoded", key, version, exc_info=error)
             context.close()
@@ -346,29 +423,60 @@ class KafkaApis:
             parts.insert(0, front(size - 4, context.correlation_id))
             connection: Any = context.channel
             connection.send(parts, size)
+            if context.admission is not None:
+                # The response takes about as much as the request, until its client has read it.
+                connection.when_taken(context.release)
 
         return respond
 
     def _fail(self, context: RequestContext, request: Any, error: Exception) -> None:
-        """Answer a request that failed as a whole; where there is no answer, the connection is closed."""
+        """Send the error response to a request that failed as a whole."""
+        if isinstance(error, MemoryError):
+            # An error response with an item for each item of the request takes memory, too.
+            context.out_of_memory(str(error))
+            return
         if isinstance(error, StoreFailedError):
-            logger.warning("API key %d failed for want of the metadata store: %r", context.api_key, error)
+            logger.warning("API key %d failed without the metadata store: %r", context.api_key, error)
             error = error.as_answer()
         elif not isinstance(error, KafkaError):
             self._failures += 1
             logger.error("API key %d version %d failed", context.api_key, context.api_version, exc_info=error)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed to handle the request")
-        context.refusals = ()  # the error is for all of it
-        tell = partial(error_answer, ApiKey(context.api_key), context.api_version, request, error)
-        if context.is_long:
-            self._work.submit(LANE, tell, partial(self._tell, context))  # each of its items may have an answer
+        context.denied = ()  # the error is that of all items
+        build = partial(error_response, ApiKey(context.api_key), context.api_version, request, error)
+        if context.is_large:
+            self._work.submit(LANE, build, partial(self._send_error, context))  # it may have an item for each item
         else:
-            self._tell(context, tell())
+            self._send_error(context, build())
 
     @staticmethod
-    def _tell(context: RequestContext, response: Any, error: BaseException | None = None) -> None:
-        """A request that failed has its answer; without one, for whatever reason, the connection is closed."""
+    def _send_error(context: RequestContext, response: Any, error: BaseException | None = None) -> None:
+        """Send the error response; close the connection if there is none."""
         if response is None:
             context.close()
         else:
             context.respond(response)
+
+
+async def continued(work: Coroutine[Any, Any, T], awaited: Any) -> T:
+    """Await the rest of a coroutine whose first step has run, like a task with `eager_start` in Python 3.12."""
+    return await _rest(work, awaited)
+
+
+@coroutine
+def _rest(work: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
+    try:
+        while True:
+            try:
+                value = yield awaited
+            except BaseException as error:  # noqa: BLE001 - thrown into the coroutine, CancelledError for example
+                awaited = work.throw(error)
+            else:
+                awaited = work.send(value)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()

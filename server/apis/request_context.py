@@ -1,12 +1,12 @@
-"""What a handler knows about the request it answers, and how it answers."""
+"""The context of one request, which its handler uses to check ACLs and to respond."""
 
 from __future__ import annotations
 
 from functools import partial
-from types import CoroutineType, GeneratorType
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ...protocol.room_logger import room_logger
+from ...common.room_logger import room_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,83 +14,101 @@ if TYPE_CHECKING:
     from ...protocol.acls import AclOperation, AclResourceType
     from ...protocol.headers import RequestHeader
     from ..config.listeners import ListenerConfig
-    from ..quotas.charge import Charge
+    from ..quotas.request_quota_usage import RequestQuotaUsage
     from ..security.authorizer import Authorizer
     from ..security.session import Session
-    from .rights import Refusal
+    from .acl_checks import DeniedItems
+    from .interceptors import Handle, Respond
+    from .large_requests import RequestAdmission
 
 logger = room_logger("apis")
 
 
 class Channel(Protocol):
-    """The connection as a handler sees it."""
+    """The connection of a request. Tests and fault injection have other implementations than `network.Connection`."""
 
     session: Session
     on_close: Callable[[], None] | None
-    """Called when the client goes away while its request waits."""
+    """Called when the connection is closed while its request waits."""
+    on_lost: Callable[[], None] | None
+    """Called once when the connection is closed, whichever request it handles."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether the client has gone away: nobody will be called for that any more."""
+        """Whether the connection is closed: `on_close` is not called any more."""
 
     def close(self) -> None:
-        """Close without an answer."""
+        """Close the connection without a response."""
+
+    def close_after(self, seconds: float) -> None:
+        """Handle no further request, and close the connection after this time."""
+
+    def out_of_memory(self, what: str) -> None:
+        """Close the connection without a response, and log the reason."""
 
     def mute(self, seconds: float) -> None:
-        """Look at no further request for that long once the one in hand is answered."""
+        """Handle no further request for this time after the response to the current request."""
 
 
-Change: TypeAlias = "Callable[[Callable[[RequestContext, Any], None], RequestContext, Any], None]"
-"""Called with what sends an answer, the request's context, and the answer: None where the client wants none."""
+ResponseWrapper: TypeAlias = "Callable[[Respond, RequestContext, Any], None]"
+"""Called with the function that sends a response, the context and the response: None if the client expects none."""
 
 
 class RequestContext:
-    """One request on one connection, answered exactly once: by the handler's return value or by `respond` later."""
+    """One request on one connection (Kafka's RequestChannel.Request). It gets exactly one response: the return value of
+    its handler, or that of a later `respond`. Used on the event loop's thread only.
+    """
 
     __slots__ = (
         "_authorizer",
         "_respond",
+        "admission",
         "api_key",
         "api_version",
         "began",
         "channel",
-        "charge",
         "client_id",
         "correlation_id",
+        "denied",
         "is_answered",
-        "is_followers",
-        "is_long",
-        "refusals",
+        "is_large",
+        "is_replica_fetch",
+        "quota_usage",
+        "size",
     )
 
     def __init__(
         self,
         header: RequestHeader,
         channel: Channel,
-        respond: Callable[[RequestContext, Any], None],
-        charge: Charge | None = None,
+        respond: Respond,
+        size: int = 0,
         authorizer: Authorizer | None = None,
     ) -> None:
         self.api_key, self.api_version, self.correlation_id, self.client_id = header
         self.channel = channel
-        self.charge = charge
-        """What it owes to the client's quotas; None while no quotas are set."""
-        self.refusals: tuple[Refusal, ...] = ()
-        """What of the request its client may not do; no handler sees it."""
+        self.size = size
+        """Bytes of the request frame."""
+        self.admission: RequestAdmission | None = None
+        """The part of the memory budget that a large request uses; None for other requests."""
+        self.quota_usage: RequestQuotaUsage | None = None
+        """The use of the client's quotas; None while no quotas are set."""
+        self.denied: tuple[DeniedItems, ...] = ()
+        """The items without an ACL, which the handler does not get."""
         self.is_answered = False
         """Whether `respond` was called."""
-        self.is_followers = False
-        """Whether a broker asks that copies what it reads, and no reader."""
-        self.is_long = False
-        """Whether its answer is encoded beside the loop, as there may be much of it."""
+        self.is_replica_fetch = False
+        """Whether it is the fetch of a follower."""
+        self.is_large = False
+        """Whether its response is encoded in a lane, as it may be large."""
         self.began: float
-        """When its handler began, by the clock of whoever times requests; not set if nobody does."""
+        """The time at which its handler was called; set only while the request log is on."""
         self._respond = respond
         self._authorizer = authorizer
 
     @property
     def session(self) -> Session:
-        """Who asks, and by which listener they came."""
+        """The session of the connection: principal, address and listener."""
         return self.channel.session
 
     @property
@@ -99,58 +117,95 @@ class RequestContext:
 
     @property
     def listener(self) -> ListenerConfig:
-        """The listener that the request came in on; its advertised address is the one to tell this client."""
+        """The listener of the connection. Responses contain the endpoints of this listener."""
         return self.channel.session.listener
 
     @property
-    def is_guarded(self) -> bool:
-        """Whether an authorizer decides what clients may do."""
+    def has_authorizer(self) -> bool:
+        """Whether ACLs are checked at all."""
         return self._authorizer is not None
 
-    def may(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
-        """Whether the client may do that to a resource that its request does not name and the answer would mention."""
+    def is_authorized(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
+        """Return whether the client is authorized for a resource that its request does not name."""
         return self._authorizer is None or self._authorizer.authorize(self.session, operation, resource_type, name)
 
-    def may_some(self, operation: AclOperation, resource_type: AclResourceType) -> bool:
-        """Whether there may be a resource of the type to which the client may do that."""
+    def is_authorized_for_any(self, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        """Return whether any resource of the type may exist that the client is authorized for (KIP-679)."""
         return self._authorizer is None or self._authorizer.authorize_some(self.session, operation, resource_type)
 
     def respond(self, response: Any) -> None:
-        """Encode and send the response, and let the connection go on with its next request."""
+        """Encode and send the response; the connection then handles its next request."""
         self.is_answered = True
         self._respond(self, response)
 
-    def answer_through(self, change: Change) -> None:
-        """Have the answer that is yet to come go through `change`."""
-        self._respond = partial(change, self._respond)
+    def wrap_response(self, wrapper: ResponseWrapper) -> None:
+        """Pass the response to `wrapper` instead of sending it."""
+        self._respond = partial(wrapper, self._respond)
 
-    def handle_through(self, handle: Callable[[RequestContext, Any], Any], request: Any, change: Change) -> Any:
-        """Have the request handled, and its answer go through `change`; returns what a handler returns."""
-        self.answer_through(change)
-        answer = handle(self, request)
-        if answer is None or isinstance(answer, CoroutineType | GeneratorType):
-            return answer
-        self.respond(answer)
+    def handle_and_wrap_response(self, handle: Handle, request: Any, wrapper: ResponseWrapper) -> Any:
+        """Call the handler, with its response passed to `wrapper`; return as a handler returns."""
+        self.wrap_response(wrapper)
+        response = handle(self, request)
+        if response is None or isinstance(response, CoroutineType):
+            return response
+        self.respond(response)
         return None
 
+    def close_after_response(self) -> None:
+        """Close the connection when the response is sent."""
+        self.wrap_response(_respond_and_close)
+
     def finish(self, response: Any, error: BaseException | None) -> None:
-        """Respond with what long work came to."""
+        """Respond with the result of sliced or lane work. Log an error of it, and close the connection."""
         if error is not None:
             logger.error("API key %d version %d failed", self.api_key, self.api_version, exc_info=error)
             self.close()
         else:
             self.respond(response)
 
+    def release(self) -> None:
+        """Stop counting a large request: the client has received the response, or there is none."""
+        if self.admission is not None:
+            self.admission.release()
+            self.admission = None
+
     def on_disconnect(self, callback: Callable[[], None]) -> None:
-        """Call back if the client goes away before it is answered, or has gone away already."""
+        """Call back when the connection is closed before the response, immediately if it is closed already."""
+        if self.quota_usage is not None:
+            callback = partial(self._abandon, self.quota_usage, callback)
         self.channel.on_close = callback
         if self.channel.is_lost:
             callback()
 
+    def _abandon(self, quota_usage: RequestQuotaUsage, callback: Callable[[], None]) -> None:
+        """Settle the quotas of a request whose connection is closed before the response: its work is done."""
+        callback()
+        quota_usage.settle(self.api_key)
+
     def mute(self, seconds: float) -> None:
-        """Look at no further request of the connection for that long once this one is answered."""
+        """Handle no further request of the connection for this time after the response."""
         self.channel.mute(seconds)
 
     def close(self) -> None:
-        """Close the connection instead of answering."""
-        self.channel.close()
+        """Close the connection without a response.
+
+        The request is charged like any other. A client over its quota sees the close when its throttle time is over:
+        otherwise requests that fail without a response would be free of quotas.
+        """
+        self.release()
+        wait = 0.0 if self.quota_usage is None else self.quota_usage.settle(self.api_key)
+        if wait > 0:
+            self.channel.close_after(wait)
+        else:
+            self.channel.close()
+
+    def out_of_memory(self, reason: str) -> None:
+        """Close the connection: there is no memory for its request. Other connections are served."""
+        self.release()
+        text = f"no memory for a request with API key {self.api_key} version {self.api_version}"
+        self.channel.out_of_memory(f"{text}: {reason}" if reason else text)
+
+
+def _respond_and_close(respond: Respond, context: RequestContext, response: Any) -> None:
+    respond(context, response)
+    context.close()

@@ -1,9 +1,4 @@
-"""What handlers may ask for: the parts of a broker, each by the name of a keyword-only parameter.
-
-A handler that says `*, metadata: ClusterMetadata` gets the metadata cache and can reach nothing else. What each part is
-to the handlers is its type here: a small class, or of what is larger a port (`server/apis/ports.py`), and nobody
-reaches through one to what is behind it.
-"""
+"""The parts of a broker that handlers use: a handler names each part that it needs as a keyword-only parameter."""
 
 from __future__ import annotations
 
@@ -13,95 +8,99 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from .api_version_manager import ApiVersionManager
 from .table import SERVED, SERVED_IN_CLUSTERS, TELEMETRY
-from .versions_told import VersionsTold
 
 if TYPE_CHECKING:
     from ...protocol.apis import ApiKey
+    from ..config.config_repository import ConfigRepository
     from ..config.settings import Settings
+    from ..controller.auto_topic_creation_manager import AutoTopicCreationManager
+    from ..controller.controller_request_handler import ControllerRequestHandler
+    from ..controller.kafka_controller import KafkaController
+    from ..coordinator.group.consumer_group_manager import ConsumerGroupManager
+    from ..coordinator.group.group_coordinator import GroupCoordinator
+    from ..coordinator.group.partition_metadata_client import PartitionMetadataClient
+    from ..coordinator.group.share.share_group_manager import ShareGroupManager
+    from ..coordinator.group.streams.streams_group_manager import StreamsGroupManager
     from ..coordinator.group.zookeeper_offsets import ZooKeeperOffsets
-    from ..coordinator.transaction.enlistment import Enlistment
-    from ..coordinator.transaction.markers import MarkerWriter
+    from ..coordinator.share.share_coordinator import ShareCoordinator
+    from ..coordinator.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+    from ..coordinator.transaction.transaction_coordinator import TransactionCoordinator
+    from ..coordinator.transaction.transaction_marker_channel_manager import MarkerWriter
     from ..metadata.cluster_features import ClusterFeatures
-    from ..metadata.producer_ids import ProducerIds
+    from ..metadata.metadata_cache import MetadataCache
+    from ..metadata.producer_id_manager import ProducerIdManager
     from ..quotas.quota_settings import QuotaSettings
     from ..replication.fetch_session import FetchSessions
     from ..replication.log_dir_mover import LogDirMover
+    from ..replication.replica_manager import ReplicaManager
+    from ..runtime.loop_sharing import SlicedWork
     from ..runtime.ports import Work
-    from ..runtime.turns import LongWork
+    from ..security.acl_authorizer import AclAuthorizer
+    from ..security.delegation_token_manager import DelegationTokenManager
     from ..security.scram_credentials import ScramCredentials
-    from ..telemetry.client_telemetry import ClientTelemetry
-    from .ports import (
-        AccessRules,
-        ActiveController,
-        BrokersController,
-        ClusterMetadata,
-        CommittedOffsets,
-        Configs,
-        ConsumerProtocolGroups,
-        ControllerOrders,
-        Groups,
-        LogDirs,
-        ProducerTransactions,
-        Replicas,
-        Tokens,
-    )
+    from ..share.share_partition_manager import SharePartitionManager
+    from ..telemetry.client_metrics_manager import ClientMetricsManager
     from .table import Api
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Made by `services()` in `server/broker_state.py`. Loop-thread only."""
+    """The parts of the broker that handlers use, each under the name of its class. Made by `broker_state.services`."""
 
-    acls: AccessRules | None
-    brokers_controller: BrokersController
-    committed_offsets: CommittedOffsets
+    acl_authorizer: AclAuthorizer | None
+    add_partitions_to_txn_manager: AddPartitionsToTxnManager
+    auto_topic_creation_manager: AutoTopicCreationManager
+    client_metrics_manager: ClientMetricsManager | None
+    """Receives the metrics of clients; None if no reporter of the broker exports them."""
     config: Settings
-    configs: Configs
-    consumer_groups: ConsumerProtocolGroups
-    controller: ActiveController
-    delegation_tokens: Tokens
-    enlistment: Enlistment
+    config_repository: ConfigRepository
+    consumer_group_manager: ConsumerGroupManager
+    controller: KafkaController
+    controller_request_handler: ControllerRequestHandler | None
+    """Handles the requests of the cluster's controller; None for a single broker, which is its own controller."""
+    delegation_token_manager: DelegationTokenManager
     fault: Callable[[str], bool]
     features: ClusterFeatures
     fetch_sessions: FetchSessions
-    groups: Groups
-    log_dirs: LogDirs
-    markers: MarkerWriter
-    metadata: ClusterMetadata
-    mover: LogDirMover
-    orders: ControllerOrders | None
-    """What the controller of a cluster orders; a broker alone has its own controller and takes no orders."""
+    group_coordinator: GroupCoordinator
+    log_dir_mover: LogDirMover
+    marker_writer: MarkerWriter
+    metadata_cache: MetadataCache
     now_ms: Callable[[], int]
-    producer_ids: ProducerIds
-    quotas: QuotaSettings
-    replica_manager: Replicas
-    scram: ScramCredentials
-    telemetry: ClientTelemetry | None
-    """What takes clients' metrics, if anybody can read them here."""
-    transactions: ProducerTransactions
-    long_work: LongWork
+    partition_metadata_client: PartitionMetadataClient
+    producer_ids: ProducerIdManager
+    quota_settings: QuotaSettings
+    replica_manager: ReplicaManager
+    scram_credentials: ScramCredentials
+    share_coordinator: ShareCoordinator
+    share_group_manager: ShareGroupManager
+    share_partition_manager: SharePartitionManager
+    sliced_work: SlicedWork
+    streams_group_manager: StreamsGroupManager
+    transaction_coordinator: TransactionCoordinator
     work: Work
     zookeeper_offsets: ZooKeeperOffsets
 
     @property
     def served(self) -> Mapping[ApiKey, Api]:
-        """The APIs of this broker."""
-        served = SERVED if self.orders is None else SERVED_IN_CLUSTERS
-        return served if self.telemetry is None else served | TELEMETRY
+        """The APIs that this broker serves."""
+        served = SERVED if self.controller_request_handler is None else SERVED_IN_CLUSTERS
+        return served if self.client_metrics_manager is None else served | TELEMETRY
 
     @property
-    def versions(self) -> VersionsTold:
-        """What clients are told of them; whoever is given it keeps it."""
-        return VersionsTold(self.served, self.features)
+    def api_version_manager(self) -> ApiVersionManager:
+        """A new source of ApiVersions responses; a handler gets it once."""
+        return ApiVersionManager(self.served, self.features)
 
 
 def bind(handle: Callable[..., Any], services: object) -> Callable[..., Any]:
-    """The handler with the services that its keyword-only parameters name.
+    """Return the handler with the services that its keyword-only parameters name.
 
-    They become a copy's defaults, as a `partial` with keywords makes a dict for each call.
+    The services are the defaults of a copy of the function: a `partial` with keywords builds a dict for each call.
     """
-    wanted = [one.name for one in inspect.signature(handle).parameters.values() if one.kind is one.KEYWORD_ONLY]
+    wanted = [param.name for param in inspect.signature(handle).parameters.values() if param.kind is param.KEYWORD_ONLY]
     if not wanted or not isinstance(handle, FunctionType):
         return handle
     bound = FunctionType(handle.__code__, handle.__globals__, handle.__name__, handle.__defaults__, handle.__closure__)

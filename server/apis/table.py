@@ -1,6 +1,6 @@
-"""The table of APIs: what is served in which versions, by which handler, and what a client must be allowed to do.
+"""The table of APIs: served versions, handlers and ACL checks. ApiVersions responses are built from it.
 
-An API is added by a message file, a handler file and a line here. ApiVersions answers from this table.
+A new API is a message file, a handler file and a row here (docs/adding-an-api.md).
 """
 
 from __future__ import annotations
@@ -16,153 +16,202 @@ ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = _O.ALTER, _O.DESCRIBE, _O.DES
 CLUSTER_ACTION = _O.CLUSTER_ACTION
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = _T.TOPIC, _T.GROUP, _T.CLUSTER, _T.TRANSACTIONAL_ID
 BY_TYPE = None
-"""The request says itself of what type its resources are."""
+"""The type of the resources is a field of the request."""
 
 
-class Right(NamedTuple):
-    """An operation on what a request touches."""
+class AclCheck(NamedTuple):
+    """An operation on resources of a request, for which the client needs an ACL."""
 
     operation: AclOperation
     resource_type: AclResourceType | None
     field: str = ""
-    """The request's field that names one resource, or a list whose items do; empty for the cluster."""
+    """The field with the name of a resource, or with a list of named items; empty for the cluster."""
     or_cluster: AclOperation | None = None
-    """Who may do this to the cluster may do it to any."""
+    """An operation on the cluster that is sufficient for every resource."""
     or_operation: AclOperation | None = None
-    """Whoever may do this to it may do the other, too."""
+    """An operation on the resource that is sufficient, too."""
 
 
 class Api(NamedTuple):
-    """One API as it is served. Every version from `lowest` to `highest` works in full."""
+    """One served API. Each version from `lowest` to `highest` is served completely."""
 
     handler: str
     """A module in `handlers`."""
     lowest: int
     highest: int
-    rights: tuple[Right, ...] = ()
-    """Checked in this order before the handler runs; fields that a version does not have are passed over."""
-    in_turn: bool = False
-    """What thousands of clients ask for at the same moment, each with up to a tenth of a millisecond's work: one of
-    these in each turn of the loop, decoding included, and everybody else is served in between."""
+    acl_checks: tuple[AclCheck, ...] = ()
+    """Checked in this order before the handler runs, without the checks of fields that a version does not have."""
+    is_queued: bool = False
+    """Whether requests wait in a queue: the event loop decodes and handles a single one per turn. For APIs
+    that thousands of clients use at the same moment, in a rebalance: each request takes up to 0.1 ms, and requests of
+    other APIs are handled in between."""
 
 
 SERVED: dict[ApiKey, Api] = {
     ApiKey.PRODUCE: Api(
-        "produce", 0, 13, (Right(WRITE, TRANSACTIONAL_ID, "transactional_id"), Right(WRITE, TOPIC, "topic_data"))
+        "produce", 0, 13, (AclCheck(WRITE, TRANSACTIONAL_ID, "transactional_id"), AclCheck(WRITE, TOPIC, "topic_data"))
     ),
-    ApiKey.FETCH: Api("fetch", 0, 18),  # its handler asks, for all that the session is about
-    ApiKey.LIST_OFFSETS: Api("list_offsets", 0, 11, (Right(DESCRIBE, TOPIC, "topics"),)),
-    ApiKey.METADATA: Api("metadata", 0, 13, (Right(DESCRIBE, TOPIC, "topics"),)),
-    ApiKey.OFFSET_COMMIT: Api("offset_commit", 0, 10, (Right(READ, GROUP, "group_id"), Right(READ, TOPIC, "topics"))),
+    ApiKey.FETCH: Api("fetch", 0, 18),  # its handler checks the partitions of the session
+    ApiKey.LIST_OFFSETS: Api("list_offsets", 0, 11, (AclCheck(DESCRIBE, TOPIC, "topics"),)),
+    ApiKey.METADATA: Api("metadata", 0, 13, (AclCheck(DESCRIBE, TOPIC, "topics"),)),
+    ApiKey.OFFSET_COMMIT: Api(
+        "offset_commit", 0, 10, (AclCheck(READ, GROUP, "group_id"), AclCheck(READ, TOPIC, "topics"))
+    ),
     ApiKey.OFFSET_FETCH: Api(
         "offset_fetch",
         0,
         10,
-        (Right(DESCRIBE, GROUP, "group_id"), Right(DESCRIBE, TOPIC, "topics"), Right(DESCRIBE, GROUP, "groups")),
+        (
+            AclCheck(DESCRIBE, GROUP, "group_id"),
+            AclCheck(DESCRIBE, TOPIC, "topics"),
+            AclCheck(DESCRIBE, GROUP, "groups"),
+        ),
     ),
     ApiKey.FIND_COORDINATOR: Api(
-        "find_coordinator", 0, 6, (Right(DESCRIBE, BY_TYPE, "key"), Right(DESCRIBE, BY_TYPE, "coordinator_keys"))
+        "find_coordinator", 0, 6, (AclCheck(DESCRIBE, BY_TYPE, "key"), AclCheck(DESCRIBE, BY_TYPE, "coordinator_keys"))
     ),
-    ApiKey.JOIN_GROUP: Api("join_group", 0, 9, (Right(READ, GROUP, "group_id"),), in_turn=True),
-    ApiKey.HEARTBEAT: Api("heartbeat", 0, 4, (Right(READ, GROUP, "group_id"),), in_turn=True),
-    ApiKey.LEAVE_GROUP: Api("leave_group", 0, 5, (Right(READ, GROUP, "group_id"),), in_turn=True),
-    ApiKey.SYNC_GROUP: Api("sync_group", 0, 5, (Right(READ, GROUP, "group_id"),), in_turn=True),
-    ApiKey.DESCRIBE_GROUPS: Api("describe_groups", 0, 6, (Right(DESCRIBE, GROUP, "groups"),)),
-    ApiKey.LIST_GROUPS: Api("list_groups", 0, 5),  # its handler leaves out what may not be seen
+    ApiKey.JOIN_GROUP: Api("join_group", 0, 9, (AclCheck(READ, GROUP, "group_id"),), is_queued=True),
+    ApiKey.HEARTBEAT: Api("heartbeat", 0, 4, (AclCheck(READ, GROUP, "group_id"),), is_queued=True),
+    ApiKey.LEAVE_GROUP: Api("leave_group", 0, 5, (AclCheck(READ, GROUP, "group_id"),), is_queued=True),
+    ApiKey.SYNC_GROUP: Api("sync_group", 0, 5, (AclCheck(READ, GROUP, "group_id"),), is_queued=True),
+    ApiKey.DESCRIBE_GROUPS: Api("describe_groups", 0, 6, (AclCheck(DESCRIBE, GROUP, "groups"),)),
+    ApiKey.LIST_GROUPS: Api("list_groups", 0, 5),  # its handler omits groups without the ACL
     ApiKey.SASL_HANDSHAKE: Api("sasl_handshake", 0, 1),
-    ApiKey.API_VERSIONS: Api("api_versions", 0, 4),
-    ApiKey.CREATE_TOPICS: Api("create_topics", 0, 7, (Right(CREATE, TOPIC, "topics", or_cluster=CREATE),)),
+    ApiKey.API_VERSIONS: Api("api_versions", 0, 5),
+    ApiKey.CREATE_TOPICS: Api("create_topics", 0, 7, (AclCheck(CREATE, TOPIC, "topics", or_cluster=CREATE),)),
     ApiKey.DELETE_TOPICS: Api(
-        "delete_topics", 0, 6, (Right(DELETE, TOPIC, "topics"), Right(DELETE, TOPIC, "topic_names"))
+        "delete_topics", 0, 6, (AclCheck(DELETE, TOPIC, "topics"), AclCheck(DELETE, TOPIC, "topic_names"))
     ),
-    ApiKey.DELETE_RECORDS: Api("delete_records", 0, 2, (Right(DELETE, TOPIC, "topics"),)),
-    ApiKey.INIT_PRODUCER_ID: Api("init_producer_id", 0, 5, (Right(WRITE, TRANSACTIONAL_ID, "transactional_id"),)),
+    ApiKey.DELETE_RECORDS: Api("delete_records", 0, 2, (AclCheck(DELETE, TOPIC, "topics"),)),
+    ApiKey.INIT_PRODUCER_ID: Api("init_producer_id", 0, 5, (AclCheck(WRITE, TRANSACTIONAL_ID, "transactional_id"),)),
     ApiKey.ADD_PARTITIONS_TO_TXN: Api(
         "add_partitions_to_txn",
         0,
         5,
         (
-            Right(WRITE, TRANSACTIONAL_ID, "v3_and_below_transactional_id"),
-            Right(CLUSTER_ACTION, CLUSTER, "transactions"),
+            AclCheck(WRITE, TRANSACTIONAL_ID, "v3_and_below_transactional_id"),
+            AclCheck(CLUSTER_ACTION, CLUSTER, "transactions"),
         ),
-    ),  # its handler asks for the topics: where one is refused, the others are not attempted
+    ),  # its handler checks the topics: none is attempted if a topic is denied
     ApiKey.ADD_OFFSETS_TO_TXN: Api(
-        "add_offsets_to_txn", 0, 4, (Right(WRITE, TRANSACTIONAL_ID, "transactional_id"), Right(READ, GROUP, "group_id"))
+        "add_offsets_to_txn",
+        0,
+        4,
+        (AclCheck(WRITE, TRANSACTIONAL_ID, "transactional_id"), AclCheck(READ, GROUP, "group_id")),
     ),
-    ApiKey.END_TXN: Api("end_txn", 0, 5, (Right(WRITE, TRANSACTIONAL_ID, "transactional_id"),)),
-    ApiKey.WRITE_TXN_MARKERS: Api("write_txn_markers", 0, 1, (Right(ALTER, CLUSTER, or_operation=CLUSTER_ACTION),)),
+    ApiKey.END_TXN: Api("end_txn", 0, 5, (AclCheck(WRITE, TRANSACTIONAL_ID, "transactional_id"),)),
+    ApiKey.WRITE_TXN_MARKERS: Api("write_txn_markers", 0, 2, (AclCheck(ALTER, CLUSTER, or_operation=CLUSTER_ACTION),)),
     ApiKey.TXN_OFFSET_COMMIT: Api(
         "txn_offset_commit",
         0,
-        5,
+        6,
         (
-            Right(WRITE, TRANSACTIONAL_ID, "transactional_id"),
-            Right(READ, GROUP, "group_id"),
-            Right(READ, TOPIC, "topics"),
+            AclCheck(WRITE, TRANSACTIONAL_ID, "transactional_id"),
+            AclCheck(READ, GROUP, "group_id"),
+            AclCheck(READ, TOPIC, "topics"),
         ),
     ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(
-        "offset_for_leader_epoch", 0, 4, (Right(DESCRIBE, TOPIC, "topics", or_cluster=CLUSTER_ACTION),)
+        "offset_for_leader_epoch", 0, 4, (AclCheck(DESCRIBE, TOPIC, "topics", or_cluster=CLUSTER_ACTION),)
     ),
-    ApiKey.DESCRIBE_ACLS: Api("describe_acls", 0, 3, (Right(DESCRIBE, CLUSTER),)),
-    ApiKey.CREATE_ACLS: Api("create_acls", 0, 3, (Right(ALTER, CLUSTER),)),
-    ApiKey.DELETE_ACLS: Api("delete_acls", 0, 3, (Right(ALTER, CLUSTER),)),
-    ApiKey.DESCRIBE_CONFIGS: Api("describe_configs", 0, 4, (Right(DESCRIBE_CONFIGS, BY_TYPE, "resources"),)),
-    ApiKey.ALTER_CONFIGS: Api("alter_configs", 0, 2, (Right(ALTER_CONFIGS, BY_TYPE, "resources"),)),
-    ApiKey.ALTER_REPLICA_LOG_DIRS: Api("alter_replica_log_dirs", 0, 2, (Right(ALTER, CLUSTER),)),
-    ApiKey.DESCRIBE_LOG_DIRS: Api("describe_log_dirs", 0, 5, (Right(DESCRIBE, CLUSTER),)),
+    ApiKey.DESCRIBE_ACLS: Api("describe_acls", 0, 3, (AclCheck(DESCRIBE, CLUSTER),)),
+    ApiKey.CREATE_ACLS: Api("create_acls", 0, 3, (AclCheck(ALTER, CLUSTER),)),
+    ApiKey.DELETE_ACLS: Api("delete_acls", 0, 3, (AclCheck(ALTER, CLUSTER),)),
+    ApiKey.DESCRIBE_CONFIGS: Api("describe_configs", 0, 4, (AclCheck(DESCRIBE_CONFIGS, BY_TYPE, "resources"),)),
+    ApiKey.ALTER_CONFIGS: Api("alter_configs", 0, 2, (AclCheck(ALTER_CONFIGS, BY_TYPE, "resources"),)),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Api("alter_replica_log_dirs", 0, 2, (AclCheck(ALTER, CLUSTER),)),
+    ApiKey.DESCRIBE_LOG_DIRS: Api("describe_log_dirs", 0, 5, (AclCheck(DESCRIBE, CLUSTER),)),
     ApiKey.SASL_AUTHENTICATE: Api("sasl_authenticate", 0, 2),
-    ApiKey.CREATE_PARTITIONS: Api("create_partitions", 0, 3, (Right(ALTER, TOPIC, "topics"),)),
-    # Who may ask of which token their handlers know: a user's own tokens need no right.
+    ApiKey.CREATE_PARTITIONS: Api("create_partitions", 0, 3, (AclCheck(ALTER, TOPIC, "topics"),)),
+    # Their handlers check the owner of the token: no ACL is needed for a user's own tokens.
     ApiKey.CREATE_DELEGATION_TOKEN: Api("create_delegation_token", 0, 3),
     ApiKey.RENEW_DELEGATION_TOKEN: Api("renew_delegation_token", 0, 2),
     ApiKey.EXPIRE_DELEGATION_TOKEN: Api("expire_delegation_token", 0, 2),
     ApiKey.DESCRIBE_DELEGATION_TOKEN: Api("describe_delegation_token", 0, 3),
-    ApiKey.DELETE_GROUPS: Api("delete_groups", 0, 2, (Right(DELETE, GROUP, "groups_names"),)),
-    ApiKey.ELECT_LEADERS: Api("elect_leaders", 0, 2, (Right(ALTER, CLUSTER),)),
+    ApiKey.DELETE_GROUPS: Api("delete_groups", 0, 3, (AclCheck(DELETE, GROUP, "groups_names"),)),
+    ApiKey.ELECT_LEADERS: Api("elect_leaders", 0, 2, (AclCheck(ALTER, CLUSTER),)),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(
-        "incremental_alter_configs", 0, 1, (Right(ALTER_CONFIGS, BY_TYPE, "resources"),)
+        "incremental_alter_configs", 0, 1, (AclCheck(ALTER_CONFIGS, BY_TYPE, "resources"),)
     ),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api("alter_partition_reassignments", 0, 1, (Right(ALTER, CLUSTER),)),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: Api("list_partition_reassignments", 0, 0, (Right(DESCRIBE, CLUSTER),)),
-    ApiKey.OFFSET_DELETE: Api("offset_delete", 0, 0, (Right(DELETE, GROUP, "group_id"), Right(READ, TOPIC, "topics"))),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: Api("describe_client_quotas", 0, 1, (Right(DESCRIBE_CONFIGS, CLUSTER),)),
-    ApiKey.ALTER_CLIENT_QUOTAS: Api("alter_client_quotas", 0, 1, (Right(ALTER_CONFIGS, CLUSTER),)),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api("describe_user_scram_credentials", 0, 0, (Right(DESCRIBE, CLUSTER),)),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Api("alter_user_scram_credentials", 0, 0, (Right(ALTER, CLUSTER),)),
-    ApiKey.DESCRIBE_CLUSTER: Api("describe_cluster", 0, 2),  # who is connected may know where else to connect
-    ApiKey.UPDATE_FEATURES: Api("update_features", 0, 2, (Right(ALTER, CLUSTER),)),
-    ApiKey.DESCRIBE_PRODUCERS: Api("describe_producers", 0, 0, (Right(READ, TOPIC, "topics"),)),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api("alter_partition_reassignments", 0, 1, (AclCheck(ALTER, CLUSTER),)),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Api("list_partition_reassignments", 0, 0, (AclCheck(DESCRIBE, CLUSTER),)),
+    ApiKey.OFFSET_DELETE: Api(
+        "offset_delete", 0, 0, (AclCheck(DELETE, GROUP, "group_id"), AclCheck(READ, TOPIC, "topics"))
+    ),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Api("describe_client_quotas", 0, 1, (AclCheck(DESCRIBE_CONFIGS, CLUSTER),)),
+    ApiKey.ALTER_CLIENT_QUOTAS: Api("alter_client_quotas", 0, 1, (AclCheck(ALTER_CONFIGS, CLUSTER),)),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api(
+        "describe_user_scram_credentials", 0, 0, (AclCheck(DESCRIBE, CLUSTER),)
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Api("alter_user_scram_credentials", 0, 0, (AclCheck(ALTER, CLUSTER),)),
+    ApiKey.DESCRIBE_CLUSTER: Api("describe_cluster", 0, 2),  # no ACL is needed for the addresses of brokers
+    ApiKey.UPDATE_FEATURES: Api("update_features", 0, 2, (AclCheck(ALTER, CLUSTER),)),
+    ApiKey.DESCRIBE_PRODUCERS: Api("describe_producers", 0, 0, (AclCheck(READ, TOPIC, "topics"),)),
     ApiKey.DESCRIBE_TRANSACTIONS: Api(
-        "describe_transactions", 0, 0, (Right(DESCRIBE, TRANSACTIONAL_ID, "transactional_ids"),)
+        "describe_transactions", 0, 0, (AclCheck(DESCRIBE, TRANSACTIONAL_ID, "transactional_ids"),)
     ),
-    ApiKey.LIST_TRANSACTIONS: Api("list_transactions", 0, 2),  # its handler asks, for each that it would tell of
+    ApiKey.LIST_TRANSACTIONS: Api("list_transactions", 0, 2),  # its handler checks each transactional id
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Api(
         "consumer_group_heartbeat",
         0,
         1,
-        (Right(READ, GROUP, "group_id"), Right(DESCRIBE, TOPIC, "subscribed_topic_names")),
+        (AclCheck(READ, GROUP, "group_id"), AclCheck(DESCRIBE, TOPIC, "subscribed_topic_names")),
     ),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: Api("consumer_group_describe", 0, 1, (Right(DESCRIBE, GROUP, "group_ids"),)),
-    ApiKey.LIST_CONFIG_RESOURCES: Api("list_config_resources", 0, 1, (Right(DESCRIBE_CONFIGS, CLUSTER),)),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api("describe_topic_partitions", 0, 0, (Right(DESCRIBE, TOPIC, "topics"),)),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Api("consumer_group_describe", 0, 1, (AclCheck(DESCRIBE, GROUP, "group_ids"),)),
+    ApiKey.SHARE_FETCH: Api("share_fetch", 1, 2, (AclCheck(READ, GROUP, "group_id"),)),
+    ApiKey.SHARE_ACKNOWLEDGE: Api("share_acknowledge", 1, 2, (AclCheck(READ, GROUP, "group_id"),)),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: Api(
+        "streams_group_heartbeat", 0, 1, (AclCheck(READ, GROUP, "group_id"),)
+    ),  # its handler checks the topics of the topology
+    ApiKey.STREAMS_GROUP_DESCRIBE: Api("streams_group_describe", 0, 1, (AclCheck(DESCRIBE, GROUP, "group_ids"),)),
+    ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: Api(
+        "streams_group_topology_description_update", 0, 0, (AclCheck(READ, GROUP, "group_id"),)
+    ),
+    # Between brokers; Kafka's brokers list these APIs to clients, too.
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: Api(
+        "initialize_share_group_state", 0, 0, (AclCheck(CLUSTER_ACTION, CLUSTER),)
+    ),
+    ApiKey.READ_SHARE_GROUP_STATE: Api("read_share_group_state", 0, 0, (AclCheck(CLUSTER_ACTION, CLUSTER),)),
+    ApiKey.WRITE_SHARE_GROUP_STATE: Api("write_share_group_state", 0, 1, (AclCheck(CLUSTER_ACTION, CLUSTER),)),
+    ApiKey.DELETE_SHARE_GROUP_STATE: Api("delete_share_group_state", 0, 0, (AclCheck(CLUSTER_ACTION, CLUSTER),)),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: Api(
+        "read_share_group_state_summary", 0, 1, (AclCheck(CLUSTER_ACTION, CLUSTER),)
+    ),
+    ApiKey.LIST_CONFIG_RESOURCES: Api("list_config_resources", 0, 1, (AclCheck(DESCRIBE_CONFIGS, CLUSTER),)),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api("describe_topic_partitions", 0, 0, (AclCheck(DESCRIBE, TOPIC, "topics"),)),
+    ApiKey.SHARE_GROUP_HEARTBEAT: Api(
+        "share_group_heartbeat",
+        1,
+        1,
+        (AclCheck(READ, GROUP, "group_id"), AclCheck(DESCRIBE, TOPIC, "subscribed_topic_names")),
+    ),
+    ApiKey.SHARE_GROUP_DESCRIBE: Api("share_group_describe", 1, 1, (AclCheck(DESCRIBE, GROUP, "group_ids"),)),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Api(
+        "describe_share_group_offsets", 0, 1, (AclCheck(DESCRIBE, GROUP, "groups"),)
+    ),  # its handler checks the topics
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Api(
+        "alter_share_group_offsets", 0, 0, (AclCheck(READ, GROUP, "group_id"), AclCheck(READ, TOPIC, "topics"))
+    ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Api(
+        "delete_share_group_offsets", 0, 0, (AclCheck(DELETE, GROUP, "group_id"), AclCheck(READ, TOPIC, "topics"))
+    ),
 }
 
 BETWEEN_BROKERS: dict[ApiKey, Api] = {
-    ApiKey.LEADER_AND_ISR: Api("leader_and_isr", 0, 7, (Right(CLUSTER_ACTION, CLUSTER),)),
-    ApiKey.STOP_REPLICA: Api("stop_replica", 0, 4, (Right(CLUSTER_ACTION, CLUSTER),)),
-    ApiKey.UPDATE_METADATA: Api("update_metadata", 0, 8, (Right(CLUSTER_ACTION, CLUSTER),)),
-    ApiKey.CONTROLLED_SHUTDOWN: Api("controlled_shutdown", 0, 3, (Right(CLUSTER_ACTION, CLUSTER),)),
-    ApiKey.ALTER_PARTITION: Api("alter_partition", 0, 3, (Right(CLUSTER_ACTION, CLUSTER),)),
-    ApiKey.ALLOCATE_PRODUCER_IDS: Api("allocate_producer_ids", 0, 0, (Right(CLUSTER_ACTION, CLUSTER),)),
+    ApiKey.LEADER_AND_ISR: Api("leader_and_isr", 0, 7, (AclCheck(CLUSTER_ACTION, CLUSTER),)),
+    ApiKey.STOP_REPLICA: Api("stop_replica", 0, 4, (AclCheck(CLUSTER_ACTION, CLUSTER),)),
+    ApiKey.UPDATE_METADATA: Api("update_metadata", 0, 8, (AclCheck(CLUSTER_ACTION, CLUSTER),)),
+    ApiKey.CONTROLLED_SHUTDOWN: Api("controlled_shutdown", 0, 3, (AclCheck(CLUSTER_ACTION, CLUSTER),)),
+    ApiKey.ALTER_PARTITION: Api("alter_partition", 0, 3, (AclCheck(CLUSTER_ACTION, CLUSTER),)),
+    ApiKey.ALLOCATE_PRODUCER_IDS: Api("allocate_producer_ids", 0, 0, (AclCheck(CLUSTER_ACTION, CLUSTER),)),
 }
-"""What the brokers of a cluster ask of each other; a broker alone does not serve it."""
+"""Requests between the brokers of a cluster. A single broker does not serve them."""
 
 TELEMETRY: dict[ApiKey, Api] = {
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Api("get_telemetry_subscriptions", 0, 0),
     ApiKey.PUSH_TELEMETRY: Api("push_telemetry", 0, 0),
 }
-"""Metrics of clients; served only where somebody can read them, as Kafka does."""
+"""Metrics of clients (KIP-714): served only if the broker exports them, as in Kafka."""
 
 SERVED_IN_CLUSTERS = SERVED | BETWEEN_BROKERS
 ALL = SERVED_IN_CLUSTERS | TELEMETRY

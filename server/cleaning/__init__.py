@@ -1,1 +1,1 @@
-"""Compaction in a running broker: when, by whom, and what there is to see of it."""
+"""Compaction in a running broker: its schedule, its workers, and its status."""

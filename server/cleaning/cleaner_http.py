@@ -25,11 +25,11 @@ class CleanerRoutes:
     """`GET /compaction`, `GET /metrics`, `POST /compaction?topic=…`."""
 
     def __init__(self, cleaner: Callable[[], LogCleaner]) -> None:
-        """`cleaner` is asked for at each request: the port is open before there is one."""
+        """`cleaner` is called for each request, because the port opens before the cleaner exists."""
         self._cleaner = cleaner
 
     def routes(self) -> dict[tuple[str, str], Route]:
-        """What is answered where."""
+        """Return the handlers by method and path."""
         return {
             ("GET", "/compaction"): self._show,
             ("GET", "/metrics"): self._metrics,
@@ -43,7 +43,7 @@ class CleanerRoutes:
         return Answer("200 OK", {"metrics": CleanerStatus(self._cleaner()).metrics()})
 
     async def _compact(self, request: Request) -> Answer:
-        """Answers when it is done; with `dry_run=true` at once, with what it would look at."""
+        """Answer after the compaction; with `dry_run=true` immediately, with the list of the logs."""
         cleaner = self._cleaner()
         try:
             topic, partition = request.query.get("topic"), request.query.get("partition")

@@ -1,4 +1,4 @@
-"""What there is to see of the cleaner: each compacted log, what goes on in it, and the metrics under Kafka's names."""
+"""The status of the cleaner: each compacted log, the running passes, and the metrics under Kafka's names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CleanerStatus:
-    """Loop-thread only; computed when somebody asks."""
+    """The status, computed for each request, on the loop thread."""
 
     def __init__(self, cleaner: LogCleaner) -> None:
         self._cleaner = cleaner

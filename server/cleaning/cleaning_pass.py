@@ -7,15 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...common.room_logger import room_logger
 from ...storage.cleaning.clean_job import CleanerStats, Event, GroupCleaned, PassFinished, Progress
 from ...storage.errors import PASSING, LogDirFailedError
 
 if TYPE_CHECKING:
+    from ...protocol.topic_partition import TopicPartition
     from ...storage.cleaning.clean_job import CleanJob
     from ...storage.cleaning.log_to_clean import LogToClean
     from ...storage.log_manager import LogManager
     from ...storage.segment_swap import SegmentSwap
     from ..runtime.ports import Ports
+
+logger = room_logger("cleaner")
 
 FINISH_ATTEMPTS, FINISH_RETRY_SECONDS = 30, 1.0
 """How often, and how many seconds apart, files that a swap has to name are tried to be named."""
@@ -23,7 +27,7 @@ FINISH_ATTEMPTS, FINISH_RETRY_SECONDS = 30, 1.0
 
 @dataclass(slots=True)
 class PassReport:
-    """What a pass did."""
+    """The result of a pass."""
 
     topic_partition: str
     ended_ms: int
@@ -61,10 +65,11 @@ class CleaningRun:
         self._finished: PassFinished | None = None
         self._work: asyncio.Task[None] | None = None
         self._is_aborted = False
+        self._is_map_complete = False
         self._before = self._after = self._segments_before = self._segments_after = 0
 
     def abort(self) -> None:
-        """Finish what is being put into place, and nothing else."""
+        """Finish the replacement that has begun, and begin no other."""
         self._is_aborted = True
         if self._work is not None:
             self._work.cancel()
@@ -75,9 +80,10 @@ class CleaningRun:
         Raises OSError, `PassFailedError`, `WorkerDiedError` of the work, and `LogDirFailedError` of the swaps.
         """
         if self._is_aborted:
-            return None  # before the work began, which would not hear of it until its first group
+            return None  # before the work began, which would notice the abort only at its first group
         started = loop_time()
-        self._work = asyncio.ensure_future(self._ports.cleaning.run(job, self._told))
+        _log_start(self.topic_partition, job)
+        self._work = asyncio.ensure_future(self._ports.cleaning.run(job, self._on_event))
         self._work.add_done_callback(lambda _: self._groups.put_nowait(None))
         try:
             while (group := await self._groups.get()) is not None:
@@ -112,7 +118,9 @@ class CleaningRun:
         """Whether the log is still there: its directory may have failed."""
         return self._log_manager.logs.get(self.topic_partition) is self.grabbed.log
 
-    def _told(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, GroupCleaned) or (isinstance(event, Progress) and event.phase == "clean"):
+            self._log_map_complete()
         if isinstance(event, Progress):
             self.progress = event
             if not self._is_served():
@@ -121,6 +129,13 @@ class CleaningRun:
             self._groups.put_nowait(event)
         else:
             self._finished = event
+
+    def _log_map_complete(self) -> None:
+        """Log the start of the second phase, once."""
+        if not self._is_map_complete:
+            self._is_map_complete = True
+            logger.info("Offset map for log %s complete", self.topic_partition)
+            logger.info("Cleaning log %s", self.topic_partition)
 
     async def _put_into_place(self, group: GroupCleaned) -> None:
         """Swap one group. Once begun it is brought to its end, unless the disk fails."""
@@ -140,9 +155,9 @@ class CleaningRun:
         self._segments_after += 1
 
     async def _finish(self, swap: SegmentSwap) -> None:
-        """Have the files named; what lacks handles or space is tried again, as some may have their new names.
+        """Rename the files; retry without handles or space, because some files may have their new names already.
 
-        Raises OSError, and `LogDirFailedError` for what lacks them all the time.
+        Raises OSError, and `LogDirFailedError` if the shortage persists.
         """
         directory = self.grabbed.log.directory
         for _ in range(FINISH_ATTEMPTS):
@@ -155,3 +170,16 @@ class CleaningRun:
                 lacking = error
             await asyncio.sleep(FINISH_RETRY_SECONDS)
         raise LogDirFailedError(directory, lacking)
+
+
+def _log_start(topic_partition: TopicPartition, job: CleanJob) -> None:
+    """Log the range of a pass in the words of Kafka's cleaner, which log monitoring may look for."""
+    ends = (*(segment.base_offset for segment in job.segments[1:]), job.first_uncleanable_offset)
+    logger.info("Beginning cleaning of log %s", topic_partition)
+    logger.info(
+        "Building offset map for log %s for %d segments in offset range [%d, %d)",
+        topic_partition,
+        sum(end > job.first_dirty_offset for end in ends),
+        job.first_dirty_offset,
+        job.first_uncleanable_offset,
+    )

@@ -1,4 +1,4 @@
-"""Which form the cleaner's work has: a process each, or threads of this one (`log.cleaner.worker`)."""
+"""Choice of the cleaner's workers: a process each, or threads of this process (`log.cleaner.worker`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...protocol.room_logger import room_logger
+from ...common.room_logger import room_logger
 from ...storage.cleaning.clean_job import CleanJob, Event
 from ..runtime.ports import CleaningWork
 from .worker_pool import CannotStartError, WorkerPool
@@ -18,12 +18,12 @@ logger = room_logger("cleaner")
 
 
 def cleaning_work(kind: str, loop: asyncio.AbstractEventLoop) -> CleaningWork:
-    """`thread` or `process`; the latter becomes the former where no process can be started."""
+    """Return workers of a kind, `thread` or `process`; threads replace processes that cannot be started."""
     return _threads(loop) if kind == "thread" else ProcessesIfPossible(loop)
 
 
 def _threads(loop: asyncio.AbstractEventLoop) -> ThreadPool:
-    # Brings all along by which logs are cleaned, which a broker need not hold whose workers are processes.
+    # Imports the code that cleans logs: a broker with worker processes saves that memory.
     from .thread_pool import ThreadPool
 
     return ThreadPool(loop)
@@ -38,16 +38,16 @@ class ProcessesIfPossible:
         self._loop = loop
         self._bytes_per_second = float("inf")
 
-    async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
+    async def run(self, job: CleanJob, on_event: Callable[[Event], None]) -> None:
         if self._threads is None:
             try:
-                await self._processes.run(job, told)
+                await self._processes.run(job, on_event)
                 return
             except CannotStartError as error:
                 logger.warning("logs are cleaned in threads of this process, as no other can be started: %s", error)
                 self._threads = _threads(self._loop)
                 self._threads.limit(self._bytes_per_second)
-        await self._threads.run(job, told)
+        await self._threads.run(job, on_event)
 
     def limit(self, bytes_per_second: float) -> None:
         self._bytes_per_second = bytes_per_second

@@ -1,21 +1,22 @@
-"""The cleaner of a running broker: looks for dirty logs, has them cleaned, and cleans what it is asked to."""
+"""The cleaner of a running broker: cleans dirty logs on its schedule, and other logs on request."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
+from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ...storage.cleaning.log_to_clean import CleanerSettings, LogToClean
-from ...storage.errors import PASSING, LogDirFailedError
+from ...storage.errors import FILE_ERRORS, PASSING, LogDirFailedError
+from ..runtime.loop_sharing import CountBudget
 from ..runtime.ports import PassFailedError, WorkerDiedError
 from .cleaning_pass import CleaningRun, PassReport
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from ...storage.cleaning.cleaner_manager import CleanerManager
     from ...storage.log import Log
@@ -26,15 +27,12 @@ if TYPE_CHECKING:
 
 logger = room_logger("cleaner")
 
-MISSING_FILE = 2
-"""ENOENT: a log without a file that it should have is no reason to give up its whole directory."""
-
 
 class LogCleaner:
     """Kafka's LogCleaner. Loop-thread only; at most `log.cleaner.threads` passes at a time.
 
-    Settings are read at each step, so that changes hold at once. A pass whose worker died or whose disk was full is
-    tried again after `log.cleaner.backoff.ms`; one that failed for another reason leaves its log marked uncleanable.
+    Settings are read at each step, so changes apply immediately. A pass whose worker died or whose disk was full is
+    retried after `log.cleaner.backoff.ms`; any other failure marks the log as uncleanable.
     """
 
     def __init__(
@@ -51,8 +49,7 @@ class LogCleaner:
         self.reclaimed: dict[TopicPartition, int] = {}
         """Bytes that all passes of a log together have made it smaller by."""
         self.passes: dict[TopicPartition, CleaningRun] = {}
-        """What is going on."""
-        """Workers that died in the middle of a pass."""
+        """The running passes."""
         self._replica_manager = replica_manager
         self._log_manager = log_manager
         self._config = config
@@ -91,12 +88,15 @@ class LogCleaner:
     # -- life ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look for dirty logs, if `log.cleaner.enable` says so."""
+        """Begin to look for dirty logs, if `log.cleaner.enable` is true."""
         if self._config.log_cleaner_enable:
+            logger.info("Starting the log cleaner")
             self._schedule = self._loop.create_task(self._look_for_ever())
 
     async def close(self) -> None:
-        """End all passes; what is being put into place is brought to its end."""
+        """End all passes. A segment swap that has begun is completed."""
+        if self.is_running:
+            logger.info("Shutting down the log cleaner")
         self._is_closing = True
         if self._schedule is not None:
             self._schedule.cancel()
@@ -132,7 +132,7 @@ class LogCleaner:
                     await self._wake.wait()
 
     def _begin_next(self) -> bool:
-        """Start a pass over the dirtiest log; whether there was one that is due."""
+        """Start a pass over the dirtiest due log; return whether a log was due."""
         grabbed = self.manager.grab_filthiest()
         if grabbed is not None:
             self._begin(grabbed)
@@ -164,10 +164,10 @@ class LogCleaner:
         self._wake.set()
         if report is not None:
             await self._write_checkpoint(one.grabbed.log.directory)
-            await self._replica_manager.retain([topic_partition])  # which had to wait
+            await self._replica_manager.delete_old_segments([topic_partition])  # which had to wait
 
     def _note(self, log: Log, report: PassReport) -> None:
-        """A pass is done: keep what it did."""
+        """Record the result of a pass."""
         topic_partition = log.topic_partition
         self.reports[topic_partition] = report
         self.reclaimed[topic_partition] = self.reclaimed.get(topic_partition, 0) + report.reclaimed_bytes
@@ -184,16 +184,16 @@ class LogCleaner:
         await self._replica_manager.run_on_lanes([self._log_manager.cleaner_checkpoint_task(directory)])
 
     def _failed(self, topic_partition: TopicPartition, error: Exception) -> None:
-        """Say what a failed pass means for its log and its directory."""
+        """Handle a failed pass: mark its log or fail its directory."""
         number = error.errno if isinstance(error, OSError | PassFailedError) else None
         directory = self._log_manager.log_dir_of(topic_partition)
         if isinstance(error, LogDirFailedError):
-            self._replica_manager.log_dir_failed(error.path, error.cause)
+            self._replica_manager.log_failed(error)
         elif isinstance(error, WorkerDiedError) or number in PASSING:
             logger.warning("cleaning of %s is tried again: %s", topic_partition, error)
             self.manager.pause(topic_partition)
             self._loop.call_later(self._config.log_cleaner_backoff_ms / 1000, self.manager.resume, topic_partition)
-        elif number is not None and number != MISSING_FILE and directory is not None:
+        elif number is not None and number not in FILE_ERRORS and directory is not None:
             self._replica_manager.log_dir_failed(directory, error)
         else:
             self.manager.mark_uncleanable(topic_partition, str(error))
@@ -219,7 +219,7 @@ class LogCleaner:
 
     @asynccontextmanager
     async def paused(self, topic_partition: TopicPartition) -> AsyncIterator[None]:
-        """While a log is cut, moved or deleted: no pass goes on in it and none begins."""
+        """Prevent passes over a log that is truncated, moved or deleted."""
         self.manager.pause(topic_partition)
         try:
             self._abort(topic_partition)
@@ -229,13 +229,20 @@ class LogCleaner:
             self.manager.resume(topic_partition)
 
     @asynccontextmanager
-    async def deleting(self, topic_partition: TopicPartition) -> AsyncIterator[None]:
-        """While a log is deleted: the cleaner durably forgets it before its files go."""
-        async with self.paused(topic_partition):
-            self.reports.pop(topic_partition, None)
-            self.reclaimed.pop(topic_partition, None)
-            directory = self._log_manager.log_dir_of(topic_partition)
-            if self.manager.forget(topic_partition) and directory is not None:
+    async def deleting(self, topic_partitions: Iterable[TopicPartition]) -> AsyncIterator[None]:
+        """While logs are deleted: the cleaner durably forgets them before their files go."""
+        async with AsyncExitStack() as stack:
+            directories = dict[str, None]()
+            budget = CountBudget()
+            for topic_partition in topic_partitions:
+                await stack.enter_async_context(self.paused(topic_partition))
+                self.reports.pop(topic_partition, None)
+                self.reclaimed.pop(topic_partition, None)
+                directory = self._log_manager.log_dir_of(topic_partition)
+                if self.manager.forget(topic_partition) and directory is not None:
+                    directories[directory] = None
+                await budget.step()
+            for directory in directories:
                 await self._write_checkpoint(directory)
             yield
 
@@ -244,14 +251,14 @@ class LogCleaner:
             await one.ended.wait()
 
     async def _wait_for_turn(self, topic_partition: TopicPartition) -> None:
-        """Until no pass goes on in a log, and fewer than `log.cleaner.threads` in all: each needs its memory."""
+        """Wait until the log is in no pass, and fewer than `log.cleaner.threads` passes run: each needs its memory."""
         while self.passes:
             one = self.passes.get(topic_partition)
             if one is None and len(self.passes) < max(self._config.log_cleaner_threads, 1):
                 return
             await (one or next(iter(self.passes.values()))).ended.wait()
 
-    # -- at somebody's wish ----------------------------------------------------------------------------------------
+    # -- on request ------------------------------------------------------------------------------------------------
 
     def compacted(self, topic: str, partition: int | None = None) -> list[TopicPartition]:
         """The partitions of a topic here, or the one, if they can be compacted.
@@ -271,10 +278,10 @@ class LogCleaner:
         return found
 
     async def compact(self, topic: str, partition: int | None = None, *, ignore_lag: bool = False) -> list[PassReport]:
-        """Clean a topic, or one partition, now: whatever the dirty ratio, the active segments included.
+        """Clean a topic, or one partition, now, at any dirty ratio and including the active segments.
 
-        Only `min.compaction.lag.ms` is heeded, unless `ignore_lag`. A clean log is gone through if tombstones in it
-        were kept for long enough. Returns the passes that changed something, when they are done.
+        Only `min.compaction.lag.ms` applies, unless `ignore_lag`. A clean log is read if it may contain tombstones
+        whose retention is over. Returns the passes that changed something, when they are done.
         Raises KafkaError as `compacted`, KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR with the reason of a failure.
         """
         reports: list[PassReport] = []

@@ -1,7 +1,7 @@
-"""Passes of the cleaner in threads of this process, where no other process can or shall be started.
+"""Cleaner passes in threads of this process, where no other process can or should be started (Kafka: CleanerThread).
 
-What a pass does for each record is compiled and frees the interpreter's lock; what is left of it in Python is one
-buffer at a time, and between two of them it sleeps.
+The work for each record is compiled and releases the GIL. The rest, in Python, is one buffer at a time, with a sleep
+between two buffers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...storage.cleaning.clean_job import CleanJob, Event
 from ...storage.cleaning.cleaner import clean
 from ...storage.filesystem import OsFileSystem
 from ..runtime.ports import PassFailedError
-from .throttle import PAUSE_SECONDS, SHORTEST_SLEEP, Throttle, with_less_progress
+from .throttle import PAUSE_SECONDS, SHORTEST_SLEEP, Throttler, with_less_progress
 from .worker import NICENESS
 
 
@@ -34,9 +34,9 @@ class ThreadPool:
         self._passes: dict[_Pass, asyncio.Future[None]] = {}
         self._bytes_per_second = float("inf")
 
-    async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
+    async def run(self, job: CleanJob, on_event: Callable[[Event], None]) -> None:
         """As `CleaningWork.run`; no worker dies."""
-        one_pass = _Pass(lambda event: self._loop.call_soon_threadsafe(told, event))
+        one_pass = _Pass(lambda event: self._loop.call_soon_threadsafe(on_event, event))
         thread = ThreadPoolExecutor(1, thread_name_prefix="cleaner")
         done = self._passes[one_pass] = self._loop.run_in_executor(thread, one_pass.run, job)
         self._share_rate()
@@ -56,7 +56,7 @@ class ThreadPool:
         self._share_rate()
 
     async def close(self) -> None:
-        """As `CleaningWork.close`. Whoever waits for a pass gets the error that it ended."""
+        """Close as `CleaningWork.close`. A caller that waits for a pass receives `PassFailedError`."""
         for one_pass in self._passes:
             one_pass.ended.set()
         await asyncio.gather(*self._passes.values(), return_exceptions=True)
@@ -72,7 +72,7 @@ class _Pass:
     def __init__(self, tell: Callable[[Event], object]) -> None:
         self.ended = threading.Event()
         """Set from the loop: let there be no further buffer."""
-        self.throttle = Throttle(time.monotonic, self._sleep, lambda: None)
+        self.throttle = Throttler(time.monotonic, self._sleep, lambda: None)
         self.throttle.pause = PAUSE_SECONDS
         self._tell = tell
 

@@ -1,4 +1,4 @@
-"""How fast a pass of the cleaner may go, and how often it tells of its progress, wherever it runs."""
+"""Limits of a cleaner pass: its rate of I/O and the rate of its progress reports."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from ...storage.cleaning.clean_job import Event, Progress
 
 SHORTEST_SLEEP = 0.02
 PROGRESS_INTERVAL = 0.1
-"""Seconds between two words of progress to the broker, which has requests to answer."""
+"""Seconds between two progress reports to the broker, which must serve requests."""
 PAUSE_SECONDS = 0.0001
-"""Slept between two buffers of a pass that gives way, so that others get the processor."""
+"""Seconds of sleep between two buffers of a pass that yields the processor."""
 
 
-class Throttle:
-    """Holds reads and writes down to a rate, which may change at any time; Kafka's Throttler. Each is a place to yield.
+class Throttler:
+    """Kafka's Throttler: limits reads and writes to a rate, which may change at any time. It yields after each buffer.
 
-    So whoever waits for this processor, a broker with a request say, waits for one buffer of work at most.
+    A thread that waits for this processor, for example a broker with a request, waits for one buffer of work at most.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Throttle:
         self._due = 0.0
 
     def __call__(self, size: int) -> None:
-        """So many bytes were read or written: sleep if that was ahead of its time."""
+        """Sleep if `size` bytes were read or written faster than the rate allows."""
         now = self._monotonic()
         self._due = max(self._due, now) + size / self.bytes_per_second
         if self._due - now >= SHORTEST_SLEEP:
@@ -43,7 +43,7 @@ class Throttle:
 
 
 def with_less_progress(events: Iterable[Event], monotonic: Callable[[], float]) -> Iterator[Event]:
-    """The events, without progress that comes soon after other progress."""
+    """Yield the events without progress reports that follow another one too soon."""
     due = float("-inf")
     for event in events:
         if isinstance(event, Progress):

@@ -1,6 +1,6 @@
-"""A process of the cleaner: takes jobs as lines of JSON on its standard input, tells what happens on its output.
+"""A process of the cleaner: receives jobs as lines of JSON on standard input, writes events to standard output.
 
-It lives as long as its input is open, so it never outlives the broker, and it gives way to whatever else wants to run.
+It ends with its input, so it never outlives the broker, and it runs with the lowest priority.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from ...storage.cleaning.clean_job import CleanJob, event_to_json
 from ...storage.cleaning.cleaner import clean
 from ...storage.filesystem import OsFileSystem
-from .throttle import Throttle, with_less_progress
+from .throttle import Throttler, with_less_progress
 
 NICENESS = 10
 
@@ -26,9 +26,9 @@ def main() -> None:
     """Work until the input ends."""
     _give_way()
     output = sys.stdout
-    sys.stdout = sys.stderr  # whatever prints must not be taken for an event
+    sys.stdout = sys.stderr  # printed text must not be mistaken for an event
     jobs: queue.SimpleQueue[str] = queue.SimpleQueue()
-    throttle = Throttle(time.monotonic, time.sleep, getattr(os, "sched_yield", lambda: None))
+    throttle = Throttler(time.monotonic, time.sleep, getattr(os, "sched_yield", lambda: None))
     threading.Thread(target=_listen, args=(jobs, throttle), daemon=True).start()
     while True:
         for line in _lines_of(jobs.get(), throttle):
@@ -45,7 +45,7 @@ def _give_way() -> None:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
-def _listen(jobs: queue.SimpleQueue[str], throttle: Throttle) -> None:
+def _listen(jobs: queue.SimpleQueue[str], throttle: Throttler) -> None:
     """Read jobs and limits, also in the middle of a job; end the process at the end of the input."""
     for line in sys.stdin:
         message: dict[str, Any] = json.loads(line)
@@ -56,12 +56,12 @@ def _listen(jobs: queue.SimpleQueue[str], throttle: Throttle) -> None:
     os._exit(0)
 
 
-def _lines_of(job: str, throttle: Throttle) -> Any:
+def _lines_of(job: str, throttle: Throttler) -> Any:
     """Do a job; a line for each event, at last one of a failure if it failed."""
     try:
         for event in with_less_progress(clean(CleanJob.from_json(job), OsFileSystem(), throttle), time.monotonic):
             yield event_to_json(event)
-    except Exception as error:  # noqa: BLE001 - told to the broker, which decides what it means
+    except Exception as error:  # noqa: BLE001 - reported to the broker, which decides on the consequence
         number = error.errno if isinstance(error, OSError) else None
         yield json.dumps({"event": "Failed", "type": type(error).__name__, "reason": str(error), "errno": number})
 

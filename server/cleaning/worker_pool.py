@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from ...protocol.room_logger import room_logger
+from ...common.room_logger import room_logger
 from ...storage.cleaning.clean_job import CleanJob, Event, event_from_json
 from ..runtime.ports import PassFailedError, WorkerDiedError
 from .throttle import PAUSE_SECONDS
@@ -22,10 +22,10 @@ from .throttle import PAUSE_SECONDS
 logger = room_logger("cleaner")
 
 IDLE_SECONDS = 30.0
-"""How long a process waits for its next job before it is ended and its memory goes back."""
+"""How long a process waits for its next job before it ends and frees its memory."""
 WATCH_SECONDS, BUSY_SHARE = 0.2, 0.05
-"""This process is busy, so that its workers give way, if in so many seconds it used more than this share of a
-processor.
+"""This process is busy, so that its workers pause, if it used more than this share of a processor in the last
+`WATCH_SECONDS`.
 """
 _WORKER = f"{__name__.rpartition('.')[0]}.worker"
 
@@ -45,7 +45,7 @@ class WorkerPool:
         self._is_watching = False
         self._gives_way = False
 
-    async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
+    async def run(self, job: CleanJob, on_event: Callable[[Event], None]) -> None:
         """As `CleaningWork.run`. Raises `CannotStartError`, before anything is done."""
         worker = self._idle.pop() if self._idle else await _Worker.start(self._loop)
         self._busy.append(worker)
@@ -53,9 +53,9 @@ class WorkerPool:
         if not self._is_watching:
             self._watch(time.process_time())
         try:
-            await worker.run(job, told)
+            await worker.run(job, on_event)
         except BaseException:
-            # What an ended job leaves behind in the process is of no use, and it must not write any more.
+            # The state of an ended job is useless, and its process must not write any more.
             self._busy.remove(worker)
             await worker.kill()
             raise
@@ -109,22 +109,22 @@ class _Worker:
     async def start(cls, loop: asyncio.AbstractEventLoop) -> _Worker:
         """Start a process. Raises `CannotStartError`."""
         try:
-            # What is being started must not be lost with a cancelled task.
+            # A process that is starting must not be lost with a cancelled task.
             return await asyncio.shield(loop.run_in_executor(None, lambda: cls(_spawn(), loop)))
         except OSError as error:
             raise CannotStartError(error.errno, error.strerror) from error
 
-    async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
-        """Have a job done; `told` is called on the loop with its events."""
+    async def run(self, job: CleanJob, on_event: Callable[[Event], None]) -> None:
+        """Have a job done; `on_event` is called on the loop with its events."""
         if self.expiry is not None:
             self.expiry.cancel()
-        await self._loop.run_in_executor(self._thread, self._follow, job.to_json(), told)
+        await self._loop.run_in_executor(self._thread, self._follow, job.to_json(), on_event)
 
     def limit(self, bytes_per_second: float, pause: float) -> None:
         """Hold the process down to a rate, and have it sleep for `pause` seconds after each buffer."""
         self._send(json.dumps({"bytes_per_second": bytes_per_second, "pause": pause}))
 
-    def _follow(self, job: str, told: Callable[[Event], None]) -> None:
+    def _follow(self, job: str, on_event: Callable[[Event], None]) -> None:
         """On the worker's own thread."""
         self._send(job)
         assert self._process.stdout is not None
@@ -132,13 +132,13 @@ class _Worker:
             fields = json.loads(line)
             if fields["event"] == "Failed":
                 raise PassFailedError(fields["type"], fields["reason"], fields["errno"])
-            self._loop.call_soon_threadsafe(told, event_from_json(line))
+            self._loop.call_soon_threadsafe(on_event, event_from_json(line))
             if fields["event"] == "PassFinished":
                 return
         raise WorkerDiedError(f"the cleaner's process ended with status {self._process.wait()}")
 
     def _send(self, line: str) -> None:
-        """A line into the process; one that is gone is noticed where its answers are read."""
+        """Write a line to the process; the reader of its output notices a dead process."""
         with self._sending, suppress(OSError, ValueError):
             assert self._process.stdin is not None
             self._process.stdin.write(line + "\n")
@@ -169,11 +169,11 @@ class _Worker:
 
 
 def _spawn() -> subprocess.Popen[str]:
-    """A Python of our own kind, which finds this package where this process does."""
+    """Start the same Python, so that it finds this package where this process does."""
     package = sys.modules[__name__.partition(".")[0]].__file__
     assert package is not None
     paths = [str(Path(package).parent.parent), os.environ.get("PYTHONPATH", "")]
-    return subprocess.Popen(  # noqa: S603 - our own module
+    return subprocess.Popen(  # noqa: S603 - a module of this package
         [sys.executable, "-m", _WORKER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -1,1 +1,1 @@
-"""Every configuration key that Apache Kafka 3.9 and 4.1 know, and a few of our own, as data."""
+"""Every configuration key of Apache Kafka 3.9 and 4.1, and Barnabas's additional keys, as data."""

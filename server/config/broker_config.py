@@ -1,21 +1,22 @@
-"""The broker's configuration: a Kafka `server.properties`, checked and typed, with what was changed at run time."""
+"""The broker's configuration: a Kafka `server.properties`, checked and typed, with dynamic changes."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from copy import copy
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self, cast
 
-from ...protocol.properties import parse_properties
+from ...common.properties import parse_properties
 from .checks import check_together, parse_overrides
 from .keys.catalogue import BROKER_KEYS, TOPIC_SYNONYMS, UNIT_CHAINS, synonyms
 from .keys.definition import ConfigValue, format_value
 from .keys.validators import ConfigError
 from .listeners import ListenerConfig, is_loopback, parse_addresses, parse_listeners, parse_protocol_map
 from .message_format import heeds_message_format
-from .notices import notices_of
 from .settings import Settings
+from .startup_warnings import startup_warnings
 
 _LISTENER_PREFIX = "listener.name."
 _FALLBACK_BROKER_ID = 1
@@ -28,11 +29,11 @@ class BrokerConfig(Settings):
     """Every setting of one broker, as attributes in snake case: `config.log_segment_bytes`.
 
     One object for the life of a broker: settings that may change at run time are changed in place (by
-    DynamicConfig), so read an attribute where it is used instead of keeping its value. Attributes hold what counts
-    in the end (`log_retention_ms` is right even if the file says `log.retention.hours`); `get` returns a key's own
+    DynamicConfig), so read an attribute where it is used instead of keeping its value. Attributes hold the effective
+    value (`log_retention_ms` is right even if the file has only `log.retention.hours`); `get` returns a key's own
     value. Later layers win: built-in default, file, cluster-wide dynamic value, this broker's dynamic value.
 
-    Raises ConfigError for values that Kafka refuses, in its words; unknown keys are kept and named in `notices`.
+    Raises ConfigError for values that Kafka rejects, with its messages; unknown keys are kept and listed in `notices`.
     """
 
     def __init__(self, properties: Mapping[str, str] | None = None) -> None:
@@ -41,8 +42,8 @@ class BrokerConfig(Settings):
         self.broker_overrides: Mapping[str, str] = MappingProxyType({})
         self._values: dict[str, ConfigValue] = {}
         self._of_listeners: dict[tuple[str, str], ConfigValue] = {}
-        """What was asked for, as every connection asks; by listener and key. Another dict takes the place of one that
-        is out of date, which another thread may be about to fill.
+        """A cache for connections, by listener and key. A new dict replaces an outdated one, because another thread may
+        be about to fill the old one.
         """
         self.__dict__.update(_DEFAULTS_BY_ATTRIBUTE)
         values = self._parse(self.static)
@@ -50,7 +51,7 @@ class BrokerConfig(Settings):
         self._check_roles(values.get("process.roles"))
         self._replace_values(values)
         self._check_open_listeners()
-        self.notices: tuple[str, ...] = notices_of(
+        self.startup_warnings: tuple[str, ...] = startup_warnings(
             self.static, [one for one in self.listeners if not (one.is_loopback or self.authenticates(one))]
         )
 
@@ -81,20 +82,20 @@ class BrokerConfig(Settings):
         return value
 
     def free_value(self, name: str) -> str | None:
-        """Text of a key of which Kafka knows no list, such as a listener's JAAS strings."""
+        """Return the text of a key outside Kafka's list, such as a listener's JAAS strings."""
         for layer in (self.broker_overrides, self.cluster_overrides, self.static):
             if name in layer:
                 return layer[name]
         return None
 
     def authenticates(self, listener: ListenerConfig) -> bool:
-        """Whether everybody who comes in by the listener has proved who they are."""
+        """Return whether every client of the listener is authenticated."""
         if listener.security_protocol == "SSL":
             return self.listener_value(listener.name, "ssl.client.auth") == "required"
         return listener.security_protocol.startswith("SASL_")
 
     def creation_rate(self, listener: str) -> int | None:
-        """How many new connections a second one listener takes; None if that is not said of it (KIP-402)."""
+        """Return the limit of new connections per second of one listener; None if it has none (KIP-402)."""
         name = "max.connection.creation.rate"
         text = self.free_value(f"{_LISTENER_PREFIX}{listener.lower()}.{name}")
         return None if text is None else cast(int, BROKER_KEYS[name].parse(text))
@@ -122,7 +123,7 @@ class BrokerConfig(Settings):
 
     @property
     def control_plane_listener(self) -> ListenerConfig | None:
-        """The listener where the controller is asked and gives orders; None if brokers have one for everything.
+        """The listener for the controller's requests; None if brokers use one listener for everything.
 
         Raises ConfigError.
         """
@@ -144,8 +145,8 @@ class BrokerConfig(Settings):
     def effective_properties(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, str]:
         """Raw values that would hold with these dynamic layers over the file.
 
-        A dynamic value displaces the same setting in other units: `log.retention.ms` beats a `log.retention.hours`
-        of the file because it replaces it, whatever the order of units says (Kafka: DynamicBrokerConfig).
+        A dynamic value replaces the same setting in other units: `log.retention.ms` replaces a `log.retention.hours`
+        of the file regardless of the precedence of units (Kafka: DynamicBrokerConfig).
         """
         merged = dict(self.static)
         for layer in (cluster, broker):
@@ -177,8 +178,14 @@ class BrokerConfig(Settings):
             if self._or_default(before, name) != self._or_default(values, name)
         )
 
+    def with_overrides(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> Self:
+        """Return a copy with these dynamic layers. Raises ConfigError."""
+        candidate = copy(self)
+        candidate.apply_overrides(cluster, broker)
+        return candidate
+
     def settle(self, name: str, raw: str) -> None:
-        """Set what a setting with a choice left to the machine comes to."""
+        """Store the value that the machine determined for a setting."""
         self.static = MappingProxyType({**self.static, name: raw})
         self._replace_values({**self._values, name: BROKER_KEYS[name].parse(raw)})
 
@@ -188,7 +195,7 @@ class BrokerConfig(Settings):
         return heeds_message_format(self.inter_broker_protocol_version)
 
     def topic_defaults(self) -> dict[str, str]:
-        """Text of every topic key that has a broker key behind it: what a topic without settings of its own gets."""
+        """Return the text of every topic key with a broker key as its default, for topics without own settings."""
         defaults = {}
         for topic_key, broker_key in TOPIC_SYNONYMS.items():
             value = self._in_first_unit(broker_key) if broker_key in UNIT_CHAINS else self.get(broker_key)
@@ -233,7 +240,7 @@ class BrokerConfig(Settings):
                 "metrics.otlp.endpoint", endpoint, "must be an address that begins with http:// or https://"
             )
         self.is_measured = bool(self.metrics_addresses or endpoint)
-        """Whether anybody is told what the broker and its clients do."""
+        """Whether metrics are exported or served."""
         self.log_dirs = self._parse_log_dirs()
         self.configured_broker_id = self._parse_broker_id()
         self.broker_id = _FALLBACK_BROKER_ID if self.configured_broker_id is None else self.configured_broker_id
@@ -257,8 +264,8 @@ class BrokerConfig(Settings):
         protocols = parse_protocol_map(str(self.get("listener.security.protocol.map")))
         advertised = self.get("advertised.listeners")
         return parse_listeners(
-            str(self.get("listeners")),
-            None if advertised is None else str(advertised),
+            _joined(self.get("listeners")),
+            None if advertised is None else _joined(advertised),
             protocols,
             left_out=self._controller_listeners(),
         )
@@ -266,7 +273,7 @@ class BrokerConfig(Settings):
     @staticmethod
     def _check_roles(roles: ConfigValue) -> None:
         if roles and "broker" not in cast("tuple[str, ...]", roles):
-            reason = "it names no broker; a controller of a KRaft quorum is not what this program can be"
+            reason = "a controller of a KRaft quorum is not supported. Add the role broker"
             raise ConfigError("process.roles", roles, reason)
 
     def _check_open_listeners(self) -> None:
@@ -274,8 +281,8 @@ class BrokerConfig(Settings):
             self.creation_rate(listener.name)
             if not (self.allow_insecure_listeners or listener.is_loopback or self.authenticates(listener)):
                 reason = (
-                    f"listener {listener.name} is open to other machines and asks nobody who they are; bind it to "
-                    "127.0.0.1, have it authenticate (SASL, or SSL with ssl.client.auth=required), or set "
+                    f"listener {listener.name} is reachable from other machines without authentication. Bind it to "
+                    "127.0.0.1, authenticate its clients (SASL, or SSL with ssl.client.auth=required), or set "
                     "allow.insecure.listeners=true"
                 )
                 raise ConfigError("listeners", self.get("listeners"), reason)
@@ -290,27 +297,31 @@ class BrokerConfig(Settings):
                 raise ConfigError(key, self.get(key), reason)
         if addresses and self.get("zookeeper.connect"):
             raise ConfigError(
-                key, self.get(key), "a broker that is told of a ZooKeeper has no store of its own to serve"
+                key, self.get(key), "a broker with zookeeper.connect has no metadata store of its own to serve"
             )
         return addresses
 
     def _controller_listeners(self) -> Collection[str]:
-        names = self.get("controller.listener.names")
-        return {name.strip().upper() for name in str(names).split(",")} if names else ()
+        names = cast("tuple[str, ...] | None", self.get("controller.listener.names"))
+        return {name.upper() for name in names or ()}
 
     def _parse_log_dirs(self) -> list[str]:
         key = "log.dirs" if self.get("log.dirs") else "log.dir"
-        directories = [part.strip() for part in str(self.get(key)).split(",") if part.strip()]
-        if not directories:
-            raise ConfigError(key, self.get(key), "At least one log directory must be defined")
-        return directories
+        directories = cast("tuple[str, ...]", self.get(key))
+        # Clients receive these paths from DescribeLogDirs and send them in AlterReplicaLogDirs, so they must not be
+        # relative. Links are kept, as in Kafka's File.getAbsolutePath.
+        return [str(Path(directory).absolute()) for directory in directories]
 
     def _parse_broker_id(self) -> int | None:
         ids = {number for key in ("broker.id", "node.id") if isinstance(number := self._values.get(key), int)}
         ids.discard(-1)
         if len(ids) > 1:
-            raise ConfigError("node.id", self.get("node.id"), f"broker.id says {self.get('broker.id')}")
+            raise ConfigError("node.id", self.get("node.id"), f"broker.id is {self.get('broker.id')}")
         return ids.pop() if ids else None
+
+
+def _joined(value: ConfigValue) -> str:
+    return ",".join(cast("tuple[str, ...]", value))
 
 
 def _with_both_ids(properties: Mapping[str, str]) -> dict[str, str]:

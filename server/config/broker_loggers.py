@@ -1,6 +1,9 @@
-"""Levels of the broker's loggers, seen and set from afar under log4j's names (KIP-412).
+"""Levels of the broker's loggers, described and altered by clients under log4j's names (KIP-412).
 
-Loggers belong to the process: brokers in one interpreter share them, and a restart forgets what was set.
+The names of Kafka's loggers are aliases: `kafka.controller.KafkaController` sets the level of `barnabas.controller`.
+Descriptions have only the names of Barnabas's own loggers.
+
+Loggers belong to the process: brokers in one interpreter share them, and a restart resets the levels.
 """
 
 from __future__ import annotations
@@ -23,6 +26,55 @@ _LEVELS = MappingProxyType(
         "TRACE": _TRACE,
     }
 )
+# Prefix of the names of Kafka's loggers -> logger of Barnabas. The longest prefix of a name applies.
+_ALIASES = MappingProxyType(
+    {
+        "kafka": "barnabas",
+        "kafka.authorizer": "barnabas.authorizer",
+        "kafka.cluster": "barnabas.replication",
+        "kafka.controller": "barnabas.controller",
+        "kafka.coordinator.group": "barnabas.groups",
+        "kafka.coordinator.transaction": "barnabas.transactions",
+        "kafka.log": "barnabas.storage",
+        "kafka.log.LogCleaner": "barnabas.cleaner",
+        "kafka.network": "barnabas.network",
+        "kafka.network.RequestChannel$": "barnabas.apis",
+        "kafka.request.logger": "barnabas.apis",
+        "kafka.server": "barnabas.broker",
+        "kafka.server.ClientQuotaManager": "barnabas.quotas",
+        "kafka.server.DynamicBrokerConfig": "barnabas.config",
+        "kafka.server.KafkaApis": "barnabas.apis",
+        "kafka.server.ReplicaAlterLogDirsThread": "barnabas.replication",
+        "kafka.server.ReplicaFetcherManager": "barnabas.replication",
+        "kafka.server.ReplicaFetcherThread": "barnabas.replication",
+        "kafka.server.ReplicaManager": "barnabas.replication",
+        "kafka.server.metadata": "barnabas.metadata",
+        "kafka.server.share": "barnabas.share",
+        "kafka.zk": "barnabas.zookeeper",
+        "kafka.zookeeper": "barnabas.zookeeper",
+        "org.apache.kafka": "barnabas",
+        "org.apache.kafka.clients": "barnabas.clients",
+        "org.apache.kafka.common.network": "barnabas.network",
+        "org.apache.kafka.common.security": "barnabas.security",
+        "org.apache.kafka.controller": "barnabas.controller",
+        "org.apache.kafka.coordinator.group": "barnabas.groups",
+        "org.apache.kafka.coordinator.share": "barnabas.share",
+        "org.apache.kafka.coordinator.transaction": "barnabas.transactions",
+        "org.apache.kafka.metadata": "barnabas.metadata",
+        "org.apache.kafka.metadata.authorizer": "barnabas.authorizer",
+        "org.apache.kafka.server.config": "barnabas.config",
+        "org.apache.kafka.server.quota": "barnabas.quotas",
+        "org.apache.kafka.server.share": "barnabas.share",
+        "org.apache.kafka.storage": "barnabas.storage",
+        "org.apache.kafka.storage.internals.log.Cleaner": "barnabas.cleaner",
+        "org.apache.kafka.storage.internals.log.LogCleaner": "barnabas.cleaner",
+        "org.apache.kafka.storage.internals.log.LogCleanerManager": "barnabas.cleaner",
+        "org.apache.zookeeper": "barnabas.zookeeper",
+        "state.change.logger": "barnabas.controller",
+    }
+)
+_MOST_PARTS = 20
+"""Of a name that may be an alias: more than Kafka's class names have."""
 
 
 def logger_levels() -> dict[str, str]:
@@ -33,9 +85,19 @@ def logger_levels() -> dict[str, str]:
     return levels
 
 
+def _resolve(name: str) -> str:
+    """Return the logger that Kafka's name is an alias for; any other name as it is."""
+    parts = name.split(".", _MOST_PARTS)
+    for count in range(len(parts), 0, -1):
+        alias = _ALIASES.get(".".join(parts[:count]))
+        if alias is not None:
+            return alias
+    return name
+
+
 def check_level(name: str, level: str | None) -> None:
-    """Raise KafkaError unless there is a logger of that name and, if one is given, a level of that name."""
-    if name not in logger_levels():
+    """Raise KafkaError unless a logger has this name and, if `level` is given, a level has that name."""
+    if _resolve(name) == name and name not in logger_levels():
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
     if level is not None and level not in _LEVELS:
         reason = f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
@@ -44,6 +106,7 @@ def check_level(name: str, level: str | None) -> None:
 
 def set_level(name: str, level: str | None) -> None:
     """Set a checked level; None takes it back, so that the logger follows its parent again."""
+    name = _resolve(name)
     if name != ROOT:
         logging.getLogger(name).setLevel(logging.NOTSET if level is None else _LEVELS[level])
     elif level is not None:

@@ -1,4 +1,4 @@
-"""Rules between keys: what Kafka checks once every single value is legal (KafkaConfig.validateValues)."""
+"""Rules between keys, checked after every single value is valid (KafkaConfig.validateValues)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,24 @@ from .keys.validators import ConfigError
 from .message_format import INTER_BROKER_PROTOCOL, heeds_message_format, needed_protocol
 
 WAYS_IN = ("max.connections", "max.connection.creation.rate")
-"""Limits that let nobody in at 0, of the whole broker or of a listener."""
+"""Limits that reject all clients at 0, of the whole broker or of a listener."""
 _MEBIBYTE = 1 << 20
 _INT_MAX = 2**31 - 1
 
-# Kafka has no rule for the last three; what it then does with such values nobody can have meant.
+# Kafka has no minimum for the last three, but such values make it unusable.
 _MINIMA = (
     ("log.roll.ms", 1),
     ("log.roll.jitter.ms", 0),
     ("log.flush.interval.ms", 0),
     ("log.flush.scheduler.interval.ms", 0),
     ("log.retention.bytes", -1),
+)
+# Kafka: GroupCoordinatorConfig and ShareGroupConfig.
+_AT_MOST = (
+    ("group.streams.num.standby.replicas", "group.streams.max.standby.replicas"),
+    ("group.streams.num.warmup.replicas", "group.streams.max.warmup.replicas"),
+    ("group.streams.min.task.offset.interval.ms", "group.streams.task.offset.interval.ms"),
+    ("group.share.max.size", "group.share.max.share.sessions"),
 )
 
 
@@ -45,7 +52,6 @@ def _check_logs(values: Mapping[str, ConfigValue]) -> None:
     for name, minimum in _MINIMA:
         enough = values[name] is None or _number(values, name) >= minimum
         _refuse_unless(enough, values, name, f"Value must be at least {minimum}")
-    _refuse_unless(bool(values["log.cleanup.policy"]), values, "log.cleanup.policy", "Value must not be empty")
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         value = values[name]
         allowed = value is None or value == -1 or _number(values, name) >= 1
@@ -89,12 +95,26 @@ def _check_connections(values: Mapping[str, ConfigValue]) -> None:
 
 def _check_groups(values: Mapping[str, ConfigValue]) -> None:
     for prefix in ("group.consumer.", "group.share.", "group.streams."):
-        for what in ("heartbeat.interval.ms", "session.timeout.ms"):
-            name = f"{prefix}{what}"
-            low, high = f"{prefix}min.{what}", f"{prefix}max.{what}"
-            within = _number(values, low) <= _number(values, name) <= _number(values, high)
-            reason = f"Value must be between {low} = {values[low]} and {high} = {values[high]}"
-            _refuse_unless(within, values, name, reason)
+        for what in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+            _check_between(values, prefix, what)
+        heartbeat, session = f"{prefix}heartbeat.interval.ms", f"{prefix}session.timeout.ms"
+        below = _number(values, heartbeat) < _number(values, session)
+        _refuse_unless(below, values, heartbeat, f"Value must be less than {session} = {values[session]}")
+    for what in ("delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms"):
+        _check_between(values, "group.share.", what)
+    for low, high in _AT_MOST:
+        within = _number(values, low) <= _number(values, high)
+        _refuse_unless(within, values, low, f"Value must be at most {high} = {values[high]}")
+    name = "group.share.assignors"
+    one = len(cast("tuple[str, ...]", values[name])) == 1
+    _refuse_unless(one, values, name, "Value must contain exactly one assignor")
+
+
+def _check_between(values: Mapping[str, ConfigValue], prefix: str, what: str) -> None:
+    name, low, high = f"{prefix}{what}", f"{prefix}min.{what}", f"{prefix}max.{what}"
+    within = _number(values, low) <= _number(values, name) <= _number(values, high)
+    reason = f"Value must be between {low} = {values[low]} and {high} = {values[high]}"
+    _refuse_unless(within, values, name, reason)
 
 
 def parse_overrides(text: str) -> dict[str, int]:
@@ -110,7 +130,7 @@ def parse_overrides(text: str) -> dict[str, int]:
 
 
 def is_zero(key: str, raw: str | None) -> bool:
-    """Whether a number is 0, however that is written. What is no number is none; others refuse it."""
+    """Return whether a text is a number equal to 0. Other code rejects text that is not a number."""
     try:
         return raw is not None and BROKER_KEYS[key].parse(raw) == 0
     except ConfigError:

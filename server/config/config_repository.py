@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .config_changes import ConfigChanger
-from .config_description import ConfigDescriber
+from .config_admin_manager import ConfigAdminManager
+from .config_helper import ConfigHelper
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConfigRepository:
-    """What describing and changing configurations needs (Kafka's ConfigRepository). Loop-thread only."""
+    """Kafka's ConfigRepository: the configuration of every resource. It is used on the loop thread."""
 
     broker_id: int
     dynamic_config: DynamicConfig
-    """What is in force, and the lock for changing it."""
+    """The effective settings, and the lock for changes."""
     config_store: ConfigStore
-    """What is stored."""
+    """The stored settings."""
     metadata: MetadataCache
     """Which topics there are."""
 
@@ -35,13 +35,13 @@ class ConfigRepository:
         """The settings of this broker."""
         return self.dynamic_config.config
 
-    def describer(self, *, with_synonyms: bool, with_documentation: bool) -> ConfigDescriber:
-        """Who describes resources for one request."""
-        return ConfigDescriber(self, with_synonyms=with_synonyms, with_documentation=with_documentation)
+    def describer(self, *, with_synonyms: bool, with_documentation: bool) -> ConfigHelper:
+        """Return the object that describes resources for one request."""
+        return ConfigHelper(self, with_synonyms=with_synonyms, with_documentation=with_documentation)
 
-    def changer(self, *, validate_only: bool) -> ConfigChanger:
-        """Who changes resources for one request."""
-        return ConfigChanger(self, validate_only=validate_only)
+    def changer(self, *, validate_only: bool) -> ConfigAdminManager:
+        """Return the object that changes resources for one request."""
+        return ConfigAdminManager(self, validate_only=validate_only)
 
     def configured(self, resource_type: ConfigResourceType) -> Iterable[str]:
         """As `DynamicConfig.configured`."""

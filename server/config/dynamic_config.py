@@ -1,24 +1,30 @@
-"""Settings that change while the broker runs: of topics, groups and the like, this broker, all brokers (KIP-226)."""
+"""Settings that change at run time: of topics, groups, client metrics subscriptions and brokers (KIP-226)."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, cast
 
+from ...common.room_logger import room_logger
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.room_logger import room_logger
 from ...storage.log_config import NEVER, LogConfig
+from ..metadata.metadata_store import StoreError
 from .broker_config import BrokerConfig
 from .checks import WAYS_IN, is_zero
 from .keys.catalogue import BROKER_KEYS, DYNAMIC_ONLY_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, synonyms
-from .keys.definition import ConfigKey, UpdateMode
+from .keys.definition import ConfigKey, ConfigValue, UpdateMode
 from .keys.validators import ConfigError
 from .message_format import ignored_format
-from .named_configs import NAMED_KINDS
+from .named_configs import NAMED_KINDS, effective_group_value
+from .password_encoder import StoredPasswords
+
+if TYPE_CHECKING:
+    from ..metadata.config_store import ConfigStore
+    from ..runtime.ports import Ports
 
 logger = room_logger("config")
 
@@ -29,25 +35,13 @@ _LISTENER_KEYS_ONLY = frozenset(
     name for name in BROKER_KEYS if name.startswith(("ssl.keystore.", "ssl.key.", "ssl.truststore."))
 )
 _CLUSTER_WIDE_OF_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
-"""What may be said of a listener for all brokers together (Kafka's ClusterLevelListenerConfigs)."""
+"""Keys of a listener that can be set for all brokers together (Kafka: ClusterLevelListenerConfigs)."""
 _THREADS = ("num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads")
 _BROKER_KEYS_OF_LOGS = frozenset(name for key in TOPIC_SYNONYMS.values() for name in synonyms(key)) | {
     "producer.id.expiration.ms"
 }
 _MESSAGE_FORMAT = "message.format.version"
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
-
-
-class StoredConfigs(Protocol):
-    """Where changed settings are kept (ConfigStore)."""
-
-    async def broker_config(self, broker_id: int | None) -> dict[str, str]: ...
-
-    async def readable_broker_config(self, broker_id: int | None) -> dict[str, str]: ...
-
-    async def topic_configs(self) -> dict[str, dict[str, str]]: ...
-
-    async def named_configs(self, entity_type: str) -> dict[str, dict[str, str]]: ...
 
 
 def topic_log_config(config: BrokerConfig, settings: Mapping[str, str] = _NO_SETTINGS) -> LogConfig:
@@ -60,7 +54,7 @@ def topic_log_config(config: BrokerConfig, settings: Mapping[str, str] = _NO_SET
     properties = config.topic_defaults()
     for name, raw in settings.items():
         properties[name] = _canonical(name, raw)
-    # The key that `before` and `after` replaced still speaks for each of them that is left at "no limit".
+    # The older key, which `before` and `after` replaced, applies to each of them without a limit.
     limit = properties["message.timestamp.difference.max.ms"]
     for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
         if properties[name] == str(NEVER):
@@ -89,15 +83,17 @@ def broker_key(name: str) -> ConfigKey | None:
 
 
 class DynamicConfig:
-    """Holds what is changed and applies it at once. Loop-thread only.
+    """Kafka's DynamicBrokerConfig, for all resources: applies changed settings. It runs on the loop thread.
 
-    Settings of the broker change in its `BrokerConfig`, where all read them; of topics those who asked are told.
-    Nothing is stored here for longer than the process lives: the handlers write to the store first, under `changing`,
-    then call the `..._changed` methods, as does whoever hears of changes that other brokers made.
+    Broker settings change in `BrokerConfig`; callbacks report changes of topics. Nothing is stored here: handlers hold
+    `changing`, write to the store first, then call the `..._changed` methods. `ZkConfigManager` calls them for changes
+    that other brokers have made.
     """
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, ports: Ports | None = None) -> None:
+        """Raise ConfigError for an unsupported `password.encoder.*`; without `ports` passwords cannot be stored."""
         self.config = config
+        self.passwords = StoredPasswords(config, ports)
         self.changing = asyncio.Lock()
         self._topics: dict[str, Mapping[str, str]] = {}
         self._named: dict[ConfigResourceType, dict[str, Mapping[str, str]]] = {kind: {} for kind in NAMED_KINDS}
@@ -106,9 +102,11 @@ class DynamicConfig:
         self._default_log_config = topic_log_config(config)
         self._topic_callbacks: list[Callable[[str | None], None]] = []
         self._broker_callbacks: list[Callable[[], None]] = []
+        self._validators: list[Callable[[BrokerConfig, Collection[str]], Awaitable[None]]] = []
 
-    async def load(self, store: StoredConfigs, broker_id: int) -> None:
+    async def load(self, store: ConfigStore, broker_id: int) -> None:
         """Take over everything that the store holds; a value that is no longer legal is logged and left out."""
+        await self._reencode_passwords(store, broker_id)
         try:
             await self._load_broker(store.readable_broker_config, broker_id)
         except ConfigError as error:
@@ -121,10 +119,10 @@ class DynamicConfig:
 
     # Brokers
 
-    async def load_broker(self, store: StoredConfigs, broker_id: int) -> None:
-        """Take over what the store holds for this broker and for all: together, as each is checked against the other.
+    async def load_broker(self, store: ConfigStore, broker_id: int) -> None:
+        """Apply the stored settings of this broker and of all brokers together: each is checked against the other.
 
-        Raises ConfigError, UnreadableNodeError: all stays as it is then.
+        Raises ConfigError, UnreadableNodeError; the settings are unchanged then.
         """
         await self._load_broker(store.broker_config, broker_id)
 
@@ -132,7 +130,22 @@ class DynamicConfig:
         self, config_of: Callable[[int | None], Awaitable[Mapping[str, str]]], broker_id: int
     ) -> None:
         cluster = legal_settings(await config_of(None), BROKER_KEYS)
-        self._apply(cluster, legal_settings(await config_of(broker_id), BROKER_KEYS))
+        broker = await self.passwords.from_persistent(await config_of(broker_id))
+        self._apply(cluster, legal_settings(broker, BROKER_KEYS))
+
+    async def _reencode_passwords(self, store: ConfigStore, broker_id: int) -> None:
+        """Replace stored passwords in clear text or encoded with the old secret (Kafka: maybeReEncodePasswords)."""
+        stored = await store.readable_broker_config(broker_id)
+        renewed = await self.passwords.reencoded(stored)
+        if renewed == stored:
+            return
+        try:
+            await store.set_broker_config(broker_id, renewed)
+        except StoreError as error:
+            # A store that takes no writes now may still be read: the broker can serve with the passwords as they are.
+            logger.error("the stored passwords of broker %d cannot be encoded again: %r", broker_id, error)
+        else:
+            logger.info("the stored passwords of broker %d are encoded with the present secret", broker_id)
 
     def check_broker_config(self, settings: Mapping[str, str], *, per_broker: bool) -> None:
         """Raise KafkaError unless these may be all dynamic settings of this broker, or else of all brokers."""
@@ -170,6 +183,26 @@ class DynamicConfig:
             default = str(BROKER_KEYS[name].default)
             check_threads(name, int(before.get(name, default)), int(properties.get(name, default)))
 
+    def on_validate(self, validator: Callable[[BrokerConfig, Collection[str]], Awaitable[None]]) -> None:
+        """Have `validator` called before settings are stored (Kafka: Reconfigurable.validateReconfiguration).
+
+        It gets the configuration as it would be and the names of the settings in the request, and raises ConfigError.
+        """
+        self._validators.append(validator)
+
+    async def validate_reconfiguration(
+        self, settings: Mapping[str, str], names: Collection[str], *, per_broker: bool
+    ) -> None:
+        """Raise KafkaError unless the parts of the broker could work with these dynamic settings, files included."""
+        cluster = self.config.cluster_overrides if per_broker else settings
+        broker = settings if per_broker else self.config.broker_overrides
+        try:
+            candidate = self.config.with_overrides(cluster, broker)
+            for validator in self._validators:
+                await validator(candidate, names)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
     def on_broker_change(self, callback: Callable[[], None]) -> None:
         """Call `callback` when settings of the broker may be others."""
         self._broker_callbacks.append(callback)
@@ -196,7 +229,7 @@ class DynamicConfig:
         return self._named[resource_type].keys()
 
     def named_config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
-        """The own settings of such a resource as they were given; empty if it has none."""
+        """Return the own settings of a resource as they were given; empty if it has none."""
         return self._named[resource_type].get(name, _NO_SETTINGS)
 
     def named_config_changed(self, resource_type: ConfigResourceType, name: str, settings: Mapping[str, str]) -> None:
@@ -207,9 +240,15 @@ class DynamicConfig:
             self._named[resource_type][name] = MappingProxyType(dict(settings))
 
     def group_value(self, group: str, name: str) -> int | None:
-        """A number that a group has as a setting of its own; None if it has none."""
+        """A number that a group has as a setting of its own, within the broker's limits; None if it has none."""
         raw = self.named_config(ConfigResourceType.GROUP, group).get(name)
-        return None if raw is None else int(raw)
+        return None if raw is None else cast("int", effective_group_value(self.config, name, raw))
+
+    def group_config(self, group: str, name: str) -> ConfigValue:
+        """Return the value of a key in `GROUP_KEYS` that applies to a group: its own within the broker's limits, the
+        broker's, or the default.
+        """
+        return effective_group_value(self.config, name, self.named_config(ConfigResourceType.GROUP, group).get(name))
 
     # Topics
 
@@ -243,7 +282,7 @@ class DynamicConfig:
             raise KafkaError(ErrorCode.INVALID_CONFIG, reason + "Topic cannot be configured with remote log storage.")
 
     def topic_config_changed(self, topic: str, config: Mapping[str, str] | None) -> None:
-        """A topic has these settings of its own from now on; None: the topic is gone."""
+        """Replace a topic's own settings; None: the topic is deleted."""
         before = self._topics.pop(topic, _NO_SETTINGS)
         if config:
             self._topics[topic] = MappingProxyType(dict(config))
@@ -285,19 +324,20 @@ def check_threads(name: str, now: int, wanted: int) -> None:
 
 
 def check_ways_in(listeners: Iterable[str], before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """No limit becomes 0, which lets nobody in who could set it back (Kafka: ListenerConnectionQuota).
+    """Check that no connection limit becomes 0, which would exclude clients that could reset it.
 
-    One that is 0 already, in the file, keeps nobody from changing something else. Raises KafkaError INVALID_REQUEST.
+    Kafka: ListenerConnectionQuota. A limit that is 0 in the file does not prevent changes of other settings. Raises
+    KafkaError INVALID_REQUEST.
     """
     for key in WAYS_IN:
         for name in (key, *(f"listener.name.{listener.lower()}.{key}" for listener in listeners)):
             if is_zero(key, after.get(name)) and not is_zero(key, before.get(name)):
-                reason = f"Invalid {key} 0: it would keep out whoever is to set it back"
+                reason = f"Invalid {key} 0: no client could connect to change it back"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
 
 
 def _update_mode(name: str) -> UpdateMode | None:
-    """When a key may change: most of a listener's own for one broker; None for a key that nobody knows."""
+    """Return when a key may change: most keys of a listener for one broker; None for an unknown key."""
     match = _LISTENER_PREFIX.fullmatch(name)
     if match:
         return UpdateMode.CLUSTER_WIDE if match["key"] in _CLUSTER_WIDE_OF_LISTENERS else UpdateMode.PER_BROKER
@@ -308,11 +348,11 @@ def _update_mode(name: str) -> UpdateMode | None:
 def _refuse(names: Iterable[str], reason: str) -> None:
     refused = sorted(names)
     if refused:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{reason}: Set({', '.join(refused)})")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{reason}: [{', '.join(refused)}]")
 
 
 def legal_settings(settings: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> dict[str, str]:
-    """Stored settings without those that no longer parse, as after a downgrade; unknown keys stay."""
+    """Return stored settings without invalid values, which a downgrade can leave; unknown keys are kept."""
     legal = {}
     for name, value in settings.items():
         try:

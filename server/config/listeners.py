@@ -1,4 +1,4 @@
-"""Listeners: where the broker binds and what it tells clients to connect to."""
+"""Listeners: the addresses that the broker binds, and the addresses that it advertises to clients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_this_machine(host: str, own: str) -> bool:
-    """Whether a client's address is the machine's own: `own` is where its connection came in."""
+    """Return whether a client's address belongs to this machine: `own` is the local address of its connection."""
     return is_loopback(host) or host == own
 
 
@@ -118,12 +118,12 @@ def parse_listeners(
     if not bound:
         raise ConfigError("listeners", listeners, "at least one listener for clients must be defined")
     _check_distinct(listeners, bound)
-    told = _advertised(advertised, left_out)
-    unknown = sorted(told.keys() - {endpoint.name for endpoint in bound})
+    advertised_endpoints = _advertised(advertised, left_out)
+    unknown = sorted(advertised_endpoints.keys() - {endpoint.name for endpoint in bound})
     if unknown:
         reason = f"advertised listener names must be defined in listeners, {', '.join(unknown)} is not"
         raise ConfigError("advertised.listeners", advertised, reason)
-    return [_listener(endpoint, told.get(endpoint.name), listeners, protocol_map) for endpoint in bound]
+    return [_listener(endpoint, advertised_endpoints.get(endpoint.name), listeners, protocol_map) for endpoint in bound]
 
 
 def _advertised(advertised: str | None, left_out: Collection[str]) -> dict[str, _Endpoint]:
@@ -138,7 +138,7 @@ def _advertised(advertised: str | None, left_out: Collection[str]) -> dict[str, 
 
 
 def _listener(
-    endpoint: _Endpoint, told: _Endpoint | None, written: str, protocol_map: Mapping[str, str]
+    endpoint: _Endpoint, advertised_endpoint: _Endpoint | None, written: str, protocol_map: Mapping[str, str]
 ) -> ListenerConfig:
     protocol = protocol_map.get(endpoint.name)
     if protocol is None:
@@ -150,8 +150,8 @@ def _listener(
         host=endpoint.host,
         port=endpoint.port,
         security_protocol=protocol,
-        advertised_host=told.host if told is not None else bound_host,
-        advertised_port=told.port if told is not None else endpoint.port,
+        advertised_host=advertised_endpoint.host if advertised_endpoint is not None else bound_host,
+        advertised_port=advertised_endpoint.port if advertised_endpoint is not None else endpoint.port,
     )
 
 
@@ -169,7 +169,7 @@ def _parse(key: str, text: str) -> list[_Endpoint]:
 
 
 def _check_distinct(text: str, endpoints: list[_Endpoint]) -> None:
-    """Names are unique; a port may be shared by two listeners only if one is IPv4 and the other IPv6."""
+    """Require unique names; two listeners may share a port only if one uses IPv4 and the other IPv6."""
     if len({endpoint.name for endpoint in endpoints}) < len(endpoints):
         raise ConfigError("listeners", text, "each listener must have a different name")
     versions_by_port: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""When a format of messages that is asked for counts: Kafka 3's rule (KIP-724)."""
+"""The rule of Kafka 3 for `message.format.version` (KIP-724)."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def needed_protocol(inter_broker_protocol_version: str, message_format_version: 
 
 
 def ignored_format(key: str, value: str, of: str = "") -> str:
-    """A line for the log, for somebody who set a format that does not count."""
+    """Return a log line for an ignored message format."""
     return f"{key}={value}{of} is ignored: it counts only while {INTER_BROKER_PROTOCOL} is below 3.0"

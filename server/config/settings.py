@@ -1,4 +1,4 @@
-"""The types of the settings that this broker acts upon, so that a type checker knows every attribute."""
+"""The types of the settings that this broker uses, so that a type checker checks every attribute."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class Settings:
     alter_log_dirs_replication_quota_window_size_seconds: int
     coordinator_allow_remote: bool
     coordinator_listeners: str | None
+    coordinator_owner_only: bool
     authorizer_class_name: str
     auto_create_topics_enable: bool
     broker_rack: str | None
@@ -83,6 +84,7 @@ class Settings:
     log_segment_delete_delay_ms: int
     max_connection_creation_rate: int
     max_connections: int
+    metrics_allowed_hosts: tuple[str, ...]
     metrics_listeners: str | None
     metrics_otlp_endpoint: str | None
     metrics_otlp_interval_ms: int
@@ -101,6 +103,12 @@ class Settings:
     offsets_topic_num_partitions: int
     offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int
+    password_encoder_cipher_algorithm: str
+    password_encoder_iterations: int
+    password_encoder_key_length: int
+    password_encoder_keyfactory_algorithm: str | None
+    password_encoder_old_secret: str | None
+    password_encoder_secret: str | None
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
@@ -125,7 +133,7 @@ class Settings:
     sasl_oauthbearer_client_credentials_client_id: str | None
     sasl_oauthbearer_client_credentials_client_secret: str | None
     sasl_oauthbearer_clock_skew_seconds: int
-    sasl_oauthbearer_expected_audience: tuple[str, ...] | None
+    sasl_oauthbearer_expected_audience: tuple[str, ...]
     sasl_oauthbearer_expected_issuer: str | None
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int
@@ -198,3 +206,59 @@ class Settings:
     leader_imbalance_per_broker_percentage: int
     security_inter_broker_protocol: str
     unclean_leader_election_enable: bool
+    errors_deadletterqueue_auto_create_topics_enable: bool
+    errors_deadletterqueue_topic_name_prefix: str
+    group_share_assignment_interval_ms: int
+    group_share_assignors: tuple[str, ...]
+    group_share_delivery_count_limit: int
+    group_share_heartbeat_interval_ms: int
+    group_share_initialize_retry_interval_ms: int
+    group_share_max_assignment_interval_ms: int
+    group_share_max_delivery_count_limit: int
+    group_share_max_heartbeat_interval_ms: int
+    group_share_max_partition_max_record_locks: int
+    group_share_max_record_lock_duration_ms: int
+    group_share_max_session_timeout_ms: int
+    group_share_max_share_sessions: int
+    group_share_max_size: int
+    group_share_min_assignment_interval_ms: int
+    group_share_min_delivery_count_limit: int
+    group_share_min_heartbeat_interval_ms: int
+    group_share_min_partition_max_record_locks: int
+    group_share_min_record_lock_duration_ms: int
+    group_share_min_session_timeout_ms: int
+    group_share_partition_max_record_locks: int
+    group_share_record_lock_duration_ms: int
+    group_share_session_timeout_ms: int
+    share_coordinator_append_linger_ms: int
+    share_coordinator_cold_partition_snapshot_interval_ms: int
+    share_coordinator_snapshot_update_records_per_snapshot: int
+    share_coordinator_state_topic_min_isr: int
+    share_coordinator_state_topic_num_partitions: int
+    share_coordinator_state_topic_prune_interval_ms: int
+    share_coordinator_state_topic_replication_factor: int
+    share_coordinator_state_topic_segment_bytes: int
+    share_coordinator_write_timeout_ms: int
+    group_streams_acceptable_recovery_lag: int
+    group_streams_assignment_interval_ms: int
+    group_streams_assignors: tuple[str, ...]
+    group_streams_heartbeat_interval_ms: int
+    group_streams_initial_rebalance_delay_ms: int
+    group_streams_max_assignment_interval_ms: int
+    group_streams_max_heartbeat_interval_ms: int
+    group_streams_max_session_timeout_ms: int
+    group_streams_max_size: int
+    group_streams_max_standby_replicas: int
+    group_streams_max_warmup_replicas: int
+    group_streams_min_assignment_interval_ms: int
+    group_streams_min_heartbeat_interval_ms: int
+    group_streams_min_session_timeout_ms: int
+    group_streams_min_task_offset_interval_ms: int
+    group_streams_num_standby_replicas: int
+    group_streams_rack_aware_assignment_tags: tuple[str, ...]
+    group_streams_session_timeout_ms: int
+    group_streams_task_offset_interval_ms: int
+    group_consumer_assignment_interval_ms: int
+    group_consumer_max_assignment_interval_ms: int
+    group_consumer_min_assignment_interval_ms: int
+    max_decompressed_message_bytes: int

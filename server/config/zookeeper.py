@@ -11,10 +11,10 @@ from .keys.validators import ConfigError
 
 
 def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings | None:
-    """What `zookeeper.connect` and the keys beside it say; None for a broker alone.
+    """Return the settings of `zookeeper.connect` and related keys; None for a standalone broker.
 
-    Raises ConfigError for what would be less safe than it was meant to be: access rights for nobody, checks of
-    certificates that kazoo does not make, keystores that it cannot read.
+    Raises ConfigError for settings with less protection than they suggest: ACLs without an identity, certificate
+    checks that kazoo does not implement, keystores that it cannot read.
     """
     if not config.zookeeper_connect:
         return None
@@ -22,7 +22,7 @@ def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings | None:
     timeout_ms = config.zookeeper_connection_timeout_ms
     digest = config.zookeeper_digest_auth
     if config.zookeeper_set_acl and not digest and not config.zookeeper_ssl_keystore_location:
-        reason = "nodes would belong to nobody: zookeeper.digest.auth says as whom the broker makes them"
+        reason = "the nodes would belong to no identity. Set zookeeper.digest.auth"
         raise ConfigError("zookeeper.set.acl", "true", reason)
     settings = ZooKeeperSettings(
         connect=config.zookeeper_connect,
@@ -43,7 +43,7 @@ def _check_addresses(connect: str) -> None:
                 continue
         except ValueError:
             found = None
-        raise ConfigError("zookeeper.connect", connect, f"{address!r} is no host:port")
+        raise ConfigError("zookeeper.connect", connect, f"{address!r}: expected host:port")
 
 
 def _with_tls(config: BrokerConfig, settings: ZooKeeperSettings) -> ZooKeeperSettings:

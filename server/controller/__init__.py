@@ -1,5 +1,5 @@
-"""The cluster's brain: topics, partition states, elections, and the orders that follow from them."""
+"""The controller: topics, partition states, elections, and the requests to brokers that follow from them."""
 
-from .controller import Controller
+from .kafka_controller import KafkaController
 
-__all__ = ["Controller"]
+__all__ = ["KafkaController"]

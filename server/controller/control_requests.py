@@ -1,12 +1,12 @@
-"""The controller's requests to brokers, from what it has decided to messages and back. No I/O.
+"""The controller's requests to brokers (Kafka: AbstractControlRequest), as values and as messages. No I/O.
 
-What is sent is grouped by topic, which brokers know since Kafka 2.6; what is received may be of any version, and as
-long as a request may be: it is read, and answered, in short turns.
+A received request may have any version and the largest size of a request: it is converted in short turns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
@@ -42,39 +42,53 @@ from ...protocol.topic_partition import TopicPartition
 from ..metadata.metadata_cache import PartitionImage, TopicImage
 from ..metadata.znodes import BrokerEndpoint, BrokerRegistration
 from ..replication.inter_broker_versions import highest_version
-from ..replication.partition_order import PartitionOrder
-from ..runtime.turns import Pace
-from .replica_channel import NO_EPOCH, MetadataUpdate
+from ..replication.leader_and_isr import LeaderAndIsrState
+from ..runtime.loop_sharing import CountBudget
 
+NO_EPOCH = -1
+"""Instead of a leader epoch: any."""
+EPOCH_DURING_DELETION = -2
+"""Instead of a leader epoch: the topic is being deleted, newer than any leader."""
 LAYOUTS = {ApiKey.LEADER_AND_ISR: (0, 2), ApiKey.STOP_REPLICA: (0, 1, 3), ApiKey.UPDATE_METADATA: (0, 5)}
-"""The versions since which orders are laid out otherwise: at last grouped by topic, with the epoch of the broker."""
+"""The versions that change the layout: the last one groups by topic and has the broker epoch."""
 LEADER_AND_ISR_BY_TOPIC, STOP_REPLICA_BY_NAME, STOP_REPLICA_WITH_EPOCHS, UPDATE_METADATA_BY_TOPIC = 2, 1, 3, 5
 TOPIC_IDS_VERSION = 5
 LEADER_DURING_DELETION = -2
-"""In the place of a leader: the partition is being deleted."""
+"""Instead of a leader: the partition is being deleted."""
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 _PROTOCOL_NAMES = {number: name for name, number in SECURITY_PROTOCOLS.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class MetadataUpdate:
+    """The content of an UpdateMetadata request."""
+
+    brokers: tuple[BrokerRegistration, ...]
+    """All live brokers."""
+    topics: tuple[TopicImage, ...] = ()
+    """With the changed partitions alone."""
+    removed: tuple[TopicImage, ...] = ()
+    """With the partitions that are being deleted."""
+
+
 class SendingController(NamedTuple):
-    """The controller that sends."""
+    """The controller that sends a request."""
 
     broker_id: int
     epoch: int
 
 
-class Spoken(NamedTuple):
-    """In which versions an order may be sent."""
+class RequestVersions(NamedTuple):
+    """The versions in which a request may be sent. All have the layout of the lowest."""
 
     lowest: int
-    """Which is also the layout: all up to `highest` are laid out alike."""
     highest: int
 
 
-def spoken(api_key: ApiKey, inter_broker_protocol: str) -> Spoken:
-    """As all brokers of a cluster understand it."""
+def request_versions(api_key: ApiKey, inter_broker_protocol: str) -> RequestVersions:
+    """Return the versions of a request that all brokers of a cluster support."""
     highest = highest_version(api_key, inter_broker_protocol)
-    return Spoken(max(layout for layout in LAYOUTS[api_key] if layout <= highest), highest)
+    return RequestVersions(max(layout for layout in LAYOUTS[api_key] if layout <= highest), highest)
 
 
 # LeaderAndIsr
@@ -83,32 +97,32 @@ def spoken(api_key: ApiKey, inter_broker_protocol: str) -> Spoken:
 def leader_and_isr_request(
     sender: SendingController,
     broker_epoch: int,
-    orders: Sequence[PartitionOrder],
+    partition_states: Sequence[LeaderAndIsrState],
     leaders: Mapping[int, BrokerEndpoint],
     *,
     layout: int,
 ) -> LeaderAndIsrRequest:
-    """Orders to one broker; `leaders` is where the leaders are reached that are alive."""
+    """Build the request for one broker; `leaders` are the endpoints of live leaders."""
     topics: dict[str, LeaderAndIsrTopicState] = {}
-    for order in orders:
-        name = order.topic_partition.topic
+    for partition_state in partition_states:
+        name = partition_state.topic_partition.topic
         topic = topics.get(name)
         if topic is None:
-            topic = topics[name] = LeaderAndIsrTopicState(topic_name=name, topic_id=order.topic_id)
+            topic = topics[name] = LeaderAndIsrTopicState(topic_name=name, topic_id=partition_state.topic_id)
         topic.partition_states.append(
             LeaderAndIsrPartitionState(
                 topic_name=name,
-                partition_index=order.topic_partition.partition,
-                controller_epoch=order.controller_epoch,
-                leader=order.leader,
-                leader_epoch=order.leader_epoch,
-                isr=list(order.isr),
-                partition_epoch=order.partition_epoch,
-                replicas=list(order.replicas),
-                adding_replicas=list(order.adding_replicas),
-                removing_replicas=list(order.removing_replicas),
-                is_new=order.is_new,
-                leader_recovery_state=order.leader_recovery_state,
+                partition_index=partition_state.topic_partition.partition,
+                controller_epoch=partition_state.controller_epoch,
+                leader=partition_state.leader,
+                leader_epoch=partition_state.leader_epoch,
+                isr=list(partition_state.isr),
+                partition_epoch=partition_state.partition_epoch,
+                replicas=list(partition_state.replicas),
+                adding_replicas=list(partition_state.adding_replicas),
+                removing_replicas=list(partition_state.removing_replicas),
+                is_new=partition_state.is_new,
+                leader_recovery_state=partition_state.leader_recovery_state,
             )
         )
     request = LeaderAndIsrRequest(
@@ -127,21 +141,27 @@ def leader_and_isr_request(
     return request
 
 
-async def orders_of(request: LeaderAndIsrRequest) -> list[PartitionOrder]:
-    """What a request of any version orders."""
-    orders, pace = [], Pace()
+async def leader_and_isr_states(request: LeaderAndIsrRequest) -> list[LeaderAndIsrState]:
+    """Return the partition states of a request of any version."""
+    partition_states, budget = [], CountBudget()
     for state in request.ungrouped_partition_states:
-        orders.append(_order(TopicPartition(state.topic_name, state.partition_index), ZERO_UUID, state))
-        await pace.step()
+        partition_states.append(
+            _leader_and_isr_state(TopicPartition(state.topic_name, state.partition_index), ZERO_UUID, state)
+        )
+        await budget.step()
     for topic in request.topic_states:
         for state in topic.partition_states:
-            orders.append(_order(TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state))
-            await pace.step()
-    return orders
+            partition_states.append(
+                _leader_and_isr_state(TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state)
+            )
+            await budget.step()
+    return partition_states
 
 
-def _order(partition: TopicPartition, topic_id: UUID, state: LeaderAndIsrPartitionState) -> PartitionOrder:
-    return PartitionOrder(
+def _leader_and_isr_state(
+    partition: TopicPartition, topic_id: UUID, state: LeaderAndIsrPartitionState
+) -> LeaderAndIsrState:
+    return LeaderAndIsrState(
         topic_partition=partition,
         topic_id=topic_id,
         leader=state.leader,
@@ -158,33 +178,35 @@ def _order(partition: TopicPartition, topic_id: UUID, state: LeaderAndIsrPartiti
 
 
 async def leader_and_isr_response(
-    version: int, orders: Iterable[PartitionOrder], results: Mapping[TopicPartition, ErrorCode]
+    version: int, partition_states: Iterable[LeaderAndIsrState], results: Mapping[TopicPartition, ErrorCode]
 ) -> LeaderAndIsrResponse:
-    """What became of each order."""
+    """Build the response with the result of each partition."""
     response = LeaderAndIsrResponse()
     topics: dict[UUID, LeaderAndIsrTopicError] = {}
-    pace = Pace()
-    for order in orders:
-        await pace.step()
+    budget = CountBudget()
+    for partition_state in partition_states:
+        await budget.step()
         error = LeaderAndIsrPartitionError(
-            topic_name=order.topic_partition.topic,
-            partition_index=order.topic_partition.partition,
-            error_code=results[order.topic_partition],
+            topic_name=partition_state.topic_partition.topic,
+            partition_index=partition_state.topic_partition.partition,
+            error_code=results[partition_state.topic_partition],
         )
         if version < TOPIC_IDS_VERSION:
             response.partition_errors.append(error)
             continue
-        topic = topics.get(order.topic_id)
+        topic = topics.get(partition_state.topic_id)
         if topic is None:
-            topic = topics[order.topic_id] = LeaderAndIsrTopicError(topic_id=order.topic_id)
+            topic = topics[partition_state.topic_id] = LeaderAndIsrTopicError(topic_id=partition_state.topic_id)
             response.topics.append(topic)
         topic.partition_errors.append(error)
     return response
 
 
-def order_results(response: LeaderAndIsrResponse, orders: Iterable[PartitionOrder]) -> dict[TopicPartition, ErrorCode]:
-    """What a broker says became of the orders; those it does not speak of are left out."""
-    names = {order.topic_id: order.topic_partition.topic for order in orders}
+def leader_and_isr_results(
+    response: LeaderAndIsrResponse, partition_states: Iterable[LeaderAndIsrState]
+) -> dict[TopicPartition, ErrorCode]:
+    """Return the results in a broker's response, without the partitions that it lacks."""
+    names = {partition_state.topic_id: partition_state.topic_partition.topic for partition_state in partition_states}
     errors = [(one.topic_name, one) for one in response.partition_errors]
     errors += [
         (names[topic.topic_id], one)
@@ -198,8 +220,8 @@ def order_results(response: LeaderAndIsrResponse, orders: Iterable[PartitionOrde
 # StopReplica
 
 
-class StopOrder(NamedTuple):
-    """The order to give one replica up."""
+class StopReplicaState(NamedTuple):
+    """One replica to stop."""
 
     partition: TopicPartition
     leader_epoch: int
@@ -214,7 +236,7 @@ def stop_replica_request(
     delete: bool,
     layout: int,
 ) -> StopReplicaRequest:
-    """The order to give replicas up."""
+    """Build the request to stop replicas."""
     request = StopReplicaRequest(
         controller_id=sender.broker_id, controller_epoch=sender.epoch, broker_epoch=broker_epoch
     )
@@ -240,32 +262,32 @@ def stop_replica_request(
     return request
 
 
-def stops_of(request: StopReplicaRequest) -> Iterator[StopOrder]:
-    """What a request of any version orders, made one after the other: there may be hundreds of thousands."""
+def stop_replica_states(request: StopReplicaRequest) -> Iterator[StopReplicaState]:
+    """Yield the replicas in a request of any version, which may have hundreds of thousands."""
     delete = request.delete_partitions
     for one in request.ungrouped_partitions:
-        yield StopOrder(TopicPartition(one.topic_name, one.partition_index), NO_EPOCH, delete)
+        yield StopReplicaState(TopicPartition(one.topic_name, one.partition_index), NO_EPOCH, delete)
     for topic in request.topics:
         for index in topic.partition_indexes:
-            yield StopOrder(TopicPartition(topic.name, index), NO_EPOCH, delete)
+            yield StopReplicaState(TopicPartition(topic.name, index), NO_EPOCH, delete)
     for of_topic in request.topic_states:
         for state in of_topic.partition_states:
             partition = TopicPartition(of_topic.topic_name, state.partition_index)
-            yield StopOrder(partition, state.leader_epoch, state.delete_partition)
+            yield StopReplicaState(partition, state.leader_epoch, state.delete_partition)
 
 
 async def stop_replica_response(results: Mapping[TopicPartition, ErrorCode]) -> StopReplicaResponse:
-    """What became of each replica."""
-    response, pace = StopReplicaResponse(), Pace()
+    """Build the response with the result of each replica."""
+    response, budget = StopReplicaResponse(), CountBudget()
     for (name, index), error in results.items():
         answer = StopReplicaPartitionError(topic_name=name, partition_index=index, error_code=error)
         response.partition_errors.append(answer)
-        await pace.step()
+        await budget.step()
     return response
 
 
-def stop_results(response: StopReplicaResponse) -> dict[TopicPartition, ErrorCode]:
-    """What a broker says became of replicas."""
+def stop_replica_results(response: StopReplicaResponse) -> dict[TopicPartition, ErrorCode]:
+    """Return the results in a broker's response."""
     return {
         TopicPartition(one.topic_name, one.partition_index): code_of(one.error_code)
         for one in response.partition_errors
@@ -278,7 +300,7 @@ def stop_results(response: StopReplicaResponse) -> dict[TopicPartition, ErrorCod
 def update_metadata_request(
     sender: SendingController, broker_epoch: int, update: MetadataUpdate, *, layout: int
 ) -> UpdateMetadataRequest:
-    """What a broker is to believe."""
+    """Build the request with the changed part of the cluster's metadata."""
     alive = {broker.broker_id for broker in update.brokers}
     states = [_topic_state(topic, sender.epoch, alive) for topic in update.topics]
     states += [_topic_state(topic, sender.epoch, alive, LEADER_DURING_DELETION) for topic in update.removed]
@@ -296,7 +318,7 @@ def update_metadata_request(
 
 
 def _live_broker(broker: BrokerRegistration) -> UpdateMetadataBroker:
-    told = UpdateMetadataBroker(
+    result = UpdateMetadataBroker(
         id=broker.broker_id,
         endpoints=[
             UpdateMetadataEndpoint(
@@ -309,11 +331,11 @@ def _live_broker(broker: BrokerRegistration) -> UpdateMetadataBroker:
         ],
         rack=broker.rack,
     )
-    # All that version 0 tells.
+    # Version 0 has a single endpoint.
     for endpoint in broker.endpoints:
         if endpoint.security_protocol == "PLAINTEXT":
-            told.v0_host, told.v0_port = endpoint.host, endpoint.port
-    return told
+            result.v0_host, result.v0_port = endpoint.host, endpoint.port
+    return result
 
 
 def _topic_state(
@@ -339,33 +361,33 @@ def _topic_state(
     )
 
 
-async def update_of(request: UpdateMetadataRequest) -> MetadataUpdate:
-    """What a request of any version tells."""
-    pace = Pace()
+async def metadata_update(request: UpdateMetadataRequest) -> MetadataUpdate:
+    """Return the content of a request of any version."""
+    budget = CountBudget()
     states: dict[tuple[str, UUID], list[UpdateMetadataPartitionState]] = {}
     for state in request.ungrouped_partition_states:
         states.setdefault((state.topic_name, ZERO_UUID), []).append(state)
-        await pace.step()
+        await budget.step()
     for topic in request.topic_states:
         states.setdefault((topic.topic_name, topic.topic_id), []).extend(topic.partition_states)
-        await pace.step()
+        await budget.step()
     topics, removed = [], []
     for (name, topic_id), its_states in states.items():
         images: dict[int, PartitionImage] = {}
         for state in its_states:
             images[state.partition_index] = _image(state)
-            await pace.step()
-        gone = {index: image for index, image in images.items() if image.leader == LEADER_DURING_DELETION}
-        kept = {index: image for index, image in images.items() if index not in gone}
-        await pace.step()
+            await budget.step()
+        deleted = {index: image for index, image in images.items() if image.leader == LEADER_DURING_DELETION}
+        kept = {index: image for index, image in images.items() if index not in deleted}
+        await budget.step()
         if kept:
             topics.append(TopicImage(name, topic_id, kept))
-        if gone:
-            removed.append(TopicImage(name, topic_id, gone))
+        if deleted:
+            removed.append(TopicImage(name, topic_id, deleted))
     brokers = []
-    for told in request.live_brokers:
-        brokers.append(_broker(told))
-        await pace.step(1 + len(told.endpoints))
+    for broker in request.live_brokers:
+        brokers.append(_broker(broker))
+        await budget.step(1 + len(broker.endpoints))
     return MetadataUpdate(tuple(brokers), tuple(topics), tuple(removed))
 
 
@@ -390,5 +412,5 @@ def _broker(broker: UpdateMetadataBroker) -> BrokerRegistration:
 
 def _endpoint(endpoint: UpdateMetadataEndpoint) -> BrokerEndpoint:
     protocol = _PROTOCOL_NAMES.get(endpoint.security_protocol, "PLAINTEXT")
-    # Before version 3 a listener was called what its protocol is called.
+    # Before version 3 a listener had the name of its security protocol.
     return BrokerEndpoint(endpoint.listener or protocol, endpoint.host, endpoint.port, protocol)

@@ -1,157 +1,281 @@
-"""Takes partitions from state to state: elects their leaders, writes the outcome and orders the replicas to follow."""
+"""Kafka's PartitionStateMachine: elects leaders, writes the result to the store and sends it to the replicas."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias
 
+from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.cluster_store import ControllerTerm
 from ..metadata.metadata_store import BadVersionError, StoreUnavailableError
 from ..metadata.topic_store import TopicStore
-from ..metadata.znodes import NO_LEADER, PartitionState
-from ..replication.partition_order import PartitionOrder
-from ..runtime.turns import ITEMS, Pace, next_turn
-from .announcer import Announcer
-from .context import ControllerContext
-from .election import Election, elect, elect_preferred
-from .replica_channel import ReplicaChannel
+from ..metadata.znodes import NO_LEADER, LeaderIsrAndControllerEpoch
+from ..replication.leader_and_isr import LeaderAndIsrState
+from ..runtime.loop_sharing import CountBudget, next_turn
+from .controller_channel_manager import ControllerChannel
+from .controller_context import ControllerContext
+from .update_metadata_sender import UpdateMetadataSender
 
 logger = room_logger("controller")
 
-ATTEMPTS = 3
-"""So often a change is decided anew if leaders have changed their in-sync replicas in the store meanwhile."""
 
-Decide: TypeAlias = Callable[[TopicPartition, PartitionState], PartitionState | None]
-"""What a partition's state becomes, in the partition epoch that it has; None if it stays."""
+@dataclass(frozen=True, slots=True)
+class Election:
+    """The result of an election: a leader and its first ISR."""
+
+    leader: int
+    isr: tuple[int, ...]
+    is_unclean: bool = False
+    """The leader was not in sync: the records that it lacks are lost."""
+
+
+def offline_partition_leader_election(
+    replicas: tuple[int, ...], isr: tuple[int, ...], live: Collection[int], *, allow_unclean: bool
+) -> Election | None:
+    """Elect the first replica, in order of assignment, that is live and in sync; None if there is none.
+
+    With `allow_unclean` the first live replica is the alternative. It is then the only replica in sync.
+    """
+    in_sync = tuple(broker for broker in isr if broker in live)
+    for broker in replicas:
+        if broker in in_sync:
+            return Election(broker, in_sync)
+    if allow_unclean:
+        for broker in replicas:
+            if broker in live:
+                return Election(broker, (broker,), is_unclean=True)
+    return None
+
+
+def preferred_replica_partition_leader_election(
+    replicas: tuple[int, ...], isr: tuple[int, ...], live: Collection[int]
+) -> Election | None:
+    """Elect the preferred leader, the first of the assignment, if it is live and in sync."""
+    preferred = replicas[0]
+    if preferred in live and preferred in isr:
+        return Election(preferred, tuple(broker for broker in isr if broker in live))
+    return None
+
+
+LAST_LEADER_EPOCH = 2**31 - 1
+"""The largest that requests and batches can hold."""
+ATTEMPTS = 3
+"""How often a change is decided if leaders keep changing their ISR in the store."""
+
+Decide: TypeAlias = Callable[[TopicPartition, LeaderIsrAndControllerEpoch], LeaderIsrAndControllerEpoch | None]
+"""Returns a partition's next state, with its present partition epoch; None to leave it unchanged."""
 
 
 class PartitionStateMachine:
-    """Kafka's class of that name, with the part of its ReplicaStateMachine that follows from elections.
+    """Kafka's PartitionStateMachine, with the part of its ReplicaStateMachine that follows from elections.
 
-    Its caller sees to it that one change is finished before the next begins.
+    `KafkaController` owns it and makes one change after another. `ControllerContext` holds the states.
     """
 
     def __init__(
         self,
         context: ControllerContext,
         store: TopicStore,
-        channel: ReplicaChannel,
-        announcer: Announcer,
+        channel: ControllerChannel,
+        update_metadata_sender: UpdateMetadataSender,
         *,
-        unclean: Callable[[str], bool],
+        may_elect_uncleanly: Callable[[str], bool],
         partitions_at_once: int | None,
     ) -> None:
-        """`unclean` says of a topic whether replicas that are not in sync may lead; `partitions_at_once` go into one
-        write of the store, and into one order; None: all of them."""
+        """`may_elect_uncleanly` returns whether a topic's replicas outside of the ISR may lead.
+
+        `partitions_at_once` is the limit of one write to the store and of one request; None: no limit.
+        """
         self._context = context
         self._store = store
         self._channel = channel
-        self._announcer = announcer
-        self._unclean = unclean
+        self._update_metadata_sender = update_metadata_sender
+        self._may_elect_uncleanly = may_elect_uncleanly
         self._partitions_at_once = partitions_at_once
 
-    # -- changes ---------------------------------------------------------------------------------------------------
+    # -- elections -------------------------------------------------------------------------------------------------
 
-    async def bring_online(self, partitions: Iterable[TopicPartition], term: ControllerTerm) -> None:
-        """Elects a leader for every partition that can have one, and tells replicas and clients.
+    async def elect_leader_for_partitions(self, partitions: Iterable[TopicPartition], term: ControllerTerm) -> None:
+        """Elect a leader for each partition and inform replicas and clients.
 
-        Raises BadVersionError if somebody else wrote a state, KafkaError NOT_CONTROLLER.
+        Raises BadVersionError if another writer has changed a state, KafkaError NOT_CONTROLLER.
         """
-        known = [partition for partition in partitions if self._context.state(partition)]
+        known = [partition for partition in partitions if self._context.leadership_info(partition)]
 
-        def decide(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
+        def decide(partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpoch | None:
             election = self._elect(partition, state)
-            return None if election is None and state.leader == NO_LEADER else self._outcome(state, election, term)
+            return None if election is None and state.leader == NO_LEADER else self._elected(state, election, term)
 
-        await self.change(known, decide, term)
-        await self.announce(known, term, is_new=False)
+        await self.update_states(known, decide, term)
+        await self.send_and_publish(known, term, is_new=False)
 
-    async def replace_leaders(self, partitions: Iterable[TopicPartition], term: ControllerTerm) -> None:
-        """Elects leaders where there is none that can serve, and tells replicas and clients."""
+    async def trigger_online_partition_state_change(
+        self, partitions: Iterable[TopicPartition], term: ControllerTerm
+    ) -> None:
+        """Elect a leader for each partition without a live one and inform replicas and clients."""
 
-        def decide(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
+        def decide(partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpoch | None:
             if state.leader in self._context.live_replicas(partition):
                 return None
             election = self._elect(partition, state)
-            return None if election is None and state.leader == NO_LEADER else self._outcome(state, election, term)
+            return None if election is None and state.leader == NO_LEADER else self._elected(state, election, term)
 
-        changed = await self.change(partitions, decide, term)
-        await self.announce(changed, term, is_new=False)
+        changed = await self.update_states(partitions, decide, term)
+        await self.send_and_publish(changed, term, is_new=False)
 
-    async def renew_leaders(self, partitions: Iterable[TopicPartition], term: ControllerTerm) -> None:
-        """Elects leaders anew where those there are have restarted and may have lost the end of their logs.
+    async def elect_after_leader_restart(self, partitions: Iterable[TopicPartition], term: ControllerTerm) -> None:
+        """Elect leaders where the present leader has restarted and may have lost the end of its log.
 
-        Who is in sync and has run on comes first: others would else cut off what is committed, to be as the leader is.
-        Who has restarted stays in sync, and may lead if nobody else can: sessions of brokers that are dead last longer
-        than they do, and after a loss of all power the only one that is back could else never lead. Tells nobody yet.
+        Replicas are informed later.
         """
 
-        def decide(partition: TopicPartition, state: PartitionState) -> PartitionState:
-            steady, live = self._context.in_sync_ever_since(state), self._context.live_replicas(partition)
+        def decide(partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpoch:
+            steady, live = self._context.isr_not_restarted_since(state), self._context.live_replicas(partition)
             election = self._elect(partition, state)
-            first = elect(self._context.replicas(partition), steady, live, allow_unclean=False)
+            # A replica that has not restarted has all committed records. Under a restarted leader it might truncate
+            # some of them.
+            first = offline_partition_leader_election(
+                self._context.replicas(partition), steady, live, allow_unclean=False
+            )
             if election is not None and first is not None:
+                # The restarted leader remains in sync and may lead if no other replica can: a dead broker's session
+                # outlives the broker, and after a power failure the first broker to return could otherwise never lead.
                 election = replace(election, leader=first.leader)
-            return self._outcome(state, election, term)
+            return self._elected(state, election, term)
 
-        await self.change(partitions, decide, term)
+        await self.update_states(partitions, decide, term)
 
-    async def remove_replicas(
+    async def elect_for_controlled_shutdown(
+        self, partitions: Iterable[TopicPartition], broker_id: int, term: ControllerTerm
+    ) -> None:
+        """Elect other leaders for partitions that a broker leads, and remove it from the ISR of the others."""
+
+        def decide(partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpoch | None:
+            if state.leader == broker_id:
+                live = self._context.live_replicas(partition)
+                replicas = self._context.replicas(partition)
+                election = offline_partition_leader_election(replicas, state.isr, live, allow_unclean=False)
+                return None if election is None else next_state(state, term, election.leader, election.isr)
+            isr = tuple(broker for broker in state.isr if broker != broker_id)
+            return next_state(state, term, isr=isr) if isr and isr != state.isr else None
+
+        changed = await self.update_states(partitions, decide, term)
+        await self.send_and_publish(changed, term, is_new=False)
+
+    async def elect_among(self, partition: TopicPartition, kept: tuple[int, ...], term: ControllerTerm) -> None:
+        """Reduce the ISR to the replicas that a reassignment keeps, and elect one of them if another replica leads.
+
+        Replicas are informed later. Raises KafkaError INVALID_REPLICA_ASSIGNMENT if no kept replica is in sync.
+        """
+
+        def decide(partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpoch | None:
+            isr = tuple(broker for broker in state.isr if broker in kept)
+            live = self._context.live_replicas(partition)
+            if state.leader in kept and (state.leader in live or isr == state.isr):
+                return next_state(state, term, isr=isr)
+            election = offline_partition_leader_election(kept, isr, live, allow_unclean=False)
+            if election is None and state.leader == NO_LEADER and isr:
+                # The partition still waits for one of the replicas that were in sync last.
+                return next_state(state, term, isr=isr)
+            if election is None:
+                reason = f"None of the brokers {list(kept)} has all records of {partition}."
+                raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+            return next_state(state, term, election.leader, election.isr)
+
+        await self.update_states([partition], decide, term)
+
+    async def remove_replicas_from_isr(
         self, partitions: Iterable[TopicPartition], brokers: Collection[int], term: ControllerTerm
     ) -> None:
-        """Takes the replicas on these brokers out of sync, where others lead; the last in sync stays it."""
+        """Remove brokers from the ISR of partitions that others lead, unless the ISR would become empty."""
 
-        def decide(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
+        def decide(partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpoch | None:
             isr = tuple(broker for broker in state.isr if broker not in brokers)
             if isr == state.isr or not isr or state.leader in brokers:
                 return None
             return next_state(state, term, isr=isr)
 
-        changed = await self.change(partitions, decide, term)
-        await self.announce(changed, term, is_new=False)
+        changed = await self.update_states(partitions, decide, term)
+        await self.send_and_publish(changed, term, is_new=False)
 
-    async def elect(
+    async def elect_leaders(
         self, partitions: Iterable[TopicPartition], term: ControllerTerm, *, allow_unclean: bool
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Elects preferred leaders, or with `allow_unclean` any live replica where there is no leader."""
+        """Elect preferred leaders, or with `allow_unclean` any live replica where there is no leader."""
         results: dict[TopicPartition, KafkaError | None] = {}
-        pace = Pace(ITEMS)
+        budget = CountBudget()
         for partition in partitions:
-            await pace.step()
+            await budget.step()
             try:
-                self._wanted_election(partition, allow_unclean=allow_unclean)
+                self._requested_election(partition, allow_unclean=allow_unclean)
             except KafkaError as error:
                 results[partition] = error.as_result()
             else:
                 results[partition] = None
 
-        def decide(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
+        def decide(partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpoch | None:
             try:
-                election = self._wanted_election(partition, allow_unclean=allow_unclean)
-            except KafkaError as error:  # its leader has written another state meanwhile
+                election = self._requested_election(partition, allow_unclean=allow_unclean)
+            except KafkaError as error:  # its leader has changed the state in the store since
                 results[partition] = error.as_result()
                 return None
-            return self._outcome(state, election, term)
+            return self._elected(state, election, term)
 
-        changed = await self.change([p for p, error in results.items() if error is None], decide, term)
-        await self.announce(changed, term, is_new=False)
+        changed = await self.update_states([p for p, error in results.items() if error is None], decide, term)
+        await self.send_and_publish(changed, term, is_new=False)
         return results
 
-    async def change(
+    def _elect(self, partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> Election | None:
+        live = self._context.live_replicas(partition)
+        replicas = self._context.replicas(partition)
+        election = offline_partition_leader_election(replicas, state.isr, live, allow_unclean=False)
+        if election is None and live and self._may_elect_uncleanly(partition.topic):
+            election = offline_partition_leader_election(replicas, state.isr, live, allow_unclean=True)
+        return election
+
+    def _requested_election(self, partition: TopicPartition, *, allow_unclean: bool) -> Election:
+        state = self._context.leadership_info(partition)
+        if state is None or self._context.is_queued_for_deletion(partition):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The partition {partition} does not exist.")
+        replicas, live = self._context.replicas(partition), self._context.live_replicas(partition)
+        is_unneeded = state.leader != NO_LEADER if allow_unclean else state.leader == replicas[0]
+        if is_unneeded:
+            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"Leader election not needed for {partition}.")
+        if allow_unclean:
+            election = offline_partition_leader_election(replicas, state.isr, live, allow_unclean=True)
+            code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        else:
+            election = preferred_replica_partition_leader_election(replicas, state.isr, live)
+            code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        if election is None:
+            raise KafkaError(code, f"No replica of {partition} can be elected now.")
+        return election
+
+    def _elected(
+        self, former: LeaderIsrAndControllerEpoch, election: Election | None, term: ControllerTerm
+    ) -> LeaderIsrAndControllerEpoch:
+        """Return the state after an election; without a result the partition has no leader."""
+        if election is None:
+            return next_state(former, term, leader=NO_LEADER)
+        recovery_state = int(election.is_unclean)
+        return next_state(former, term, election.leader, election.isr, leader_recovery_state=recovery_state)
+
+    # -- states in the store ---------------------------------------------------------------------------------------
+
+    async def update_states(
         self, partitions: Iterable[TopicPartition], decide: Decide, term: ControllerTerm
     ) -> list[TopicPartition]:
-        """Writes what is decided for each partition; returns those of which something was.
+        """Write the state that is decided for each partition; return the partitions that have changed.
 
-        A state that a leader has changed in the store meanwhile is read and decided on anew. Raises BadVersionError if
-        that does not end, StoreUnavailableError, KafkaError NOT_CONTROLLER.
+        A state that a leader has changed in the store is read and decided on again. Raises BadVersionError after
+        `ATTEMPTS`, StoreUnavailableError, KafkaError NOT_CONTROLLER.
         """
         changed: list[TopicPartition] = []
-        for batch in self._batches([one for one in partitions if not self._context.is_doomed(one)]):
+        for batch in self._batches([one for one in partitions if not self._context.is_queued_for_deletion(one)]):
             for attempt in range(1, ATTEMPTS + 1):
                 states = dict(self._decided(batch, decide))
                 if not states:
@@ -161,109 +285,79 @@ class PartitionStateMachine:
                 except BadVersionError:
                     if attempt == ATTEMPTS:
                         raise
-                    await self.reread(batch)
+                    await self.update_leader_and_isr_cache(batch)
                 else:
                     for partition, state in written.items():
-                        self._context.put_state(partition, state)
+                        self._context.put_leadership_info(partition, state)
                     changed += written
                     break
             await next_turn()
         return changed
 
     def _batches(self, partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
-        """So many at a time that neither a write nor a turn of the loop is long."""
         waiting = iter(list(partitions))
         while batch := list(islice(waiting, self._partitions_at_once)):
             yield batch
 
     def _decided(
         self, partitions: Iterable[TopicPartition], decide: Decide
-    ) -> Iterator[tuple[TopicPartition, PartitionState]]:
+    ) -> Iterator[tuple[TopicPartition, LeaderIsrAndControllerEpoch]]:
         for partition in partitions:
-            former = self._context.state(partition)
+            former = self._context.leadership_info(partition)
             state = None if former is None else decide(partition, former)
             if former is None or state is None:
+                continue
+            if state.leader_epoch > LAST_LEADER_EPOCH:
+                # LeaderAndIsr could not be encoded, for this partition and all others in the request.
+                logger.error("%s has used its last leader epoch and remains unchanged", partition)
                 continue
             if state.leader_epoch != former.leader_epoch:
                 state = replace(state, leader_broker_epoch=self._context.broker_epoch(state.leader))
             yield partition, state
 
     async def _write(
-        self, states: Mapping[TopicPartition, PartitionState], term: ControllerTerm
-    ) -> Mapping[TopicPartition, PartitionState]:
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch], term: ControllerTerm
+    ) -> Mapping[TopicPartition, LeaderIsrAndControllerEpoch]:
         try:
             return await self._store.set_partition_states(states, term)
         except StoreUnavailableError as error:
-            # Nobody may lead without its being written. That nobody leads is true whether or not it can be.
+            # A leader must be written before it leads. The loss of a leader is true even if it cannot be written.
             leaderless = {partition: state for partition, state in states.items() if state.leader == NO_LEADER}
             if len(leaderless) < len(states):
                 raise
             logger.error("%d partitions have no leader, which cannot be written now: %s", len(leaderless), error)
             return leaderless
 
-    async def reread(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Takes in what leaders have written themselves; returns the partitions of which that is news."""
-        news = []
+    async def update_leader_and_isr_cache(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Read states that leaders may have written themselves; return the partitions that have changed."""
+        changed = []
         for partition, state in (await self._store.states_of(list(partitions))).items():
-            former = self._context.state(partition)
-            if former is not None and state != former and not self._context.is_doomed(partition):
-                self._context.put_state(partition, state)
-                news.append(partition)
-        return news
+            former = self._context.leadership_info(partition)
+            if former is not None and state != former and not self._context.is_queued_for_deletion(partition):
+                self._context.put_leadership_info(partition, state)
+                changed.append(partition)
+        return changed
 
-    # -- elections -------------------------------------------------------------------------------------------------
+    # -- requests to brokers ---------------------------------------------------------------------------------------
 
-    def _elect(self, partition: TopicPartition, state: PartitionState) -> Election | None:
-        live = self._context.live_replicas(partition)
-        replicas = self._context.replicas(partition)
-        election = elect(replicas, state.isr, live, allow_unclean=False)
-        if election is None and live and self._unclean(partition.topic):
-            election = elect(replicas, state.isr, live, allow_unclean=True)
-        return election
-
-    def _wanted_election(self, partition: TopicPartition, *, allow_unclean: bool) -> Election:
-        state = self._context.state(partition)
-        if state is None or self._context.is_doomed(partition):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The partition {partition} does not exist.")
-        replicas, live = self._context.replicas(partition), self._context.live_replicas(partition)
-        is_content = state.leader != NO_LEADER if allow_unclean else state.leader == replicas[0]
-        if is_content:
-            raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"Leader election not needed for {partition}.")
-        if allow_unclean:
-            election = elect(replicas, state.isr, live, allow_unclean=True)
-            code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-        else:
-            election = elect_preferred(replicas, state.isr, live)
-            code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-        if election is None:
-            raise KafkaError(code, f"No replica of {partition} can be elected now.")
-        return election
-
-    def _outcome(self, former: PartitionState, election: Election | None, term: ControllerTerm) -> PartitionState:
-        """Each election raises the leader epoch."""
-        if election is None:
-            return next_state(former, term, leader=NO_LEADER)
-        recovery_state = int(election.is_unclean)
-        return next_state(former, term, election.leader, election.isr, leader_recovery_state=recovery_state)
-
-    # -- orders ----------------------------------------------------------------------------------------------------
-
-    async def announce(self, partitions: Iterable[TopicPartition], term: ControllerTerm, *, is_new: bool) -> None:
-        """Gives the replicas of partitions their orders, then shows the topics to clients."""
+    async def send_and_publish(
+        self, partitions: Iterable[TopicPartition], term: ControllerTerm, *, is_new: bool
+    ) -> None:
+        """Send LeaderAndIsr to the replicas of partitions, then publish the topics in the metadata caches."""
         for batch in self._batches(partitions):
-            await self.order_until_led(batch, term, is_new=is_new)
-            self._announcer.show(batch)
+            await self.send_leader_and_isr_until_led(batch, term, is_new=is_new)
+            self._update_metadata_sender.publish_partitions(batch)
             await next_turn()
 
-    async def order_until_led(
+    async def send_leader_and_isr_until_led(
         self, partitions: Sequence[TopicPartition], term: ControllerTerm, *, is_new: bool
     ) -> None:
-        """Gives the replicas of partitions their orders; a leader that fails makes another round with its successor."""
+        """Send LeaderAndIsr to the replicas of partitions, and again after an election where the leader has failed."""
         while partitions:
-            # Each round has one live replica less.
-            partitions = await self.order(partitions, term, is_new=is_new)
+            # Each round has at least one live replica less.
+            partitions = await self.send_leader_and_isr(partitions, term, is_new=is_new)
 
-    async def order(
+    async def send_leader_and_isr(
         self,
         partitions: Sequence[TopicPartition],
         term: ControllerTerm,
@@ -271,53 +365,54 @@ class PartitionStateMachine:
         is_new: bool,
         brokers: Collection[int] | None = None,
     ) -> list[TopicPartition]:
-        """Sends LeaderAndIsr to the replicas that can be reached, or those of them on `brokers`.
+        """Send LeaderAndIsr to the replicas that can be reached, or to the ones on `brokers`.
 
-        Returns the partitions that got another leader since theirs failed.
+        Return the partitions that have another leader because theirs has failed.
         """
         failed: list[TopicPartition] = []
         for batch in self._batches(partitions):
-            for broker, orders in self._orders(batch, is_new=is_new, brokers=brokers).items():
-                answers = await self._channel.leader_and_isr(broker, orders)
-                failed += self._failures(broker, answers)
+            for broker, partition_states in (await self._orders(batch, is_new=is_new, brokers=brokers)).items():
+                answers = await self._channel.leader_and_isr(broker, partition_states)
+                failed += self._process_errors(broker, answers)
             await next_turn()
 
-        def decide(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
-            return self._outcome(state, self._elect(partition, state), term)
+        def decide(partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpoch | None:
+            return self._elected(state, self._elect(partition, state), term)
 
-        changed = await self.change(failed, decide, term)
-        return [partition for partition in changed if not self._is_leaderless(partition)]
+        changed = await self.update_states(failed, decide, term)
+        states = {partition: self._context.leadership_info(partition) for partition in changed}
+        return [partition for partition, state in states.items() if state is not None and state.leader != NO_LEADER]
 
-    def _failures(self, broker: int, answers: Mapping[TopicPartition, ErrorCode]) -> list[TopicPartition]:
-        """Notes replicas that cannot be served; returns the partitions that they were to lead."""
+    def _process_errors(self, broker: int, answers: Mapping[TopicPartition, ErrorCode]) -> list[TopicPartition]:
+        """Mark replicas that cannot be served as offline; return the partitions that they were to lead."""
         failed = []
         for partition, error in answers.items():
-            if error is ErrorCode.NONE or not self._counts(error):
+            # STALE_CONTROLLER_EPOCH: the broker has this state already, perhaps from another controller.
+            if error in (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                 continue
             logger.error("broker %d cannot serve %s: %s", broker, partition, error.name)
             self._context.replica_failed(partition, broker)
-            state = self._context.state(partition)
+            state = self._context.leadership_info(partition)
             if state is not None and state.leader == broker:
                 failed.append(partition)
         return failed
 
-    def _counts(self, error: ErrorCode) -> bool:
-        """An order that the broker has carried out before is no failure: another controller may have given it."""
-        return error not in (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-    def _is_leaderless(self, partition: TopicPartition) -> bool:
-        state = self._context.state(partition)
-        return state is None or state.leader == NO_LEADER
-
-    def _orders(
+    async def _orders(
         self, partitions: Iterable[TopicPartition], *, is_new: bool, brokers: Collection[int] | None
-    ) -> dict[int, list[PartitionOrder]]:
-        by_broker: dict[int, list[PartitionOrder]] = {}
+    ) -> dict[int, list[LeaderAndIsrState]]:
+        by_broker: dict[int, list[LeaderAndIsrState]] = {}
+        budget = CountBudget()
         for partition in partitions:
-            state, topic = self._context.state(partition), self._context.topic(partition.topic)
-            if state is None or topic is None or state.leader == NO_LEADER or self._context.is_doomed(partition):
+            await budget.step()
+            state, topic = self._context.leadership_info(partition), self._context.topic(partition.topic)
+            if (
+                state is None
+                or topic is None
+                or state.leader == NO_LEADER
+                or self._context.is_queued_for_deletion(partition)
+            ):
                 continue
-            order = PartitionOrder(
+            order = LeaderAndIsrState(
                 topic_partition=partition,
                 topic_id=topic.topic_id,
                 leader=state.leader,
@@ -338,14 +433,14 @@ class PartitionStateMachine:
 
 
 def next_state(
-    former: PartitionState,
+    former: LeaderIsrAndControllerEpoch,
     term: ControllerTerm,
     leader: int | None = None,
     isr: tuple[int, ...] | None = None,
     leader_recovery_state: int = 0,
-) -> PartitionState:
-    """A state in the next leader epoch, by order of this term's controller."""
-    return PartitionState(
+) -> LeaderIsrAndControllerEpoch:
+    """Return a state in the next leader epoch, which this term's controller has decided."""
+    return LeaderIsrAndControllerEpoch(
         former.leader if leader is None else leader,
         former.leader_epoch + 1,
         former.isr if isr is None else isr,

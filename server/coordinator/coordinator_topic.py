@@ -1,6 +1,6 @@
-"""The topic that is the log of a coordinator: made when somebody first needs it, and which broker coordinates a key.
+"""The topic of a coordinator's log: its creation, and the coordinator of each key.
 
-A key belongs to the leader of one partition of the topic, found by Java's hash of it.
+A key (a group id, a transactional id) belongs to one partition by its Java hash, and its coordinator is the leader.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from functools import lru_cache
 from struct import unpack
 from typing import TYPE_CHECKING, Protocol
 
+from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -22,19 +22,21 @@ logger = room_logger("coordinator")
 
 
 class TopicCreator(Protocol):
-    """Whoever makes topics (`Controller`)."""
+    """`KafkaController`, which this package cannot import: the coordinators and the controller are independent."""
 
     async def auto_create(self, names: Iterable[str]) -> Mapping[str, KafkaError | None]:
-        """Make topics that somebody needs; None where that went well. Raises KafkaError if there is no telling."""
+        """Create topics with default settings; return the error of each, None for none. Raises KafkaError."""
 
 
-LONGEST_REMEMBERED = 249
-"""Characters of a key whose partition is remembered: a client may make up names of 32 KB."""
+CREATION_SECONDS = 5.0
+"""How long a request for a coordinator waits for the creation of the topic."""
+LONGEST_CACHED_KEY = 249
+"""Characters of the longest key in the cache of partitions: clients may send keys of 32 KB."""
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """The partition that a key's records are in: Java's String.hashCode, without its sign (Kafka's Utils.abs)."""
-    find = _partition_for if len(key) <= LONGEST_REMEMBERED else _partition_for.__wrapped__
+    """Return the partition of a key: Java's String.hashCode, without its sign (Kafka's Utils.abs)."""
+    find = _partition_for if len(key) <= LONGEST_CACHED_KEY else _partition_for.__wrapped__
     return find(key, partition_count)
 
 
@@ -50,7 +52,10 @@ def _partition_for(key: str, partition_count: int) -> int:
 
 
 class CoordinatorTopic:
-    """One of Kafka's own topics, as its coordinator sees it. Loop-thread only."""
+    """The internal topic of one coordinator.
+
+    Owned by the coordinator and used on the loop's thread only.
+    """
 
     def __init__(
         self,
@@ -69,31 +74,32 @@ class CoordinatorTopic:
         self._creation: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
-        """Nobody needs the topic any more."""
+        """Cancel a creation in progress."""
         if self._creation is not None:
             self._creation.cancel()
             await asyncio.gather(self._creation, return_exceptions=True)
 
     @property
     def partition_count(self) -> int | None:
-        """How many partitions it has; None while there is no such topic."""
+        """The number of partitions; None while the topic does not exist."""
         topic = self._metadata.topic(self.name)
         return None if topic is None else len(topic.partitions)
 
     def partition_of(self, key: str) -> int | None:
-        """The partition that a key belongs to; None while there is no such topic."""
+        """Return the partition of a key; None while the topic does not exist."""
         topic = self._metadata.topic(self.name)
         return None if topic is None else partition_for(key, len(topic.partitions))
 
     async def find_coordinator(self, key: str) -> int:
-        """The id of the broker that coordinates a key; the topic is made if need be.
+        """Return the id of the broker that coordinates a key; create the topic if it does not exist.
 
         Raises KafkaError COORDINATOR_NOT_AVAILABLE.
         """
         if self.partition_count is None:
             if self._creation is None or self._creation.done():
                 self._creation = self._loop.create_task(self._create())
-            await asyncio.shield(self._creation)
+            # Kafka does not wait: its client gets COORDINATOR_NOT_AVAILABLE and repeats the request.
+            await asyncio.wait({self._creation}, timeout=CREATION_SECONDS)
         index = self.partition_of(key)
         image = None if index is None else self._metadata.partition(TopicPartition(self.name, index))
         if image is None or image.leader not in self._metadata.brokers:

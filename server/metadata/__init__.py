@@ -1,1 +1,1 @@
-"""What the cluster is: the store's port and its forms, its tree, topics, and what is believed of them."""
+"""Cluster metadata: the port of the store, its implementations, the stores of topics and settings, and the cache."""

@@ -1,12 +1,12 @@
-"""Rules of access in the metadata tree, and the notices of their changes: Kafka's layout (its `ZkAclStore`).
+"""ACLs in the metadata tree, and the notifications of their changes: Kafka's layout (its `ZkAclStore`).
 
-    /kafka-acl/Topic/NAME                       rules of a literal name or of `*`
-    /kafka-acl-extended/prefixed/Topic/NAME     rules of a prefix
+    /kafka-acl/Topic/NAME                       ACLs of a literal name or of `*`
+    /kafka-acl-extended/prefixed/Topic/NAME     ACLs of a prefix
     /kafka-acl-changes/acl_changes_N            `TOPIC:NAME`
     /kafka-acl-extended-changes/acl_changes_N   JSON with type, name and pattern type
 
-Names that cannot be those of a node, of a group with a slash for one, which Kafka refuses, are percent-encoded, and
-the node says what is meant.
+Names that cannot be node names, for example a group with a slash, are rejected by Kafka. Barnabas percent-encodes them
+and stores the original name in the node.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import quote
 
+from ...common.room_logger import room_logger
 from ...protocol.acl_bindings import AccessControlEntry, ResourcePattern
 from ...protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
-from ...protocol.room_logger import room_logger
-from ..runtime.turns import Pace
-from .change_notices import ChangeNotices
+from ..runtime.loop_sharing import CountBudget
+from .change_notifications import ChangeNotifications
 from .metadata_store import (
     BadVersionError,
     Create,
@@ -62,7 +62,7 @@ class TooManyRulesError(ValueError):
 
 
 Change = Callable[[frozenset[AccessControlEntry]], frozenset[AccessControlEntry]]
-"""From the rules that a pattern has to those that it is to have; called again if somebody else was faster."""
+"""Maps a pattern's current ACLs to its new ACLs; called again if another broker changed the node first."""
 
 
 def acl_path(pattern: ResourcePattern) -> str:
@@ -144,17 +144,17 @@ def _decode_notice(root: str, data: bytes) -> ResourcePattern:
         raise ValueError(f"not a notice of a change: {data[:200]!r}") from error
     has_rules = kind in TYPE_NAMES and pattern_type in (AclPatternType.LITERAL, AclPatternType.PREFIXED)
     if not has_rules or not isinstance(name, str) or not name:
-        raise ValueError(f"a notice of what has no rules: {data[:200]!r}")
+        raise ValueError(f"a notification about a resource that cannot have ACLs: {data[:200]!r}")
     return ResourcePattern(kind, name, pattern_type)
 
 
 class AclStore:
-    """Reads and writes rules. Every method may raise what a MetadataStore raises. Loop-thread only."""
+    """Reads and writes ACLs, on the loop thread. Every method may raise the errors of MetadataStore."""
 
     def __init__(self, store: MetadataStore, *, now_ms: Callable[[], int]) -> None:
         self.store = store
-        self._notices = {
-            root: ChangeNotices(store, f"{root}/acl_changes_", now_ms=now_ms)
+        self._notifications = {
+            root: ChangeNotifications(store, f"{root}/acl_changes_", now_ms=now_ms)
             for root in (LITERAL_CHANGES, EXTENDED_CHANGES)
         }
 
@@ -170,8 +170,8 @@ class AclStore:
                     continue
 
     async def load(self) -> dict[ResourcePattern, frozenset[AccessControlEntry]]:
-        """All rules. Raises ValueError for a node that holds none: to leave out what denies would be worse."""
-        found, pace = {}, Pace()
+        """Return all ACLs. Raises ValueError for an unreadable node, because skipping it could drop a DENY."""
+        found, budget = {}, CountBudget()
         for root, pattern_type in ((LITERAL_ROOT, AclPatternType.LITERAL), (_PREFIX_ROOT, AclPatternType.PREFIXED)):
             for kind, kind_name in TYPE_NAMES.items():
                 names = await self.store.children(f"{root}/{kind_name}")
@@ -180,7 +180,7 @@ class AclStore:
                     if node is not None:
                         name, entries = decode_acls(node[0])
                         found[ResourcePattern(kind, name or node_name, pattern_type)] = entries
-                        await pace.step(1 + len(entries))
+                        await budget.step(1 + len(entries))
         return found
 
     async def entries(self, pattern: ResourcePattern) -> frozenset[AccessControlEntry]:
@@ -192,13 +192,13 @@ class AclStore:
         return decode_acls(data)[1]
 
     async def change(self, pattern: ResourcePattern, change: Change) -> frozenset[AccessControlEntry]:
-        """Change a pattern's rules and notify the brokers; returns what they are now.
+        """Change a pattern's ACLs and notify the brokers; return the new ACLs.
 
-        Raises TooManyRulesError, and ValueError for a node that holds none.
+        Raises TooManyRulesError, and ValueError for an unreadable node.
         """
         path = acl_path(pattern)
         is_literal = pattern.pattern_type is AclPatternType.LITERAL
-        notices = self._notices[LITERAL_CHANGES if is_literal else EXTENDED_CHANGES]
+        notifications = self._notifications[LITERAL_CHANGES if is_literal else EXTENDED_CHANGES]
         while True:
             version: int | None = None
             present: frozenset[AccessControlEntry] = frozenset()
@@ -218,24 +218,24 @@ class AclStore:
             else:
                 write = SetData(path, text, version) if wanted else Delete(path, version)
             try:
-                await self.store.multi([write, notices.notice(_encode_notice(pattern))])
+                await self.store.multi([write, notifications.notification(_encode_notice(pattern))])
             except (BadVersionError, NodeExistsError, NoNodeError):
                 continue
-            await notices.purge()
+            await notifications.purge()
             return wanted
 
     async def news(
         self, after: Mapping[str, str], watch: Callable[[str], Watch | None]
     ) -> tuple[list[ResourcePattern], dict[str, str]]:
-        """Patterns whose rules have changed since `after`, and what to say next time.
+        """Return the patterns whose ACLs have changed since `after`, and the `after` of the next call.
 
-        `watch` gives what hears of news below a path.
+        `watch` returns the watch for changes below a path.
         """
         changed: dict[ResourcePattern, None] = {}
         newest: dict[str, str] = {}
-        for root, notices in self._notices.items():
+        for root, notifications in self._notifications.items():
             last = after.get(root, "")
-            new = await notices.after(last, watch(root))
+            new = await notifications.after(last, watch(root))
             newest[root] = max([last, *new])
             for data in new.values():
                 try:

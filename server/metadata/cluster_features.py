@@ -1,7 +1,7 @@
-"""Features of the cluster (KIP-584): which levels there can be, which one is in force, and how an operator changes it.
+"""Features of the cluster (KIP-584): the supported levels, the finalized level, and changes by operators.
 
-The levels that somebody has chosen are in `/feature`, as Kafka up to 3.9 has them there. Where nobody has chosen, the
-highest are in force. What Kafka calls finalized: clients are told by ApiVersions.
+The levels that operators have chosen are in `/feature`, as in Kafka up to 3.9. Otherwise the highest levels are in
+effect. ApiVersions reports them to clients as finalized.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
+from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.room_logger import room_logger
+from ..runtime.scheduler import BackgroundWork
 from . import znodes
 from .cluster_store import ClusterStore
 from .metadata_store import MetadataStore, NoNodeError, StoreError, Watch
@@ -19,10 +20,13 @@ from .store_follower import StoreFollower
 
 logger = room_logger("metadata")
 TRANSACTION_VERSION = "transaction.version"
+SHARE_VERSION = "share.version"
+SINCE_SHARE_GROUPS = 1
+"""The first level of `share.version` with share groups (KIP-932)."""
 
 
 class Feature(NamedTuple):
-    """Which levels a feature can have here, and which it has unless another is chosen; None: never one."""
+    """The supported levels of a feature, and its level unless an operator has chosen another; None: not in effect."""
 
     lowest: int
     highest: int
@@ -30,18 +34,27 @@ class Feature(NamedTuple):
     is_choosable: bool = False
 
 
+# The levels of features that are complete: clients use share groups and streams groups from level 1 on, and dead-letter
+# queues of share groups from `share.version` 2 on. None while the broker does not serve them.
+SHARE_LEVEL: int | None = 2
+STREAMS_LEVEL: int | None = 1
+
 FEATURES: dict[str, Feature] = {
-    "metadata.version": Feature(7, 27, None),
+    "metadata.version": Feature(7, 33, None),
+    "kraft.version": Feature(0, 1, None),
     "group.version": Feature(0, 1, 1),
     TRANSACTION_VERSION: Feature(0, znodes.TRANSACTION_LEVELS[1], znodes.TRANSACTION_LEVELS[1], is_choosable=True),
+    "eligible.leader.replicas.version": Feature(0, 1, None),
+    SHARE_VERSION: Feature(0, 2, SHARE_LEVEL),
+    "streams.version": Feature(0, 1, STREAMS_LEVEL),
 }
-"""`metadata.version` are those of Kafka 4.1; where ZooKeeper has the metadata, as here, no level of it is finalized.
-`group.version` 1 is the consumer protocol for groups (KIP-848), `transaction.version` 2 an epoch for each transaction
-(KIP-890)."""
+"""The supported levels are Kafka 4.4's. While ZooKeeper has the metadata, `metadata.version`, `kraft.version` and
+`eligible.leader.replicas.version` are not in effect. `group.version` 1 is the consumer protocol for groups (KIP-848),
+`streams.version` 1 the streams protocol (KIP-1071), `transaction.version` 2 an epoch for each transaction (KIP-890)."""
 
 
 class UpgradeType(IntEnum):
-    """What an operator means to do, as UpdateFeatures has it."""
+    """The kind of change in an UpdateFeatures request."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -49,14 +62,14 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """A wish for another level."""
+    """A requested level."""
 
     level: int
     upgrade_type: int
 
 
 class ClusterFeatures:
-    """The levels in force. Loop-thread only; `start` before clients are told of them."""
+    """The levels in effect. It runs on the loop thread; `start` before clients can send ApiVersions."""
 
     def __init__(self, store: MetadataStore, cluster_store: ClusterStore) -> None:
         self._store = store
@@ -65,6 +78,7 @@ class ClusterFeatures:
         self._version = -1
         """Of the node, -1 while there is none."""
         self._follower = StoreFollower(store, "features", self._follow)
+        self._background = BackgroundWork()
 
     @property
     def epoch(self) -> int:
@@ -73,24 +87,36 @@ class ClusterFeatures:
 
     def level(self, name: str) -> int:
         """In force; 0 for none."""
-        feature = FEATURES[name]
+        feature = FEATURES.get(name)
+        if feature is None:
+            return 0
         if not feature.is_choosable or self._chosen is None:
             return feature.level or 0
         return min(max(self._chosen.get(name, 0), feature.lowest), feature.highest)
 
     async def start(self) -> None:
-        """Know what is in force, and hear of changes from now on. Raises StoreError."""
+        """Read the levels in effect, and follow changes. Raises StoreError."""
         await self._follower.start()
 
     async def close(self) -> None:
+        await self._background.close()
         await self._follower.close()
 
-    async def update(self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool) -> None:
-        """All of them or none. Raises KafkaError INVALID_UPDATE_VERSION, FEATURE_UPDATE_FAILED."""
+    async def update(
+        self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool, timeout_ms: float | None = None
+    ) -> None:
+        """All of them or none. Raises KafkaError INVALID_UPDATE_VERSION, FEATURE_UPDATE_FAILED, and REQUEST_TIMED_OUT
+        after `timeout_ms`, when the update may still be made."""
+        update = self._update(updates, validate_only=validate_only)
         try:
-            await self._update(updates, validate_only=validate_only)
+            if timeout_ms is None:
+                await update
+            else:
+                await self._background.wait_for("an update of features", update, timeout_ms)
+        except TimeoutError:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The request timed out before the update was made.") from None
         except StoreError as error:
-            text = "Features cannot be read or written, or somebody else has changed them."
+            text = "Features cannot be read or written, or were changed by another request."
             raise KafkaError(ErrorCode.FEATURE_UPDATE_FAILED, text) from error
 
     async def _update(self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool) -> None:
@@ -109,7 +135,7 @@ class ClusterFeatures:
             await self._write(wanted)
 
     async def _write(self, levels: Mapping[str, int]) -> None:
-        # What other brokers have put there stays; level 0 is that there is none.
+        # Levels that other brokers have written are kept; level 0 means that the feature is disabled.
         data = znodes.encode_features({**(self._chosen or {}), **levels})
         if self._version < 0:
             await self._store.create(znodes.FEATURE, data)
@@ -127,7 +153,7 @@ class ClusterFeatures:
         try:
             data, stat = await self._store.get(znodes.FEATURE)
         except NoNodeError:
-            return  # told of by the watch
+            return  # the watch reports it
         try:
             self._chosen, self._version = znodes.decode_features(data), stat.version
         except znodes.UnreadableNodeError as error:

@@ -1,13 +1,14 @@
-"""Settings of topics, brokers, groups and clients in the metadata tree, and the notices of their changes."""
+"""Settings of topics, brokers, groups and clients in the metadata tree, and the notifications of their changes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from urllib.parse import quote, unquote
 
-from ...protocol.room_logger import room_logger
+from ...common.room_logger import room_logger
+from ..runtime.loop_sharing import CountBudget
 from . import znodes
-from .change_notices import ChangeNotices
+from .change_notifications import ChangeNotifications
 from .metadata_store import (
     Create,
     Delete,
@@ -23,15 +24,15 @@ logger = room_logger("metadata")
 
 
 class ConfigStore:
-    """What has been configured at run time, in Kafka's layout (see `znodes`).
+    """The settings that were changed at run time, in Kafka's layout (see `znodes`).
 
-    Whatever reads settings or changes them raises UnreadableNodeError where a node holds anything else: nothing
-    overwrites that. For who reads all settings of a kind it is named in the log and counts as none, as in Kafka.
+    Methods that read or change one entity's settings raise UnreadableNodeError for a node with other content: nothing
+    overwrites it. Methods that read all entities of a type log it and treat it as empty, as in Kafka.
     """
 
     def __init__(self, store: MetadataStore, *, now_ms: Callable[[], int]) -> None:
         self._store = store
-        self.notices = ChangeNotices(store, znodes.CONFIG_CHANGE_PREFIX, now_ms=now_ms)
+        self.notifications = ChangeNotifications(store, znodes.CONFIG_CHANGE_PREFIX, now_ms=now_ms)
 
     async def topic_config(self, topic: str) -> dict[str, str]:
         """Returns a topic's own settings; empty if it has none."""
@@ -66,7 +67,7 @@ class ConfigStore:
         return await self._store.children(znodes.configs_path(entity_type))
 
     async def entity_names(self, entity_type: str) -> list[str]:
-        """The entities of a type that have a node, by their paths below it: of users also those of their clients."""
+        """The entities of a type that have a node, by their paths below it: of users also the clients of each."""
         found = []
         for name in await self._children(znodes.configs_path(entity_type)):
             found.append(name)
@@ -84,7 +85,7 @@ class ConfigStore:
     async def set_named_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:
         """Replaces all settings of a group or a client metrics subscription and notifies the brokers.
 
-        With its last setting it is gone.
+        Without settings its node is deleted.
         """
         parent, node = znodes.configs_path(entity_type), node_name(name)
         if config:
@@ -102,6 +103,22 @@ class ConfigStore:
         """
         return await self._config(entity_type, name)
 
+    async def client_configs(self) -> AsyncIterator[tuple[str, str, dict[str, str]]]:
+        """Yield the type, the path below it and the settings of all `users`, clients of users, `clients` and `ips`.
+
+        The settings may be empty. The loop serves other requests in between. Raises StoreError.
+        """
+        budget = CountBudget()
+        for entity_type in ("users", "clients", "ips"):
+            for name in await self._children(znodes.configs_path(entity_type)):
+                yield entity_type, name, await self._config_or_none(entity_type, name)
+                await budget.step()
+                if entity_type == "users":
+                    for client in await self._children(znodes.config_path("users", f"{name}/clients")):
+                        path = f"{name}/clients/{client}"
+                        yield "users", path, await self._config_or_none("users", path)
+                        await budget.step()
+
     async def set_client_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:
         """Replaces all settings of one of the `users`, `clients` or `ips` and notifies the brokers."""
         parent, _, rest = name.partition("/")
@@ -118,7 +135,7 @@ class ConfigStore:
         return await self._config("brokers", _broker_entity(broker_id))
 
     async def readable_broker_config(self, broker_id: int | None) -> dict[str, str]:
-        """The same, without what cannot be read."""
+        """Return the same, empty if the node cannot be read."""
         return await self._config_or_none("brokers", _broker_entity(broker_id))
 
     async def set_broker_config(self, broker_id: int | None, config: Mapping[str, str]) -> None:
@@ -140,7 +157,7 @@ class ConfigStore:
             return {}
 
     async def _set_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:
-        await self._config(entity_type, name)  # what cannot be read is not overwritten
+        await self._config(entity_type, name)  # an unreadable node is not overwritten
         while True:
             try:
                 await self._write_config(await config_write(self._store, entity_type, name, config), entity_type, name)
@@ -155,9 +172,9 @@ class ConfigStore:
         return await self._store.exists(path[: path.rindex("/")]) is not None
 
     async def _write_config(self, write: Operation, entity_type: str, name: str) -> None:
-        notice = self.notices.notice(znodes.encode_config_change(entity_type, name))
-        await self._store.multi([write, notice])
-        await self.notices.purge()
+        notification = self.notifications.notification(znodes.encode_config_change(entity_type, name))
+        await self._store.multi([write, notification])
+        await self.notifications.purge()
 
 
 async def config_write(store: MetadataStore, entity_type: str, name: str, config: Mapping[str, str]) -> Operation:
@@ -168,7 +185,7 @@ async def config_write(store: MetadataStore, entity_type: str, name: str, config
 
 
 def stored_config(path: str, data: bytes) -> dict[str, str]:
-    """The settings in a node; one that was made for what is below it is empty. Raises UnreadableNodeError."""
+    """Return the settings in a node; a node that exists only as a parent has none. Raises UnreadableNodeError."""
     try:
         return znodes.decode_config(data) if data else {}
     except UnreadableNodeError as error:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ...storage.reserve import Reserve
 from ..runtime.ports import Work
+from .data_tree import DataTree, Outcome, stat_of
 from .metadata_store import (
     ANY_VERSION,
     Create,
@@ -23,9 +24,8 @@ from .metadata_store import (
     StoreUnavailableError,
     Watch,
 )
-from .node_tree import NodeTree, Outcome, stat_of
+from .sync_request_processor import SyncRequestProcessor
 from .tree_journal import Journal
-from .write_line import WriteLine
 
 IN_MEMORY = ":memory:"
 
@@ -33,12 +33,12 @@ IN_MEMORY = ":memory:"
 class EmbeddedStore:
     """A session on a tree of this process, journaled or in memory only. Implements `MetadataStore`.
 
-    Writes take effect one after another in the order they were asked for.
+    Writes take effect one after another, in the order of the calls.
     """
 
-    def __init__(self, tree: NodeTree, line: WriteLine | None = None) -> None:
-        """`line` orders and journals the tree's writes; None: nothing is journaled."""
-        self.line = line or WriteLine(tree)
+    def __init__(self, tree: DataTree, request_processor: SyncRequestProcessor | None = None) -> None:
+        """`request_processor` orders and journals the tree's writes; None: nothing is journaled."""
+        self.request_processor = request_processor or SyncRequestProcessor(tree)
         self._tree = tree
         self._state = SessionState.CONNECTED
         self._listeners: list[Callable[[SessionState], None]] = []
@@ -59,17 +59,17 @@ class EmbeddedStore:
         """Opens the database at `path`, made if missing; `IN_MEMORY` keeps nothing.
 
         `durable=False` leaves it to the operating system when writes reach the disk; their order is kept, but not with
-        `lasting=False`, for what need not outlast the machine. `reserve` is for a disk that is full. `keep_sessions` if
-        other processes may come back to theirs, as the tree is served.
+        `lasting=False`, for data that need not outlast the machine. `reserve` is for a disk that is full.
+        `keep_sessions` keeps the sessions of other processes across a restart, for a tree that is served.
         Raises StoreUnavailableError if the file cannot be used or another broker holds it.
         """
         if path == IN_MEMORY:
-            return cls(NodeTree(now_ms))
+            return cls(DataTree(now_ms))
         journal = None
         try:
             journal = Journal(path, durable=durable, lasting=lasting, reserve=reserve)
             tree = journal.load(now_ms)
-            store = cls(tree, WriteLine(tree, journal, work))
+            store = cls(tree, SyncRequestProcessor(tree, journal, work))
             start = tree.plan_end_of_unknown_sessions(keep_remote=keep_sessions)
             # Written even when nothing is left over: it takes the exclusive lock and keeps the session ids growing.
             journal.write([start])
@@ -119,7 +119,7 @@ class EmbeddedStore:
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         """Applies all operations or none."""
-        transaction = await self.line.run(lambda: self._tree.plan(operations, self._session_id))
+        transaction = await self.request_processor.run(lambda: self._tree.plan(operations, self._session_id))
         return list(map(_result, operations, transaction.results))
 
     async def close(self) -> None:
@@ -129,11 +129,11 @@ class EmbeddedStore:
         self._state = SessionState.EXPIRED
         try:
             # With very many nodes in several steps.
-            while not (await self.line.run(lambda: self._tree.plan_end_of(self._session_id))).is_empty:
+            while not (await self.request_processor.run(lambda: self._tree.plan_end_of(self._session_id))).is_empty:
                 continue
         finally:
             self._tree.end_session(self._session_id)
-            await self.line.close()
+            await self.request_processor.close()
         for listener in self._listeners:
             listener(self._state)
 

@@ -1,7 +1,7 @@
-"""What this broker believes about the cluster: brokers, topics by name and id, and ready-made Metadata answers.
+"""Kafka's MetadataCache: brokers, topics by name and id, and cached parts of Metadata responses.
 
-A topic's image never changes; an update puts another in its place. Answers are built once for a topic, listener and
-family of versions, and dropped when the topic or any broker changes: they are shared, so nobody may alter them.
+A topic's image is immutable; an update replaces it. Responses are built once for each topic, listener and family of
+versions, and dropped when the topic or any broker changes: they are shared, so callers must not change them.
 """
 
 from __future__ import annotations
@@ -48,40 +48,42 @@ class TopicImage:
         return is_internal(self.name)
 
 
-class AnswerFamily(IntEnum):
-    """Metadata versions that describe a partition alike."""
+class MetadataResponseFormat(IntEnum):
+    """Families of Metadata versions with the same description of a partition."""
 
     LIVE_REPLICAS_ONLY = 0
     """v0 leaves dead brokers out of the replica lists and reports them as error 9."""
     ALL_REPLICAS = 1
     """v1 to v5."""
     MISSING_LISTENERS = 2
-    """v6+ tells a leader without the client's listener (72) from no leader (5)."""
+    """v6+ distinguishes a leader without the client's listener (72) from no leader (5)."""
 
     @classmethod
-    def of(cls, version: int) -> AnswerFamily:
+    def of(cls, version: int) -> MetadataResponseFormat:
         if version == 0:
             return cls.LIVE_REPLICAS_ONLY
         return cls.ALL_REPLICAS if version < 6 else cls.MISSING_LISTENERS
 
 
 class MetadataCache:
-    """This broker's picture of the cluster, replaced piece by piece by what the controller tells."""
+    """Kafka's MetadataCache, updated in parts by the controller or by UpdateMetadata. It is used on the loop thread."""
 
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         self.controller_id = -1
         self.on_topics_removed: list[Callable[[list[str]], None]] = []
-        """Called with the names of topics that are gone."""
+        """Called with the names of deleted topics."""
+        self.on_topic_ids_removed: list[Callable[[list[UUID]], None]] = []
+        """Called with the ids of deleted topics, including topics whose names have been created again."""
         self.version = 0
-        """Changes when topics come or go or get more partitions, and when brokers move to other racks."""
+        """Changes when topics or partitions are added or deleted, and when brokers move to other racks."""
         self._brokers: dict[int, BrokerRegistration] = {}
         self._topics: dict[str, TopicImage] = {}
         self.names: dict[bytes, str] = {}
         """Of topics by the bytes of their ids, as Produce has them; controllers of old releases know no ids."""
         self._collision_names: dict[str, str] = {}
         self._broker_answers: dict[str, list[MetadataResponseBroker]] = {}
-        self._topic_answers: dict[tuple[str, AnswerFamily], dict[str, MetadataResponseTopic]] = {}
+        self._topic_answers: dict[tuple[str, MetadataResponseFormat], dict[str, MetadataResponseTopic]] = {}
 
     # Brokers
 
@@ -99,12 +101,12 @@ class MetadataCache:
         self._topic_answers.clear()
 
     def rack(self, broker_id: int) -> str | None:
-        """A live broker's rack, if it says one."""
+        """Return a live broker's rack, if it has one."""
         broker = self._brokers.get(broker_id)
         return None if broker is None else broker.rack
 
     def endpoint(self, broker_id: int, listener_name: str) -> BrokerEndpoint | None:
-        """Where clients of a listener reach a live broker."""
+        """Return the endpoint of a live broker for clients of a listener."""
         broker = self._brokers.get(broker_id)
         if broker is None:
             return None
@@ -147,12 +149,12 @@ class MetadataCache:
         return None if topic is None else topic.topic_id
 
     def has_partition(self, topic: str, index: int) -> bool:
-        """Whether the partition exists, wherever its replicas are."""
+        """Return whether the partition exists, on any brokers."""
         image = self._topics.get(topic)
         return image is not None and index in image.partitions
 
     def colliding_topic(self, name: str) -> str | None:
-        """An existing topic of another name whose metrics could not be told from those of a topic `name`."""
+        """Return an existing topic of another name with the same metric names as a topic `name`."""
         found = self._collision_names.get(collision_key(name))
         return None if found == name else found
 
@@ -167,10 +169,12 @@ class MetadataCache:
 
     def put_topics(self, topics: Iterable[TopicImage]) -> None:
         """Adds topics or replaces their images."""
+        removed_ids = []
         for topic in topics:
             former = self._topics.get(topic.name)
             if former is not None and former.topic_id != topic.topic_id:
                 self.names.pop(former.topic_id.bytes, None)
+                removed_ids.append(former.topic_id)
             if former is None or not _looks_the_same(former, topic):
                 self.version += 1
             self._topics[topic.name] = topic
@@ -178,25 +182,33 @@ class MetadataCache:
                 self.names[topic.topic_id.bytes] = topic.name
             self._collision_names[collision_key(topic.name)] = topic.name
             self._forget_answers(topic.name)
+        self._notify_removed_ids(removed_ids)
 
     def remove_topics(self, names: Iterable[str]) -> None:
         """Forgets topics; unknown ones are ignored."""
-        removed = []
+        removed, removed_ids = [], []
         for name in names:
             topic = self._topics.pop(name, None)
             if topic is not None:
                 removed.append(name)
+                removed_ids.append(topic.topic_id)
                 self.names.pop(topic.topic_id.bytes, None)
                 self._collision_names.pop(collision_key(name), None)
                 self._forget_answers(name)
         if removed:
             self.version += 1
-            for tell in self.on_topics_removed:
-                tell(removed)
+            for listener in self.on_topics_removed:
+                listener(removed)
+        self._notify_removed_ids(removed_ids)
+
+    def _notify_removed_ids(self, topic_ids: Iterable[UUID]) -> None:
+        removed = [topic_id for topic_id in topic_ids if topic_id != ZERO_UUID]
+        for listener in self.on_topic_ids_removed if removed else ():
+            listener(removed)
 
     def response_topic(self, name: str, listener_name: str, version: int) -> MetadataResponseTopic | None:
         """A topic as a Metadata response of that version describes it. Shared: do not alter."""
-        family = AnswerFamily.of(version)
+        family = MetadataResponseFormat.of(version)
         answers = self._topic_answers.get((listener_name, family))
         if answers is None:
             answers = self._topic_answers[listener_name, family] = {}
@@ -212,7 +224,7 @@ class MetadataCache:
         for answers in self._topic_answers.values():
             answers.pop(name, None)
 
-    def _describe(self, topic: TopicImage, listener_name: str, family: AnswerFamily) -> MetadataResponseTopic:
+    def _describe(self, topic: TopicImage, listener_name: str, family: MetadataResponseFormat) -> MetadataResponseTopic:
         reachable = {broker for broker in self._brokers if self.endpoint(broker, listener_name) is not None}
         return MetadataResponseTopic(
             error_code=ErrorCode.NONE,
@@ -225,16 +237,16 @@ class MetadataCache:
         )
 
     def _describe_partition(
-        self, image: PartitionImage, reachable: set[int], family: AnswerFamily
+        self, image: PartitionImage, reachable: set[int], family: MetadataResponseFormat
     ) -> MetadataResponsePartition:
         replicas, isr = list(image.replicas), list(image.isr)
         error, leader = ErrorCode.NONE, image.leader
-        if family is AnswerFamily.LIVE_REPLICAS_ONLY:
+        if family is MetadataResponseFormat.LIVE_REPLICAS_ONLY:
             replicas, isr = [r for r in replicas if r in reachable], [r for r in isr if r in reachable]
             if len(replicas) < len(image.replicas) or len(isr) < len(image.isr):
                 error = ErrorCode.REPLICA_NOT_AVAILABLE
         if leader not in reachable:
-            lacks_listener = family is AnswerFamily.MISSING_LISTENERS and leader in self._brokers
+            lacks_listener = family is MetadataResponseFormat.MISSING_LISTENERS and leader in self._brokers
             error = ErrorCode.LISTENER_NOT_FOUND if lacks_listener else ErrorCode.LEADER_NOT_AVAILABLE
             leader = NO_LEADER
         return MetadataResponsePartition(

@@ -1,7 +1,7 @@
-"""The port behind which cluster metadata lives: a tree of small values with ZooKeeper's semantics.
+"""The port of the metadata tree: small values with ZooKeeper's semantics.
 
-Everything the brokers of a cluster agree upon (who is alive, who is controller, which topics exist, who leads)
-is a node of this tree. The port promises what ZooKeeper promises: every write has a place in one global order (its
+The shared state of the brokers of a cluster (live brokers, controller, topics, leaders) is in the nodes of this tree.
+The port gives ZooKeeper's guarantees: every write has a place in one global order (its
 zxid), a write may demand the version it replaces, several writes are applied together or not at all, ephemeral nodes
 end with the session that made them, and a watch fires once.
 """
@@ -19,11 +19,11 @@ STORE_LANE = "metadata"
 """The lane on which a store's files are written."""
 ROOT = "/"
 ANY_VERSION = -1
-"""As an expected version: replace or delete whatever is there."""
+"""As an expected version: replace or delete any version."""
 MOST_MULTI_BYTES = 1_000_000
 """The largest multi, by `size_of`: a ZooKeeper server closes the connection over a MiB (`jute.maxbuffer`)."""
 _OPERATION_BYTES = 80
-"""Headers, lengths and access rights of an operation."""
+"""Headers, lengths and ACL of an operation."""
 STORE_FAILED = "The metadata store could not be written."
 
 
@@ -45,7 +45,7 @@ class NodeExistsError(StoreError):
 
 
 class BadVersionError(StoreError):
-    """The node's version is not the expected one: somebody else wrote in between."""
+    """The node's version is not the expected one: there was another write in between."""
 
 
 class NotEmptyError(StoreError):
@@ -57,7 +57,7 @@ class NoChildrenForEphemeralsError(StoreError):
 
 
 class AccessDeniedError(StoreError):
-    """The node's access rights do not allow this to the session."""
+    """The node's ACL does not allow this to the session."""
 
 
 class TooLargeError(StoreError):
@@ -68,12 +68,12 @@ class StoreFailedError(StoreError):
     """Nothing can be read or written now. Whether a write that was under way took place is unknown."""
 
     def as_answer(self) -> KafkaError:
-        """What clients are told."""
+        """Return the error for clients."""
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED)
 
 
 class SessionExpiredError(StoreFailedError):
-    """The session is over; its ephemeral nodes are gone. Only a new session can go on."""
+    """The session has expired and its ephemeral nodes are deleted. A new session is required."""
 
 
 class StoreUnavailableError(StoreFailedError):
@@ -81,7 +81,7 @@ class StoreUnavailableError(StoreFailedError):
 
 
 class Stat(NamedTuple):
-    """What the store knows about a node besides its data."""
+    """The metadata of a node."""
 
     czxid: int
     """Place of the creation in the global order; a broker's epoch is the czxid of its registration."""
@@ -99,7 +99,7 @@ class Stat(NamedTuple):
 
 
 class EventType(Enum):
-    """What made a watch fire."""
+    """The change that has triggered a watch."""
 
     CREATED = "created"
     DELETED = "deleted"
@@ -108,19 +108,19 @@ class EventType(Enum):
 
 
 class WatchEvent(NamedTuple):
-    """Told to a watch, once. What happened since is for the reader to read."""
+    """The argument of a watch, which is called once. Later changes are found by reading."""
 
     type: EventType
     path: str
 
 
 Watch = Callable[[WatchEvent], None]
-"""Called on the event loop; must not wait. It hears of one event, or of a loss of contact during which there may have
-been one, and is then forgotten. It ends with its session."""
+"""Called on the event loop; must not wait. It is called for one event, or for a loss of the connection during which
+there may have been one, and is then dropped. It ends with its session."""
 
 
 class SessionState(Enum):
-    """Where a session stands. SUSPENDED: contact is lost and the session may or may not survive."""
+    """The state of a session. SUSPENDED: the connection is lost and the session may or may not survive."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -182,9 +182,9 @@ def size_of(operation: Operation) -> int:
 class MetadataStore(Protocol):
     """A session with the store, and where stores are shared, after its expiry the next one.
 
-    After EXPIRED a listener hears CONNECTED when there is a new session; watches and ephemeral nodes are to be made
-    anew then. What was asked for in one session is never done in another. Every method may raise SessionExpiredError
-    and StoreUnavailableError.
+    After EXPIRED a listener receives CONNECTED for a new session, in which watches and ephemeral nodes must be created
+    again. An operation of one session is never executed in another. Every method may raise SessionExpiredError and
+    StoreUnavailableError.
     """
 
     @property
@@ -194,7 +194,7 @@ class MetadataStore(Protocol):
 
     @property
     def state(self) -> SessionState:
-        """Where the session stands now."""
+        """The present state of the session."""
         ...
 
     def on_state_change(self, listener: Callable[[SessionState], None]) -> None:
@@ -210,7 +210,7 @@ class MetadataStore(Protocol):
         ...
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Returns data and stat of many nodes, None for those that are not there."""
+        """Return data and stat of many nodes, None for each missing node."""
         ...
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
@@ -226,7 +226,7 @@ class MetadataStore(Protocol):
         ...
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Returns the names of a node's children, sorted; `watch` hears when one comes or goes. Raises NoNodeError."""
+        """Returns the names of a node's children, sorted; `watch` is called at a change. Raises NoNodeError."""
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:

@@ -26,7 +26,7 @@ class ScramStore:
         return ScramCredential.of_text(text) if text else None
 
     async def users(self) -> dict[str, str]:
-        """The nodes of all who have settings, credentials or others, by their names."""
+        """Return the nodes of all users with settings, credentials or others, by user name."""
         return {unquote(node): node for node in await self._configs.names("users") if node != DEFAULT_ENTITY}
 
     async def iterations(self, node: str) -> dict[str, int]:
@@ -43,7 +43,7 @@ class ScramStore:
         return set(await self._configs.client_config("users", user_node(user)))
 
     async def change(self, user: str, changes: Mapping[str, ScramCredential | None]) -> None:
-        """Set a user's credentials by mechanism, None removes one; the user's other settings stay."""
+        """Set a user's credentials by mechanism, None removes one; the user's other settings are kept."""
         present = await self._configs.client_config("users", user_node(user))
         for mechanism, credential in changes.items():
             if credential is None:

@@ -1,7 +1,7 @@
-"""What others change in the metadata store, read again whenever there may be news of it.
+"""Reads a part of the metadata store again whenever another broker may have changed it.
 
-A watch tells of one change, and ends with its session. So watches are set by the readings themselves, and each session
-begins with a reading that nobody has told to.
+A watch reports one change and ends with its session. Therefore each read sets the watches again, and each session
+begins with a read.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ...protocol.room_logger import room_logger
+from ...common.room_logger import room_logger
 from .metadata_store import MetadataStore, SessionState, StoreError, Watch, WatchEvent
 
 logger = room_logger("metadata")
 
 RETRY_SECONDS = 1.0
-"""After which it is looked again when the store could not be read."""
+"""Pause before the next read when the store could not be read."""
 
 
 class StoreFollower:
-    """Loop-thread only."""
+    """A follower of one part of the store. It runs on the loop thread."""
 
     def __init__(
         self,
@@ -29,9 +29,9 @@ class StoreFollower:
         *,
         pause_seconds: float = 0.0,
     ) -> None:
-        """`read` reads `what` with the watches that `watch` gives, and is told whether a session begins with that.
+        """`read` reads `what` with the watches that `watch` returns; its argument is whether a session begins.
 
-        Where there is a pause after each reading, not each of many changes at once is looked for.
+        A pause after each read combines many changes in one read.
         """
         self._store = store
         self._what = what
@@ -39,35 +39,35 @@ class StoreFollower:
         self._pause_seconds = pause_seconds
         self._session = self._watched_in = 0
         self._watched: set[str] = set()
-        self._news = asyncio.Event()
+        self._has_changes = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read, and hear of news from now on. Raises what `read` raises."""
+        """Read, and follow changes from now on. Raises the errors of `read`."""
         self._store.on_state_change(self._session_changed)
         await self._read_again()
         self._following = asyncio.ensure_future(self._follow())
 
     async def close(self) -> None:
-        """Hear of nothing more."""
+        """Stop following."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
 
     def watch(self, path: str) -> Watch | None:
-        """What is to be given to a reading of that path; None while an earlier one still watches it."""
+        """Return the watch for a read of the path; None while an earlier watch is set."""
         if path in self._watched:
             return None
         self._watched.add(path)
-        return self._told
+        return self._changed
 
-    def _told(self, event: WatchEvent) -> None:
+    def _changed(self, event: WatchEvent) -> None:
         self._watched.discard(event.path)
-        self._news.set()
+        self._has_changes.set()
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED and self._store.session_id != self._session:
-            self._news.set()
+            self._has_changes.set()
 
     async def _read_again(self) -> None:
         session = self._store.session_id
@@ -77,18 +77,18 @@ class StoreFollower:
         try:
             await self._read(session != self._session)
         except StoreError:
-            # Nobody knows which watches have been set.
+            # Some watches may not have been set.
             self._watched.clear()
             raise
         self._session = session
 
     async def _follow(self) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._has_changes.wait()
+            self._has_changes.clear()
             if not await self._has_read():
                 await asyncio.sleep(RETRY_SECONDS)
-                self._news.set()
+                self._has_changes.set()
             await asyncio.sleep(self._pause_seconds)
 
     async def _has_read(self) -> bool:
@@ -97,7 +97,7 @@ class StoreFollower:
         except (StoreError, ValueError) as error:
             logger.warning("%s cannot be read, another attempt follows: %r", self._what, error)
         except Exception:
-            # Whatever it is, what comes later has to be heard of.
+            # After a bug in `read`, later changes must still be followed.
             logger.exception("%s cannot be read, another attempt follows", self._what)
         else:
             return True

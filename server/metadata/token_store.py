@@ -11,18 +11,20 @@ from collections.abc import AsyncIterator, Callable
 from itertools import islice
 from typing import NamedTuple
 
-from ..runtime.turns import TOKENS
-from .change_notices import ChangeNotices
+from .change_notifications import ChangeNotifications
 from .metadata_store import Create, Delete, MetadataStore, NodeExistsError, NoNodeError, SetData
+
+TOKENS_PER_READ = 100
+"""Delegation tokens that are read together: one by one, each read would wait for the store."""
 
 ROOT, CHANGES = "/delegation_token/tokens", "/delegation_token/token_changes"
 MOST_NOTICES = 10_000
-"""Whoever has a token may renew it as often as they like, and each time leaves one."""
+"""The owner of a token may renew it without limit, and each renewal leaves a notification."""
 _VERSION = 3
 
 
 class DelegationToken(NamedTuple):
-    """What is known of a token. Principals are texts, `User:anna`."""
+    """The stored data of a token. Principals are texts, `User:anna`."""
 
     token_id: str
     owner: str
@@ -34,11 +36,11 @@ class DelegationToken(NamedTuple):
     expiry_ms: int
 
     def concerns(self, principal: str) -> bool:
-        """Whether it is somebody's to see and to renew."""
+        """Return whether the principal may describe and renew the token."""
         return principal in (self.owner, self.requester) or principal in self.renewers
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether nobody is let in by it any more."""
+        """Return whether the token is expired for authentication."""
         return min(self.expiry_ms, self.max_ms) < now_ms
 
 
@@ -63,7 +65,7 @@ def kept_size(name: str) -> int:
 
 
 def decode_token(data: bytes) -> DelegationToken:
-    """Before version 3 who asked for a token was its owner. Raises ValueError."""
+    """Decode a token. Before version 3 the requester was the owner. Raises ValueError."""
     try:
         value = json.loads(data)
         owner = str(value["owner"])
@@ -83,7 +85,7 @@ class TokenStore:
 
     def __init__(self, store: MetadataStore, *, now_ms: Callable[[], int]) -> None:
         self._store = store
-        self._notices = ChangeNotices(store, f"{CHANGES}/token_change_", now_ms=now_ms, most=MOST_NOTICES)
+        self._notifications = ChangeNotifications(store, f"{CHANGES}/token_change_", now_ms=now_ms, most=MOST_NOTICES)
 
     async def prepare(self) -> None:
         """Make the lasting paths that are missing."""
@@ -110,7 +112,7 @@ class TokenStore:
     async def all(self) -> AsyncIterator[DelegationToken]:
         """Every token, some at a time. Raises ValueError."""
         ids = iter(await self.ids())
-        while some := [f"{ROOT}/{token_id}" for token_id in islice(ids, TOKENS)]:
+        while some := [f"{ROOT}/{token_id}" for token_id in islice(ids, TOKENS_PER_READ)]:
             for node in await self._store.get_many(some):
                 if node is not None:
                     yield decode_token(node[0])
@@ -120,7 +122,7 @@ class TokenStore:
         await self._write(Create(f"{ROOT}/{token.token_id}", encode_token(token)), token)
 
     async def change(self, token: DelegationToken) -> bool:
-        """Keep other times of one; False if it is gone."""
+        """Store a token's new times; False if it does not exist any more."""
         try:
             await self._write(SetData(f"{ROOT}/{token.token_id}", encode_token(token)), token)
         except NoNodeError:
@@ -128,12 +130,12 @@ class TokenStore:
         return True
 
     async def remove(self, token: DelegationToken) -> None:
-        """Keep it no more; one that is gone already is no error."""
+        """Remove a token; a missing token is not an error."""
         try:
             await self._write(Delete(f"{ROOT}/{token.token_id}"), token)
         except NoNodeError:
             return
 
     async def _write(self, write: Create | SetData | Delete, token: DelegationToken) -> None:
-        await self._store.multi([write, self._notices.notice(token.token_id.encode())])
-        await self._notices.purge()
+        await self._store.multi([write, self._notifications.notification(token.token_id.encode())])
+        await self._notifications.purge()

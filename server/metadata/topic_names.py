@@ -1,4 +1,4 @@
-"""What a topic may be called, and which names are Kafka's own (its `Topic` class)."""
+"""Kafka's Topic: valid topic names and the internal topics."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from ...protocol.errors import ErrorCode, KafkaError
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
+SHARE_GROUP_STATE_TOPIC = "__share_group_state"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
-INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
 
 MAX_NAME_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
@@ -41,5 +42,5 @@ def check_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """The same for names that collide: metric names cannot tell `.` from `_`."""
+    """Return a key that is equal for colliding names: metric names do not distinguish `.` and `_`."""
     return name.replace(".", "_")

@@ -5,18 +5,22 @@ Every write carries a check of `/controller_epoch`: a deposed controller cannot 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
+from ...common.room_logger import room_logger
+from ...common.uuid_text import new_uuid
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
-from ...protocol.uuid_text import new_uuid
+from ..runtime.loop_sharing import next_turn
 from . import znodes
 from .cluster_store import ControllerTerm
 from .config_store import config_write
+from .consumer_offset_store import ConsumerOffsetStore
 from .metadata_store import (
     MOST_MULTI_BYTES,
     BadVersionError,
@@ -25,6 +29,7 @@ from .metadata_store import (
     Delete,
     MetadataStore,
     NoNodeError,
+    NotEmptyError,
     Operation,
     OperationResult,
     SetData,
@@ -32,28 +37,36 @@ from .metadata_store import (
     Watch,
     size_of,
 )
-from .znodes import PartitionState, TopicRegistration, UnreadableNodeError
+from .znodes import LeaderIsrAndControllerEpoch, TopicRegistration, UnreadableNodeError
 
 logger = room_logger("metadata")
 
+PARTITION_STATES_PER_READ = 500
+"""Partition states that are read together: topic by topic, each read would wait for the store."""
+
+ASKED_TOGETHER = 50
+"""Topics whose nodes are read at the same time."""
+PIECE_BYTES = 1 << 15
+"""Of operations that do not fit into one multi anyway: some hundred of them."""
+
 
 class FoundTopics(NamedTuple):
-    """What a reading of topics has found."""
+    """The result of reading topics."""
 
     topics: list[TopicRegistration]
     unreadable: frozenset[str]
-    """Topics that are there, and of which nobody can tell what they are: nothing may be written in their place."""
+    """Topics whose nodes cannot be read: they must not be overwritten."""
 
     def by_name(self) -> dict[str, TopicRegistration]:
-        """The topics that could be read."""
+        """Return the topics that could be read, by name."""
         return {topic.name: topic for topic in self.topics}
 
 
 class FoundStates(NamedTuple):
-    """What a reading of the states of partitions has found."""
+    """The result of reading partition states."""
 
-    states: dict[TopicPartition, PartitionState]
-    """Of those that ever had a leader."""
+    states: dict[TopicPartition, LeaderIsrAndControllerEpoch]
+    """The states of partitions that ever had a leader."""
     unreadable: frozenset[TopicPartition]
 
 
@@ -62,34 +75,34 @@ class PlannedTopic:
     """A topic to be written, complete with its first partition states and its configuration."""
 
     registration: TopicRegistration
-    states: Mapping[int, PartitionState]
+    states: Mapping[int, LeaderIsrAndControllerEpoch]
     config: Mapping[str, str]
 
 
 class TopicStore:
     """Topics in Kafka's layout (see `znodes`). Only a controller writes them.
 
-    A node that cannot be read is named in the log, costs what it belongs to and nothing else, and stays as it is.
+    A node that cannot be read is logged and remains unchanged; only its own topic or partition is affected.
     """
 
     def __init__(self, store: MetadataStore, *, token_bytes: Callable[[int], bytes]) -> None:
         self._store = store
         self._token_bytes = token_bytes
-        self._told: dict[str, int] = {}
+        self._logged: dict[str, int] = {}
 
     def new_topic_id(self) -> UUID:
         return new_uuid(self._token_bytes)
 
     async def names(self, watch: Watch | None = None) -> list[str]:
-        """Returns the names of all topics; `watch` hears of the next that comes or goes."""
+        """Return the names of all topics; `watch` is called when a topic is added or removed."""
         return await self._store.children(znodes.TOPICS, watch)
 
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRegistration]:
-        """Returns all topics that can be read, or those of these that there are."""
+        """Return all topics that can be read, or the existing ones of these names."""
         return (await self.find_topics(names)).topics
 
     async def find_topics(self, names: Sequence[str] | None = None) -> FoundTopics:
-        """Reads all topics, or these."""
+        """Read all topics, or these."""
         if names is None:
             names = await self.names()
         paths = [znodes.topic_path(name) for name in names]
@@ -99,24 +112,26 @@ class TopicStore:
                 try:
                     topics.append(znodes.decode_topic(name, node[0]))
                 except UnreadableNodeError as error:
-                    self._tell_of_unreadable(path, node[1], error)
+                    self._log_unreadable(path, node[1], error)
                     unreadable.add(name)
         return FoundTopics(topics, frozenset(unreadable))
 
     async def topic(self, name: str) -> TopicRegistration | None:
         return next(iter(await self.topics([name])), None)
 
-    async def partition_states(self, topic: TopicRegistration) -> dict[int, PartitionState]:
-        """Returns the states of those partitions of a topic that ever had a leader."""
+    async def partition_states(self, topic: TopicRegistration) -> dict[int, LeaderIsrAndControllerEpoch]:
+        """Return the states of a topic's partitions that ever had a leader."""
         states = await self.states_of([TopicPartition(topic.name, partition) for partition in topic.assignment])
         return {partition.partition: state for partition, state in states.items()}
 
-    async def states_of(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionState]:
-        """Returns the states, as they are now, of those of the partitions that ever had a leader."""
+    async def states_of(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
+        """Return the present states of the partitions that ever had a leader."""
         return (await self.find_states(partitions)).states
 
     async def find_states(self, partitions: Sequence[TopicPartition]) -> FoundStates:
-        """Reads the states of these partitions, as they are now."""
+        """Read the present states of these partitions."""
         paths = [znodes.state_path(*partition) for partition in partitions]
         states, unreadable = {}, set()
         for partition, path, node in zip(partitions, paths, await self._store.get_many(paths), strict=True):
@@ -124,53 +139,56 @@ class TopicStore:
                 try:
                     states[partition] = znodes.decode_state(node[0], node[1].version, node[1].mzxid)
                 except UnreadableNodeError as error:
-                    self._tell_of_unreadable(path, node[1], error)
+                    self._log_unreadable(path, node[1], error)
                     unreadable.add(partition)
         return FoundStates(states, frozenset(unreadable))
 
-    def _tell_of_unreadable(self, path: str, stat: Stat, error: UnreadableNodeError) -> None:
-        """Once of each thing that somebody has written there, however often it is read."""
-        if self._told.get(path) != stat.mzxid:
-            self._told[path] = stat.mzxid
-            logger.error("%s cannot be read, what it belongs to is left alone until it can: %s", path, error)
+    def _log_unreadable(self, path: str, stat: Stat, error: UnreadableNodeError) -> None:
+        """Log an unreadable node once for each write of it."""
+        if self._logged.get(path) != stat.mzxid:
+            self._logged[path] = stat.mzxid
+            logger.error("%s cannot be read, its topic or partition is not changed until it can: %s", path, error)
 
     async def create_topics(self, topics: Iterable[PlannedTopic], term: ControllerTerm) -> None:
-        """Writes whole topics, all or none unless they are more than a multi holds.
+        """Write whole topics, all or none unless they exceed the size of a multi.
 
         Raises NodeExistsError if one exists, KafkaError NOT_CONTROLLER.
         """
         operations: list[Operation] = []
-        for topic in topics:
+        topics = list(topics)
+        # Each reads from the store whether its node exists: concurrently, since one after another would be slow.
+        writes = [config_write(self._store, "topics", topic.registration.name, topic.config) for topic in topics]
+        for topic, write in zip(topics, await asyncio.gather(*writes), strict=True):
             name = topic.registration.name
-            operations.append(await config_write(self._store, "topics", name, topic.config))
+            operations.append(write)
             operations.append(Create(znodes.topic_path(name), znodes.encode_topic(topic.registration)))
             operations.append(Create(znodes.partitions_path(name)))
             operations += _new_partitions(name, topic.states)
         await self._write(operations, term)
 
     async def add_partitions(
-        self, topic: TopicRegistration, states: Mapping[int, PartitionState], term: ControllerTerm
+        self, topic: TopicRegistration, states: Mapping[int, LeaderIsrAndControllerEpoch], term: ControllerTerm
     ) -> None:
-        """Writes a topic's larger assignment together with the states of its new partitions."""
+        """Write a topic's larger assignment together with the states of its new partitions."""
         operations: list[Operation] = [SetData(znodes.topic_path(topic.name), znodes.encode_topic(topic))]
         try:
             present = await self._store.children(znodes.partitions_path(topic.name))
         except NoNodeError:
             present = []
             operations.append(Create(znodes.partitions_path(topic.name)))
-        # Whoever wrote or removed many, one after the other, may have ended between a partition and its state.
+        # A write in several multis may have been interrupted between a partition and its state.
         await self._write(operations + _new_partitions(topic.name, states, set(present)), term)
 
     async def set_topic(self, topic: TopicRegistration, term: ControllerTerm) -> None:
-        """Rewrites a topic's identity and assignment."""
+        """Replace a topic's identity and assignment."""
         await self._write([SetData(znodes.topic_path(topic.name), znodes.encode_topic(topic))], term)
 
     async def set_partition_states(
-        self, states: Mapping[TopicPartition, PartitionState], term: ControllerTerm
-    ) -> dict[TopicPartition, PartitionState]:
-        """Replaces partition states, each only if its partition epoch is still current; returns them as written.
+        self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch], term: ControllerTerm
+    ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
+        """Replace partition states, each only if its partition epoch is current; return them as written.
 
-        Raises BadVersionError if a state was changed meanwhile (nothing of its multi is written), KafkaError
+        Raises BadVersionError if a state has another partition epoch (nothing of its multi is written), KafkaError
         NOT_CONTROLLER.
         """
         writes: list[Operation] = [
@@ -185,27 +203,64 @@ class TopicStore:
         }
 
     async def mark_for_deletion(self, topics: Iterable[str], term: ControllerTerm) -> None:
-        """Asks for topics to be deleted: what was begun is finished, by another controller if need be."""
+        """Request the deletion of topics: this controller or a later one finishes it."""
         marked = set(await self.topics_to_delete())
         marks: list[Operation] = [Create(znodes.deletion_path(name)) for name in topics if name not in marked]
         await self._write(marks, term)
 
     async def topics_to_delete(self, watch: Watch | None = None) -> list[str]:
-        """Returns the topics whose deletion was asked for and is not finished; `watch` hears of the next such wish."""
+        """Return the topics whose deletion is requested and not finished; `watch` is called at the next request."""
         return await self._store.children(znodes.DELETE_TOPICS, watch)
 
     async def remove_marks(self, topics: Iterable[str], term: ControllerTerm) -> None:
-        """Takes back that topics are to be deleted."""
+        """Delete the requests to delete topics."""
         await self._write([Delete(znodes.deletion_path(name)) for name in topics], term)
 
     async def delete_topics(self, names: Iterable[str], term: ControllerTerm) -> None:
-        """Removes all nodes of topics, their configurations and the requests to delete them, together."""
+        """Delete all nodes of topics, their configurations and the requests to delete them, together.
+
+        The offsets of Kafka 0.8 consumers are deleted first: after a crash in between, the request to delete the topic
+        still exists.
+        """
         operations: list[Operation] = []
-        for name in names:
-            paths = (znodes.topic_path(name), znodes.config_path("topics", name), znodes.deletion_path(name))
-            for path in paths:
-                operations += await self._tree_removal(path)
-        await self._write(operations, term)
+        names = list(names)
+        await ConsumerOffsetStore(self._store).delete_topics(names)
+        for start in range(0, len(names), ASKED_TOGETHER):
+            for found in await asyncio.gather(*map(self._usual_removal, names[start : start + ASKED_TOGETHER])):
+                operations += found
+            await next_turn()
+        try:
+            await self._write(operations, term)
+        except (NoNodeError, NotEmptyError) as error:
+            # Another program has written nodes. Nodes that are deleted already are not read again.
+            logger.info("topics have unexpected nodes and are deleted node by node: %r", error)
+            for name in names:
+                for path in (znodes.topic_path(name), znodes.config_path("topics", name), znodes.deletion_path(name)):
+                    await self._write(await self._tree_removal(path), term)
+
+    async def _usual_removal(self, name: str) -> list[Operation]:
+        """Return the deletion of the usual nodes of a topic, which takes few reads."""
+        operations = await self._partitions_removal(name)
+        for path in (znodes.topic_path(name), znodes.config_path("topics", name), znodes.deletion_path(name)):
+            with suppress(NoNodeError):
+                operations += [Delete(f"{path}/{child}") for child in await self._store.children(path)]
+                operations.append(Delete(path))
+        return operations
+
+    async def _partitions_removal(self, name: str) -> list[Operation]:
+        try:
+            indexes = await self._store.children(znodes.partitions_path(name))
+        except NoNodeError:
+            return []
+        operations: list[Operation] = []
+        for start in range(0, len(indexes), PARTITION_STATES_PER_READ):
+            some = indexes[start : start + PARTITION_STATES_PER_READ]
+            folders = [f"{znodes.partitions_path(name)}/{index}" for index in some]
+            states = [f"{folder}/state" for folder in folders]
+            for folder, state, node in zip(folders, states, await self._store.get_many(states), strict=True):
+                operations += [Delete(folder)] if node is None else [Delete(state), Delete(folder)]
+            await next_turn()
+        return operations
 
     async def _tree_removal(self, path: str) -> list[Operation]:
         try:
@@ -218,10 +273,10 @@ class TopicStore:
         return [*operations, Delete(path)]
 
     async def _write(self, operations: list[Operation], term: ControllerTerm) -> list[OperationResult]:
-        """Applies the operations if the term is still the present one.
+        """Apply the operations if the term is still the present one.
 
-        What is too large for one multi is written in several, each with that check, in the order given: callers put
-        first what may be there without the rest.
+        Operations that exceed one multi are written in several, each with that check, in the order given: callers put
+        first the nodes that may exist without the rest.
         """
         results: list[OperationResult] = []
         for batch in _batches(operations):
@@ -234,22 +289,28 @@ class TopicStore:
         return results
 
 
-def _batches(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
+def _batches(operations: Sequence[Operation]) -> Iterator[list[Operation]]:
+    """All operations in one multi; or, if they are too large for that, in many small ones: where the tree is in this
+    process each takes a turn of the loop."""
     batch: list[Operation] = []
-    room = MOST_MULTI_BYTES // 2
+    most = room = MOST_MULTI_BYTES // 2
+    if sum(map(size_of, operations)) > most:
+        most = room = PIECE_BYTES
     for operation in operations:
         size = size_of(operation)
         if batch and size > room:
             yield batch
-            batch, room = [], MOST_MULTI_BYTES // 2
+            batch, room = [], most
         batch.append(operation)
         room -= size
     if batch:
         yield batch
 
 
-def _new_partitions(topic: str, states: Mapping[int, PartitionState], present: Collection[str] = ()) -> list[Operation]:
-    """Writes new partitions with their states; of those `present` the states alone."""
+def _new_partitions(
+    topic: str, states: Mapping[int, LeaderIsrAndControllerEpoch], present: Collection[str] = ()
+) -> list[Operation]:
+    """Return the creation of partitions with their states; of `present` partitions only the states."""
     operations: list[Operation] = []
     for partition, state in states.items():
         if str(partition) not in present:

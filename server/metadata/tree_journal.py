@@ -2,22 +2,24 @@
 
 Layout (`PRAGMA user_version` 2): table `nodes` has one row per node (path, data, counters, owner, ACLs), `sessions` one
 per session of another process, `counters` the last zxid and session id. ACLs are written as ZooKeeper encodes them, and
-empty where everybody may do everything. Before version 2 there were no sessions, no ACLs and no nulls.
-Who writes: one broker, which holds the database exclusively as long as it runs. A write is one SQLite transaction; with
-`synchronous=FULL` on a write-ahead log it is on disk before anybody sees it or is answered, with NORMAL a power loss
-may take the newest ones. What a crash can leave: all of a transaction or nothing of it. Recovery: SQLite's own.
+empty if everyone has all permissions. Before version 2 there were no sessions, no ACLs and no nulls.
+Written by: one broker, which holds the database exclusively as long as it runs. A write is one SQLite transaction; with
+`synchronous=FULL` on a write-ahead log it is on disk before it is visible or acknowledged; with NORMAL a power loss
+may lose the newest ones. A crash can leave: all of a transaction or nothing of it. Recovery: SQLite's own.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from ...protocol.zookeeper.jute import decode, encode
 from ...protocol.zookeeper.records import Acl, AclList
 from ...storage.reserve import Reserve
-from .node_tree import Node, NodeTree, RemoteSession, Transaction
-from .tree_rights import OPEN
+from .data_tree import DataTree, Node, RemoteSession, Transaction
+from .tree_acls import OPEN_ACL
 
 LAYOUT = 2
 
@@ -49,32 +51,54 @@ FROM_LAYOUT_1 = (
 )
 
 
+_PRIVATE = 0o600
+"""The tree holds hashes of passwords, and passwords that are encrypted: only the broker's user may read the file."""
+
+
+def _make_private(path: str) -> None:
+    """Create the file for this user alone, before SQLite creates it by the umask; restrict an existing file.
+
+    SQLite gives its write-ahead log the mode of the file; a log that a crash left keeps its mode.
+    """
+    with suppress(OSError):  # if it cannot be created, SQLite reports the reason
+        Path(path).touch(mode=_PRIVATE)
+    for file in (path, f"{path}-wal", f"{path}-journal"):
+        with suppress(OSError):  # there is none, or it belongs to another user
+            Path(file).chmod(_PRIVATE)
+
+
 class Journal:
     """The file, opened. One thread at a time."""
 
     def __init__(self, path: str, *, durable: bool, lasting: bool = True, reserve: Reserve | None = None) -> None:
         """`reserve` is on the same disk, and is drawn on when that is full. Raises sqlite3.Error."""
         self._reserve = reserve
+        _make_private(path)
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
         # Exclusive: a second broker on the same file is refused, and no shared-memory file is needed.
         self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        self._refuse_newer_layout()
         self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL' if lasting else 'OFF'}")
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._prepare()
 
-    def load(self, now_ms: Callable[[], int]) -> NodeTree:
-        """Reads the whole tree, with the sessions that other processes may come back to."""
+    def load(self, now_ms: Callable[[], int]) -> DataTree:
+        """Reads the whole tree, with the sessions that other processes may resume."""
         counters = dict(self._connection.execute("SELECT name, value FROM counters"))
         sessions = {number: RemoteSession(*fields) for number, *fields in self._rows("sessions")}
         nodes = ((path, Node._make((*fields, _read_acl(acl)))) for path, *fields, acl in self._rows("nodes"))
-        return NodeTree(now_ms, nodes, counters.get("zxid", 0), counters.get("session", 0), sessions)
+        return DataTree(now_ms, nodes, counters.get("zxid", 0), counters.get("session", 0), sessions)
 
     def write(self, transactions: Sequence[Transaction]) -> None:
         """Stores transactions as one, durably if so opened. On an error nothing of them is stored."""
         try:
             self._together(lambda: self._write(transactions))
         except sqlite3.Error as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL or self._reserve is None or not self._reserve.lend():
+            if (
+                error.sqlite_errorcode != sqlite3.SQLITE_FULL
+                or self._reserve is None
+                or not self._reserve.release_part()
+            ):
                 raise
             self._together(lambda: self._write(transactions))
 
@@ -83,17 +107,28 @@ class Journal:
         self._connection.close()
 
     def _rows(self, table: str) -> sqlite3.Cursor:
-        return self._connection.execute(f"SELECT * FROM {table}")  # noqa: S608 - one of our own names
+        return self._connection.execute(f"SELECT * FROM {table}")  # noqa: S608 - the name is a constant of this module
+
+    def _refuse_newer_layout(self) -> None:
+        """Raises sqlite3.DatabaseError. Nothing is read or written before: a newer layout may lack every table here."""
+        layout = self._layout()
+        if layout > LAYOUT:
+            self._connection.close()
+            raise sqlite3.DatabaseError(
+                f"written by a newer version of Barnabas (layout {layout}, this version reads up to {LAYOUT}). "
+                "Start that version or a newer one"
+            )
+
+    def _layout(self) -> int:
+        layout: int = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        return layout
 
     def _prepare(self) -> None:
-        layout = self._connection.execute("PRAGMA user_version").fetchone()[0]
         is_new = not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'nodes'").fetchone()
         if is_new:
             self._connection.executescript(SCHEMA)
             self._connection.execute(f"PRAGMA user_version={LAYOUT}")
-        elif layout > LAYOUT:
-            raise sqlite3.DatabaseError(f"was written by a newer release (layout {layout})")
-        elif layout < LAYOUT:
+        elif self._layout() < LAYOUT:
             self._together(self._migrate)
 
     def _migrate(self) -> None:
@@ -134,8 +169,8 @@ class Journal:
 
 
 def _read_acl(stored: bytes) -> tuple[Acl, ...]:
-    return tuple(decode(AclList, stored).acl) if stored else OPEN
+    return tuple(decode(AclList, stored).acl) if stored else OPEN_ACL
 
 
 def _written_acl(node: Node) -> bytes:
-    return b"" if node.acl is OPEN else encode(AclList(list(node.acl)))
+    return b"" if node.acl is OPEN_ACL else encode(AclList(list(node.acl)))

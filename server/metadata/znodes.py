@@ -1,8 +1,8 @@
-"""Paths and JSON of the metadata tree: byte for byte what Apache Kafka up to 3.9 keeps in ZooKeeper (its `ZkData`).
+"""Paths and JSON of the metadata tree, byte for byte as Apache Kafka up to 3.9 has them in ZooKeeper (its `ZkData`).
 
-One field is ours, `leader_broker_epoch` of a partition's state, which Kafka's decoder skips.
-The functions are pure. Decoders accept every version of a node that Kafka ever wrote, and refuse what is none of them;
-encoders write the newest.
+One field is an addition, `leader_broker_epoch` of a partition's state, which Kafka's decoder skips.
+The functions are pure. Decoders accept every version of a node that Kafka has written, and refuse other content;
+encoders write the newest version.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote, unquote
 from uuid import UUID
 
+from ...common.uuid_text import uuid_from_text, uuid_text
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
-from ...protocol.uuid_text import uuid_from_text, uuid_text
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -40,7 +40,7 @@ PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 FEATURE = "/feature"
 DEFAULT_ENTITY = "<default>"
 TRANSACTION_LEVELS = 1, 2
-"""The levels of `transaction.version` that a broker says it supports: 0 is that there is none."""
+"""The levels of `transaction.version` that a broker supports; level 0 disables the feature."""
 
 PERSISTENT_PATHS = (
     "/admin",
@@ -61,27 +61,27 @@ PERSISTENT_PATHS = (
     LOG_DIR_EVENTS,
     PRODUCER_ID_BLOCK,
 )
-"""Made by whoever starts first; parents before children."""
+"""Created by the first broker that starts; parents before children."""
 
 NO_LEADER = -1
 NO_BROKER = -1
 NO_BROKER_EPOCH = -1
-"""Of who is not there, and what older controllers say."""
+"""The epoch of a dead broker, and the one in requests of older controllers."""
 
 
 MOST_CHARACTERS = 500
-"""Of what is the matter with a node."""
+"""The longest description of a decoding error."""
 _2_31 = 2**31
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class UnreadableNodeError(ValueError):
-    """A node holds what neither Kafka nor this broker writes there: no JSON, or JSON of another shape."""
+    """A node has content that neither Kafka nor this broker writes: no JSON, or JSON of another shape."""
 
     def as_answer(self) -> KafkaError:
-        """What clients are told whose changes would overwrite it."""
-        return KafkaError(ErrorCode.INVALID_CONFIG, f"What is stored cannot be read, and is left as it is: {self}")
+        """Return the error for clients whose changes would overwrite the node."""
+        return KafkaError(ErrorCode.INVALID_CONFIG, f"The stored value cannot be read, and is not changed: {self}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class BrokerRegistration:
     broker_epoch: int = NO_BROKER_EPOCH
     """czxid of the registration; not part of the JSON."""
     transaction_levels: tuple[int, int] | None = None
-    """The lowest and highest level of the feature `transaction.version` that it supports, if it says so."""
+    """The lowest and highest supported level of the feature `transaction.version`, if the registration has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +119,11 @@ class TopicRegistration:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
-    """Who leads a partition. `partition_epoch` is the version of the node and not part of the JSON."""
+class LeaderIsrAndControllerEpoch:
+    """Kafka's LeaderIsrAndControllerEpoch: the content of a partition's state node.
+
+    `partition_epoch` is the version of the node and not part of the JSON.
+    """
 
     leader: int
     leader_epoch: int
@@ -130,12 +133,12 @@ class PartitionState:
     leader_recovery_state: int = 0
     """1 while the leader, elected uncleanly, has not yet recovered."""
     leader_broker_epoch: int = field(default=NO_BROKER_EPOCH, compare=False)
-    """Which run of the leader was elected; unknown where Apache Kafka wrote last, which leaves this field out."""
+    """Broker epoch of the leader at its election; unknown if Apache Kafka wrote last, which omits this field."""
     zxid: int = field(default=0, compare=False)
-    """Place of the write in the order of all; 0 unless it was just read."""
+    """zxid of the last write; 0 unless the state was just read."""
 
-    def with_partition_epoch(self, partition_epoch: int) -> PartitionState:
-        """The same state as it stands in a node of that version."""
+    def with_partition_epoch(self, partition_epoch: int) -> LeaderIsrAndControllerEpoch:
+        """Return the same state in a node of that version."""
         return replace(self, partition_epoch=partition_epoch, zxid=0)
 
 
@@ -167,7 +170,7 @@ def state_path(topic: str, partition: int) -> str:
 def configs_path(entity_type: str) -> str:
     """Parent of the dynamic configurations of one type of entity: topics, brokers, clients, users or ips.
 
-    Kafka has settings of groups since it has no ZooKeeper; groups and client-metrics are made by the first who has any.
+    Kafka has group settings only without ZooKeeper; /config/groups and /config/client-metrics are created on first use.
     """
     return f"/config/{entity_type}"
 
@@ -187,7 +190,7 @@ def user_node(name: str) -> str:
 
 
 def deletion_path(topic: str) -> str:
-    """Node that asks for a topic to be deleted."""
+    """Node that requests the deletion of a topic."""
     return f"{DELETE_TOPICS}/{topic}"
 
 
@@ -209,7 +212,7 @@ def _decode(data: bytes) -> dict[str, Any]:
 
 
 def _decoder(decode: Callable[P, T]) -> Callable[P, T]:
-    """Whatever is the matter with a node, its reader is told that it cannot be read, and of nothing else."""
+    """Convert every error of a decoder to UnreadableNodeError."""
 
     @wraps(decode)
     def decoded(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -241,7 +244,7 @@ def _brokers(value: Any) -> tuple[int, ...]:
 
 
 def _check_brokers(lists: Collection[Any]) -> None:
-    """All at once: a topic may have a hundred thousand partitions."""
+    """Check all lists together: a topic may have a hundred thousand partitions."""
     if {*map(type, lists)} - {list}:
         raise TypeError(f"no list of brokers among {lists!r}")
     ids = [*chain.from_iterable(lists)]
@@ -387,7 +390,7 @@ def decode_topic(name: str, data: bytes) -> TopicRegistration:
     )
 
 
-def encode_state(state: PartitionState) -> bytes:
+def encode_state(state: LeaderIsrAndControllerEpoch) -> bytes:
     """JSON of `/brokers/topics/T/partitions/P/state`."""
     value: dict[str, object] = {
         "version": 1,
@@ -404,10 +407,10 @@ def encode_state(state: PartitionState) -> bytes:
 
 
 @_decoder
-def decode_state(data: bytes, version: int, zxid: int = 0) -> PartitionState:
+def decode_state(data: bytes, version: int, zxid: int = 0) -> LeaderIsrAndControllerEpoch:
     """A partition's state from its node, the node's version, and the place of its last write."""
     value = _decode(data)
-    return PartitionState(
+    return LeaderIsrAndControllerEpoch(
         _number(value["leader"]),
         _number(value["leader_epoch"]),
         _brokers(value["isr"]),
@@ -473,8 +476,8 @@ def decode_log_dir_event(data: bytes) -> int:
 
 @_decoder
 def decode_partitions(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-    """The partitions in a notice of changed ISRs, a wish for preferred elections, or one for reassignments: with the
-    replicas wanted, where there are any."""
+    """The partitions in a notification of changed ISRs, or in a request for preferred elections or reassignments: with
+    the requested replicas, if there are any."""
     return {
         TopicPartition(str(one["topic"]), int(one["partition"])): _brokers(one.get("replicas", []))
         for one in _decode(data)["partitions"]

@@ -1,4 +1,4 @@
-"""How a ZooKeeper ensemble is reached: known without loading what reaches it."""
+"""Settings of a session with a ZooKeeper ensemble, apart from the client, which a single broker does not load."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class ZooKeeperSettings:
     """How long the first contact may take."""
     max_in_flight: int = 10
     set_acl: bool = False
-    """Nodes that are made may only be written by whoever made them."""
+    """Nodes are created with an ACL that lets only their creator write."""
     digest: str | None = None
-    """`user:password`, as whom the session does all this."""
+    """`user:password` of the session."""
     ca_file: str | None = None
-    """Certificates (PEM) that the servers' are checked by; None for those of the system. Counts with `tls`."""
+    """Trusted certificates (PEM) for the servers; None for the certificates of the system. Used with `tls`."""
     certificate_file: str | None = None
-    """Certificate and key (PEM) that the servers are shown."""
+    """Certificate and key (PEM) of this client."""
     key_password: str | None = None
     check_hostname: bool = True
     tls: bool = False
@@ -34,6 +34,6 @@ class ZooKeeperSettings:
 
     @property
     def root(self) -> str:
-        """What stands before every path: empty, or a path."""
+        """The prefix of every path: empty, or a path."""
         path = self.connect.partition("/")[2].strip("/")
         return f"/{path}" if path else ""

@@ -1,12 +1,12 @@
 """The metadata store of a cluster: an ensemble of Apache ZooKeeper, reached through kazoo.
 
-kazoo talks to the ensemble in a thread of its own. What it learns (answers, watches, states of the session) hops onto
-the loop through one door and in the order in which it came over the wire, so that a watch is told before the answer to
-any later request, as ZooKeeper promises.
+kazoo communicates with the ensemble in a thread of its own. Its events (responses, watches, states of the session) are
+passed to the loop in the order in which they were received, so that a watch fires before the response to any later
+request, as ZooKeeper guarantees.
 
-An answer that is lost with the connection leaves the outcome of a write unknown. The same session then asks again. If
-that is refused, the nodes are compared with what was to be written: where they are just that, the lost write had been
-done. Only a write whose session is over, or that could not be repeated in time, stays unknown to the caller.
+A response that is lost with the connection leaves the outcome of a write unknown. The same session then repeats the
+request. If that is refused, the nodes are compared with the data of the write: if they are equal, the lost write was
+applied. The outcome remains unknown only if the session has expired or the write could not be repeated in time.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kazoo.client import KazooClient, TransactionRequest
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import Callback, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
-from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Permissions
 
-from ...protocol.room_logger import room_logger
+from ...common.room_logger import room_logger
 from ..runtime.ports import Work
 from .metadata_store import (
     ANY_VERSION,
@@ -61,8 +61,8 @@ LANE = "zookeeper"
 ATTEMPTS = 3
 """How often a request is sent whose answer is lost with the connection."""
 OPEN_PATH = "/consumers"
-SENSITIVE_PATHS = ("/config/users", "/delegation_token")
-"""Credentials: not for everybody's eyes (Kafka: ZkData.SensitiveRootPaths)."""
+SENSITIVE_PATHS = ("/config/users", "/config/brokers", "/delegation_token")
+"""Credentials and encrypted passwords: only the creator may read them (Kafka: ZkData.SensitiveRootPaths)."""
 
 _ERRORS: dict[type[Exception], type[StoreError]] = {
     exceptions.NoNodeError: NoNodeError,
@@ -103,7 +103,7 @@ class ZooKeeperStore:
         self._closed = False
         self._listeners: list[Callable[[SessionState], None]] = []
         self._unsure: list[tuple[Watch, WatchEvent]] = []
-        """Watches of which contact was lost: something may have happened meanwhile."""
+        """Watches during a loss of contact: their nodes may have changed."""
         self._client = client or _client(settings, loop)
         self._client.add_listener(self._heard)
 
@@ -132,6 +132,8 @@ class ZooKeeperStore:
                     "(zookeeper.connect, which a broker that shall be alone has to do without)"
                 ) from None
             await store._make_root()
+            if settings.set_acl:
+                await store._restrict_sensitive_nodes()
         except BaseException:
             await store.close()
             raise
@@ -149,13 +151,64 @@ class ZooKeeperStore:
                     logger.debug("%s was made by another broker", path)
         self._root = root
 
+    async def _restrict_sensitive_nodes(self) -> None:
+        """Remove read access for everyone from sensitive nodes that were created with it.
+
+        Such nodes are from a broker without `zookeeper.set.acl` or from an earlier version. A root is restricted
+        after the nodes below it, so that a restricted root means that there is nothing left to do.
+        """
+        for root in SENSITIVE_PATHS:
+            try:
+                if not _is_world_readable(await self._get_acl(root)):
+                    continue
+                paths = await self._paths_below(root)
+                step = 100 * self._settings.max_in_flight
+                for start in range(0, len(paths), step):
+                    await asyncio.gather(*map(self._restrict, paths[start : start + step]))
+                await self._restrict(root)
+                logger.info("%s and %d nodes below it are no longer world-readable", root, len(paths))
+            except AccessDeniedError as error:
+                # Nodes of another identity: only it, or ZooKeeper's super user, may change their ACL.
+                logger.error("%s is world-readable, and its ACL belongs to another identity", error.path)
+
+    async def _paths_below(self, path: str) -> list[str]:
+        found: list[str] = []
+        ahead = [path]
+        while ahead:
+            parent = ahead.pop()
+            try:
+                below = [f"{parent}/{name}" for name in await self.children(parent)]
+            except (NoNodeError, AccessDeniedError):
+                continue
+            found += below
+            ahead += below
+        return found
+
+    async def _restrict(self, path: str) -> None:
+        acl = await self._get_acl(path)
+        if not _is_world_readable(acl):
+            return
+        kept = [entry for entry in acl if entry.id.scheme != "world"] or self._acl(path)
+        try:
+            await self._read(path, lambda: self._client.set_acls_async(self._full(path), kept))
+        except NoNodeError:
+            logger.debug("%s was removed by another broker", path)
+
+    async def _get_acl(self, path: str) -> list[ACL]:
+        """Return the ACL of a node; empty if the node is missing or this session may neither read nor administer it."""
+        try:
+            acl, _ = await self._read(path, lambda: self._client.get_acls_async(self._full(path)))
+        except (NoNodeError, AccessDeniedError):
+            return []
+        return list(acl)
+
     @property
     def session_id(self) -> int:
         return self._session_id
 
     @property
     def state(self) -> SessionState:
-        """Where the session stands."""
+        """The state of the session."""
         return self._state
 
     def on_state_change(self, listener: Callable[[SessionState], None]) -> None:
@@ -219,7 +272,7 @@ class ZooKeeperStore:
         await self.multi([Delete(path, version)])
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """Applies all operations or none; what remains unknown is said at the top of this module."""
+        """Apply all operations or none; the start of this module describes unknown outcomes."""
         if not operations:
             return []
         for operation in operations:
@@ -241,7 +294,10 @@ class ZooKeeperStore:
                     raise
                 return results
         assert lost is not None
-        raise lost
+        try:
+            raise lost
+        finally:
+            del lost  # its traceback refers to this frame: a reference cycle
 
     async def _commit(self, operations: Sequence[Operation], session: int) -> list[OperationResult]:
         path = operations[0].path
@@ -277,7 +333,7 @@ class ZooKeeperStore:
         return None
 
     async def _took_place(self, operations: Sequence[Operation]) -> list[OperationResult] | None:
-        """What the operations gave if each node is as they were to leave it; None if one is not, or none can tell."""
+        """Return the operations' results if each node has the expected state; None if not, or if that is unknown."""
         results: list[OperationResult] = []
         for operation in operations:
             match operation:
@@ -304,7 +360,7 @@ class ZooKeeperStore:
         return results
 
     def _acl(self, path: str) -> list[ACL]:
-        """Who may do what with a node (Kafka: ZkData.defaultAcls)."""
+        """Return the permissions of a node (Kafka: ZkData.defaultAcls)."""
         if not self._settings.set_acl or path == OPEN_PATH:
             return list(OPEN_ACL_UNSAFE)
         sensitive = any(path == one or path.startswith(f"{one}/") for one in SENSITIVE_PATHS)
@@ -347,7 +403,7 @@ class ZooKeeperStore:
     async def _await_contact(self, path: str) -> None:
         """Raises StoreUnavailableError if there is none for as long as a session lives."""
         if not self._client.connected:
-            # Told by the thread a moment before its notice of that is here.
+            # Reported by the thread just before its notification reaches the loop.
             self._contact.clear()
         if self._closed:
             raise SessionExpiredError(path)
@@ -359,7 +415,7 @@ class ZooKeeperStore:
                 raise StoreUnavailableError(path) from None
 
     def _heard(self, state: str) -> None:
-        """kazoo's thread tells where the session stands."""
+        """Handle a state of the session, on kazoo's thread."""
         client_id = self._client.client_id
         session = client_id[0] if client_id is not None else 0
         _call_on(self._loop, lambda: self._session_changed(state, session))
@@ -396,12 +452,12 @@ class ZooKeeperStore:
         return (self._root + path).rstrip("/") or "/"
 
     def _watcher(self, path: str, watch: Watch | None, unsure: EventType) -> Callable[[WatchedEvent], None] | None:
-        """kazoo's form of a watch; while there is no contact it stands by, as kazoo forgets it then."""
+        """Convert a watch to kazoo's form; without contact it is kept aside, because kazoo forgets it then."""
         if watch is None:
             return None
         session = self._session_id
 
-        def told(event: WatchedEvent) -> None:
+        def fire(event: WatchedEvent) -> None:
             if self._closed:
                 return
             if event.type in _EVENTS:
@@ -409,7 +465,7 @@ class ZooKeeperStore:
             elif session == self._session_id:
                 self._unsure.append((watch, WatchEvent(unsure, path)))
 
-        return told
+        return fire
 
 
 class LoopHandler(SequentialThreadingHandler):
@@ -428,7 +484,7 @@ class LoopHandler(SequentialThreadingHandler):
         """The loop runs already."""
 
     def stop(self) -> None:
-        """The loop goes on."""
+        """Continue on the loop."""
 
     def dispatch_callback(self, callback: Callback) -> None:
         """Watches go the way of answers."""
@@ -450,7 +506,7 @@ def _call_on(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) ->
     try:
         loop.call_soon_threadsafe(callback)
     except RuntimeError:
-        logger.debug("the loop is closed; nobody waits any more")
+        logger.debug("the loop is closed; the result is dropped")
 
 
 def _client(settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop) -> KazooClient:
@@ -470,6 +526,10 @@ def _client(settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop) -> Kaz
     )
 
 
+def _is_world_readable(acl: Sequence[ACL]) -> bool:
+    return any(entry.id.scheme == "world" and entry.perms & Permissions.READ for entry in acl)
+
+
 def _pass_on(result: Any, answer: asyncio.Future[Any]) -> None:
     if answer.done():
         return
@@ -480,7 +540,7 @@ def _pass_on(result: Any, answer: asyncio.Future[Any]) -> None:
 
 
 def _translated(error: Exception, path: str, index: int = 0) -> StoreError:
-    """An error of kazoo's in the port's words; what is none of those leaves the outcome unknown."""
+    """Convert an error of kazoo to the port's error; any other error leaves the outcome unknown."""
     return _ERRORS.get(type(error), StoreUnavailableError)(path, index)
 
 

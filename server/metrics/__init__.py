@@ -1,1 +1,1 @@
-"""What there is to measure: under the names of Kafka's MBeans as the JMX exporter writes them, for Prometheus."""
+"""Metrics for Prometheus, under the names of Kafka's MBeans in the JMX exporter's spelling."""

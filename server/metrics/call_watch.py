@@ -1,4 +1,4 @@
-"""What each request pays while somebody measures: a count, two looks at the clock, two comparisons."""
+"""The measurement of each request while metrics are enabled: a count, two clock reads, two comparisons."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ...protocol.native import native
 
 if TYPE_CHECKING:
     Watch: TypeAlias = tuple[Callable[[], bool], Callable[[], bool]]
-    """Two to be called: when a call begins, which says whether it is due to be timed in full; and when it has ended,
-    which says whether it took longer than the floor.
+    """Two functions: the first is called when a call begins and returns whether the call must be timed in full, the
+    second is called when it has ended and returns whether it took longer than the floor.
     """
 
 _DUE, _FLOOR, _BEGAN, _ENDED, _TICK = range(5)
 
 
-class Watched:
-    """What the calls of one API are held to, and when the last of them was, where compiled code sees it. In seconds."""
+class CallTimes:
+    """The limits for calls of one API, and the times of the last call, in seconds, in memory that C code reads."""
 
     __slots__ = ("_values", "memory")
 
@@ -29,7 +29,7 @@ class Watched:
 
     @property
     def due(self) -> float:
-        """From when on a call is to be timed in full."""
+        """The time from which a call must be timed in full."""
         return self._values[_DUE]
 
     @due.setter
@@ -38,7 +38,7 @@ class Watched:
 
     @property
     def floor(self) -> float:
-        """Beyond so many seconds a call was slow."""
+        """A call that takes longer is slow."""
         return self._values[_FLOOR]
 
     @floor.setter
@@ -47,19 +47,19 @@ class Watched:
 
     @property
     def last(self) -> tuple[float, float] | None:
-        """From when to when the last call went; None if it was too short for its clock."""
+        """The begin and end of the last call; None if it was too short for its clock."""
         ended = self._values[_ENDED]
         return (self._values[_BEGAN], ended) if ended else None
 
     @property
     def tick(self) -> float:
-        """Of the clock by which the beginning of a call is known; 0 for an exact one."""
+        """The resolution of the clock that times the begin of a call; 0 for an exact clock."""
         return self._values[_TICK]
 
 
-def watch_here(clock: Callable[[], float], count: bytearray, watched: Watched) -> Watch:
-    """Calls are counted in the 64 bits of `count`."""
-    number, values = memoryview(count).cast("q"), memoryview(watched.memory).cast("d")
+def watch_py(clock: Callable[[], float], count: bytearray, times: CallTimes) -> Watch:
+    """Count calls in the 64 bits of `count`. Twin of the compiled `watch`."""
+    number, values = memoryview(count).cast("q"), memoryview(times.memory).cast("d")
 
     def begin() -> bool:
         number[0] += 1
@@ -73,12 +73,12 @@ def watch_here(clock: Callable[[], float], count: bytearray, watched: Watched) -
     return begin, is_slow
 
 
-def watch(clock: Callable[[], float], count: bytearray, watched: Watched) -> Watch:
-    """The same in compiled code, where there is some and it has that clock.
+def watch(clock: Callable[[], float], count: bytearray, times: CallTimes) -> Watch:
+    """Return the functions that measure calls, compiled if the clock is the compiled one.
 
-    It knows of a call that was slow, or of a tick of the kernel's clock, mostly each 4 ms, that came while it was at
-    work; when it began is then known to within half of that.
+    The compiled functions read a clock that the kernel updates, mostly every 4 ms: they time the calls during which it
+    was updated, and their begin has an error of up to half of that interval.
     """
     if native is None or clock is not native.stopwatch:
-        return watch_here(clock, count, watched)
-    return native.watch(count, watched.memory)
+        return watch_py(clock, count, times)
+    return native.watch(count, times.memory)

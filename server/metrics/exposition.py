@@ -1,4 +1,4 @@
-"""Samples as the text that Prometheus reads, by prometheus-client. Takes a while with many: call it beside the loop."""
+"""The text of all metrics for Prometheus, made with prometheus-client. It takes long for many metrics: use a lane."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from prometheus_client.process_collector import ProcessCollector
 
 from ..telemetry.received_metrics import ClientMetrics
 from .catalogue import METRICS
-from .client_families import client_families
 from .readings import Reading, Sample
+from .tables import client_families
 
 _END = b"# EOF\n"
-"""Of OpenMetrics."""
+"""The last line of OpenMetrics."""
 
 
-class _Given:
-    """A collector of what was read before."""
+class _SampleCollector:
+    """A collector that returns collector samples."""
 
     def __init__(self, samples: Iterable[Sample]) -> None:
         self._families: dict[str, Family] = {}
@@ -33,12 +33,12 @@ class _Given:
             known.add_sample(family + part, dict(labels), value)
 
     def collect(self) -> Iterator[Family]:
-        """What the registry asks for."""
+        """Yield the families, as the registry requires."""
         yield from self._families.values()
 
 
 class Exposition:
-    """Renders for whoever asks: OpenMetrics where it is accepted, else the older text. Any thread, one at a time."""
+    """The renderer of metrics, as OpenMetrics or the older text format. Used on any thread, one at a time."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -47,14 +47,14 @@ class Exposition:
         GCCollector(registry=self._registry)
 
     def render(self, reading: Reading, clients: Sequence[ClientMetrics], accept: str) -> tuple[str, bytes]:
-        """Content type and body."""
-        given = _Given(reading.samples)
-        self._registry.register(given)
+        """Return the content type and the body."""
+        collector = _SampleCollector(reading.samples)
+        self._registry.register(collector)
         try:
             encode, content_type = choose_encoder(accept)
             body = encode(self._registry)
         finally:
-            self._registry.unregister(given)
+            self._registry.unregister(collector)
         is_openmetrics = body.endswith(_END)
         parts = [body.removesuffix(_END)]
         for table in reading.tables:

@@ -1,4 +1,4 @@
-"""The addresses of `metrics.listeners`: `/metrics`, `/health` and `/ready` for whoever reaches them."""
+"""The HTTP server of `metrics.listeners`: `/metrics`, `/health` and `/ready` without authentication."""
 
 from __future__ import annotations
 
@@ -22,19 +22,25 @@ if TYPE_CHECKING:
 
 LANE = "metrics"
 FRESH_SECONDS = 1.0
-"""For so long the same numbers are given to everybody: they are read once in this time, however many ask."""
+"""Responses are cached for this time: metrics are read once, for any number of readers."""
 LAG_SECONDS = 0.1
-"""How often it is measured how late the loop is."""
+"""The interval of measurements of the loop's lag."""
 
 
 class MetricsServer:
-    """Measures from `start` to `close`. Loop-thread only."""
+    """The metrics server, which measures from `start` to `close`. Used on the loop's thread only."""
 
-    def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop, status: Status) -> None:
+    def __init__(
+        self, config: BrokerConfig, loop: asyncio.AbstractEventLoop, status: Status, machine_name: str = ""
+    ) -> None:
+        """`machine_name` is the host name under which readers may reach this machine."""
         self._config = config
         self._loop = loop
+        names = {machine_name, *config.metrics_allowed_hosts}
+        names |= {host for host, _ in config.metrics_addresses}
+        names |= {listener.advertised_host for listener in config.listeners}
         self._servers = [
-            HealthServer(host, port, status, loop, {("GET", "/metrics"): self._metrics}, is_open=True)
+            HealthServer(host, port, status, loop, {("GET", "/metrics"): self._metrics}, names=names - {""})
             for host, port in config.metrics_addresses
         ]
         self._exposition = Exposition()
@@ -47,18 +53,17 @@ class MetricsServer:
         self._read: Callable[[], Coroutine[Any, Any, Reading]] | None = None
         self._reading: asyncio.Task[Reading] | None = None
         self._rendered: dict[str, tuple[float, asyncio.Task[tuple[str, bytes]]]] = {}
-        """By what was accepted: since when, and the text or what it will be."""
+        """By accepted content type: the time of the read, and the text or its future."""
 
     @property
     def urls(self) -> list[str]:
-        """Where to ask, with the ports that were really bound."""
+        """The bound addresses, with their real ports."""
         return [server.url.replace("/health", "/metrics") for server in self._servers]
 
     async def start(self, state: BrokerState, apis: KafkaApis, sockets: SocketServer) -> None:
-        """Begin to measure, to answer and to push. Raises OSError; ConfigError where what pushes is not installed."""
+        """Begin to measure, serve and push. Raises OSError, and ConfigError if the OTLP exporter is not installed."""
         requests, flushes = RequestMeters(state.ports.stopwatch, state.metadata.topic_name), Times()
-        apis.surround(requests.around)
-        apis.measure(requests.meter)
+        apis.add_interceptor(requests.intercept, first=True)
         state.replica_manager.on_flushed(flushes.add)
         readings = Readings(state, requests, flushes, self._lag)
         self._read = lambda: readings.take(sockets, apis.failures)
@@ -70,7 +75,7 @@ class MetricsServer:
         self._export = self._exporting(state)
 
     def _exporting(self, state: BrokerState) -> OtlpExport | None:
-        """What pushes, at work, if it is asked for."""
+        """Return the started exporter, None if it is not configured."""
         endpoint = self._config.metrics_otlp_endpoint
         if not endpoint:
             return None
@@ -85,7 +90,7 @@ class MetricsServer:
         return export
 
     async def close(self) -> None:
-        """Stop; whoever still waits for an answer gets none."""
+        """Stop; requests in progress get no response."""
         if self._timer is not None:
             self._timer.cancel()
         if self._export is not None:
@@ -99,7 +104,7 @@ class MetricsServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def reading(self) -> Reading:
-        """All there is; who asks while it is read gets the same: two readings at once would count twice."""
+        """Return all metrics; concurrent requests share one read, because two would count twice."""
         assert self._read is not None, "not started"
         if self._reading is None or self._reading.done():
             self._reading = self._loop.create_task(self._read())

@@ -1,4 +1,4 @@
-"""What is measured, pushed to a collector of OpenTelemetry (OTLP over HTTP) by its own exporter: `barnabas[otlp]`.
+"""The push of all metrics to an OpenTelemetry collector (OTLP over HTTP) with its exporter (`barnabas[otlp]`).
 
 The exporter takes the usual variables: `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_CERTIFICATE`,
 `OTEL_EXPORTER_OTLP_COMPRESSION`, `OTEL_RESOURCE_ATTRIBUTES`.
@@ -14,11 +14,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import __version__
-from ...protocol.room_logger import room_logger
+from ...common.room_logger import room_logger
 from ..telemetry.received_metrics import ClientMetrics
 from .catalogue import METRICS
-from .client_families import PREFIX
 from .readings import Reading
+from .tables import CLIENT_METRIC_PREFIX
 
 if TYPE_CHECKING:
     from ..broker_state import BrokerState
@@ -28,7 +28,7 @@ logger = room_logger("metrics")
 
 LANE = "otlp"
 POINTS = 1000
-"""Of one request: what is made for it is gone before the next, so that the garbage collector finds little."""
+"""Points per request: its objects are freed before the next request, so that the garbage collector finds few."""
 TIMEOUT_SECONDS = 5.0
 """For one request, trying again included; a stop waits no longer."""
 NANOSECONDS = 1_000_000
@@ -36,7 +36,7 @@ NANOSECONDS = 1_000_000
 
 
 class Number(NamedTuple):
-    """One number as OpenTelemetry has them."""
+    """One data point of OpenTelemetry."""
 
     name: str
     is_total: bool
@@ -66,7 +66,7 @@ class OtlpExport:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Nothing is pushed any more; what is on its way may need `TIMEOUT_SECONDS`."""
+        """Stop pushing; a request in flight may take `TIMEOUT_SECONDS`."""
         self._is_closed = True
         self._exporter.shutdown()
         if self._task is not None:
@@ -79,7 +79,7 @@ class OtlpExport:
             works, reason = False, None
             try:
                 works = await self._push_now()
-            except Exception as error:  # noqa: BLE001 - older exporters let what requests raises through
+            except Exception as error:  # noqa: BLE001 - older exporters raise exceptions of requests
                 reason = error
             if works != self._works:
                 self._works = works
@@ -94,7 +94,7 @@ class OtlpExport:
         return await self._state.ports.work.run(LANE, partial(self._push, reading, clients, now_ms))
 
     def _push(self, reading: Reading, clients: Sequence[ClientMetrics], now_ms: int) -> bool:
-        """Whether the collector took all of it. Beside the loop."""
+        """Return whether the collector accepted everything. Called on a lane."""
         from opentelemetry.sdk.metrics.export import MetricExportResult
 
         numbers = otlp_numbers(reading, clients)
@@ -107,7 +107,7 @@ class OtlpExport:
 
 
 def otlp_numbers(reading: Reading, clients: Sequence[ClientMetrics]) -> Iterator[Number]:
-    """All there is. Quantiles are gauges, as OpenTelemetry has no summaries for whoever measures."""
+    """Yield all metrics. Quantiles are gauges: the OpenTelemetry API has no summaries."""
     for sample in reading.samples:
         metric = METRICS[sample.family]
         is_total = metric.kind == "counter" or sample.part in ("_count", "_sum")
@@ -122,7 +122,7 @@ def otlp_numbers(reading: Reading, clients: Sequence[ClientMetrics]) -> Iterator
     for client in clients:
         for one in client.series:
             labels = dict((*client.labels, *one.labels))
-            yield Number(PREFIX + one.name, one.is_counter, "pushed by clients", labels, one.value)
+            yield Number(CLIENT_METRIC_PREFIX + one.name, one.is_counter, "pushed by clients", labels, one.value)
 
 
 def _message(numbers: list[Number], broker_id: str, since: int, now: int) -> Any:

@@ -1,4 +1,4 @@
-"""All metrics of a broker at one moment, read in turns of the loop out of what is there anyway."""
+"""All metrics of a broker, read in slices from the state of its parts."""
 
 from __future__ import annotations
 
@@ -9,26 +9,72 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ... import __version__
 from ..cleaning.cleaner_status import CleanerStatus
-from ..runtime.turns import SAMPLES, Pace
+from ..coordinator.group.group import GroupType
+from ..coordinator.group.share.share_group import ShareGroup, ShareGroupState
+from ..metadata.topic_names import SHARE_GROUP_STATE_TOPIC
+from ..runtime.loop_sharing import CountBudget
+from ..share.record_state import AcknowledgementType
 from .catalogue import QUANTILES
-from .log_meters import LogMeters
 from .request_meters import GONE, RequestMeters, Times
 from .tables import Table
 
 if TYPE_CHECKING:
+    from ...protocol.topic_partition import TopicPartition
+    from ...storage.log import Log
     from ..broker_state import BrokerState
-    from ..coordinator.group.group_port import GroupPort
+    from ..coordinator.group.group import Group
     from ..network.socket_server import SocketServer
+
+SAMPLES_PER_TURN = 50
+"""Samples of metrics that are read: quantiles of some histograms, or some logs."""
 
 MILLISECONDS = 1000
 TOPIC_METRICS = "kafka_server_brokertopicmetrics_"
 MOST_OF_GROUPS = 50_000
-"""Groups and committed offsets that are told of one by one, groups with members first: whoever may commit can make very
-many, and each is hundreds of bytes while they are rendered. The totals count all."""
+"""Groups and committed offsets with their own samples, groups with members first: a client can create very many, and
+each is hundreds of bytes while they are rendered. The totals count all."""
+
+
+class TopicAppendTotals:
+    """Messages and bytes that producers appended to each topic since the start, which never decrease.
+
+    The counters of logs restart when a log is moved or created again. Used on the loop's thread only.
+    """
+
+    def __init__(self) -> None:
+        self.messages: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+        self.all_messages = 0
+        self.all_bytes = 0
+        self._seen: dict[TopicPartition, tuple[Log, int, int]] = {}
+
+    def update(self, logs: Mapping[TopicPartition, Log]) -> Iterator[None]:
+        """Add the appends since the last call, one log per step. The totals of all topics keep deleted topics."""
+        seen = {}
+        for topic_partition in list(logs):
+            log = logs.get(topic_partition)
+            if log is None:
+                continue
+            now = self._seen.get(topic_partition)
+            before = now[1:] if now is not None and now[0] is log else (0, 0)
+            messages, size = log.appended_records - before[0], log.appended_bytes - before[1]
+            if now is None or messages or size or now[0] is not log:
+                topic = topic_partition.topic
+                self.messages[topic] += messages
+                self.bytes[topic] += size
+                self.all_messages += messages
+                self.all_bytes += size
+                now = log, log.appended_records, log.appended_bytes
+            seen[topic_partition] = now
+            yield
+        self._seen = seen
+        present = {topic_partition.topic for topic_partition in logs}
+        for topic in self.messages.keys() - present:
+            del self.messages[topic], self.bytes[topic]
 
 
 class Sample(NamedTuple):
-    """One number; `part` is the end of its name, behind the family's."""
+    """One number; its name is the family's name followed by `part`."""
 
     family: str
     part: str
@@ -37,7 +83,7 @@ class Sample(NamedTuple):
 
 
 class GroupTables(NamedTuple):
-    """What is told of groups one by one."""
+    """The samples per group."""
 
     members: Table
     commits: Table
@@ -56,13 +102,13 @@ class GroupTables(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """All that was read at one time."""
+    """The result of one read."""
 
     samples: list[Sample]
     tables: list[Table]
 
     def total(self, family: str) -> int:
-        """The sum that a table has beside its rows. Raises KeyError."""
+        """Return the sum of a table over its rows. Raises KeyError."""
         for table in self.tables:
             if family in table.families:
                 return table.column(family)[table.rows.index(())]
@@ -70,21 +116,21 @@ class Reading(NamedTuple):
 
 
 class Readings:
-    """Loop-thread only."""
+    """Reads the metrics of a broker. Used on the loop's thread only."""
 
     def __init__(self, state: BrokerState, requests: RequestMeters, flushes: Times, loop_lag: Times) -> None:
         self._state = state
         self._requests = requests
         self._flushes = flushes
         self._loop_lag = loop_lag
-        self._logs = LogMeters()
+        self._logs = TopicAppendTotals()
 
     async def take(self, sockets: SocketServer, failures: int) -> Reading:
-        """All there is. The loop serves others meanwhile, so that it is not of one instant."""
-        samples, pace = list[Sample](), Pace(SAMPLES)
+        """Return all metrics. The loop serves other requests in between, so that they are not of one instant."""
+        samples, budget = list[Sample](), CountBudget(SAMPLES_PER_TURN)
         topics, sent, logs, groups = _topic_table(), _sent_table(), _log_table(), GroupTables.empty()
         for sample in chain(
-            self._logs.look(self._state.log_manager.logs),
+            self._logs.update(self._state.log_manager.logs),
             self._of_broker(sockets, failures),
             self._of_topics(topics, sent),
             self._of_requests(),
@@ -92,10 +138,12 @@ class Readings:
             self._of_logs(logs),
             self._of_cleaner(),
             self._of_groups(groups),
+            self._of_share_coordinator(),
+            self._of_share_groups(),
         ):
             if sample is not None:
                 samples.append(sample)
-            await pace.step()
+            await budget.step()
         return Reading(samples, [topics, sent, logs, *groups])
 
     def _of_broker(self, sockets: SocketServer, failures: int) -> Iterator[Sample]:
@@ -195,26 +243,95 @@ class Readings:
             yield Sample(family, "", {} if directory is None else {"logDirectory": directory}, value)
 
     def _of_groups(self, tables: GroupTables) -> Iterator[Sample | None]:
-        groups, offsets, told = list(self._state.groups.groups), 0, 0
+        groups, offsets, told = list(self._state.group_coordinator.group_manager.groups), 0, 0
+        types, share_states = Counter[GroupType](), Counter[ShareGroupState]()
         in_use = (group for group in groups if group.members)
         for group in chain(in_use, (group for group in groups if not group.members)):
             size = len(group.offsets.committed)
             offsets += size
+            types[group.type] += 1
+            if isinstance(group, ShareGroup):
+                share_states[group.state] += 1
             if told + size < MOST_OF_GROUPS:
                 told += size + 1
                 yield from self._of_group(group, tables)
             yield None
         yield Sample("kafka_coordinator_group_groupmetadatamanager_numgroups", "", {}, len(groups))
         yield Sample("kafka_coordinator_group_groupmetadatamanager_numoffsets", "", {}, offsets)
+        name = "kafka_server_group_coordinator_metrics_"
+        for group_type in GroupType:
+            yield Sample(f"{name}group_count", "", {"protocol": group_type.value}, types[group_type])
+        for state in ShareGroupState:
+            yield Sample(f"{name}share_group_count", "", {"state": state.value}, share_states[state])
+        rebalances = self._state.group_coordinator.share_group_manager.rebalances
+        yield Sample(f"{name}share_group_rebalance_count", "_total", {}, rebalances)
 
-    def _of_group(self, group: GroupPort, tables: GroupTables) -> Iterator[None]:
+    def _of_share_coordinator(self) -> Iterator[Sample]:
+        coordinator = self._state.share_coordinator
+        metrics, name = coordinator.read_metrics(), "kafka_server_share_coordinator_metrics_"
+        latencies = metrics.write_latencies or (0.0,)
+        yield Sample(f"{name}write", "_total", {}, metrics.write_count)
+        yield Sample(f"{name}write_latency_avg", "", {}, sum(latencies) / len(latencies) * MILLISECONDS)
+        yield Sample(f"{name}write_latency_max", "", {}, max(latencies) * MILLISECONDS)
+        for index, offset in list(metrics.last_pruned_offsets.items()):
+            labels = {"topic": SHARE_GROUP_STATE_TOPIC, "partition": str(index)}
+            yield Sample(f"{name}last_pruned_offset", "", labels, offset)
+        for kind, count in coordinator.count_partitions().items():
+            yield Sample(f"{name}num_partitions", "", {"state": kind}, count)
+
+    def _of_share_groups(self) -> Iterator[Sample]:
+        manager = self._state.share_partition_manager
+        sessions, metrics = manager.sessions, manager.metrics
+        yield Sample("kafka_server_sharesessioncache_sharesessionscount", "", {}, len(sessions))
+        yield Sample("kafka_server_sharesessioncache_sharepartitionscount", "", {}, sessions.partition_count)
+        yield Sample("kafka_server_sharesessioncache_sharesessionevictions", "_total", {}, sessions.evictions)
+        for name, count in (
+            ("totalsharefetchrequests", metrics.fetch_requests),
+            ("failedsharefetchrequests", metrics.failed_fetch_requests),
+            ("totalshareacknowledgementrequests", metrics.acknowledgement_requests),
+            ("failedshareacknowledgementrequests", metrics.failed_acknowledgement_requests),
+        ):
+            yield Sample(f"{TOPIC_METRICS}{name}", "_total", {}, count)
+        yield Sample("barnabas_share_acquired_records", "_total", {}, metrics.acquired_records)
+        yield Sample("barnabas_share_redelivered_records", "_total", {}, metrics.redelivered_records)
+        family = "kafka_server_sharegroupmetrics_"
+        for kind in list(AcknowledgementType)[1:]:
+            labels = {"ackType": kind.name.capitalize()}
+            yield Sample(f"{family}recordacknowledgements", "_total", labels, metrics.acknowledgements[kind])
+        for group_id, count in list(metrics.dead_letter_requests.items()):
+            labels, letters, failed = {"group": group_id}, metrics.dead_letters, metrics.failed_dead_letter_requests
+            yield Sample(f"{family}deadletterqueuetotalproducerequests", "_total", labels, count)
+            yield Sample(f"{family}deadletterqueuefailedproducerequests", "_total", labels, failed[group_id])
+            yield Sample(f"{family}deadletterqueuerecordcount", "_total", labels, letters[group_id])
+        # The sums have no labels.
+        for name, counts in (
+            ("deadletterqueuetotalproducerequests", metrics.dead_letter_requests),
+            ("deadletterqueuefailedproducerequests", metrics.failed_dead_letter_requests),
+            ("deadletterqueuerecordcount", metrics.dead_letters),
+        ):
+            yield Sample(f"{family}{name}", "_total", {}, counts.total())
+        messages = batches = 0
+        family = "kafka_server_sharepartitionmetrics_"
+        for managed in manager.share_partitions[:MOST_OF_GROUPS]:
+            share, (_, topic, index) = managed.share, managed.topic_id_partition
+            labels = {"group": managed.group_id, "topic": topic, "partition": str(index)}
+            yield Sample(f"{family}inflightmessagecount", "", labels, share.num_in_flight_records)
+            yield Sample(f"{family}inflightbatchcount", "", labels, share.num_in_flight_batches)
+            yield Sample(f"{family}acquisitionlocktimeout", "_total", labels, share.acquisition_lock_timeouts)
+            messages += share.num_in_flight_records
+            batches += share.num_in_flight_batches
+        yield Sample(f"{family}inflightmessagecount", "", {}, messages)
+        yield Sample(f"{family}inflightbatchcount", "", {}, batches)
+        yield Sample(f"{family}acquisitionlocktimeout", "_total", {}, metrics.acquisition_lock_timeouts)
+
+    def _of_group(self, group: Group, tables: GroupTables) -> Iterator[None]:
         members, commits, lags, sums_by_topic = tables
         name, sums, in_part = group.group_id, Counter[str](), set[str]()
         members.add((name,), len(group.members))
         for (topic, partition), committed in list(group.offsets.committed.items()):
             row = name, topic, partition
             commits.add(row, committed.offset)
-            replica = self._state.replica_manager.find(topic, partition)
+            replica = self._state.replica_manager.get_partition(topic, partition)
             if replica is None:
                 in_part.add(topic)
             else:

@@ -1,9 +1,8 @@
-"""Requests counted and, some of them, timed: what is done with every request while somebody measures.
+"""The counts and times of requests while metrics are enabled.
 
-All requests are counted, and who took longer than the slowest of the minute is kept. Of an API one is timed in full in
-each `APART_SECONDS`, the first that comes, so that few requests are all timed and of many the price cannot be noticed.
-Quantiles are of the last `KEPT` of those. Of others that are answered at once no more is known than how long that took
-in all.
+All requests are counted, and the slowest of each minute are kept. One request of an API per `APART_SECONDS` is timed in
+full, so that all of few requests are timed, and the cost is negligible for many. Quantiles are of the last `KEPT` timed
+requests. For other requests with an immediate response, only the total time is measured.
 """
 
 from __future__ import annotations
@@ -12,25 +11,22 @@ from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from sys import byteorder
-from types import CoroutineType, GeneratorType
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ...protocol.apis import ApiKey
-from ..apis.kafka_apis import Meter
 from .call_watch import watch
 from .slow_requests import SlowRequests
 
 if TYPE_CHECKING:
-    from ..apis.kafka_apis import Handle, Respond
+    from ..apis.interceptors import Handle, Respond
     from ..apis.request_context import RequestContext
 
-LATER = frozenset({CoroutineType, GeneratorType})
-"""Of these becomes an answer."""
 KEPT = 1028
-"""As many as Kafka's histograms keep."""
+"""The size of the samples of Kafka's histograms."""
 APART_SECONDS = 0.01
-"""Between two of an API that are timed."""
+"""The time between two timed requests of an API."""
 
 
 class Times:
@@ -44,7 +40,7 @@ class Times:
         self.last: deque[float] = deque(maxlen=KEPT)
 
     def add(self, seconds: float, stands_for: int = 1) -> None:
-        """One that was measured; in the total it `stands_for` so many, which are not measured but it."""
+        """Add a measurement, which counts `stands_for` times in the total: the other requests are not timed."""
         self.count += 1
         self.total += seconds * stands_for
         self.last.append(seconds)
@@ -90,12 +86,11 @@ class RequestMeters:
         """How many until now, by API and version."""
         return {which: int.from_bytes(count, byteorder) for which, count in self._counts.items()}
 
-    def around(self, key: ApiKey, version: int, handle: Handle, respond: Respond) -> tuple[Handle, Respond]:
-        """`KafkaApis.surround` takes this."""
-        return handle, self._counting(respond) if key is ApiKey.FETCH else respond
+    def intercept(self, key: ApiKey, version: int, handle: Handle, respond: Respond) -> tuple[Handle, Respond]:
+        """Measure the requests of an API: the interceptor for `KafkaApis.add_interceptor`."""
+        return self._measuring(key, version, handle), self._counting(respond) if key is ApiKey.FETCH else respond
 
-    def meter(self, key: ApiKey, version: int, handle: Handle) -> Meter:
-        """`KafkaApis.measure` takes this."""
+    def _measuring(self, key: ApiKey, version: int, handle: Handle) -> Handle:
         name = key.name.title().replace("_", "")
         count = self._counts.setdefault((name, version), bytearray(8))
         times, clock = self.times.setdefault(name, ApiTimes()), self._stopwatch
@@ -125,8 +120,8 @@ class RequestMeters:
         def timed(context: RequestContext, request: Any) -> Any:
             nonlocal stood_for
             timing = [clock()]
-            # For itself and those before it that are not timed. Were the sum the mean times the count, it would go back
-            # when a busy time, of which few are timed, is followed by a quiet one, of which all are.
+            # It counts for the requests before it that were not timed, too. A sum computed as mean times count would
+            # decrease when a busy time, with few timed requests, is followed by a quiet time, with all of them timed.
             counted = int.from_bytes(count, byteorder)
             stands_for, stood_for = counted - stood_for, counted
             watched.due = timing[0] + APART_SECONDS
@@ -137,23 +132,33 @@ class RequestMeters:
                 return answer
 
             change = partial(answered, timing, waited=asked(request), stands_for=stands_for)
-            return context.handle_through(noted, request, change)
+            return context.handle_and_wrap_response(noted, request, change)
 
         def beyond(context: RequestContext, request: Any, answer: Any) -> None:
             began, ended = watched.last or (clock(),) * 2
-            if not context.is_answered and (answer is None or type(answer) in LATER):
-                context.answer_through(partial(answered, [began, ended], waited=asked(request), stands_for=0))
+            if not context.is_answered and (answer is None or isinstance(answer, CoroutineType)):
+                context.wrap_response(partial(answered, [began, ended], waited=asked(request), stands_for=0))
             elif ended - began > watched.floor:
                 slow.add(context, 0.0, ended, (ended - began, 0.0, 0.0))
 
-        return Meter(*watch(clock, count, watched), timed, beyond)
+        begin, is_slow = watch(clock, count, watched)
+
+        def measured(context: RequestContext, request: Any) -> Any:
+            if begin():
+                return timed(context, request)
+            response = handle(context, request)
+            if is_slow() or not context.is_answered:
+                beyond(context, request, response)
+            return response
+
+        return measured
 
     def _counting(self, respond: Respond) -> Respond:
         """Fetch's way to answer, with the bytes of records counted that go to readers."""
         bytes_out, topic_name = self.bytes_out, self._topic_name
 
         def count_and_respond(context: RequestContext, response: Any) -> None:
-            for topic in () if context.is_followers else response.responses:
+            for topic in () if context.is_replica_fetch else response.responses:
                 size = 0
                 for partition in topic.partitions:
                     if partition.records is not None:

@@ -1,7 +1,7 @@
-"""The slowest single requests of the last minutes: what it was, who asked, and in which phase the time went.
+"""The slowest requests of the last minutes, with their clients and the times of their phases.
 
-Of each API so many of each minute are kept, so that no API and no busy minute hides what was slow elsewhere. A request
-costs one comparison with what the slowest of its API have in common; whatever is kept costs as much as there are few.
+`KEPT` requests per API and minute are kept, so that no API and no busy minute hides slow requests of others. A request
+costs one comparison with the fastest of the kept requests of its API; only a slower one costs more.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from heapq import heappush, heapreplace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.apis import ApiKey
-from .call_watch import Watched
+from .call_watch import CallTimes
 
 if TYPE_CHECKING:
     from ..apis.request_context import RequestContext
 
 KEPT = 8
-"""Of one API in one minute."""
+"""Requests per API and minute."""
 MINUTES = 5
-LEAST_SECONDS = 0.005
-"""What takes less is not slow."""
+MIN_SECONDS = 0.005
+"""A faster request is never slow."""
 TOLD = 100
 MINUTE = 60.0
 _NAME_CHARS = 100
 WAITING = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
-"""Their waiting is for other members, and no slowness of the broker."""
+"""APIs whose requests wait for other members, which does not count as slowness of the broker."""
 
 
 class SlowRequest(NamedTuple):
     """Times are seconds; `at` is when it was answered, by the stopwatch."""
 
     slowness: float
-    """In all, without the waiting that the client asked for."""
+    """The total time without the wait that the client requested."""
     at: float
     version: int
     client_id: str
@@ -45,7 +45,7 @@ class SlowRequest(NamedTuple):
 
 
 class SlowOfApi:
-    """Those of one API. Loop-thread only."""
+    """The slow requests of one API, used on the loop's thread only."""
 
     __slots__ = ("_earlier", "_now", "_waits", "watched")
 
@@ -53,11 +53,11 @@ class SlowOfApi:
         self._waits = key in WAITING
         self._now: list[SlowRequest] = []
         self._earlier: deque[list[SlowRequest]] = deque(maxlen=MINUTES - 1)
-        self.watched = Watched(LEAST_SECONDS)
-        """What took no longer than their floor is not kept."""
+        self.watched = CallTimes(MIN_SECONDS)
+        """Requests that took no longer than its floor are not kept."""
 
     def add(self, context: RequestContext, waited: float, at: float, phases: tuple[float, float, float]) -> None:
-        """One that took longer than the floor; `waited` are seconds that the client itself wanted to wait."""
+        """Add a request that took longer than the floor; `waited` are the seconds that the client requested to wait."""
         local, remote, send = phases
         slowness = local + send + max(0.0, 0.0 if self._waits else remote - waited)
         if slowness <= self.watched.floor:
@@ -80,9 +80,9 @@ class SlowOfApi:
             self.watched.floor = self._now[0].slowness
 
     def next_minute(self) -> None:
-        """What is slow is found anew; the oldest minute is forgotten."""
+        """Begin a minute with a new floor, and drop the oldest minute."""
         self._earlier.append(self._now)
-        self._now, self.watched.floor = [], LEAST_SECONDS
+        self._now, self.watched.floor = [], MIN_SECONDS
 
     @property
     def kept(self) -> list[SlowRequest]:
@@ -91,18 +91,18 @@ class SlowOfApi:
 
 
 class SlowRequests:
-    """Those of all APIs. Loop-thread only."""
+    """The slow requests of all APIs, used on the loop's thread only."""
 
     def __init__(self) -> None:
         self._apis: dict[str, SlowOfApi] = {}
         self._since = 0.0
 
     def of(self, name: str, key: ApiKey) -> SlowOfApi:
-        """Where those of an API go."""
+        """Return the slow requests of an API."""
         return self._apis.setdefault(name, SlowOfApi(key))
 
     def look_at_clock(self, now: float) -> None:
-        """Begin another minute when one is over."""
+        """Begin another minute if the current minute is over."""
         if now - self._since >= MINUTE:
             self._since = now
             for api in self._apis.values():

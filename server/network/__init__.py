@@ -1,1 +1,1 @@
-"""Sockets in and out: frames, order per connection, limits and back-pressure."""
+"""Sockets and connections: frames, order per connection, limits and back-pressure."""

@@ -1,8 +1,8 @@
-"""This broker's connections to the other brokers of the cluster: the clients' own, for requests that brokers send.
+"""The connections of this broker to the other brokers of the cluster, for the requests that brokers send.
 
-Kafka's counterparts are the NetworkClients inside ControllerChannelManager and BrokerBlockingSender. To each broker
-there is one connection, opened when it is first needed; a lost one is opened again after a growing pause. A request is
-sent once: whether to repeat it is for the asker to say.
+Kafka's counterparts are the NetworkClients in ControllerChannelManager and BrokerBlockingSender. There is one
+connection per broker, opened for the first request, and opened again after a growing pause when it is lost. A request
+is sent once; the caller decides whether to repeat it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from ...clients.connection import BrokerConnection, ConnectionOptions
 from ...clients.errors import BrokerUnreachableError
-from ...clients.peer import Peer
+from ...clients.reconnecting_connection import ReconnectingConnection
 from ...protocol.apis import ApiKey, api_key_of
 from ...protocol.errors import KafkaError
 from ...protocol.schema import UNBOUNDED
 
 if TYPE_CHECKING:
-    from ..security.outgoing import OutgoingSecurity
+    from ..security.inter_broker_security import InterBrokerSecurity
 
 Endpoint = tuple[str, int]
 
 
 class BrokerConnections:
-    """Loop-thread only; use until `close`."""
+    """One connection per broker, opened on demand. Used on the loop's thread only, until `close`."""
 
     def __init__(
         self,
@@ -35,32 +35,32 @@ class BrokerConnections:
         rng: Random,
         *,
         timeout_ms: int,
-        outgoing: OutgoingSecurity | None = None,
+        outgoing: InterBrokerSecurity | None = None,
     ) -> None:
-        """`endpoint` knows where a live broker is reached, None of one that is not alive.
+        """`endpoint` returns the address of a live broker, None for a broker that is not alive.
 
-        `outgoing` says how both ends prove who they are, and hears whether they did; without it they do not.
-        A response that is not there after `timeout_ms` ends the connection, with all that waits on it.
+        `outgoing` authenticates both ends and records the results; without it there is no authentication. If a
+        response takes longer than `timeout_ms`, the connection is closed and all its requests fail.
         """
-        # Kafka's brokers name themselves so to each other.
+        # Brokers of Kafka use their id as the client id, too.
         self._options = ConnectionOptions(client_id=str(broker_id), request_timeout_ms=timeout_ms)
         self._endpoint = endpoint
         self._outgoing = outgoing
         self._random = rng
-        self._peers: dict[int, tuple[Endpoint, Peer]] = {}
+        self._peers: dict[int, tuple[Endpoint, ReconnectingConnection]] = {}
 
     async def version_for(self, broker_id: int, api_key: ApiKey, *, highest: int) -> int:
-        """The newest version, `highest` at most, that both sides speak. Raises as `ask`."""
+        """Return the newest version up to `highest` that both brokers support. Raises as `send_request`."""
         connection = await self._connection(broker_id)
         return connection.version_for(api_key, highest=highest)
 
-    async def ask(
+    async def send_request(
         self, broker_id: int, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED, version: int | None = None
     ) -> Any:
-        """The response of that broker, in `version` or the newest from `lowest` to `highest` that both sides speak.
+        """Send a request and return its response, in `version` or the newest supported one from `lowest` to `highest`.
 
-        Raises BrokerUnreachableError, ConnectionLostError, RequestTimeoutError, UnsupportedVersionError or what the
-        broker said to this one's password.
+        Raises BrokerUnreachableError, ConnectionLostError, RequestTimeoutError, UnsupportedVersionError, or the
+        KafkaError of a failed authentication.
         """
         connection = await self._connection(broker_id)
         if version is None:
@@ -68,7 +68,7 @@ class BrokerConnections:
         return await connection.send(request, version)
 
     def close(self) -> None:
-        """End all connections; what is in flight fails."""
+        """Close all connections; requests in flight fail."""
         for _, peer in self._peers.values():
             peer.close()
 
@@ -82,21 +82,21 @@ class BrokerConnections:
         try:
             connection = await peer.connection()
         except KafkaError as error:
-            outgoing.refused(broker_id, error)
+            outgoing.record_failure(broker_id, error)
             raise
-        outgoing.admitted(broker_id)
+        outgoing.record_success(broker_id)
         return connection
 
-    def _peer(self, broker_id: int) -> Peer:
+    def _peer(self, broker_id: int) -> ReconnectingConnection:
         endpoint = self._endpoint(broker_id)
         known = self._peers.get(broker_id)
         if known is not None and known[0] == endpoint:
             return known[1]
         if known is not None:
-            # It has moved, or is gone: what the old address would answer is not meant.
+            # The broker has moved or stopped: another broker may use the old address.
             self._peers.pop(broker_id)[1].close()
         if endpoint is None:
             raise BrokerUnreachableError(f"broker {broker_id} is not alive")
-        peer = Peer(*endpoint, self._options, self._random)
+        peer = ReconnectingConnection(*endpoint, self._options, self._random)
         self._peers[broker_id] = endpoint, peer
         return peer

@@ -1,7 +1,7 @@
-"""Whether a regular expression is one to Java (`java.util.regex`), found out with Python's own.
+"""Checks whether a regular expression is valid in Java (`java.util.regex`), with Python's `re`.
 
-What only Java knows is put in Python's words, or replaced by something that stands in the same places, before Python
-is asked. Nothing is ever matched against that.
+Constructs that exist only in Java are replaced by Python's equivalents, or by placeholders that are valid in the same
+positions, and Python compiles the result. The result is never used for matching.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PART = re.compile(
 
 
 def is_java_regex(text: str) -> bool:
-    """Whether `Pattern.compile` would take the text, as far as can be told without Java."""
+    """Return whether `Pattern.compile` would accept the text, as far as this can be determined without Java."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)

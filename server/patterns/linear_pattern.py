@@ -1,7 +1,7 @@
-"""Regular expressions of others than the broker's own: RE2's syntax, in time that nobody can blow up.
+"""Regular expressions from clients and operators: RE2's syntax, matched in linear time.
 
-An expression becomes a graph of steps that are all followed at once (Thompson), so that nothing is tried twice; what
-follows from a set of steps and a character is worked out once. Python's own `re` would try again and again.
+An expression becomes a graph of steps that are all followed in parallel (Thompson), so that no path is tried twice; the
+successor of a set of steps and a character is computed once. Python's own `re` would backtrack.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ANOTHER = "\0"
 """Stands for any character that is not in the alphabet, so that names full of them are no more work."""
 
 _Point = tuple[frozenset[int], bool, bool, str]
-"""Steps, whether a name begins here, whether the last character was of a word; what comes next, empty at the end."""
+"""Steps, whether a name begins here, whether the last character belongs to a word; the next one, empty at the end."""
 
 
 class LinearPattern:
@@ -34,11 +34,11 @@ class LinearPattern:
 
     def __init__(self, text: str) -> None:
         self._follows: list[tuple[Chars | Place | None, tuple[int, ...]]] = []
-        """Of each step: what it takes to go on (None for nothing), and where to."""
+        """The accepted characters of each step (None if it consumes none), and its next steps."""
         self._known: dict[_Point, frozenset[int]] = {}
         self._parts = 0
         self._sets: dict[frozenset[int], frozenset[int]] = {}
-        """Of equal ones there is one object: it is found by what it is, and not by a look at each of its steps."""
+        """Equal sets share one object, so that a set is found by identity instead of a comparison of all its steps."""
         self._work = 0
         if len(text) > MOST_CHARACTERS:
             raise RegexSyntaxError("it is too large")
@@ -47,7 +47,7 @@ class LinearPattern:
         self._first = frozenset({self._build(node, self._accepted)})
 
     def matches(self, name: str) -> bool:
-        """Whether the whole name is what the expression says. Raises RegexSyntaxError."""
+        """Return whether the expression matches the whole name. Raises RegexSyntaxError."""
         steps, was_word = self._first, False
         for position, character in enumerate(name):
             if character not in _BITS:
@@ -67,7 +67,7 @@ class LinearPattern:
         return len(self._follows) - 1
 
     def _build(self, node: Node, then: int) -> int:
-        """The step at which a node begins, if `then` is what follows it."""
+        """Return the first step of a node that is followed by `then`."""
         self._parts += 1
         if self._parts > MOST_PARTS:
             raise RegexSyntaxError("it is too large")
@@ -99,7 +99,7 @@ class LinearPattern:
     # -- following it ----------------------------------------------------------------------------------------------
 
     def _after(self, point: _Point) -> frozenset[int]:
-        """The steps that can be next once a character was taken; at the end those that are reached."""
+        """Return the possible steps after a character; at the end the reached steps."""
         known = self._known.get(point)
         if known is None:
             steps = self._work_out(*point)

@@ -1,9 +1,9 @@
-"""Reading a regular expression in RE2's syntax, as far as names of one line can tell its parts apart.
+"""Parses regular expressions in RE2's syntax, as far as matching single-line names requires.
 
-A set of characters is a bit mask: ASCII's that can be printed (`ALPHABET`), and one bit for all others, which `.` has
-and whatever says what a character is not; nobody can ask for one of them. Captures and greediness do not matter, since
-all that is asked is whether a whole name matches. What RE2 refuses is refused: back references, looking around,
-possessive repetition.
+A set of characters is a bit mask: the printable ASCII characters (`ALPHABET`), and one bit for all others, which `.`
+and negated sets contain; no expression can name a single one of them. Captures and greediness do not matter, because
+only matches of whole names count. Constructs that RE2 rejects are rejected: back references, lookaround, possessive
+repetition.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ LAST_CHARACTER = 0x10FFFF
 
 
 class RegexSyntaxError(ValueError):
-    """The text is no regular expression that RE2 knows."""
+    """The text is not a regular expression of RE2."""
 
 
 class Place(Enum):
-    """What can be asked about a position in a name."""
+    """An assertion about a position in a name."""
 
     BEGIN = "begin"
     END = "end"
@@ -59,7 +59,7 @@ class Choice(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """So many times; `most` is None for no limit."""
+    """A repetition; `most` is None for no limit."""
 
     part: Node
     least: int
@@ -78,7 +78,7 @@ def mask_of(accepts: Callable[[str], bool]) -> int:
 
 _UPPER, _LOWER = mask_of(str.isupper), mask_of(str.islower)
 _LOWER_BY = ord("a") - ord("A")
-"""As many places behind its capital a letter is, here as in ASCII."""
+"""The distance of a letter from its capital, here as in ASCII."""
 _THIRD_FORMS = ((ord("\u017f"), mask_of("sS".__contains__)), (ord("\u212a"), mask_of("kK".__contains__)))
 """Two letters have one, if capitals do not matter."""
 _DIGITS = mask_of(str.isdigit)
@@ -120,7 +120,7 @@ _OCTAL = re.compile(r"0[0-7]{0,2}|[1-7][0-7]{1,2}")
 
 
 def parse(text: str) -> Node:
-    """What the regular expression says. Raises RegexSyntaxError."""
+    """Parse a regular expression. Raises RegexSyntaxError."""
     parser = _Parser(text)
     node = parser.choice()
     if parser.position < len(text):
@@ -164,8 +164,7 @@ class _Parser:
         while self._peek() not in ("", "|", ")"):
             parts += self._quoted() if self._take("\\Q") else self._atom()
             if parts:
-                # Behind flags and empty quotes, which are nothing by themselves, it is what stands before them that
-                # is repeated.
+                # Flags and empty quotes produce no node: a repetition after them applies to the node before them.
                 parts.append(self._repeated(parts.pop()))
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
@@ -192,7 +191,7 @@ class _Parser:
         return Repeat(node, least, most, times)
 
     def _bounds(self) -> tuple[int, int | None] | None:
-        """The repetition that comes next, None if there is none. A `{` that is no count stands for itself."""
+        """Return the repetition at the current position; None if there is none. A `{` without a count is literal."""
         for symbol, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self._take(symbol):
                 return bounds
@@ -205,7 +204,7 @@ class _Parser:
             raise RegexSyntaxError("invalid repetition size")
         return least, most
 
-    # -- what is repeated ------------------------------------------------------------------------------------------
+    # -- atoms -----------------------------------------------------------------------------------------------------
 
     def _atom(self) -> list[Node]:
         """One thing, or none where flags are set."""
@@ -299,7 +298,7 @@ class _Parser:
         return letters if name == "Latin" else EVERYTHING & ~letters if name == "Common" else 0
 
     def _escaped_character(self) -> int:
-        """The code of a character behind a backslash."""
+        """Return the code of a character after a backslash."""
         octal = self._match(_OCTAL)
         if octal is not None:
             return int(octal[0], 8)

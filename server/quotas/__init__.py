@@ -1,1 +1,1 @@
-"""Client quotas (KIP-13 and later): who may use how much of the broker, how that is measured, what happens beyond."""
+"""Quotas of clients and replication (KIP-13 and later): limits, measurements and throttling."""

@@ -1,9 +1,11 @@
-"""Whom a quota concerns, which quotas there are for whom, and what an alteration may say."""
+"""The entities of quotas, the quota keys of each, and the filters of DescribeClientQuotas (KIP-546)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
 from types import MappingProxyType
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -16,7 +18,7 @@ CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
 CONNECTION_CREATION_RATE = "connection_creation_rate"
 
 Entity = Mapping[str, str | None]
-"""Entity type -> name, None for whoever has no quota of their own."""
+"""Entity type -> name, None for the default entity."""
 
 _INT_MAX, _LONG_MAX = 2**31 - 1, 2**63 - 1
 _CLIENT_QUOTAS: Mapping[str, int | None] = MappingProxyType(
@@ -38,7 +40,7 @@ _WHOLE = 1e-6
 
 
 def entity_of(parts: Sequence[tuple[str, str | None]]) -> Entity:
-    """The entity that (type, name) pairs describe. Raises KafkaError INVALID_REQUEST for what cannot be one."""
+    """Return the entity of (type, name) pairs. Raises KafkaError INVALID_REQUEST for an invalid combination."""
     if not parts:
         raise invalid("Invalid empty client quota entity")
     entity: dict[str, str | None] = {}
@@ -73,11 +75,72 @@ def check_quota(entity: Entity, key: str, value: float) -> None:
 
 
 def quota_text(entity: Entity, key: str, value: float) -> str:
-    """A checked value as it is stored: whole where it has to be."""
+    """Return the stored text of a checked value, a whole number for keys that require one."""
     whole = (_IP_QUOTAS if IP in entity else _CLIENT_QUOTAS)[key] is not None
     return str(int(value + _WHOLE)) if whole else str(value)
 
 
 def invalid(reason: str) -> KafkaError:
-    """What a request is refused with."""
+    """Return an INVALID_REQUEST error."""
     return KafkaError(ErrorCode.INVALID_REQUEST, reason)
+
+
+class MatchType(IntEnum):
+    """The way in which a filter component compares names."""
+
+    EXACT = 0
+    DEFAULT = 1
+    ANY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FilterComponent:
+    """One entity type of a filter."""
+
+    match_type: MatchType
+    name: str | None
+
+    def matches(self, name: str | None) -> bool:
+        """Return whether the component matches an entity name."""
+        if self.match_type is MatchType.ANY:
+            return True
+        return name == (self.name if self.match_type is MatchType.EXACT else None)
+
+
+class QuotaFilter:
+    """A filter of entities: each component must match; a strict filter excludes entities with other types."""
+
+    def __init__(self, components: Sequence[tuple[str, int, str | None]], *, strict: bool) -> None:
+        """`components` holds (entity type, match type, name). Raises KafkaError for an invalid combination."""
+        self._strict = strict
+        self._components: dict[str, FilterComponent] = {}
+        for entity_type, match_type, name in components:
+            if entity_type in self._components:
+                raise invalid(f"Duplicate {entity_type} filter component entity type")
+            if not entity_type:
+                raise invalid("Unexpected empty filter component entity type")
+            if entity_type not in (USER, CLIENT_ID, IP):
+                reason = f"Custom entity type '{entity_type}' not supported"
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, reason)
+            self._components[entity_type] = FilterComponent(_match_type(match_type, name), name)
+        if IP in self._components and len(self._components) > 1:
+            reason = "IP filter component should not be used with user or clientId filter component."
+            raise invalid(f"Invalid entity filter component combination, {reason}")
+
+    def matches(self, entity: Entity) -> bool:
+        """Return whether the filter matches an entity."""
+        components = self._components
+        if not components.keys() <= entity.keys() or (self._strict and components.keys() != entity.keys()):
+            return False
+        return all(component.matches(entity[entity_type]) for entity_type, component in components.items())
+
+
+def _match_type(number: int, name: str | None) -> MatchType:
+    try:
+        match_type = MatchType(number)
+    except ValueError:
+        raise invalid(f"Unexpected match type: {number}") from None
+    if (name is not None) is not (match_type is MatchType.EXACT):
+        what = "not specify" if name is not None else "specify"
+        raise invalid(f"Match type {match_type.name} must {what} a name")
+    return match_type

@@ -1,4 +1,4 @@
-"""What clients may learn of quotas and change about them (KIP-546)."""
+"""Descriptions and alterations of client quotas (KIP-546)."""
 
 from __future__ import annotations
 
@@ -12,29 +12,25 @@ from .stored_quotas import alter_stored_quotas, stored_quotas
 
 if TYPE_CHECKING:
     from ..metadata.config_store import ConfigStore
-    from ..metadata.metadata_store import MetadataStore
-    from .client_quotas import ClientQuotas
     from .entities import Entity
+    from .quota_managers import QuotaManagers
 
 
 class QuotaSettings:
-    """The quotas of all entities, in the store and in force. Loop-thread only."""
+    """The quotas of all entities, in the store and in memory. Used on the loop's thread only."""
 
-    def __init__(
-        self, store: MetadataStore, config_store: ConfigStore, quotas: ClientQuotas, changing: asyncio.Lock
-    ) -> None:
-        """`changing` is held by whoever changes settings, among which the quotas are."""
-        self._store = store
+    def __init__(self, config_store: ConfigStore, quotas: QuotaManagers, changing: asyncio.Lock) -> None:
+        """`changing` is the lock of all changes of settings, which share the entities' nodes."""
         self._config_store = config_store
         self._quotas = quotas
         self._changing = changing
 
     def described(self) -> AsyncIterator[tuple[Entity, dict[str, float]]]:
         """Every entity with its quotas, perhaps none. Raises StoreError."""
-        return stored_quotas(self._store)
+        return stored_quotas(self._config_store)
 
     async def check_host(self, entity: Entity) -> None:
-        """As `ClientQuotas.check_host`."""
+        """As `QuotaManagers.check_host`."""
         await self._quotas.check_host(entity)
 
     async def alter(self, entity: Entity, changes: Mapping[str, float | None]) -> None:

@@ -1,6 +1,6 @@
-"""How use is measured: sampled rates and token buckets (Kafka's Rate, TokenBucket and QuotaUtils).
+"""Sampled rates and token buckets (Kafka's Rate, TokenBucket and QuotaUtils).
 
-All times are seconds of one clock that never goes back.
+All times are seconds of one monotonic clock.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
-LEAST_SECONDS = 0.001
-"""A rate over less time than this is taken over this."""
+MIN_SECONDS = 0.001
+"""The shortest time over which a rate is measured."""
 BUCKET_IDLE_SECONDS = 3600.0
-"""A client that has changed nothing for this long owes nothing, however much it did before."""
-MOST_EVEN = 10_000
-"""How many that owe nothing are remembered: clients name themselves, and may take a new name for each request."""
+"""A bucket without changes for this time is full again."""
+MAX_UNTHROTTLED_SENSORS = 10_000
+"""Sensors within their limits that are kept: a client may send a new client id with each request."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaWindow:
-    """Over how many samples of how many seconds use is measured (quota.window.num, quota.window.size.seconds)."""
+    """The number and the length of samples (quota.window.num, quota.window.size.seconds)."""
 
     samples: int
     seconds: float
 
     @property
     def reach(self) -> float:
-        """Seconds after which a use counts no more."""
+        """Seconds after which a value does not count any more."""
         return self.samples * self.seconds
 
     @property
     def complete(self) -> float:
-        """Seconds of the samples that are over."""
+        """Seconds of all complete samples."""
         return (self.samples - 1) * self.seconds
 
 
@@ -46,18 +46,18 @@ class _Sample:
 
 
 class SampledRate:
-    """Use per second over the last samples, the present one included."""
+    """The rate per second over the last samples and the current one (Kafka's Rate)."""
 
     __slots__ = ("_limit", "_samples", "_window")
 
     def __init__(self, window: QuotaWindow) -> None:
         self._window = window
-        # One more than is measured: the oldest may reach into the measured time with its end.
+        # One more than is measured: the end of the oldest may be within the measured time.
         self._samples: deque[_Sample] = deque(maxlen=window.samples + 1)
         self._limit = math.inf
 
     def record(self, value: float, now: float) -> None:
-        """Count a use; a negative one takes back what was counted too much."""
+        """Record a value; a negative value corrects an earlier one."""
         if not self._samples or now - self._samples[-1].start >= self._window.seconds:
             self._samples.append(_Sample(now, now))
         sample = self._samples[-1]
@@ -65,20 +65,20 @@ class SampledRate:
         sample.last = now
 
     def measure(self, now: float) -> tuple[float, float]:
-        """Use per second, and the seconds that it was measured over: never less than the complete samples."""
+        """Return the rate per second, and the measured seconds: at least the time of the complete samples."""
         samples, window = self._samples, self._window
         while samples and now - samples[0].last >= window.reach:
             samples.popleft()
         elapsed = now - samples[0].start if samples else 0.0
-        # Of a rate that has just begun to be measured it is taken that nothing was used before.
+        # A new rate is measured as if all earlier samples were 0.
         elapsed += max(0, window.samples - 1 - int(elapsed / window.seconds)) * window.seconds
-        elapsed = max(elapsed, LEAST_SECONDS)
+        elapsed = max(elapsed, MIN_SECONDS)
         return sum(sample.value for sample in samples) / elapsed, elapsed
 
     def excess(self, limit: float, now: float) -> float:
-        """Seconds without any use after which the rate is down at its limit; 0 if it is not above.
+        """Return the seconds without values after which the rate equals its limit; 0 if it is not above.
 
-        A rate is above a limit of 0 for ever.
+        They are infinite for a limit of 0.
         """
         self._limit = limit
         rate, elapsed = self.measure(now)
@@ -86,17 +86,17 @@ class SampledRate:
             return 0.0
         return (rate - limit) / limit * elapsed if limit > 0 else math.inf
 
-    def is_fresh(self, now: float) -> bool:
-        """Whether all samples are out of reach."""
+    def has_expired(self, now: float) -> bool:
+        """Return whether no sample counts any more."""
         return not self._samples or now - self._samples[-1].last >= self._window.reach
 
-    def owes(self, now: float) -> bool:
-        """Whether the rate is above the limit that it was held against last."""
+    def is_over_limit(self, now: float) -> bool:
+        """Return whether the rate is above the limit of the last `excess`."""
         return self.measure(now)[0] > self._limit
 
 
 class TokenBucket:
-    """Tokens that come at the limit's rate, up to as many as the samples' time brings (KIP-599). It begins full."""
+    """Tokens that are added at the limit's rate, up to the number of a whole window (KIP-599). It begins full."""
 
     __slots__ = ("_filled_at", "_limit", "_tokens", "_window")
 
@@ -107,22 +107,22 @@ class TokenBucket:
         self._filled_at = 0.0
 
     def debt(self, limit: float, now: float) -> float:
-        """Seconds until no token is owed, 0 if none is."""
+        """Return the seconds until the number of tokens is not negative, 0 if it is not."""
         self._fill(limit, now)
         return max(0.0, -self._tokens / limit)
 
     def take(self, tokens: float, limit: float, now: float) -> None:
-        """Take so many, whether or not they are there."""
+        """Take tokens; their number may become negative."""
         self._fill(limit, now)
         self._tokens -= tokens
 
-    def is_fresh(self, now: float) -> bool:
-        """Whether it is full again, or has been idle for so long that it is taken to be."""
+    def has_expired(self, now: float) -> bool:
+        """Return whether it is full again, or idle for `BUCKET_IDLE_SECONDS`."""
         full = self._window.reach * self._limit
         return now - self._filled_at >= BUCKET_IDLE_SECONDS or self._filled(self._limit, now) >= full
 
-    def owes(self, now: float) -> bool:
-        """Whether tokens are owed, at the limit that it was filled at last."""
+    def is_over_limit(self, now: float) -> bool:
+        """Return whether the number of tokens is negative at the last limit."""
         return self._filled(self._limit, now) < 0
 
     def _fill(self, limit: float, now: float) -> None:
@@ -134,24 +134,24 @@ class TokenBucket:
         return self._tokens + limit * (now - self._filled_at)
 
 
-class Measured(Protocol):
-    """What somebody uses and pays back by waiting."""
+class Sensor(Protocol):
+    """A measurement of one owner's use: a `SampledRate` or a `TokenBucket`."""
 
-    def is_fresh(self, now: float) -> bool:
-        """Whether it is as one that was just made."""
+    def has_expired(self, now: float) -> bool:
+        """Return whether it equals a new sensor."""
 
-    def owes(self, now: float) -> bool:
-        """Whether whoever uses it has to wait."""
-
-
-T = TypeVar("T", bound=Measured)
+    def is_over_limit(self, now: float) -> bool:
+        """Return whether its owner is throttled."""
 
 
-class InUse(Generic[T]):
-    """What is measured, by its owner, in the order of use.
+T = TypeVar("T", bound=Sensor)
 
-    Forgotten is what is fresh, which changes nothing, and beyond `MOST_EVEN` the longest unused. Whoever owes is
-    never forgotten: it costs a client a connection that waits, or partitions that it changed, so they are never many.
+
+class SensorRegistry(Generic[T]):
+    """The sensors of one quota by owner, in the order of their last use.
+
+    Sensors that have expired are dropped, and beyond `MAX_UNTHROTTLED_SENSORS` the least recently used ones. Sensors
+    over their limit are kept: each costs its client a throttled connection or changed partitions, which bounds them.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -162,20 +162,20 @@ class InUse(Generic[T]):
         return len(self._kept)
 
     def get(self, owner: Hashable, now: float) -> T:
-        """What is measured for the owner, from now on if nothing was."""
+        """Return the sensor of an owner, a new one if there is none."""
         kept = self._kept.get(owner)
         if kept is None:
-            self._forget(now)
+            self._expire(now)
             kept = self._kept[owner] = self._make()
         else:
             self._kept.move_to_end(owner)
         return kept
 
-    def _forget(self, now: float) -> None:
-        """Look at the two oldest, one more than is added, so that they become fewer without anybody waiting."""
+    def _expire(self, now: float) -> None:
+        """Check the two oldest sensors: one more than is added, so that their number falls without a long pass."""
         for owner, oldest in list(islice(self._kept.items(), 2)):
-            owes = oldest.owes(now)
-            if oldest.is_fresh(now) or (len(self._kept) >= MOST_EVEN and not owes):
+            is_over_limit = oldest.is_over_limit(now)
+            if oldest.has_expired(now) or (len(self._kept) >= MAX_UNTHROTTLED_SENSORS and not is_over_limit):
                 del self._kept[owner]
-            elif owes:
+            elif is_over_limit:
                 self._kept.move_to_end(owner)

@@ -1,1 +1,1 @@
-"""What a broker knows and does about the replicas it holds."""
+"""The replicas of a broker: appends, reads, replication, purgatories and fetch sessions."""

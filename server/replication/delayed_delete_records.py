@@ -1,4 +1,4 @@
-"""A deletion of records that waits until no live replica has them any more (Kafka's DelayedDeleteRecords)."""
+"""A deletion of records that waits until no live replica has them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class DelayedDeleteRecords(DelayedOperation):
-    """Of one partition; `outcome` is the low watermark, or the error that the client is to be told."""
+    """Kafka's DelayedDeleteRecords for one partition; `outcome` is the low watermark or the error for the client."""
 
     __slots__ = ("_partition", "_target", "outcome")
 

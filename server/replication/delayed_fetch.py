@@ -1,4 +1,4 @@
-"""A fetch, what it finds, and how it waits for enough bytes (Kafka's FetchParams, FetchPartitionData, DelayedFetch)."""
+"""Kafka's FetchParams, FetchPartitionData and DelayedFetch: a fetch, its results, and its wait for `min_bytes`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import KafkaError
 from ...storage.errors import LogDirFailedError
+from ...storage.log_values import FetchIsolation
 from .delayed_operation import DelayedOperation
-from .partition import FetchIsolation
 
 if TYPE_CHECKING:
     from ...protocol.messages.fetch import FetchPartition
@@ -20,63 +20,70 @@ if TYPE_CHECKING:
 
 
 CONSUMER = -1
-"""The replica id of a client that is no replica."""
+"""The replica id of a consumer."""
 
 
 @dataclass(slots=True)
 class FetchParams:
-    """What a reader wants to have, in the order in which it is served, and how long it waits for that."""
+    """Kafka's FetchParams: the requested partitions, in the order in which they are read, and the limits."""
 
     partitions: Sequence[tuple[str, FetchPartition]]
-    """Topics by name, and what is wanted of one partition."""
+    """Topic names with the request for one partition."""
     max_wait_ms: int
     min_bytes: int
-    """Answered at once if there are so many."""
+    """The bytes that complete the fetch before its timeout."""
     max_bytes: int
-    isolation: FetchIsolation = "high watermark"
+    isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK
     hard_limit: bool = False
-    """The limits count in any case, batches are cut off at them. Else nobody gets a part of a batch, and the first
-    partition that has anything gives a whole one at least."""
-    lend: bool = False
-    """Large pieces are lent as parts of files instead of being read."""
+    """Whether batches are cut off at the limits (before Fetch version 3). Else all batches are whole, and the first
+    partition with records returns at least one."""
+    as_file_slice: bool = False
+    """Large stretches are returned as `FileSlice`, without being read."""
     follower: int = CONSUMER
-    """The broker that follows, and reads to the log's end."""
+    """The id of the follower that fetches, up to the log end offset."""
     follower_epoch: int = -1
-    """Of that broker (KIP-903)."""
+    """The broker epoch of the follower (KIP-903)."""
     any_replica: bool = False
-    """A consumer may be served by a replica that follows, up to its own high watermark (KIP-392)."""
+    """Whether a follower may serve the consumer, up to its own high watermark (KIP-392)."""
     rack: str = ""
-    """Where the consumer is."""
+    """The rack of the consumer."""
     listener: str = ""
-    """By which listener it came."""
+    """The listener of the connection."""
     has_waited: bool = False
-    """It is not a moment ago that it came."""
+    """Whether the fetch has waited in the purgatory."""
 
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """What was found in one partition."""
+    """Kafka's FetchPartitionData: the result of one partition."""
 
     records: Sendable
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
     aborted_transactions: list[AbortedTxn] | None = None
-    """For read-committed readers: those that overlap `records`. None for others."""
+    """The aborted transactions that overlap `records`, for read-committed readers; None for others."""
     diverging_epoch: EpochEnd | None = None
-    """The reader's log parted from ours before the offset it asks for (KIP-595)."""
+    """Where the reader's log differs from this log, if below its fetch offset (KIP-595)."""
     preferred_read_replica: int = -1
-    """A broker that is nearer to the consumer and has the same (KIP-392)."""
+    """A replica nearer to the consumer that has the same records (KIP-392)."""
     is_news: bool = False
-    """A follower is to hear of it at once, records or not."""
+    """Whether a follower receives the result immediately, even without records."""
 
 
 FetchResult = FetchedPartition | KafkaError
 FetchCallback = Callable[[list[FetchResult]], None]
 
 
-def calls_for_answer(results: list[FetchResult]) -> bool:
-    """Whether there is something that the reader is to hear of at once, beside records."""
+def share_result(previous: object, error: KafkaError) -> KafkaError:
+    """Return `previous` if it is the same error: a request may name 100 000 partitions that do not exist."""
+    if type(previous) is type(error) is KafkaError and (previous.code, previous.message) == (error.code, error.message):
+        return previous
+    return error.as_result()
+
+
+def must_respond(results: list[FetchResult]) -> bool:
+    """Whether a result must be sent immediately even if there are no records."""
     return any(
         isinstance(result, KafkaError)
         or result.diverging_epoch is not None
@@ -87,19 +94,19 @@ def calls_for_answer(results: list[FetchResult]) -> bool:
 
 
 class AwaitedRead(NamedTuple):
-    """One partition's part of the request."""
+    """The wait of one partition."""
 
     partition: Partition
     offset: int
     max_bytes: int
     leader_epoch: int
-    """The epoch the partition had when the request came; another one ends the wait."""
+    """The leader epoch at the request; another epoch ends the wait."""
     is_led: bool
     """Whether this broker led it in that epoch."""
 
 
 class DelayedFetch(DelayedOperation):
-    """Completes when `min_bytes` are there over all partitions, or when one of them changed in any other way."""
+    """Completes when all partitions together have `min_bytes`, or when one of them changed in any other way."""
 
     __slots__ = ("_isolation", "_min_bytes", "_reads", "_respond")
 
@@ -125,12 +132,12 @@ class DelayedFetch(DelayedOperation):
             log = partition.log
             bound = partition.read_bound(self._isolation)
             if read.offset < bound:
-                # A read ends with its segment: once the log has rolled, no more than there is now will come.
+                # A read ends with its segment: after a roll this read cannot return more bytes.
                 if self._min_bytes <= 1 or read.offset < log.active_segment.base_offset:
                     return self.force_complete()
                 try:
                     waiting = log.bytes_between(read.offset, bound)
-                except (KafkaError, LogDirFailedError):  # out of range by now, or unreadable: the answer says so
+                except (KafkaError, LogDirFailedError):  # out of range or unreadable now: the response reports it
                     return self.force_complete()
                 available += min(waiting, read.max_bytes)
             elif read.offset > log.log_end_offset or read.offset < log.log_start_offset:
@@ -139,3 +146,20 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         self._respond()
+
+
+class LongFetch:
+    """A fetch of more partitions than are read in one loop turn, until its response."""
+
+    __slots__ = ("is_cancelled", "waiting")
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+        self.waiting: DelayedFetch | None = None
+        """The delayed fetch, once all partitions have been read."""
+
+    def cancel(self) -> None:
+        """End without a response, because the client has disconnected."""
+        self.is_cancelled = True
+        if self.waiting is not None:
+            self.waiting.cancel()

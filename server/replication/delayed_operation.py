@@ -2,17 +2,26 @@
 
 Kafka's DelayedOperationPurgatory, owned by the loop's thread. An operation completes exactly once: when its condition
 holds, or when its deadline passes. Completion removes it from every key it watched, so that no watcher list grows with
-dead entries.
+dead entries. Where many operations wait for one key, or have the same deadline, `SlicedWork` completes them in several
+turns of the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Collection, Hashable
 
+from ..runtime.loop_sharing import SlicedWork, Steps, raise_error
+from ..runtime.scheduler import IsolatedWork
+
 SOON_S = 0.1
-"""Most operations are over sooner. Only those that are not get a timer, which costs more than all the rest of it."""
+"""Most operations complete sooner. Only the others get a timer, which costs more than the rest of an operation."""
+CHECKED_TOGETHER = 16
+"""Operations of one key that are checked in the turn in which the key changed: some tenths of a millisecond each where
+records have to be read, so that 500 of them would hold the loop for a long time. More are checked in rounds, this many
+of each key."""
 
 
 class DelayedOperation(ABC):
@@ -23,12 +32,12 @@ class DelayedOperation(ABC):
     def __init__(self) -> None:
         self.is_completed = False
         self.purgatory: Purgatory | None = None
-        """Where it waits; this and what follows is the purgatory's to set."""
+        """The purgatory in which it waits, which sets this and the following attributes."""
         self.timer: asyncio.TimerHandle | None = None
         self.deadline: float
         """Loop time, once it waits."""
         self.keys: Collection[Hashable]
-        """What it waits for, from then on."""
+        """The keys whose changes may complete it, while it waits."""
 
     @abstractmethod
     def try_complete(self) -> bool:
@@ -50,7 +59,7 @@ class DelayedOperation(ABC):
         return True
 
     def cancel(self) -> None:
-        """Wait no more, and give no answer, because nobody wants it any more."""
+        """End the wait without a response, because the client has disconnected."""
         self.is_completed = True
         if self.timer is not None:
             self.timer.cancel()
@@ -61,19 +70,38 @@ class DelayedOperation(ABC):
 
 
 class Purgatory:
-    """Operations of one kind, by the keys whose changes may complete them."""
+    """Operations of one kind, by the keys whose changes may complete them. Used on the loop's thread."""
 
-    __slots__ = ("_giving_timers", "_loop", "_untimed", "name", "watchers")
+    __slots__ = (
+        "_changed_again",
+        "_giving_timers",
+        "_isolated",
+        "_loop",
+        "_overdue",
+        "_sliced_work",
+        "_unchecked",
+        "_untimed",
+        "name",
+        "watchers",
+    )
 
-    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop, sliced_work: SlicedWork) -> None:
         self.name = name
         self._loop = loop
+        self._sliced_work = sliced_work
         self.watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         """The operations that wait for each key; keys that none waits for are left out."""
         self._untimed: dict[DelayedOperation, None] = {}
-        """Operations that have come lately and have no timer yet."""
+        """New operations, which have no timer yet."""
         self._giving_timers = False
-        """Whether those are going to be looked at."""
+        """Whether `_give_timers` is scheduled."""
+        self._unchecked: dict[Hashable, deque[DelayedOperation]] = {}
+        """Keys that changed while many operations waited for them, and the operations that are still to be checked."""
+        self._changed_again: set[Hashable] = set()
+        """Keys of these that changed once more since their check began."""
+        self._overdue: deque[DelayedOperation] = deque()
+        """Operations whose deadline has passed and that are not answered yet."""
+        self._isolated = IsolatedWork(f"a delayed operation of purgatory {name} failed")
 
     def __len__(self) -> int:
         """Operations that wait now."""
@@ -84,7 +112,7 @@ class Purgatory:
         timeout = max(0.0, timeout_ms) / 1000
         operation.purgatory, operation.keys, operation.deadline = self, keys, self._loop.time() + timeout
         if timeout <= SOON_S:
-            operation.timer = self._loop.call_later(timeout, self._expire, operation)
+            operation.timer = self._loop.call_later(timeout, self._deadline_passed, operation)
         else:
             self._untimed[operation] = None
             if not self._giving_timers:
@@ -94,19 +122,55 @@ class Purgatory:
             self.watchers.setdefault(key, {})[operation] = None
 
     def _give_timers(self) -> None:
-        """Those who wait for longer than most get a timer for their deadline."""
+        """Give operations that wait longer than most a timer for their deadline."""
         self._giving_timers = False
         untimed, self._untimed = self._untimed, {}
         for operation in untimed:
-            operation.timer = self._loop.call_at(operation.deadline, self._expire, operation)
+            operation.timer = self._loop.call_at(operation.deadline, self._deadline_passed, operation)
 
-    def check(self, key: Hashable) -> int:
-        """`key` changed: complete what can be completed; returns how many."""
-        completed = 0
+    def check(self, key: Hashable) -> None:
+        """Complete the operations that the change of `key` allows to complete.
+
+        Up to `CHECKED_TOGETHER` operations are checked before this returns, more in the loop's next turns and in the
+        order in which they were parked.
+        """
+        watching = self.watchers.get(key)
+        if watching is None:
+            return
+        if len(watching) <= CHECKED_TOGETHER:
+            self.check_together(key)
+            return
+        if key in self._unchecked:
+            # Operations that were checked before this change have to be checked again, after all others.
+            self._changed_again.add(key)
+            return
+        self._unchecked[key] = deque(watching)
+        if len(self._unchecked) == 1:
+            self._sliced_work.run(self._check_changed(), raise_error)
+
+    def check_together(self, key: Hashable) -> None:
+        """`check`, before this returns however many operations wait."""
         for operation in list(self.watchers.get(key, ())):
-            if not operation.is_completed and operation.try_complete():
-                completed += 1
-        return completed
+            if not operation.is_completed:
+                operation.try_complete()
+
+    def _check_changed(self) -> Steps[None]:
+        """Check in rounds until no key is left, so that a key with a thousand operations does not delay the others."""
+        while self._unchecked:
+            for key, left in list(self._unchecked.items()):
+                for _ in range(min(CHECKED_TOGETHER, len(left))):
+                    operation = left.popleft()
+                    if not operation.is_completed:
+                        with self._isolated:
+                            operation.try_complete()
+                        yield
+                if left:
+                    continue
+                del self._unchecked[key]
+                if key in self._changed_again:
+                    self._changed_again.remove(key)
+                    if key in self.watchers:
+                        self._unchecked[key] = deque(self.watchers[key])
 
     def forget(self, operation: DelayedOperation) -> None:
         """Stop watching."""
@@ -128,6 +192,25 @@ class Purgatory:
         for watching in list(self.watchers.values()):
             for operation in list(watching):
                 self._expire(operation)
+
+    def _deadline_passed(self, operation: DelayedOperation) -> None:
+        # All timers that are due fire in one turn, and fetches that were answered together are due together again.
+        self._overdue.append(operation)
+        if len(self._overdue) == 1:
+            self._loop.call_soon(self._begin_to_expire)
+
+    def _begin_to_expire(self) -> None:
+        self._sliced_work.run(self._expire_overdue(), raise_error)
+
+    def _expire_overdue(self) -> Steps[None]:
+        # The last operation is removed in the step that ends this: the first operation after that begins a new pass.
+        while True:
+            with self._isolated:
+                self._expire(self._overdue[0])
+            self._overdue.popleft()
+            if not self._overdue:
+                return
+            yield
 
     def _expire(self, operation: DelayedOperation) -> None:
         if not operation.is_completed:

@@ -42,11 +42,14 @@ class DelayedProduce(DelayedOperation):
         undecided = []
         for append in self._appends:
             partition, offset, position = append
-            outcome = partition.has_reached(offset) if self._acks == -1 else partition.has_flushed(offset)
-            if outcome is None:
+            if self._acks == -1:
+                is_done, error = partition.check_enough_replicas_reach_offset(offset)
+            else:
+                is_done, error = partition.check_flushed(offset)
+            if not is_done:
                 undecided.append(append)
-            elif outcome is not ErrorCode.NONE:
-                self.results[position] = KafkaError(outcome)
+            elif error is not ErrorCode.NONE:
+                self.results[position] = KafkaError(error)
         self._appends = undecided
         return not undecided and self.force_complete()
 

@@ -1,4 +1,4 @@
-"""What lies in which log directory, as data: replicas, the copies on their way elsewhere, and the room that is left."""
+"""Descriptions of log directories: their replicas, future replicas, and free space (Kafka's describeLogDirs)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.topic_partition import TopicPartition
-from ..runtime.turns import Steps
+from ..runtime.loop_sharing import Steps
 
 if TYPE_CHECKING:
     from ...storage.filesystem import FileSystem
@@ -16,32 +16,32 @@ UNKNOWN_BYTES = -1
 
 
 class DescribedReplica(NamedTuple):
-    """A partition's log in a directory."""
+    """A replica in a log directory."""
 
     topic_partition: TopicPartition
     size: int
     offset_lag: int
-    """How far it is behind the high watermark, or a copy behind the log whose place it is to take."""
+    """The offsets that a replica lacks to its high watermark, or a future replica to the log that it will replace."""
     is_future: bool = False
-    """Whether it is such a copy."""
+    """Whether it is a future replica."""
 
 
 class DescribedLogDir(NamedTuple):
-    """A directory with the replicas that were asked for, by topic and number."""
+    """A log directory with the requested replicas, by topic and partition."""
 
     path: str
     replicas: list[DescribedReplica]
     is_online: bool = True
-    """One that has failed is told of with nothing in it."""
+    """Failed log directories are described without replicas."""
     total_bytes: int = UNKNOWN_BYTES
-    """Of its volume."""
+    """The size of its volume."""
     usable_bytes: int = UNKNOWN_BYTES
 
 
 def describe_log_dirs(
     log_manager: LogManager, filesystem: FileSystem, wanted: Iterable[tuple[str, Iterable[int]]] | None
 ) -> Steps[list[DescribedLogDir]]:
-    """Every directory with some partitions, or with all: a partition in a turn, others may come and go in between.
+    """Describe each log directory with the `wanted` partitions, or with all, one partition per step.
 
     Kafka's ReplicaManager.describeLogDirs.
     """
@@ -62,7 +62,7 @@ def describe_log_dirs(
 
 def _all(log_manager: LogManager) -> Steps[dict[str, set[int]]]:
     named: dict[str, set[int]] = {}
-    for topic, index in list(log_manager.logs):  # others may come in between
+    for topic, index in list(log_manager.logs):  # partitions may be added between the steps
         named.setdefault(topic, set()).add(index)
         yield
     return named
@@ -77,12 +77,12 @@ def _named(wanted: Iterable[tuple[str, Iterable[int]]]) -> Steps[dict[str, set[i
 
 
 def _replicas(partition: TopicPartition, log_manager: LogManager) -> Iterable[tuple[str, DescribedReplica]]:
-    """Where a partition lies now, and the copy of it that is on its way to another directory."""
+    """Yield the replica of a partition and its future replica, each with its directory."""
     log, directory = log_manager.logs.get(partition), log_manager.log_dir_of(partition)
     if log is None:
         return
     if directory is not None:
-        # How far this copy is behind the high watermark: a leader never is.
+        # A follower may be below its high watermark, a leader never is.
         lag = max(0, log.high_watermark - log.log_end_offset)
         yield directory, DescribedReplica(partition, log.size, lag)
     copy = log_manager.future_logs.copies.get(partition)

@@ -1,8 +1,9 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers a reader's partitions and answers with what changed."""
+"""Incremental fetch sessions (KIP-227): the broker keeps the partitions of a reader, and returns the changed ones."""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -19,10 +20,14 @@ EVICTION_MS = 120_000
 """A session unused for this long may make room for a new one (Kafka's min.incremental.fetch.session.eviction.ms)."""
 
 MOST_PARTITIONS = 100_000
-"""Partitions in all sessions together, about 50 MB: beyond that readers go on without a session."""
+"""Partitions in all sessions together, about 50 MB: above it readers fetch without a session."""
 
 Worth = tuple[bool, int]
 """Whether a session is a follower's, and its partitions: the less, the sooner it makes room."""
+
+Client = tuple[str, int]
+"""The address and port of a reader's connection."""
+NO_CLIENT: Client = ("", 0)
 
 PartitionKey = tuple[str | UUID, int]
 """Topic name (Fetch <= 12) or topic id (>= 13), and partition index."""
@@ -30,20 +35,20 @@ PartitionKey = tuple[str | UUID, int]
 
 @dataclass(slots=True)
 class FetchItem:
-    """One partition to fetch, and what the reader was last told of it."""
+    """One partition of a session, and the offsets in the last response."""
 
     topic: str | UUID
     request: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
     must_answer: bool = True
-    """The last answer was one of which no watermark is taken, or there was none yet in this term of the leader."""
+    """Whether the next response must contain the partition: after an error, or a new leader epoch."""
 
 
 class FetchSession:
     """One reader's partitions, in the order in which they are served."""
 
-    __slots__ = ("created", "epoch", "id", "is_follower", "items", "last_used", "uses_topic_ids")
+    __slots__ = ("client", "created", "epoch", "id", "is_follower", "items", "last_used", "uses_topic_ids")
 
     def __init__(
         self,
@@ -53,8 +58,11 @@ class FetchSession:
         uses_topic_ids: bool,
         now: float,
         is_follower: bool = False,
+        client: Client = NO_CLIENT,
     ) -> None:
+        """`client` is the connection that opened the session; it may be continued on another one."""
         self.id = session_id
+        self.client = client
         self.is_follower = is_follower
         self.epoch = 1
         self.items = items
@@ -63,7 +71,7 @@ class FetchSession:
 
     @property
     def worth(self) -> Worth:
-        """What it is compared by."""
+        """The value by which sessions are compared for eviction."""
         return self.is_follower, len(self.items)
 
     def update(self, request: FetchRequest, *, uses_topic_ids: bool) -> None:
@@ -73,7 +81,7 @@ class FetchSession:
             if known is None:
                 self.items[key] = item
             else:
-                # In another term a follower takes nothing of what it was told in the one before.
+                # The follower's state for the previous leader epoch does not apply to the new one.
                 if known.request.current_leader_epoch != item.request.current_leader_epoch:
                     known.must_answer = True
                 known.request = item.request
@@ -83,7 +91,7 @@ class FetchSession:
                 self.items.pop((name, index), None)
 
     def keep_changed(self, key: PartitionKey, data: PartitionData) -> bool:
-        """Whether an incremental answer has to mention `data`; remembers what it says if so."""
+        """Whether an incremental response must contain `data`, whose offsets are kept if so."""
         item = self.items.get(key)
         if item is None:
             return True
@@ -108,11 +116,43 @@ class FetchSession:
         return changed
 
 
+class Usage:
+    """Sessions, or partitions in them, by connection and by address."""
+
+    __slots__ = ("_by_address", "_by_client")
+
+    def __init__(self) -> None:
+        self._by_client: Counter[Client] = Counter()
+        self._by_address: Counter[str] = Counter()
+
+    def add(self, client: Client, count: int) -> None:
+        """Add to the usage of a client; a negative count subtracts."""
+        self._by_client[client] += count
+        self._by_address[client[0]] += count
+        if not self._by_client[client]:
+            del self._by_client[client]
+        if not self._by_address[client[0]]:
+            del self._by_address[client[0]]
+
+    def exceeds(self, one: Client, other: Client, count: int) -> bool:
+        """Whether a connection, or its address, uses more than another one would with `more` added."""
+        of_clients, of_addresses = self._by_client, self._by_address
+        return of_clients[one] > of_clients[other] + count or of_addresses[one[0]] > of_addresses[other[0]] + count
+
+    def is_exceeded(self, client: Client, count: int) -> bool:
+        """Whether there may be a connection or address for which `exceeds` is true."""
+        of_clients, of_addresses = self._by_client, self._by_address
+        most_of_a_client = max(of_clients.values(), default=0)
+        most_of_an_address = max(of_addresses.values(), default=0)
+        return most_of_a_client > of_clients[client] + count or most_of_an_address > of_addresses[client[0]] + count
+
+
 class FetchSessions:
     """All sessions, at most `max.incremental.fetch.session.cache.slots` of them (Kafka's FetchSessionCache).
 
-    Sessions of followers take the places of others, never the other way round: however many readers there are, what
-    replicas ask for stays small.
+    Sessions of followers replace others, never the other way round: with any number of consumers, the requests of
+    replicas remain small. A connection or address with more sessions than another one makes room for it, so that no
+    client fills the cache; Kafka has no such rule.
     """
 
     def __init__(self, slots: int, rng: random.Random) -> None:
@@ -120,23 +160,32 @@ class FetchSessions:
         self._random = rng
         self._sessions: dict[int, FetchSession] = {}
         self._partitions = 0
+        self._sessions_used = Usage()
+        self._partitions_used = Usage()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def open(
-        self, items: dict[PartitionKey, FetchItem], *, uses_topic_ids: bool, now: float, is_follower: bool = False
+        self,
+        items: dict[PartitionKey, FetchItem],
+        *,
+        uses_topic_ids: bool,
+        now: float,
+        is_follower: bool = False,
+        client: Client = NO_CLIENT,
     ) -> FetchSession | None:
-        """A new session, or None when there is no room: the reader then goes on without one."""
+        """A new session, or None when there is no room: the reader then fetches without a session."""
         while len(self._sessions) >= self._slots or self._partitions + len(items) > MOST_PARTITIONS:
-            if not self._evict((is_follower, len(items)), now):
+            if not self._evict((is_follower, len(items)), client, now):
                 return None
         session_id = self._random.randint(1, MAX_EPOCH)
         while session_id in self._sessions:
             session_id = self._random.randint(1, MAX_EPOCH)
-        session = FetchSession(session_id, items, uses_topic_ids=uses_topic_ids, now=now, is_follower=is_follower)
-        self._sessions[session_id] = session
-        self._partitions += len(items)
+        session = FetchSession(
+            session_id, items, uses_topic_ids=uses_topic_ids, now=now, is_follower=is_follower, client=client
+        )
+        self._add(session)
         return session
 
     def resume(self, request: FetchRequest, *, uses_topic_ids: bool, now: float) -> FetchSession | None:
@@ -156,13 +205,11 @@ class FetchSessions:
         if not session.items:
             return None
         while self._partitions + len(session.items) > MOST_PARTITIONS:
-            if not (session.is_follower and self._evict(session.worth, now)):
+            if not (session.is_follower and self._evict(session.worth, session.client, now)):
                 text = "there are too many partitions in fetch sessions"
                 raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, text)
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
-        # Least recently used first.
-        self._sessions[session.id] = session
-        self._partitions += len(session.items)
+        self._add(session)
         session.last_used = now
         return session
 
@@ -170,23 +217,59 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partitions -= len(session.items)
+            self._sessions_used.add(session.client, -1)
+            self._partitions_used.add(session.client, -len(session.items))
 
-    def _evict(self, wanted: Worth, now: float) -> bool:
-        """Make room for a session: an unused one goes, else the least worth, if it is not young, or no follower's."""
+    def _add(self, session: FetchSession) -> None:
+        """Add a session as the one used last: they are in this order."""
+        self._sessions[session.id] = session
+        self._partitions += len(session.items)
+        self._sessions_used.add(session.client, 1)
+        self._partitions_used.add(session.client, len(session.items))
+
+    def _evict(self, wanted: Worth, client: Client, now: float) -> bool:
+        """Make room for a session of a client; False if no session has to go for it.
+
+        In this order: a session that is unused for long; one of a connection or address that uses more than the client
+        would; the one worth least, if it is worth less than the new one and not young, or not a follower's.
+        """
         long_ago = now - EVICTION_MS / 1000
         victim = next(iter(self._sessions.values()), None)
         if victim is not None and victim.last_used >= long_ago:
-            may_yield = (
-                session
-                for session in self._sessions.values()
-                if session.created < long_ago or (wanted[0] and not session.is_follower)
-            )
-            victim = min(may_yield, key=lambda session: session.worth, default=None)
-            if victim is not None and victim.worth >= wanted:
-                victim = None
+            victim = self._unfair(wanted, client) or self._least_worth(wanted, client, long_ago)
         if victim is not None:
             self.close(victim.id)
         return victim is not None
+
+    def _unfair(self, wanted: Worth, client: Client) -> FetchSession | None:
+        """The session, unused for longest, of a client that uses more than this one would with its new session."""
+        is_follower, partitions = wanted
+        used, count = self._short(partitions)
+        # Readers without a session reach this with each fetch: no walk through all sessions for nothing.
+        if used.is_exceeded(client, count):
+            for session in self._sessions.values():
+                if (is_follower or not session.is_follower) and used.exceeds(session.client, client, count):
+                    return session
+        return None
+
+    def _least_worth(self, wanted: Worth, client: Client, long_ago: float) -> FetchSession | None:
+        """The session worth least, unless it is worth as much as the new one, or its client uses less."""
+        is_follower = wanted[0]
+        used, _ = self._short(0)
+        may_yield = (
+            session
+            for session in self._sessions.values()
+            if (is_follower and not session.is_follower)
+            or (session.created < long_ago and not used.exceeds(client, session.client, 0))
+        )
+        victim = min(may_yield, key=lambda session: session.worth, default=None)
+        return None if victim is None or victim.worth >= wanted else victim
+
+    def _short(self, partitions: int) -> tuple[Usage, int]:
+        """Return the usage that exceeds its limit, and the part that a new session with these partitions would add."""
+        if len(self._sessions) >= self._slots:
+            return self._sessions_used, 1
+        return self._partitions_used, partitions
 
 
 def requested_items(request: FetchRequest, *, uses_topic_ids: bool) -> dict[PartitionKey, FetchItem]:

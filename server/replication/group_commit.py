@@ -1,4 +1,4 @@
-"""Appends that wait for the disk: one fdatasync for all that came while the one before was under way."""
+"""Group commit: one fdatasync for all appends that arrived during the previous one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ...common.room_logger import room_logger
 from ...protocol.errors import KafkaError
-from ...protocol.room_logger import room_logger
-from ...storage.errors import FlushPostponedError, LogDirFailedError
+from ...storage.errors import FlushPostponedError, LogDirFailedError, LogFailedError
 from ...storage.unsynced_files import FlushTask, run_together
-from ..runtime.turns import FLUSHED_SECONDS
 
 if TYPE_CHECKING:
     from ...storage.log import Log
@@ -21,46 +20,55 @@ if TYPE_CHECKING:
 
 logger = room_logger("replication")
 
+NOTIFY_SECONDS_PER_TURN = 0.001
+"""Time for the notification of partitions whose appends are on disk, which answers waiting requests immediately."""
+
 LINGER_S = 0.025
-"""Appends that may linger wait until this long after their last round. They are those whose clients wait for seconds
-anyway: each fdatasync costs a millisecond of processor time, here and in the kernel, and two changes of threads
-that everybody else notices."""
+"""Appends that may linger wait until this long after their last round. Their clients wait for seconds anyway, and each
+fdatasync costs a millisecond of processor time, in the broker and in the kernel, and two thread switches that delay all
+other requests."""
 LATE_SECONDS = 2.0
-"""How late the fault point `flush-late` makes a round of flushes."""
+"""How long the fault point `flush-late` delays a round of flushes."""
 RETRY_SECONDS = 1.0
-"""How long a flush waits that lacked space or handles."""
+"""How long a flush waits after it lacked space or handles."""
 FINISH_SECONDS = 30.0
 """How long a stop waits for appends that are not on disk yet."""
 PARTITIONS_PER_FLUSH = 256
-"""The most partitions of one round: those of the next one wait for its end, and its handles stay open till then."""
+"""The most partitions of one round: the next round waits for its end, until which its handles are open."""
 
 Flush = tuple["Partition", "Log", FlushTask]
 
 
 class GroupCommit:
-    """Rounds of flushes, one at a time in each log directory, on its lane. Loop-thread only."""
+    """Rounds of flushes, one at a time per log directory, on its lane. Owned by the ReplicaManager; runs on the event
+    loop."""
 
     def __init__(
-        self, ports: Ports, loop: asyncio.AbstractEventLoop, on_dir_failed: Callable[[str, BaseException], None]
+        self,
+        ports: Ports,
+        loop: asyncio.AbstractEventLoop,
+        on_dir_failed: Callable[[str, BaseException], None],
+        on_log_failed: Callable[[LogDirFailedError], None],
     ) -> None:
         self._ports = ports
         self._loop = loop
         self._partitions_per_flush = min(PARTITIONS_PER_FLUSH, (ports.log_files or 2 * PARTITIONS_PER_FLUSH) // 2)
         self._on_dir_failed = on_dir_failed
+        self._on_log_failed = on_log_failed
         self.on_flushed: Callable[[float], None] | None = None
-        """Hears after how many seconds a round was on the disk, if anybody measures."""
+        """Called with the seconds that each round took, if it is set."""
         self._waiting: dict[str, dict[Partition, None]] = {}
         self._busy: set[str] = set()
         self._lingering: dict[Partition, None] = {}
         self._crowded: set[Partition] = set()
-        """Where appends may linger, and so many are answered at once."""
+        """Partitions with lingering appends, whose flush completes many requests together."""
         self._linger_until = 0.0
         self._ended: asyncio.Future[None] | None = None
         self._rounds: dict[str, asyncio.Future[None]] = {}
-        """Those that have begun, by directory, until their partitions are told."""
+        """The rounds in progress, by directory, until their partitions are notified."""
 
     def request(self, partition: Partition, *, may_linger: bool = False) -> None:
-        """Have everything that is appended to `partition` so far on disk soon; `partition.flushed` follows."""
+        """Flush the records appended to `partition` so far; `partition.flushed` is called after it."""
         if may_linger and self._lingers(partition):
             return
         directory = partition.log.directory
@@ -76,16 +84,16 @@ class GroupCommit:
             self._loop.call_soon(self._begin_round, directory)
 
     def forget(self, partition: Partition) -> None:
-        """It is not to be flushed any more."""
+        """Stop flushing a partition."""
         self._crowded.discard(partition)
         self._lingering.pop(partition, None)
         for waiting in self._waiting.values():
             waiting.pop(partition, None)
 
     async def finish(self) -> None:
-        """Wait until no append waits for the disk any more: what was appended is answered as what it is, committed.
+        """Wait until no append waits for the disk, so that a stopping broker acknowledges all committed records.
 
-        Not for ever, though, if the disk has no room.
+        Gives up after `FINISH_SECONDS`, because the disk may be full.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(FINISH_SECONDS):
@@ -95,9 +103,9 @@ class GroupCommit:
                     await self._ended
 
     async def end(self) -> None:
-        """As `finish`; then begin no further round, and wait for those under way, however long the disk takes.
+        """Call `finish`, then begin no more rounds, and wait for the rounds in progress without a limit.
 
-        They need the files that are closed next, which brings all that is left onto the disk, too.
+        The rounds use the files that are closed next, which flushes the remaining records.
         """
         await self.finish()
         self._waiting.clear()
@@ -135,25 +143,27 @@ class GroupCommit:
             if flushes:
                 self._run(directory, flushes)
             elif self._waiting.get(directory):
-                logger.warning("%s: flushes are tried again, as files could not be opened or written", directory)
+                logger.warning("%s: files could not be opened or written, flushing again", directory)
                 self._loop.call_later(RETRY_SECONDS, self._begin_round, directory)
             else:
                 self._end(directory)
 
     def _begin_flushes(self, directory: str, waiting: dict[Partition, None]) -> list[Flush]:
-        """One round of those that wait; a partition that lacks space or handles goes on waiting.
+        """Begin one round for the waiting partitions; a partition that lacks space or handles keeps waiting.
 
         Raises LogDirFailedError.
         """
         flushes: list[Flush] = []
         for partition in list(waiting)[: self._partitions_per_flush]:
             if partition.log.directory != directory:
-                self.request(partition)  # it has moved, and this disk is not to fail for the other
+                self.request(partition)  # it has moved to another directory, whose failure must not affect this one
             elif not partition.is_offline:
                 try:
                     flushes.append((partition, partition.log, partition.log.begin_flush()))
                 except KafkaError:
                     continue
+                except LogFailedError as error:
+                    self._on_log_failed(error)
             del waiting[partition]
         return flushes
 
@@ -169,7 +179,7 @@ class GroupCommit:
         def done(seconds: float | None, error: BaseException | None) -> None:
             if isinstance(error, FlushPostponedError):
                 self._round_over(directory)
-                logger.warning("%s: a flush is tried again: %s", directory, error)
+                logger.warning("%s: a flush is repeated: %s", directory, error)
                 self._loop.call_later(RETRY_SECONDS, self._run, directory, flushes)
             elif error is not None:
                 self._fail(directory, error)
@@ -187,22 +197,26 @@ class GroupCommit:
         self._rounds[directory] = self._loop.create_future()
 
     def _complete(self, directory: str, flushes: deque[Flush]) -> None:
-        """Tell the partitions; others are served after each crowded one, and after a while in any case.
+        """Notify the partitions; other requests are served after each busy partition and after a time budget.
 
-        A new round begins after the last, and a turn later: clients that were answered have asked again by then, and
-        share it.
+        The next round begins one loop turn after the last partition: clients that have received their responses have
+        sent their next requests by then, which share the round.
         """
         stopwatch = self._ports.stopwatch
-        enough, is_crowded = stopwatch() + FLUSHED_SECONDS, False
+        enough, is_crowded = stopwatch() + NOTIFY_SECONDS_PER_TURN, False
         try:
             while flushes and not is_crowded and stopwatch() < enough:
                 partition, log, flush = flushes.popleft()
                 is_crowded = partition in self._crowded
-                flushed = log.complete_flush(flush)  # which closes what a log that has moved away kept open for it
+                if flush.failure is not None:
+                    flush.give_up()
+                    self._on_log_failed(LogFailedError(log.topic_partition, log.directory, flush.failure))
+                    continue
+                flushed = log.complete_flush(flush)  # also closes files that a moved log kept open for the flush
                 if partition.log is log:
                     partition.flushed(flushed)
         except BaseException:
-            self._round_over(directory)  # no stop waits for a mistake
+            self._round_over(directory)  # a stop must not wait for a round that failed unexpectedly
             raise
         if flushes:
             self._loop.call_soon(self._complete, directory, flushes)

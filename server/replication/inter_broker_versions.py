@@ -1,7 +1,7 @@
-"""Which versions of requests brokers send each other, by `inter.broker.protocol.version` (Kafka's MetadataVersion).
+"""The request versions between brokers for each `inter.broker.protocol.version` (Kafka's MetadataVersion).
 
-All brokers of a cluster may not be of one release while it is upgraded: until the setting is raised, each speaks as the
-oldest of them does, whatever the other one offers.
+During an upgrade the brokers of a cluster are of different releases: until the setting is raised, each broker uses the
+versions of the oldest release, even if the other broker supports newer ones.
 """
 
 from __future__ import annotations
@@ -9,10 +9,16 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from functools import cache
+from typing import TYPE_CHECKING
 
 from ...protocol.apis import ApiKey
 
+if TYPE_CHECKING:
+    from ..config.broker_config import BrokerConfig
+
 Release = tuple[int, ...]
+SINCE_TOPIC_IDS = "2.8-IV1"
+"""The first `inter.broker.protocol.version` in which brokers send each other the ids of topics."""
 LATEST_STEP = 99
 """Of a release that is named without its -IV step."""
 _PARTS = re.compile(r"(?P<release>\d+(?:\.\d+)*)(?:-IV(?P<step>\d+))?")
@@ -48,15 +54,20 @@ STEPS: dict[ApiKey, tuple[tuple[Release, int], ...]] = {
 def _parsed(version: str) -> Release:
     match = _PARTS.match(version)
     if match is None:
-        raise ValueError(f"{version} is no version of the protocol between brokers")
+        raise ValueError(f"{version}: unknown version of the inter-broker protocol")
     parts = tuple(int(part) for part in match["release"].split("."))
     significant = parts[:3] if parts[:2] == (0, 10) else parts[:2]
     return (*significant, LATEST_STEP if match["step"] is None else int(match["step"]))
 
 
 def is_at_least(inter_broker_protocol: str, version: str) -> bool:
-    """Whether all brokers of a cluster know what came with a version."""
+    """Return whether all brokers of a cluster support the features of a version."""
     return _parsed(inter_broker_protocol) >= _parsed(version)
+
+
+def has_topic_ids(config: BrokerConfig) -> bool:
+    """Return whether topics have ids. Brokers before 2.8, possible in a cluster with ZooKeeper, do not support them."""
+    return not config.zookeeper_connect or is_at_least(config.inter_broker_protocol_version, SINCE_TOPIC_IDS)
 
 
 @cache

@@ -1,8 +1,8 @@
-"""Moves logs between log directories while they are read and written (Kafka: ReplicaAlterLogDirsThread).
+"""Moves logs between log directories while they are read and written (Kafka's ReplicaAlterLogDirsThread).
 
-The copy is written on the lane of the directory that it is in, a piece at a time, from what is committed. When it has
-everything and that is on disk, the little that came meanwhile is added, and the copy takes the log's place: all in one
-turn of the loop, so that nobody finds the partition without its log.
+The future log is written on the lane of its directory, in pieces of committed records. When it has them all on disk,
+the few records appended since are added and the future log replaces the log, in one loop turn: the partition always has
+a log.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
-from ...storage.errors import PASSING, LogDirFailedError, StorageError
+from ...storage.errors import FILE_ERRORS, PASSING, LogDirFailedError, LogFailedError, StorageError
 
 if TYPE_CHECKING:
     from ...storage.future_logs import FutureLog
     from ...storage.log import Log
     from ...storage.log_dir import LogDir
     from ...storage.log_manager import LogManager
-    from ..quotas.replication_quota import ReplicationQuota
+    from ..quotas.replication_quota_manager import ReplicationQuotaManager
     from ..runtime.ports import Ports
     from .partition import Partition
     from .replica_manager import ReplicaManager
@@ -32,44 +32,37 @@ logger = room_logger("replication")
 
 PIECE_BYTES = 256 * 1024
 REST_BYTES = 2 * 1024 * 1024
-"""Less than so much is the last piece, which is added while everybody waits."""
+"""The last piece, which is added in one loop turn, is smaller than this."""
 RETRY_SECONDS = 1.0
 THROTTLED_SECONDS = 0.1
-"""Between two looks whether a move may go on that has had its bytes for now."""
+"""How long a move waits before it checks an exceeded quota again."""
 LONGEST_NAME = 255
 
 
-class Cleaner(Protocol):
-    """Whoever compacts logs (`LogCleaner`)."""
-
-    def paused(self, topic_partition: TopicPartition) -> AbstractAsyncContextManager[None]:
-        """While a log is cut, moved or deleted: no pass goes on in it and none begins."""
-
-
 class LogDirMover:
-    """All moves of a broker. Loop-thread only; a move outlives a restart."""
+    """All moves of a broker; a move continues after a restart. Runs on the event loop."""
 
     def __init__(
         self,
         log_manager: LogManager,
         replica_manager: ReplicaManager,
-        cleaner: Cleaner,
+        paused: Callable[[TopicPartition], AbstractAsyncContextManager[None]],
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
         *,
-        quota: ReplicationQuota,
+        quota: ReplicationQuotaManager,
     ) -> None:
-        """`quota` is that of `replica.alter.log.dirs.io.max.bytes.per.second`."""
+        """`paused` keeps the cleaner away from a log; `quota` is `replica.alter.log.dirs.io.max.bytes.per.second`."""
         self._log_manager = log_manager
         self._replicas = replica_manager
-        self._cleaner = cleaner
+        self._paused = paused
         self._work = ports.work
         self._loop = loop
         self._quota = quota
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Go on with the moves that an earlier life of the broker began; before anybody can write."""
+        """Continue the moves from before a restart, before the first append."""
         self._log_manager.future_logs.note_ends()
         for copy in list(self._log_manager.future_logs.copies.values()):
             self._begin(copy)
@@ -111,11 +104,11 @@ class LogDirMover:
         return found
 
     def _check_replica(self, topic_partition: TopicPartition) -> None:
-        found = self._replicas.find(*topic_partition)
+        found = self._replicas.get_partition(*topic_partition)
         if found is not None and not found.is_offline:
             return  # whether it leads or follows
         try:
-            self._replicas.partition(*topic_partition)
+            self._replicas.get_leader_partition(*topic_partition)
         except KafkaError as error:
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, error.message) from error
@@ -131,13 +124,12 @@ class LogDirMover:
     async def _move(self, copy: FutureLog) -> None:
         name, copies = copy.topic_partition, self._log_manager.future_logs
         try:
-            async with self._cleaner.paused(name):
+            async with self._paused(name):
                 if await self._copy_all(copy):
                     logger.info("%s has moved to %s", name, copy.log_dir.path)
-        except LogDirFailedError as error:
-            self._replicas.log_dir_failed(error.path, error.cause)
-            copies.cancel(name)
         except (KafkaError, StorageError, OSError) as error:
+            if isinstance(error, LogDirFailedError) and not isinstance(error, LogFailedError):
+                self._replicas.log_failed(error)
             logger.error("%s cannot be moved to %s: %s", name, copy.log_dir.path, error)
             copies.cancel(name)
         if copy.is_cancelled and copy.log_dir.is_online:
@@ -148,7 +140,7 @@ class LogDirMover:
         copies = self._log_manager.future_logs
         await self._on_lane(copy, partial(copies.open, copy))
         while not copy.is_cancelled:
-            partition = self._replicas.find(*copy.topic_partition)
+            partition = self._replicas.get_partition(*copy.topic_partition)
             if copy.log is None or partition is None or partition.is_offline:
                 return False
             if self._quota.is_exceeded:
@@ -162,10 +154,10 @@ class LogDirMover:
         return False
 
     async def _copy_some(self, copy: FutureLog, log: Log, source: Log) -> bool:
-        """Copy a piece of what is committed; False if the copy has all of it."""
+        """Copy a piece of the committed records; return False if the future log has them all."""
         start, end = source.log_start_offset, log.log_end_offset
-        if end < start or end == log.log_start_offset < start:
-            # What would come next is no longer there.
+        if end < start or end == log.log_start_offset < start or log.log_start_offset > start:
+            # The next records have been deleted, or a crash has removed the first segments of the future log.
             await self._on_lane(copy, partial(log.truncate_fully_and_start_at, start))
             return True
         if end >= source.high_watermark:
@@ -176,7 +168,7 @@ class LogDirMover:
         return True
 
     def _replace(self, copy: FutureLog, log: Log, partition: Partition) -> bool:
-        """Add the rest and let the copy be the log from now on; False if the rest is too large for that.
+        """Add the rest and replace the log by its future log; return False if the rest is too large.
 
         Raises LogDirFailedError, KafkaError.
         """
@@ -195,15 +187,18 @@ class LogDirMover:
             partition.log = self._log_manager.future_logs.replace(copy)
         except OSError as error:
             raise LogDirFailedError(copy.log_dir.path, error) from error
-        self._replicas.flush_wanted(partition)
+        partition.log.rebuild_indexes_in_steps(self._replicas.rebuild_index)
+        self._replicas.group_commit.request(partition)
         return True
 
     async def _on_lane(self, copy: FutureLog, job: Callable[[], object]) -> None:
-        """Do something on the lane of the copy's directory; what lacks room or handles is tried again."""
+        """Run a job on the lane of the copy's directory; retry it without space or handles."""
         while True:
             try:
                 await self._work.run(copy.log_dir.path, job)
             except OSError as error:
+                if error.errno in FILE_ERRORS:
+                    raise
                 if error.errno not in PASSING:
                     raise LogDirFailedError(copy.log_dir.path, error) from error
             except KafkaError as error:
@@ -218,7 +213,7 @@ class LogDirMover:
 
 
 def _read(source: Log, offset: int, max_bytes: int, bound: int) -> memoryview:
-    """A copy of what comes next in a log. Raises KafkaError, also if there is nothing, as no copy would ever get on."""
+    """Return a copy of the next bytes of a log. Raises KafkaError, also if there are none, as the copy would stall."""
     found = source.read(offset, max_bytes, max_offset=bound, min_one_message=True).data
     if not found:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{source.topic_partition} has nothing from {offset} to {bound}")

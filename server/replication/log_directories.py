@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from functools import partial
 
-from ...protocol.room_logger import room_logger
+from ...common.room_logger import room_logger
 from ...storage.errors import LogDirFailedError
 from ...storage.found_logs import FindStrays
 from ...storage.lane_task import LaneTask
@@ -22,7 +22,7 @@ from .replica_manager import ReplicaManager
 logger = room_logger("broker")
 
 CLOSING_LANES = 4
-"""How many lanes a directory sync its logs at a stop: syncs that run side by side share what the journal writes."""
+"""The number of lanes that sync a directory's logs at a stop: parallel syncs share the writes of the journal."""
 
 
 class LogDirectories:
@@ -61,11 +61,11 @@ class LogDirectories:
             return False
 
     async def load(self, strays: FindStrays, known_topics: Collection[str]) -> None:
-        """Open the logs of all folders but those that `strays` names.
+        """Open the logs of all folders except the folders that `strays` returns.
 
-        Where no topic is known, all that are opened are adopted one after the other, and the first is a known one. So a
-        checkpoint file names them before, durably: if the broker is killed after the first, what nothing names would
-        look like somebody's copies beside it.
+        If no topic is known, all opened logs are adopted one after the other, and the first one makes topics known.
+        Therefore a checkpoint file names them before, durably: after a kill in between, an unnamed folder would look
+        like a foreign copy.
         """
         lanes = max(1, self._config.num_recovery_threads_per_data_dir)
         await self._on_many_lanes(self.log_manager.loading_tasks(strays, known_topics), lanes)
@@ -74,7 +74,7 @@ class LogDirectories:
         self.log_manager.finish_loading()
 
     async def use_reserves(self, use: Callable[[Reserve], object]) -> None:
-        """Fill the reserves, or draw on them; what fails is tried again later."""
+        """Fill the reserves, or release parts of them; failures are retried later."""
         if not self._reserve_bytes:
             return
         try:
@@ -85,10 +85,9 @@ class LogDirectories:
             logger.warning("the reserve of a disk cannot be used: %s", error)
 
     async def shut_down(self, replica_manager: ReplicaManager | None, broker_epoch: int) -> None:
-        """Kafka's clean shutdown of the logs, on the lanes; without replicas nothing was written, and all is let go.
+        """Kafka's clean shutdown of the logs, on the lanes; without replicas nothing was written, and locks are freed.
 
-        Whatever still runs on a directory's lane, a checkpoint for one, or beside it, a round of syncs, is over before
-        its logs are closed.
+        All jobs on a directory's lane, such as checkpoints, and syncs next to it end before its logs are closed.
         """
         manager = self.log_manager
         try:
@@ -112,6 +111,6 @@ class LogDirectories:
         )
         for result in results:
             if isinstance(result, LogDirFailedError):
-                self.log_manager.held.fail_log_dir(result.path, result.cause)
+                self.log_manager.held.fail(result)
             elif isinstance(result, BaseException):
                 raise result

@@ -1,10 +1,10 @@
-"""One replica of one partition as its broker sees it: leader state, in-sync replicas, high watermark, durability.
+"""Kafka's Partition: this broker's replica of a partition with its role, ISR, high watermark and durability.
 
-The high watermark is the smallest log end of the in-sync replicas, and no more than how far the leader's own log
-counts: its log end, or where the first *barrier* stands. A barrier is raised by records that are promised to be on the
-disk and held until a group fdatasync has covered them: those of acks=-1 (a setting gives Kafka's page-cache behaviour),
-and those with which `flush.messages` is reached, whatever their acks. In Kafka a log flushes before it goes on; either
-way nobody sees a record before its barrier is gone. What the others have is in `followers.py`.
+The high watermark is the smallest log end offset of the in-sync replicas. The leader's own log counts up to its log end
+offset, or up to its first *barrier*. Records that must be on disk before consumers read them raise a barrier, which is
+removed when a group commit (one fdatasync for many appends) has covered them: records of acks=-1, unless
+`acks.all.durability` selects Kafka's page-cache behaviour, and records with which `flush.messages` is reached. Kafka
+flushes during such an append instead. The state of the other replicas is in `replica.py`.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.record import LOG_OVERHEAD
 from ...protocol.record_batch import RecordBatch, iter_batches
 from ...protocol.special_timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP
 from ...protocol.topic_partition import TopicPartition
+from ...storage.errors import InvariantViolationError
 from ...storage.log_config import NEVER
-from ...storage.record_validator import validate_and_assign
-from ...storage.validation import Validate, Validation
-from .followers import Followers, Peers
-from .isr_changes import IsrChange, PartitionStateNow
+from ...storage.log_validator import AppendContext, LaneValidation, Validate, validate_messages_and_assign_offsets
+from ...storage.log_values import FetchIsolation
+from .leader_and_isr import IsrChange, LeaderAndIsr
+from .replica import Followers, LeaderContext
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -31,23 +32,28 @@ if TYPE_CHECKING:
     from ...storage.leader_epochs import EpochEnd
     from ...storage.log import Log
     from ...storage.log_values import FetchData, LogAppendInfo
-    from ...storage.record_validator import Origin
-    from .partition_listener import PartitionListener
-    from .partition_order import PartitionOrder
+    from ..runtime.loop_sharing import Steps
+    from .append_request import AppendRequest
+    from .leader_and_isr import LeaderAndIsrState
     from .replica import FollowerFetch, Replica
+    from .replica_manager import ReplicaManager
 
 NO_LEADER_EPOCH = -1
 NO_LEADER = -1
-UNCHANGED_FOR_CERTAIN = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
-"""Answers to a change of the in-sync replicas by which it was not made, so that another one may be asked for."""
+NOT_DONE, DONE = (False, ErrorCode.NONE), (True, ErrorCode.NONE)
+ISR_UNCHANGED_ERRORS = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
+"""Errors after which a change of the ISR was certainly not made, so that the leader may request another change."""
 
-
-FetchIsolation = Literal["log end", "high watermark", "transactions committed"]
-"""How far a reader may look."""
+# Module names, because Python 3.11 takes ten times as long to find a member of an enum class.
+_LOG_END, _HIGH_WATERMARK, _TXN_COMMITTED = (
+    FetchIsolation.LOG_END,
+    FetchIsolation.HIGH_WATERMARK,
+    FetchIsolation.TXN_COMMITTED,
+)
 
 
 class FoundOffset(NamedTuple):
-    """What a search by time found; -1 for what there is not."""
+    """The result of a search by timestamp; -1 for a missing value."""
 
     offset: int = -1
     timestamp: int = -1
@@ -55,15 +61,15 @@ class FoundOffset(NamedTuple):
 
 
 class Partition:
-    """Kafka's Partition. Loop-thread only.
+    """Kafka's Partition. Owned by the ReplicaManager; runs on the event loop.
 
-    Invariant: log_start_offset <= last_stable_offset <= high_watermark <= durable end <= log_end_offset.
+    Invariants: see `check_invariants`. A violated one takes the partition offline.
     """
 
     __slots__ = (
         "_barriers",
-        "_listener",
-        "_peers",
+        "_leader_context",
+        "_replica_manager",
         "adding_replicas",
         "followers",
         "in_sync_replicas",
@@ -85,10 +91,10 @@ class Partition:
         topic_partition: TopicPartition,
         topic_id: UUID,
         log: Log,
-        listener: PartitionListener,
-        peers: Peers | None = None,
+        replica_manager: ReplicaManager,
+        leader_context: LeaderContext | None = None,
     ) -> None:
-        """Without `peers` there is no other broker to hear of."""
+        """`leader_context` is None on a broker without a cluster."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
@@ -96,72 +102,101 @@ class Partition:
         self.partition_epoch = 0
         self.replicas: tuple[int, ...] = ()
         self.in_sync_replicas: tuple[int, ...] = ()
-        """As the controller has written them."""
+        """The ISR as the controller has committed it."""
         self.adding_replicas: tuple[int, ...] = ()
         self.removing_replicas: tuple[int, ...] = ()
         self.is_leader = False
         self.leader = NO_LEADER
-        """The broker that leads, this one or another."""
+        """The id of the leader, which may be this broker."""
         self.leader_high_watermark = -1
-        """As a follower last heard of it."""
+        """The leader's high watermark in the last response to this follower."""
         self.followers: Followers | None = None
-        """What a leader of several replicas knows of the others."""
+        """The state of the other replicas, if this broker leads several."""
         self.is_offline = False
-        """Its log directory has failed."""
-        self._listener = listener
-        self._peers = peers
+        """Whether its log directory or log has failed."""
+        self._replica_manager = replica_manager
+        self._leader_context = leader_context
         self._barriers: deque[tuple[int, int]] = deque()
         """(first offset, next offset) of the appends that wait for an fdatasync, in log order."""
 
     # -- roles -----------------------------------------------------------------------------------------------------
 
-    def become_leader(self, order: PartitionOrder) -> None:
-        """Lead from the order's epoch on; an equal or older epoch than the present one changes nothing."""
-        if order.leader_epoch <= self.leader_epoch:
+    def become_leader(self, partition_state: LeaderAndIsrState) -> None:
+        """Lead in the epoch of the request; an epoch that is not newer changes nothing."""
+        if partition_state.leader_epoch <= self.leader_epoch:
             return
-        # In a term between, of which this broker has not heard, followers may have been cut down to another leader.
-        former = self.followers if order.leader_epoch == self.leader_epoch + 1 else None
-        self._begin_term(order)
-        peers, end = self._peers, self.log.log_end_offset
-        if peers is not None:
-            self.leader = peers.broker_id
+        # If this broker missed an epoch, followers may have truncated their logs for the leader of that epoch.
+        former = self.followers if partition_state.leader_epoch == self.leader_epoch + 1 else None
+        self._begin_term(partition_state)
+        leader_context, end = self._leader_context, self.log.log_end_offset
+        if leader_context is not None:
+            self.leader = leader_context.broker_id
             self.followers = None
-            if any(broker_id != peers.broker_id for broker_id in order.replicas):
-                self.followers = Followers(peers, order.replicas, order.isr, end, former)
-        if not self.is_leader and self._listener.acks_all_on_disk and self.log.recovery_point < end:
-            # What it took in as a follower, or in an earlier term, and nobody has waited for.
+            if any(broker_id != leader_context.broker_id for broker_id in partition_state.replicas):
+                self.followers = Followers(leader_context, partition_state.replicas, partition_state.isr, end, former)
+        if not self.is_leader and self._replica_manager.acks_all_on_disk and self.log.recovery_point < end:
+            # Records from its time as a follower, or from an earlier epoch, whose flush no request waited for.
             self._barriers.append((self.log.recovery_point, end))
-            self._listener.flush_wanted(self)
+            self._replica_manager.group_commit.request(self)
         self.is_leader = True
-        self.log.leader_epochs.assign(order.leader_epoch, end)
+        self.log.leader_epochs.assign(partition_state.leader_epoch, end)
         self._raise_high_watermark()
 
-    def become_follower(self, order: PartitionOrder) -> bool:
-        """Follow a leader, -1 while there is none, from an epoch on; whether that is news, as in `become_leader`."""
-        if order.leader_epoch <= self.leader_epoch:
+    def become_follower(self, partition_state: LeaderAndIsrState) -> bool:
+        """Follow a leader, -1 if there is none; return whether the epoch is newer, as in `become_leader`."""
+        if partition_state.leader_epoch <= self.leader_epoch:
             return False
         self.resign()
         self.leader_high_watermark = -1
-        self._begin_term(order)
-        self.leader = order.leader
+        self._begin_term(partition_state)
+        self.leader = partition_state.leader
         return True
 
-    def _begin_term(self, order: PartitionOrder) -> None:
-        self.leader_epoch = order.leader_epoch
-        self.partition_epoch = order.partition_epoch
-        self.replicas, self.in_sync_replicas = order.replicas, order.isr
-        self.adding_replicas, self.removing_replicas = order.adding_replicas, order.removing_replicas
+    def _begin_term(self, partition_state: LeaderAndIsrState) -> None:
+        assert partition_state.leader_epoch > self.leader_epoch, (
+            f"leader epoch {partition_state.leader_epoch} after {self.leader_epoch}"
+        )
+        self.leader_epoch = partition_state.leader_epoch
+        self.partition_epoch = partition_state.partition_epoch
+        self.replicas, self.in_sync_replicas = partition_state.replicas, partition_state.isr
+        self.adding_replicas, self.removing_replicas = (
+            partition_state.adding_replicas,
+            partition_state.removing_replicas,
+        )
 
     def resign(self) -> None:
-        """Lead no longer."""
+        """End the current role."""
         self.is_leader = False
         self.leader = NO_LEADER
         self.leader_epoch = NO_LEADER_EPOCH
         self.followers = None
         self._barriers.clear()
 
+    def check_invariants(self) -> None:
+        """Raise InvariantViolationError if the state of this replica or its log contradicts itself.
+
+        Reads no file. Tests and simulations call it after each change; `_check_isr` runs at each change of the ISR.
+        """
+        log = self.log
+        log.check_invariants()
+        self._check_isr()
+        ends = [offset for barrier in self._barriers for offset in barrier]
+        if ends != sorted(ends) or (ends and ends[-1] > log.log_end_offset):
+            raise self._violation(
+                f"barriers {list(self._barriers)} are out of order, log end offset {log.log_end_offset}"
+            )
+        if log.leader_epochs.latest_epoch > self.leader_epoch >= 0:
+            raise self._violation(f"leader epoch {self.leader_epoch} below {log.leader_epochs.latest_epoch} in its log")
+
+    def _check_isr(self) -> None:
+        if self.replicas and not set(self.in_sync_replicas) <= set(self.replicas):
+            raise self._violation(f"ISR {self.in_sync_replicas} outside of the replicas {self.replicas}")
+
+    def _violation(self, violation: str) -> InvariantViolationError:
+        return InvariantViolationError(self.topic_partition, self.log.directory, violation)
+
     def go_offline(self) -> None:
-        """Its log directory has failed."""
+        """Stop serving requests, because its log directory or log has failed."""
         self.is_offline = True
 
     # -- appending -------------------------------------------------------------------------------------------------
@@ -169,55 +204,46 @@ class Partition:
     def append_records_to_leader(
         self,
         records: memoryview,
-        acks: int,
-        *,
-        api_version: int,
-        origin: Origin = "client",
-        may_linger: bool = False,
-        validate: Validate = validate_and_assign,
+        request: AppendRequest,
+        validate: Validate = validate_messages_and_assign_offsets,
     ) -> LogAppendInfo:
-        """Append what a producer sent, and let waiting operations see it; `may_linger` as in `GroupCommit.request`.
+        """Append the records of a producer, and complete operations that wait for them.
 
-        `validate` as in `Log.append_as_leader`. Raises KafkaError: NOT_ENOUGH_REPLICAS before anything is written,
-        and what the log raises; of a client's records HeavyRecordsError, too.
+        `validate` as in `Log.append_as_leader`. Raises KafkaError: NOT_ENOUGH_REPLICAS before anything is written, and
+        the errors of the log; HeavyRecordsError as the request's rules say.
         """
-        if acks == -1 and self._lacks_replicas() and not self._has_already(records):
+        acks = request.acks
+        if acks == -1 and self._lacks_replicas() and not self._is_duplicate(records):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.topic_partition} has {len(self.in_sync_replicas)} replicas in sync; "
                 f"min.insync.replicas is {self.min_in_sync_replicas}",
             )
         log = self.log
-        info = log.append_as_leader(
-            records,
-            leader_epoch=self.leader_epoch,
-            origin=origin,
-            produce_version=api_version,
-            at_once=origin == "client",
-            validate=validate,
-        )
-        if acks == -1 and self._listener.acks_all_on_disk:
-            self._hold(info)
+        info = log.append_as_leader(records, leader_epoch=self.leader_epoch, rules=request.rules, validate=validate)
+        if acks == -1 and self._replica_manager.acks_all_on_disk:
+            self._add_barrier(info)
             if self._barriers:
-                self._listener.flush_wanted(self, may_linger=may_linger)
+                self._replica_manager.group_commit.request(self, may_linger=request.may_linger)
                 if info.last_offset >= 0 and not info.duplicate:
                     if self.followers is not None:
-                        self._listener.appended(self)
-                    return info  # nothing below it is free to count that did not count before
+                        self._replica_manager.try_complete_delayed_fetches(self)
+                    return info  # its own barrier keeps the high watermark where it is
         elif log.needs_flush():
             begun = max(log.recovery_point, self._barriers[-1][1]) if self._barriers else log.recovery_point
             if log.log_end_offset - begun >= log.config.flush_messages:
-                self._hold(info)
-            self._listener.flush_wanted(self)
+                self._add_barrier(info)
+            self._replica_manager.group_commit.request(self)
         if not self._raise_high_watermark() and self.followers is not None:
-            self._listener.appended(self)
+            self._replica_manager.try_complete_delayed_fetches(self)
         return info
 
-    def _has_already(self, records: memoryview) -> bool:
-        """Whether an idempotent producer sends again what is in the log, which it waits for as others do.
+    def _is_duplicate(self, records: memoryview) -> bool:
+        """Whether the records repeat an earlier append of an idempotent producer, which waits for it like the first
+        time.
 
-        Were it refused, and what follows it taken or not as replicas come and go, it might begin a new epoch, as
-        librdkafka does after a gap, and send in that once more what was here all the time.
+        If a repeated batch were refused while later ones are accepted, as replicas leave and join the ISR, the producer
+        would find a gap. librdkafka then begins a new epoch and sends the records again, which would duplicate them.
         """
         with suppress(ProtocolError):
             batch = next(iter_batches(records), None)
@@ -226,99 +252,113 @@ class Partition:
                 return entry is not None and entry.find_duplicate(batch.header) is not None
         return False
 
-    def validation(self, records: memoryview, *, api_version: int, now_ms: int) -> Validation:
-        """The check of what `append_records_to_leader` found too heavy."""
-        return Validation(self.log, records, leader_epoch=self.leader_epoch, produce_version=api_version, now_ms=now_ms)
+    def lane_validation(self, records: memoryview, request: AppendRequest, now_ms: int) -> LaneValidation:
+        """Return the validation that `append_records_to_leader` found too heavy for the event loop."""
+        log = self.log
+        context = AppendContext(
+            request.rules, log.log_end_offset, now_ms, log.config, self.leader_epoch, log.config.message_magic
+        )
+        return LaneValidation(records, context)
 
-    def _hold(self, info: LogAppendInfo) -> None:
-        """Let nobody see what was appended before it is on disk."""
+    def _add_barrier(self, info: LogAppendInfo) -> None:
+        """Keep the high watermark below an append until it is on disk."""
         if not info.duplicate and info.last_offset >= 0:
             self._barriers.append((info.first_offset, info.last_offset + 1))
 
     @property
+    def max_message_bytes(self) -> int:
+        """The size of the largest batch that the log accepts (`max.message.bytes`)."""
+        return self.log.config.max_message_bytes
+
+    @property
     def min_in_sync_replicas(self) -> int:
-        """`min.insync.replicas`, never more than there are replicas: Kafka's effectiveMinIsr."""
+        """`min.insync.replicas`, limited to the number of replicas: Kafka's effectiveMinIsr."""
         return min(self.log.config.min_insync_replicas, len(self.replicas) or 1)
 
     def _lacks_replicas(self) -> bool:
-        """Whether fewer are in sync than `min.insync.replicas` asks for; never so while all of them are."""
+        """Whether the ISR is smaller than `min.insync.replicas`; false if all replicas are in sync."""
         in_sync = len(self.in_sync_replicas)
         return in_sync < (len(self.replicas) or 1) and in_sync < self.min_in_sync_replicas
 
     def durable_end_offset(self) -> int:
-        """How far the leader's own log may count for the high watermark."""
+        """Return the offset up to which the leader's own log counts for the high watermark."""
         return self._barriers[0][0] if self._barriers else self.log.log_end_offset
 
     def flushed(self, up_to_offset: int) -> None:
-        """A fdatasync has covered everything below `up_to_offset`."""
+        """Remove the barriers below `up_to_offset`, which a group commit has covered."""
         barriers = self._barriers
         while barriers and barriers[0][1] <= up_to_offset:
             barriers.popleft()
         if not self.is_leader:
-            self._listener.synced(self)
+            self._replica_manager.on_follower_flushed(self)
         elif not self._raise_high_watermark() and self.log.config.flush_messages != NEVER:
-            self._listener.progressed(self)
+            self._replica_manager.try_complete_delayed_requests(self)
 
     def _raise_high_watermark(self) -> bool:
-        """Let the high watermark follow; it only rises, and not while too few replicas are in sync. Whether it rose."""
+        """Raise the high watermark unless too few replicas are in sync; return whether it rose. It never falls."""
         if not self.is_leader or self._lacks_replicas():
             return False
         log, end = self.log, self.durable_end_offset()
         if self.followers is not None:
-            end = self.followers.least_end(log.log_end_offset, end)
+            end = self.followers.isr_min_log_end_offset(log.log_end_offset, end)
         if end <= log.high_watermark:
             return False
-        log.update_high_watermark(end)
-        self._listener.progressed(self)
+        try:
+            log.update_high_watermark(end)
+        except InvariantViolationError as error:
+            self._replica_manager.log_failed(error)
+            return False
+        self._replica_manager.try_complete_delayed_requests(self)
         return True
 
-    def is_on_all(self, offset: int) -> bool:
-        """Whether everybody who may lead next has all below `offset`, however few they are."""
+    def is_replicated_to_electable(self, offset: int) -> bool:
+        """Whether every replica that may be elected has all records below `offset`, even if the ISR is too small."""
         log, followers, end = self.log, self.followers, self.durable_end_offset()
         if followers is not None:
-            end = followers.least_end(log.log_end_offset, end)
+            end = followers.isr_min_log_end_offset(log.log_end_offset, end)
         return max(end, log.high_watermark) >= offset
 
-    def has_reached(self, required_offset: int) -> ErrorCode | None:
-        """What a producer with acks=-1 is to be told: None while it must wait, NONE once everything below
-        `required_offset` is committed, else why it never will be as it asked.
+    def check_enough_replicas_reach_offset(self, required_offset: int) -> tuple[bool, ErrorCode]:
+        """Return whether an acks=-1 append up to `required_offset` is decided, and its error.
+
+        It is decided once the high watermark reaches the offset, or when it never will under this leader.
         """
         if self.is_offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
+            return True, ErrorCode.KAFKA_STORAGE_ERROR
         if not self.is_leader:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return True, ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < required_offset:
-            return None
+            return NOT_DONE
         if self._lacks_replicas():
-            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return ErrorCode.NONE
+            return True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return DONE
 
-    def has_flushed(self, required_offset: int) -> ErrorCode | None:
-        """What a producer with acks=1 is to be told: None while a flush that `flush.messages` asks for is not over."""
+    def check_flushed(self, required_offset: int) -> tuple[bool, ErrorCode]:
+        """Return whether an acks=1 append is decided, which waits for a flush that `flush.messages` requires."""
         if self.is_offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
+            return True, ErrorCode.KAFKA_STORAGE_ERROR
         is_due = self.durable_end_offset() < required_offset and self.log.config.flush_messages != NEVER
-        return None if is_due else ErrorCode.NONE
+        return NOT_DONE if is_due else DONE
 
     # -- following -------------------------------------------------------------------------------------------------
 
     def append_records_as_follower(self, records: memoryview) -> int:
-        """Append what the leader has sent, the very bytes, from this log's end on; how many bytes were new.
+        """Append the leader's records unchanged, and return the number of new bytes.
 
-        What a later leader than the one that is followed has written is left out, and so is a batch that is cut off
-        at the end. Errors as `Log.append_as_follower`.
+        Batches of a later leader than the followed one are left out, and so is a batch that is cut off at the end.
+        Errors as `Log.append_as_follower`.
         """
         log, size = self.log, 0
         for piece in _pieces(records, log.config.segment_size):
-            size += log.append_as_follower(piece, leader_epoch=self.leader_epoch).bytes
+            size += log.append_as_follower(piece, leader_epoch=self.leader_epoch).valid_bytes
         if log.needs_flush():
-            self._listener.flush_wanted(self)
+            self._replica_manager.group_commit.request(self)
         return size
 
-    def batch_it_begins_in(self, records: memoryview) -> int | None:
-        """Where the first batch begins if this log is empty and begins inside of it, as the leader's may.
+    def first_batch_base_offset(self, records: memoryview) -> int | None:
+        """Return the base offset of the first batch if this log is empty and starts inside of it, else None.
 
-        It needs the whole batch, and so has to begin there.
+        The leader's log start offset may be inside of a batch; the follower's log needs the whole batch.
         """
         log = self.log
         if len(records) <= LOG_OVERHEAD or log.log_start_offset < log.log_end_offset:
@@ -326,8 +366,8 @@ class Partition:
         first = int.from_bytes(records[:8])
         return first if first < log.log_end_offset else None
 
-    def follow_watermarks(self, high_watermark: int, log_start_offset: int) -> None:
-        """Take over how far the leader says that all have the log, as far as this one reaches, and where it begins."""
+    def update_watermarks(self, high_watermark: int, log_start_offset: int) -> None:
+        """Apply the leader's high watermark, up to this log's end, and its log start offset."""
         log = self.log
         self.leader_high_watermark = high_watermark
         high_watermark = min(high_watermark, log.log_end_offset)
@@ -336,14 +376,14 @@ class Partition:
             log.update_high_watermark(high_watermark)
         log.maybe_increment_log_start_offset(min(log_start_offset, log.high_watermark))
         if has_risen:
-            self._listener.progressed(self)
+            self._replica_manager.try_complete_delayed_requests(self)
 
     def truncation_offset(self, leader_end: EpochEnd) -> tuple[int, bool]:
-        """Down to where this log may be the leader's, and whether that is certain, else the leader is asked again.
+        """Return the offset to truncate this log to, and whether that is final; else the leader is queried again.
 
-        `leader_end` is the largest epoch at the leader that is not above the one this broker asked for, and where it
-        ends there (KIP-101, KIP-279). A leader that knows no epochs keeps records of a format without them: what is
-        committed is all that is certain then.
+        `leader_end` is the largest epoch at the leader that is not above the requested epoch, and its end offset there
+        (KIP-101, KIP-279). A leader without epochs keeps records of a format without them: only records below the high
+        watermark are certain then.
         """
         log = self.log
         if leader_end.epoch < 0 or leader_end.end_offset < 0:
@@ -351,7 +391,7 @@ class Partition:
             return min(end, log.log_end_offset), True
         own = log.leader_epochs.end_offset_for(leader_end.epoch, log.log_end_offset)
         if own.epoch < 0:
-            # The leader's epoch is above all of this log, which it therefore has up to its own end.
+            # The leader's epoch is above all epochs of this log, so the leader has this log up to its own end.
             return min(leader_end.end_offset, log.log_end_offset), True
         if own.epoch != leader_end.epoch:
             return min(own.end_offset, log.log_end_offset), False
@@ -359,49 +399,50 @@ class Partition:
 
     # -- leading followers -----------------------------------------------------------------------------------------
 
-    def follower(self, fetch: FollowerFetch) -> Replica:
-        """Who sends a fetch. Raises KafkaError for a broker without a replica, or one that has lived again since."""
+    def get_replica(self, fetch: FollowerFetch) -> Replica:
+        """Return the follower that sends a fetch. Raises KafkaError for a broker without a replica or of an old broker
+        epoch."""
         if self.followers is None:
             code = ErrorCode.UNKNOWN_LEADER_EPOCH if fetch.knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
-            raise KafkaError(code, f"{self.topic_partition} has no replica elsewhere")
+            raise KafkaError(code, f"{self.topic_partition} has no other replica")
         replica = self.followers.replica(fetch.replica_id, knows_epoch=fetch.knows_epoch)
         replica.check_epoch(fetch.broker_epoch)
         return replica
 
-    def follower_fetched(self, fetch: FollowerFetch) -> Replica:
-        """A follower, which is returned, has everything below the offset that it asks for, one of this log's.
+    def update_follower_fetch_state(self, fetch: FollowerFetch) -> Replica:
+        """Update and return the follower that sends a fetch: it has all records below its fetch offset.
 
-        It may become in sync by that, and the high watermark may rise. Raises KafkaError as `follower`.
+        The follower may join the ISR, and the high watermark may rise. Raises KafkaError as `get_replica`.
         """
-        replica, followers, peers = self.follower(fetch), self.followers, self._peers
+        replica, followers, leader_context = self.get_replica(fetch), self.followers, self._leader_context
         assert followers is not None
-        assert peers is not None
+        assert leader_context is not None
         log = self.log
         before, started = replica.log_end_offset, replica.log_start_offset
-        replica.fetched(fetch, log.log_end_offset, peers.now())
-        grown = followers.grown_isr(replica, log.high_watermark)
+        replica.update_fetch_state(fetch, log.log_end_offset, leader_context.now())
+        grown = followers.expanded_isr(replica, log.high_watermark)
         if grown is not None:
-            self._propose(followers, grown)
+            self._submit_isr_change(followers, grown)
         if fetch.offset != before or log.high_watermark < fetch.offset:
-            # Who kept it back may be gone meanwhile, without having been in sync.
+            # A replica outside of the ISR that was about to join, and so counted, may have stopped since.
             self._raise_high_watermark()
         if fetch.log_start_offset != started:
-            self._listener.low_watermark_raised(self)
+            self._replica_manager.try_complete_delayed_deletes(self)
         return replica
 
     def shrink_isr(self) -> None:
-        """Ask for those to leave who have not caught up for `replica.lag.time.max.ms`.
+        """Request the removal of replicas from the ISR that have not caught up for `replica.lag.time.max.ms`.
 
-        Who kept the high watermark back without being in sync, being about to, may be gone by now.
+        Raises the high watermark, which a stopped replica that was about to join the ISR may have held back.
         """
         followers = self.followers
         if followers is not None and not self.is_offline:
-            shrunk = followers.shrunk_isr(self.log.log_end_offset)
+            shrunk = followers.shrunken_isr(self.log.log_end_offset)
             if shrunk is not None:
-                self._propose(followers, shrunk)
+                self._submit_isr_change(followers, shrunk)
             self._raise_high_watermark()
 
-    def _propose(self, followers: Followers, isr: tuple[int, ...]) -> None:
+    def _submit_isr_change(self, followers: Followers, isr: tuple[int, ...]) -> None:
         change = IsrChange(
             self.topic_partition,
             self.leader_epoch,
@@ -411,14 +452,14 @@ class Partition:
             topic_id=self.topic_id,
         )
         followers.pending = change
-        self._listener.isr_change_wanted(self, change)
+        self._replica_manager.submit_isr_change(self, change)
 
-    def awaits(self, change: IsrChange) -> bool:
-        """Whether nothing has happened since the change was asked for."""
+    def is_pending(self, change: IsrChange) -> bool:
+        """Whether the change is still the pending one."""
         return self.followers is not None and self.followers.pending is change
 
-    def isr_changed(self, change: IsrChange, now: PartitionStateNow) -> None:
-        """What is written down after a change was asked for; an answer that other orders have overtaken is nothing."""
+    def complete_isr_change(self, change: IsrChange, now: LeaderAndIsr) -> None:
+        """Apply the state that the controller has committed for a change, unless a newer LeaderAndIsr has arrived."""
         followers = self.followers
         if (
             followers is None
@@ -430,25 +471,30 @@ class Partition:
         followers.pending = None
         followers.isr = self.in_sync_replicas = now.isr
         self.partition_epoch = now.partition_epoch
+        try:
+            self._check_isr()
+        except InvariantViolationError as error:
+            self._replica_manager.log_failed(error)
+            return
         if not self._raise_high_watermark():
-            self._listener.progressed(self)
+            self._replica_manager.try_complete_delayed_requests(self)
 
-    def isr_change_failed(self, change: IsrChange, error: ErrorCode) -> None:
-        """A change was refused; unless it was not made for certain, both sets count until other orders come."""
-        if error in UNCHANGED_FOR_CERTAIN and self.followers is not None and self.followers.pending is change:
+    def fail_isr_change(self, change: IsrChange, error: ErrorCode) -> None:
+        """Drop a refused change; unless it was certainly not made, both ISRs count until the next LeaderAndIsr."""
+        if error in ISR_UNCHANGED_ERRORS and self.followers is not None and self.followers.pending is change:
             self.followers.pending = None
             self._raise_high_watermark()
 
     @property
     def low_watermark(self) -> int:
-        """The lowest offset that any live replica still has."""
+        """The lowest log start offset of the live replicas."""
         start = self.log.log_start_offset
         return start if self.followers is None else self.followers.low_watermark(start)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """Fence a client whose idea of the leader epoch differs (KIP-320). -1 asks for no check.
+        """Fence a client whose leader epoch differs (KIP-320); -1 skips the check.
 
         Raises KafkaError FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER.
         """
@@ -457,7 +503,7 @@ class Partition:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic_partition}")
 
     def fence(self, current_leader_epoch: int) -> None:
-        """As `check_leader_epoch`, whoever leads."""
+        """Check a leader epoch as `check_leader_epoch`, also on a follower."""
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}")
@@ -465,24 +511,28 @@ class Partition:
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that there is here."""
+        """The first offset of the log."""
         return self.log.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """The next offset that is appended, committed or not what is below it."""
+        """The offset of the next append."""
         return self.log.log_end_offset
 
     @property
     def high_watermark(self) -> int:
-        """Below it all is committed, as far as this broker knows."""
+        """The offset below which all records are committed."""
         return self.log.high_watermark
 
     def read_bound(self, isolation: FetchIsolation) -> int:
-        """The exclusive bound of what may be read."""
-        if isolation == "high watermark":
+        """Return the exclusive upper bound of reads."""
+        if isolation is _HIGH_WATERMARK:
             return self.log.high_watermark
-        return self.log.last_stable_offset if isolation == "transactions committed" else self.log.log_end_offset
+        return self.log.last_stable_offset if isolation is _TXN_COMMITTED else self.log.log_end_offset
+
+    def bytes_between(self, offset: int, bound: int) -> int:
+        """Return the bytes of the batches from `offset` up to `bound`: see `Log.bytes_between`, also for errors."""
+        return self.log.bytes_between(offset, bound)
 
     def read(
         self,
@@ -492,35 +542,37 @@ class Partition:
         min_one_batch: bool,
         isolation: FetchIsolation,
         hard_limit: bool = False,
-        lend: bool = False,
+        as_file_slice: bool = False,
     ) -> FetchData:
-        """What consumers may read from the batch of `offset` on, as `Log.read` says, whose errors it raises."""
+        """Read from the batch of `offset` on up to the bound of `isolation`: see `Log.read`, also for errors."""
         return self.log.read(
             offset,
             max_bytes,
             max_offset=self.read_bound(isolation),
             min_one_message=min_one_batch,
             hard_limit=hard_limit,
-            read_committed=isolation == "transactions committed",
-            lend=lend,
+            read_committed=isolation is _TXN_COMMITTED,
+            as_file_slice=as_file_slice,
         )
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """(largest known epoch at or below `epoch`, its end offset); (-1, -1) if that cannot be said."""
+        """Return (largest known epoch at or below `epoch`, its end offset), or (-1, -1) if it is unknown."""
         return self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)
 
-    def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
-        """Where the log of a reader parted from this one, if that was before its fetch offset (KIP-595).
+    def find_diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
+        """Return the epoch and offset from which a reader's log differs, if below its fetch offset (KIP-595), else
+        None.
 
         Raises KafkaError OFFSET_OUT_OF_RANGE.
         """
         end = self.end_offset_for_epoch(last_fetched_epoch)
         if end.epoch < 0 or end.end_offset < 0:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"no epoch up to {last_fetched_epoch} is known")
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"no epoch up to {last_fetched_epoch} is in the log")
         return end if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset else None
 
-    def fetch_offset_for_timestamp(self, timestamp: int, isolation: FetchIsolation) -> FoundOffset:
-        """The first record that is not older, or what a special timestamp stands for. Raises LogDirFailedError."""
+    def fetch_offset_for_timestamp(self, timestamp: int, isolation: FetchIsolation) -> Steps[FoundOffset]:
+        """Find the first record that is not older, or the offset of a special timestamp. Raises LogDirFailedError."""
+        # The greatest timestamp may take as many steps as a segment has batches; everything else takes none.
         log = self.log
         if timestamp == LATEST:
             self._check_bound_is_known(isolation)
@@ -530,7 +582,7 @@ class Partition:
             return FoundOffset(start, leader_epoch=log.leader_epochs.epoch_for_offset(start))
         found = None
         if timestamp == MAX_TIMESTAMP:
-            found = log.max_timestamp_and_offset()
+            found = yield from log.find_max_timestamp()
         elif timestamp >= 0:
             found = log.fetch_offset_by_timestamp(timestamp)
         if found is None or found.offset >= self.read_bound(isolation):
@@ -539,9 +591,10 @@ class Partition:
         return FoundOffset(found.offset, found.timestamp, log.leader_epochs.epoch_for_offset(found.offset))
 
     def _check_bound_is_known(self, isolation: FetchIsolation) -> None:
-        """Raises KafkaError OFFSET_NOT_AVAILABLE while a new leader may not know yet all that consumers have seen."""
+        """Raise KafkaError OFFSET_NOT_AVAILABLE while a new leader's high watermark may be lower than consumers have
+        seen."""
         followers = self.followers
-        if followers is not None and isolation != "log end" and self.log.high_watermark < followers.epoch_start:
+        if followers is not None and isolation is not _LOG_END and self.log.high_watermark < followers.epoch_start:
             reason = f"the high watermark {self.log.high_watermark} is below the start of epoch {self.leader_epoch}"
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, reason)
 
@@ -557,10 +610,10 @@ class Partition:
     def delete_records(self, offset: int) -> int:
         """Raise the log start offset (-1: to the high watermark); returns the new low watermark.
 
-        It is on disk once `ReplicaManager.keep_log_starts` says so.
+        It is on disk once `ReplicaManager.checkpoint_log_start_offsets` has returned.
         Raises KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION on a compacted topic.
         """
-        if "delete" not in self.log.config.cleanup_policy:
+        if self.log.config.compact and not self.log.config.delete:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, "records of a topic that is only compacted cannot be deleted")
         target = self.log.high_watermark if offset == -1 else offset
         if not 0 <= target <= self.log.high_watermark:
@@ -572,7 +625,7 @@ class Partition:
 
 
 def _pieces(records: memoryview, most: int) -> Iterator[memoryview]:
-    """Whole batches, so many bytes at a time, or one batch that is larger. Raises KafkaError CORRUPT_MESSAGE."""
+    """Yield whole batches, up to `most` bytes together, or one larger batch. Raises KafkaError CORRUPT_MESSAGE."""
     if len(records) <= most:
         yield records
         return
@@ -584,5 +637,5 @@ def _pieces(records: memoryview, most: int) -> Iterator[memoryview]:
                 start = end
             end = batch.position + batch.size
     except ProtocolError as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"behind {end} good bytes: {error}") from error
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"after {end} valid bytes: {error}") from error
     yield records[start:end]

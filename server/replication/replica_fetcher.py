@@ -1,118 +1,97 @@
-"""Follows one leader in many partitions: fetches, appends the very bytes, cuts off what the leader does not have.
+"""Kafka's ReplicaFetcherThread: fetches many partitions from one leader, and truncates records the leader lacks.
 
-Kafka's ReplicaFetcherThread. Where logs part is said by leader epochs, never by the high watermark: by the leader in
-its answer to a fetch since version 12 (KIP-595), before that in answer to OffsetForLeaderEpoch (KIP-101, KIP-279).
+The point from which logs differ is found by leader epochs, never by the high watermark: since Fetch version 12 the
+leader reports it in the response (KIP-595), before that in the response to OffsetForLeaderEpoch (KIP-101, KIP-279).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.fetch_session import FetchTarget
-from ...protocol.room_logger import room_logger
 from ...protocol.schema import ZERO_UUID
 from ...protocol.special_timestamps import EARLIEST, LATEST
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError
 from ...storage.leader_epochs import EpochEnd
-from ..runtime.turns import Stint
-from .leaders import SINCE_TOPIC_IDS
+from ..runtime.loop_sharing import TimeBudget
+from .remote_leader_endpoint import SINCE_TOPIC_IDS
 
 if TYPE_CHECKING:
     from ...protocol.messages.fetch import FetchResponse, PartitionData
-    from .leaders import FetchLimits, Leader
     from .partition import Partition
+    from .remote_leader_endpoint import FetchLimits, RemoteLeaderEndpoint
+    from .replica_manager import ReplicaManager
+    from .replication_throttle import FollowerThrottle
 
 logger = room_logger("replication")
 
 SINCE_TRUNCATION_ON_FETCH = 12
 NO_PAUSE = 0.0
-FORGOTTEN = -2
-"""In the place of a leader epoch."""
+REMOVED = -2
+"""The leader epoch of a removed PartitionFetchState."""
 IDLE_SECONDS = 3600.0
-"""While there is nothing to fetch; `follow` ends that."""
+"""The pause while there is nothing to fetch; `add_partition` ends it."""
 FIRST_BACKOFF_SECONDS, MOST_DOUBLINGS = 0.02, 10
-"""Before the second attempt; it doubles up to `replica.fetch.backoff.ms`."""
-
-
-class FollowedLogs(Protocol):
-    """What a fetcher does to the logs of this broker, on the loop's thread."""
-
-    def truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Cut logs down, durably. Raises KafkaError."""
-
-    def truncate_fully_and_start_at(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Empty a log. Raises KafkaError."""
-
-    def disk_failed(self, error: LogDirFailedError) -> None:
-        """A log directory is gone."""
-
-    async def synced(self, partitions: Iterable[Partition]) -> None:
-        """What was appended to these is on disk, where acks=-1 promises that, or their directory has failed."""
-
-
-class FetchThrottle(Protocol):
-    """The follower's replication quota."""
-
-    def holds_back(self, partition: Partition) -> bool:
-        """Whether a partition is not to be fetched now."""
-
-    def fetched(self, partition: Partition, size: int) -> None:
-        """So many bytes came for it."""
+"""The pause before the second attempt; it doubles up to `replica.fetch.backoff.ms`."""
 
 
 @dataclass(slots=True)
-class Followed:
-    """A partition, and how it is to be fetched next."""
+class PartitionFetchState:
+    """Kafka's PartitionFetchState: a partition and the state of its next fetch."""
 
     partition: Partition
     leader_epoch: int
-    """Its term: in another one this entry is void, and so it is when it has been forgotten."""
-    is_compared: bool = False
-    """Whether the log has nothing that the leader does not have, as far as epochs tell."""
+    """The epoch in which the partition was added: in another epoch the state is not valid any more."""
+    is_truncated: bool = False
+    """Whether the log has been truncated to the records that the leader has, by its epochs."""
     not_before: float = NO_PAUSE
-    """Loop time."""
+    """The loop time of the next attempt."""
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     target: FetchTarget | None = None
-    """What was asked for last."""
+    """The target of the last fetch."""
 
     @property
     def is_valid(self) -> bool:
-        """Whether its partition still follows in that term."""
+        """Whether the partition still follows in that epoch."""
         partition = self.partition
         return not partition.is_leader and not partition.is_offline and partition.leader_epoch == self.leader_epoch
 
 
 class ReplicaFetcher:
-    """One task on the loop; `follow` and `forget` count at once, also for answers that are on their way."""
+    """A task on the event loop that follows one leader. Owned by the ReplicaFetcherManager.
+
+    `add_partition` and `remove_partition` take effect immediately, also for responses that are still awaited.
+    """
 
     def __init__(
         self,
-        leader: Leader,
-        logs: FollowedLogs,
+        leader: RemoteLeaderEndpoint,
+        replica_manager: ReplicaManager,
         *,
         limits: Callable[[], FetchLimits],
-        throttle: FetchThrottle,
+        throttle: FollowerThrottle,
         paused: Callable[[TopicPartition], AbstractAsyncContextManager[None]],
         stopwatch: Callable[[], float],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """`paused` keeps the cleaner away from a log, `stopwatch` is a clock that moves within a turn of the loop."""
+        """`paused` keeps the cleaner away from a log, `stopwatch` is a clock that advances during a loop turn."""
         self._leader = leader
-        self._logs = logs
+        self._replica_manager = replica_manager
         self._limits = limits
         self._throttle = throttle
         self._paused = paused
         self._stopwatch = stopwatch
         self._loop = loop
-        self._followed: dict[TopicPartition, Followed] = {}
+        self._followed: dict[TopicPartition, PartitionFetchState] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -121,24 +100,24 @@ class ReplicaFetcher:
 
     @property
     def partitions(self) -> list[Partition]:
-        """What it fetches."""
+        """The partitions that it fetches."""
         return [one.partition for one in self._followed.values()]
 
-    def follow(self, partition: Partition) -> None:
-        """Fetch a partition from now on, in its present term."""
-        self._followed[partition.topic_partition] = Followed(partition, partition.leader_epoch)
+    def add_partition(self, partition: Partition) -> None:
+        """Fetch a partition in its current leader epoch."""
+        self._followed[partition.topic_partition] = PartitionFetchState(partition, partition.leader_epoch)
         self._wake.set()
         if self._task is None:
             self._task = self._loop.create_task(self._run())
 
-    def forget(self, topic_partition: TopicPartition) -> None:
-        """Fetch it no more; work on its log ends at its next wait."""
+    def remove_partition(self, topic_partition: TopicPartition) -> None:
+        """Stop fetching a partition; work on its log ends at its next await."""
         one = self._followed.pop(topic_partition, None)
         if one is not None:
-            one.leader_epoch = FORGOTTEN
+            one.leader_epoch = REMOVED
 
     async def close(self) -> None:
-        """Fetch nothing more."""
+        """Stop the task and close the connections."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -147,25 +126,25 @@ class ReplicaFetcher:
     # -- rounds ----------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        failures, told = 0, ""
+        failures, last_error = 0, ""
         while True:
             self._wake.clear()
             pause = min(FIRST_BACKOFF_SECONDS * 2**failures, self._limits().backoff_ms / 1000)
             failures = min(failures + 1, MOST_DOUBLINGS)
             try:
-                pause, failures, told = await self._round(), 0, ""
+                pause, failures, last_error = await self._round(), 0, ""
             except KafkaError as error:
-                if told != str(error):
+                if last_error != str(error):
                     logger.info("fetching from broker %d: %s", self._leader.broker_id, error)
-                told = str(error)
+                last_error = str(error)
                 if error.code in (
                     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
                     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
                     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
                 ):
-                    pause = NO_PAUSE  # the next fetch opens another one
+                    pause = NO_PAUSE  # the next fetch opens another session
             except Exception:
-                logger.exception("fetching from broker %d failed; it goes on", self._leader.broker_id)
+                logger.exception("fetching from broker %d failed and is tried again", self._leader.broker_id)
             if pause > NO_PAUSE:
                 try:
                     async with asyncio.timeout(pause):
@@ -174,7 +153,7 @@ class ReplicaFetcher:
                     continue
 
     async def _round(self) -> float:
-        """Fetch once, all that is to be fetched now; seconds to wait for the next time. Raises KafkaError."""
+        """Fetch all due partitions once; return the seconds until the next round. Raises KafkaError."""
         now = self._loop.time()
         for name in [name for name, one in self._followed.items() if not one.is_valid]:
             del self._followed[name]
@@ -182,25 +161,25 @@ class ReplicaFetcher:
         if not due:
             return min((one.not_before - now for one in self._followed.values()), default=IDLE_SECONDS)
         version = await self._leader.fetch_version()
-        await self._compare(due, tells_divergence=version >= SINCE_TRUNCATION_ON_FETCH)
+        await self._maybe_truncate(due, truncates_on_fetch=version >= SINCE_TRUNCATION_ON_FETCH)
         limits = self._limits()
         targets = {
             name: self._target(one, limits.max_bytes, version)
             for name, one in due.items()
-            if one.is_compared and one.is_valid and not self._throttle.holds_back(one.partition)
+            if one.is_truncated and one.is_valid and not self._throttle.holds_back(one.partition)
         }
         if not targets:
             return limits.backoff_ms / 1000
         response = await self._leader.fetch(version, targets, limits)
         try:
-            await self._take_in(response, targets)
+            await self._process_fetch_response(response, targets)
         except BaseException:
             self._leader.forget_session()
             raise
         return NO_PAUSE
 
-    def _target(self, one: Followed, max_bytes: int, version: int) -> FetchTarget:
-        """What to ask for; the very same as the last time unless something has changed."""
+    def _target(self, one: PartitionFetchState, max_bytes: int, version: int) -> FetchTarget:
+        """Return the target of the next fetch, the same object as last time unless something has changed."""
         partition, known = one.partition, one.target
         log = partition.log
         topic_id = partition.topic_id if version >= SINCE_TOPIC_IDS else ZERO_UUID
@@ -223,97 +202,104 @@ class ReplicaFetcher:
             )
         return known
 
-    def _put_off(self, one: Followed) -> None:
-        """Fetch it again after a while: orders reach a leader and its followers one soon after the other."""
+    def _delay(self, one: PartitionFetchState) -> None:
+        """Fetch the partition again after a backoff: a leader and its followers receive LeaderAndIsr at different
+        times."""
         pause = min(FIRST_BACKOFF_SECONDS * 2**one.failures, self._limits().backoff_ms / 1000)
         one.not_before = self._loop.time() + pause
         one.failures = min(one.failures + 1, MOST_DOUBLINGS)
 
-    # -- where logs part -------------------------------------------------------------------------------------------
+    # -- truncation ------------------------------------------------------------------------------------------------
 
-    async def _compare(self, due: Mapping[TopicPartition, Followed], *, tells_divergence: bool) -> None:
-        """Have logs cut down to what the leader has, if its answers to fetches do not say where they part.
+    async def _maybe_truncate(
+        self, due: Mapping[TopicPartition, PartitionFetchState], *, truncates_on_fetch: bool
+    ) -> None:
+        """Truncate logs to the records that the leader has, unless its fetch responses report diverging epochs.
 
-        What is left is on the disk: a fetch says so, whoever took it in, in whatever term or run.
+        The remaining records are on disk before the first fetch, because its offset reports them as durable.
         """
-        due = {name: one for name, one in due.items() if not one.is_compared}
+        due = {name: one for name, one in due.items() if not one.is_truncated}
         if not due:
             return
-        await self._logs.synced([one.partition for one in due.values()])
-        asked: dict[TopicPartition, Followed] = {}
+        await self._replica_manager.wait_until_flushed([one.partition for one in due.values()])
+        asked: dict[TopicPartition, PartitionFetchState] = {}
         without_epochs: dict[TopicPartition, int] = {}
         for name, one in due.items():
             log = one.partition.log
             if not one.is_valid:
                 continue
             if log.log_start_offset == log.log_end_offset:
-                one.is_compared = True
+                one.is_truncated = True
             elif log.leader_epochs.latest_epoch < 0:
                 without_epochs[name] = log.high_watermark
-            elif tells_divergence:
-                one.is_compared = True
+            elif truncates_on_fetch:
+                one.is_truncated = True
             else:
                 asked[name] = one
         for name, offset in without_epochs.items():
-            due[name].is_compared = await self._cut(due[name], offset)
+            due[name].is_truncated = await self._truncate_to(due[name], offset)
         if not asked:
             return
-        ends = await self._leader.epoch_ends(
+        ends = await self._leader.fetch_epoch_end_offsets(
             (name, one.leader_epoch, one.partition.log.leader_epochs.latest_epoch) for name, one in asked.items()
         )
         for name, one in asked.items():
             end = ends.get(name, ErrorCode.UNKNOWN_SERVER_ERROR)
             if isinstance(end, ErrorCode):
-                self._put_off(one)
+                self._delay(one)
                 continue
             offset, is_certain = one.partition.truncation_offset(end)
-            one.is_compared = await self._cut(one, offset) and is_certain
+            one.is_truncated = await self._truncate_to(one, offset) and is_certain
 
-    async def _cut(self, one: Followed, offset: int) -> bool:
-        """Cut a log down to an offset; whether that is done."""
+    async def _truncate_to(self, one: PartitionFetchState, offset: int) -> bool:
+        """Truncate a log to an offset; return whether that is done."""
         if not one.is_valid:
-            return False  # since the leader was asked: it may lead now
+            return False  # its role has changed during the request
         name, log = one.partition.topic_partition, one.partition.log
         if offset >= log.log_end_offset:
-            log.truncate_to(offset)  # nothing but epochs without records
+            log.truncate_to(offset)  # only epochs without records
             return True
-        logger.info("%s is cut from %d to %d", name, log.log_end_offset, offset)
+        logger.info("%s is truncated from %d to %d", name, log.log_end_offset, offset)
         async with self._paused(name):
             if not one.is_valid:
                 return False
             try:
-                self._logs.truncate({name: offset})
+                self._replica_manager.truncate({name: offset})
             except KafkaError as error:
-                logger.warning("%s cannot be cut to %d: %s", name, offset, error)
-                self._put_off(one)
+                logger.warning("%s cannot be truncated to %d: %s", name, offset, error)
+                self._delay(one)
                 return False
         return True
 
-    async def _start_elsewhere(self, one: Followed) -> None:
-        """The leader has nothing at this log's end: its own end is below, or its start above. Raises KafkaError."""
+    async def _fetch_offset_and_truncate(self, one: PartitionFetchState) -> None:
+        """Truncate or restart a log whose end is outside of the leader's log. Raises KafkaError."""
         partition, leader = one.partition, self._leader
         name, own_end = partition.topic_partition, partition.log.log_end_offset
-        end = await leader.offset(name, one.leader_epoch, LATEST)
+        end = await leader.fetch_offset(name, one.leader_epoch, LATEST)
         if end < own_end:
-            logger.warning("%s ends at %d at its leader and at %d here", name, end, own_end)
-            await self._cut(one, end)
+            logger.warning("%s: log end offset %d of the leader is below %d of this broker", name, end, own_end)
+            await self._truncate_to(one, end)
             return
-        start = await leader.offset(name, one.leader_epoch, EARLIEST)
+        start = await leader.fetch_offset(name, one.leader_epoch, EARLIEST)
         if start > own_end and one.is_valid:
-            logger.info("%s begins at %d at its leader and ends at %d here", name, start, own_end)
+            logger.info(
+                "%s: log start offset %d of the leader is above log end offset %d of this broker", name, start, own_end
+            )
             async with self._paused(name):
                 if one.is_valid:
-                    self._logs.truncate_fully_and_start_at(name, start)
+                    self._replica_manager.truncate_fully_and_start_at(name, start)
 
-    # -- answers ---------------------------------------------------------------------------------------------------
+    # -- responses -------------------------------------------------------------------------------------------------
 
-    async def _take_in(self, response: FetchResponse, targets: Mapping[TopicPartition, FetchTarget]) -> None:
-        """Append what came, some of it in each turn of the loop, and wait for the disk if that is promised."""
+    async def _process_fetch_response(
+        self, response: FetchResponse, targets: Mapping[TopicPartition, FetchTarget]
+    ) -> None:
+        """Append the fetched records in slices, and wait for the disk if acks=-1 promises it."""
         appended: list[Partition] = []
         names: dict[UUID, str] = {}
         if response.responses and not response.responses[0].topic:
             names = {target.topic_id: name.topic for name, target in targets.items()}
-        stint = Stint(self._stopwatch)
+        budget = TimeBudget(self._stopwatch)
         for topic in response.responses:
             topic_name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
@@ -323,52 +309,53 @@ class ReplicaFetcher:
                     self._leader.forget_session()
                     continue
                 if one.partition.log.log_end_offset != target.offset:
-                    self._leader.forget_session()  # cut since it was asked for
+                    self._leader.forget_session()  # truncated during the fetch
                     continue
-                if await self._take_in_one(one, data):
+                if await self._process_partition_data(one, data):
                     appended.append(one.partition)
-                await stint.step()
+                await budget.step()
         if appended:
-            await self._logs.synced(appended)
+            await self._replica_manager.wait_until_flushed(appended)
 
-    async def _take_in_one(self, one: Followed, data: PartitionData) -> bool:
-        """The answer about one partition; whether there is anything new."""
+    async def _process_partition_data(self, one: PartitionFetchState, data: PartitionData) -> bool:
+        """Apply the response for one partition; return whether records were appended."""
         partition = one.partition
         try:
             if data.error_code:
-                await self._answered(one, ErrorCode(data.error_code))
+                await self._on_partition_error(one, ErrorCode(data.error_code))
                 return False
             if data.diverging_epoch.end_offset >= 0:
-                # Its watermark says nothing of this log before that is cut, and a session tells of it only once.
+                # The high watermark does not apply to this log before the truncation, and a session reports it only
+                # once.
                 self._leader.forget_session()
                 end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
-                await self._cut(one, partition.truncation_offset(end)[0])
+                await self._truncate_to(one, partition.truncation_offset(end)[0])
                 return False
             size = 0
             if data.records:
-                first = partition.batch_it_begins_in(memoryview(data.records))
+                first = partition.first_batch_base_offset(memoryview(data.records))
                 if first is not None:
-                    self._logs.truncate_fully_and_start_at(partition.topic_partition, first)
+                    self._replica_manager.truncate_fully_and_start_at(partition.topic_partition, first)
                 size = partition.append_records_as_follower(memoryview(data.records))
                 self._throttle.fetched(partition, len(data.records))
-            partition.follow_watermarks(data.high_watermark, data.log_start_offset)
+            partition.update_watermarks(data.high_watermark, data.log_start_offset)
         except LogDirFailedError as error:
-            self._logs.disk_failed(error)
+            self._replica_manager.log_failed(error)
         except KafkaError as error:
-            logger.warning("%s: what its leader sent is not taken: %s", partition.topic_partition, error)
-            self._put_off(one)
+            logger.warning("%s: records of the leader were refused: %s", partition.topic_partition, error)
+            self._delay(one)
         else:
             one.failures = 0
             return size > 0
         return False
 
-    async def _answered(self, one: Followed, error: ErrorCode) -> None:
-        """An error for one partition. Raises KafkaError."""
+    async def _on_partition_error(self, one: PartitionFetchState, error: ErrorCode) -> None:
+        """Handle the error of one partition. Raises KafkaError."""
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            await self._start_elsewhere(one)
+            await self._fetch_offset_and_truncate(one)
         elif error is ErrorCode.FENCED_LEADER_EPOCH:
-            # This broker has not yet been told of the next leader: until then there is nobody to ask.
+            # A LeaderAndIsr with the next leader has not arrived yet; it adds the partition again.
             self._followed.pop(one.partition.topic_partition, None)
         else:
             logger.info("%s at broker %d: %s", one.partition.topic_partition, self._leader.broker_id, error.name)
-            self._put_off(one)
+            self._delay(one)

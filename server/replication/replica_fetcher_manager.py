@@ -14,7 +14,7 @@ NOWHERE = (NO_LEADER, 0)
 
 
 class ReplicaFetcherManager:
-    """Loop-thread only."""
+    """Kafka's ReplicaFetcherManager. Owned by `Replication`; runs on the event loop."""
 
     def __init__(self, make: Callable[[int], ReplicaFetcher], fetchers_per_leader: Callable[[], int]) -> None:
         """`make` gives a fetcher for a leader."""
@@ -24,10 +24,10 @@ class ReplicaFetcherManager:
         self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
         self._places: dict[TopicPartition, FetcherKey] = {}
 
-    def follow(self, partition: Partition) -> None:
-        """Fetch a partition from the leader that it has now; where there is none, not at all."""
+    def add_fetcher_for_partition(self, partition: Partition) -> None:
+        """Fetch a partition from its current leader, if there is one."""
         name = partition.topic_partition
-        self.forget(name)
+        self.remove_fetcher_for_partition(name)
         if partition.leader == NO_LEADER:
             return
         key = partition.leader, _number_of(name, self._number)
@@ -35,15 +35,15 @@ class ReplicaFetcherManager:
         if fetcher is None:
             fetcher = self._fetchers[key] = self._make(partition.leader)
         self._places[name] = key
-        fetcher.follow(partition)
+        fetcher.add_partition(partition)
 
-    def forget(self, topic_partition: TopicPartition) -> None:
-        """Fetch it no more."""
+    def remove_fetcher_for_partition(self, topic_partition: TopicPartition) -> None:
+        """Stop fetching a partition."""
         fetcher = self._fetchers.get(self._places.pop(topic_partition, NOWHERE))
         if fetcher is not None:
-            fetcher.forget(topic_partition)
+            fetcher.remove_partition(topic_partition)
 
-    async def end_idle(self) -> None:
+    async def shutdown_idle_fetchers(self) -> None:
         """Close the connections of fetchers that have nothing to do."""
         for key, fetcher in list(self._fetchers.items()):
             if not len(fetcher):
@@ -56,10 +56,10 @@ class ReplicaFetcherManager:
         if number != self._number:
             self._number = number
             for partition in [one for fetcher in self._fetchers.values() for one in fetcher.partitions]:
-                self.follow(partition)
+                self.add_fetcher_for_partition(partition)
 
     async def close(self) -> None:
-        """Fetch nothing more."""
+        """Stop all fetchers."""
         while self._fetchers:
             _, fetcher = self._fetchers.popitem()
             await fetcher.close()

@@ -1,61 +1,97 @@
-"""All replicas of this broker, and the doors through which others append to them and read them.
-
-What waits, and what a failing disk means, is settled behind the doors: callers get a result for each
-partition, or the error that its client is to be told.
-"""
+"""Kafka's ReplicaManager: the replicas of this broker, and every append and read of them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ...common.room_logger import room_logger
 from ...protocol.batch_header import TRANSACTIONAL_MASK
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.room_logger import room_logger
 from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
-from ...storage.errors import LogDirFailedError
+from ...storage.errors import LogDirFailedError, LogFailedError
 from ...storage.held_logs import AllLogDirsFailedError
-from ...storage.record_validator import validate_and_assign
-from ...storage.validation_result import HeavyRecordsError
-from ..metadata.topic_names import INTERNAL_TOPICS
-from ..runtime.turns import LONG_WORK_SECONDS, LongWork, Pace, Steps, raise_error
+from ...storage.log_dir import LOG_START_OFFSET_CHECKPOINT
+from ...storage.log_validator import AppendOrigin, HeavyRecordsError, validate_messages_and_assign_offsets
+from ..metadata.topic_names import INTERNAL_TOPICS, is_internal
+from ..runtime.log_limit import LimitedLog
+from ..runtime.loop_sharing import SLICE_SECONDS, CountBudget, SlicedWork, Steps, raise_error
+from ..runtime.scheduler import BackgroundWork, IsolatedWork
+from .append_request import AppendEntry, AppendRequest, SuspendedAppend, SuspendedAppends
+from .delayed_delete_records import DelayedDeleteRecords
+from .delayed_fetch import (
+    CONSUMER,
+    AwaitedRead,
+    DelayedFetch,
+    FetchCallback,
+    FetchedPartition,
+    FetchParams,
+    FetchResult,
+    LongFetch,
+    must_respond,
+    share_result,
+)
 from .delayed_operation import Purgatory
 from .delayed_produce import AppendCallback, AppendResult, AwaitedAppend, DelayedProduce
-from .described_log_dirs import describe_log_dirs
-from .follower_logs import FollowerLogs
+from .described_log_dirs import DescribedLogDir, describe_log_dirs
 from .group_commit import GroupCommit
-from .hosted_partitions import HostedPartitions
-from .log_ends import LogEnds
-from .partition import Partition
-from .partition_reader import PartitionReader
-from .postponed_appends import AppendEntry, BegunAppend, PostponedAppends, invalid_acks, like
-from .verified_producers import ATTRIBUTES_LOW_BYTE, VerifiedProducers
+from .partition import NO_LEADER, NO_LEADER_EPOCH, FoundOffset, Partition
+from .replica import FollowerFetch
+from .verification_guards import ATTRIBUTES_LOW_BYTE, VerificationGuards
 
 if TYPE_CHECKING:
+    from ...protocol.messages.fetch import FetchPartition
+    from ...storage.filesystem import Sendable
     from ...storage.lane_task import LaneTask
+    from ...storage.leader_epochs import EpochEnd
     from ...storage.log_config import LogConfig
     from ...storage.log_manager import LogManager
-    from ...storage.record_validator import Origin
+    from ...storage.log_validator import LaneValidation, Validate
+    from ...storage.log_values import FetchIsolation
+    from ...storage.producer_state import ProducerStateEntry
     from ..metadata.metadata_cache import MetadataCache
     from ..runtime.ports import Ports
-    from .followers import Peers
-    from .isr_changes import IsrChange
-    from .isr_updates import IsrUpdates
-    from .partition_order import PartitionOrder
+    from .isr_change_sender import IsrChangeSender
+    from .leader_and_isr import IsrChange, LeaderAndIsrState
+    from .replica import LeaderContext
     from .replica_fetcher_manager import ReplicaFetcherManager
     from .replica_selector import RackAwareReplicaSelector
     from .replication_throttle import LeaderThrottle
 
 logger = room_logger("replication")
 
+STOPPED_REPLICAS_PER_TURN = 16
+"""Replicas that are stopped and whose directories are renamed."""
+READ_PARTITIONS_PER_TURN = 500
+"""Partitions of a fetch that are read: a millisecond or two."""
+RETENTION_LOGS_PER_TURN = 64
+"""Logs whose oldest segments are checked by retention."""
+RETENTION_SEGMENTS_PER_TURN = 64
+"""Segments of all logs whose files retention renames: each has four files."""
+CLIENT = AppendOrigin.CLIENT
+"""A module name, because Python 3.11 takes ten times as long to find a member of an enum class."""
+LONGEST_WAIT_MS = 300_000
+"""The longest wait of a fetch, even if the client requests more."""
+FLUSH_SECONDS = 60.0
+"""How long `close_active_segment` waits for a flush."""
+FLUSH_CHECK_SECONDS = 0.005
+MIN_DISK_WAIT_MS = 1000
+"""How long DeleteRecords waits for the disk, even if the timeout of the request is shorter."""
+
 
 class ReplicaManager:
-    """Kafka's ReplicaManager. Loop-thread only; blocking work goes to one lane per log directory."""
+    """Kafka's ReplicaManager. Owned by the broker; runs on the event loop, and blocking work on one lane per log
+    directory.
+
+    An operation on several partitions returns a result or a KafkaError for each: a fault in one partition, or a failing
+    disk, does not affect the others.
+    """
 
     def __init__(
         self,
@@ -64,7 +100,7 @@ class ReplicaManager:
         metadata: MetadataCache,
         topic_log_config: Callable[[str], LogConfig],
         ports: Ports,
-        long_work: LongWork,
+        sliced_work: SlicedWork,
         loop: asyncio.AbstractEventLoop,
         acks_all_on_disk: bool,
         is_verification_needed: Callable[[], bool],
@@ -72,87 +108,156 @@ class ReplicaManager:
         on_all_failed: Callable[[], None],
     ) -> None:
         self._log_manager = log_manager
-        self._hosted = hosted = HostedPartitions(log_manager, metadata, loop.time)
-        self._partitions = hosted.by_name
-        self.find, self.partition, self.log_dir_failed = hosted.find, hosted.led, hosted.log_dir_failed
-        log_manager.held.on_dir_failure = self._dir_failed
+        log_manager.held.on_dir_failure = self._on_offline
+        self._metadata = metadata
+        self._topic_log_config = topic_log_config
+        self._ports = ports
+        self._sliced_work = sliced_work
+        self._loop = loop
         self.acks_all_on_disk = acks_all_on_disk
-        self._produce_purgatory, self._fetch_purgatory = Purgatory("Produce", loop), Purgatory("Fetch", loop)
-        self._purgatories = self._produce_purgatory, self._fetch_purgatory
-        self._flushes = flushes = GroupCommit(ports, loop, self.log_dir_failed)
-        self.flush_wanted, self.finish_flushes, self.end_flushes = flushes.request, flushes.finish, flushes.end
+        """Whether acks=-1 promises that records are on disk."""
         self._on_partitions_lost = on_partitions_lost
         self._on_all_failed = on_all_failed
-        self._topic_log_config = topic_log_config
-        self._long_work = long_work
-        self._ports = ports
-        self._loop = loop
-        self._postponed = PostponedAppends(ports.work, long_work)
-        self._reader = reader = PartitionReader(hosted, self._fetch_purgatory, long_work)
-        self.fetch_records, self.read_log = reader.fetch_records, reader.read_log
-        self.fetch_offset_for_timestamp = reader.fetch_offset_for_timestamp
-        self.legacy_fetch_offsets_for_timestamp = reader.legacy_fetch_offsets_for_timestamp
-        self.last_offset_for_leader_epoch = reader.last_offset_for_leader_epoch
-        self.active_producers, self.log_config = reader.active_producers, reader.log_config
-        self._log_ends = ends = LogEnds(hosted, log_manager, flushes, self.run_on_lanes, loop)
-        self.delete_records, self.retain = ends.delete_records, ends.retain
-        self.close_active_segment = ends.close_active_segment
-        self.describe_log_dirs = partial(describe_log_dirs, log_manager, ports.filesystem)
-        self.verified = VerifiedProducers(is_verification_needed)
-        """Through which coordinators say who may begin a transaction where."""
-        self.follower_logs = FollowerLogs(hosted, log_manager, flushes, loop, on_disk=acks_all_on_disk)
-        """Through which fetchers append what leaders have sent."""
-        self.synced = self.follower_logs.flushed
-        self._tell_role_changes: list[Callable[[TopicPartition], None]] = []
-        self._peers: Peers | None = None
-        self._isr_updates: IsrUpdates | None = None
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._partitions_by_topic: dict[str, dict[TopicPartition, Partition]] = {}
+        self.failures = 0
+        """How many partitions could not be served because of an unexpected exception."""
+        self._failure_log = LimitedLog(logger, loop.time)
+        """Limited, because one request may fail in the same way in thousands of partitions."""
+        self._produce_purgatory = Purgatory("Produce", loop, sliced_work)
+        self._fetch_purgatory = Purgatory("Fetch", loop, sliced_work)
+        self._delete_records_purgatory = Purgatory("DeleteRecords", loop, sliced_work)
+        self.share_fetch_purgatory = Purgatory("ShareFetch", loop, sliced_work)
+        """Share fetches, by partition and by group and partition."""
+        self.group_commit = GroupCommit(ports, loop, self.log_dir_failed, self.log_failed)
+        self._suspended = SuspendedAppends(ports.work, sliced_work)
+        self._background = BackgroundWork()
+        self.verification_guards = VerificationGuards(is_verification_needed)
+        self._flush_waiters: dict[Partition, list[tuple[int, asyncio.Future[None]]]] = {}
+        """The followers whose fetchers wait for a flush, each with the offsets that must be on disk."""
+        self._role_change_listeners: list[Callable[[TopicPartition], None]] = []
+        # A broker without other brokers has none of these.
+        self._leader_context: LeaderContext | None = None
+        self._isr_change_sender: IsrChangeSender | None = None
         self._fetchers: ReplicaFetcherManager | None = None
+        self._throttle: LeaderThrottle | None = None
+        self._selector: RackAwareReplicaSelector | None = None
 
     def join_cluster(
         self,
-        peers: Peers,
-        isr_updates: IsrUpdates,
+        leader_context: LeaderContext,
+        isr_change_sender: IsrChangeSender,
         fetchers: ReplicaFetcherManager,
         *,
         throttle: LeaderThrottle,
         selector: RackAwareReplicaSelector | None,
     ) -> None:
-        """There are other brokers: before the first order. `selector` sends consumers to nearer ones, if wished for."""
-        self._reader.throttle, self._reader.selector = throttle, selector
-        self._peers = peers
-        self._isr_updates = isr_updates
+        """Set the parts that replicate to and from other brokers, before the first LeaderAndIsr.
+
+        `selector` sends consumers to replicas in their racks, if the broker is configured to.
+        """
+        self._leader_context = leader_context
+        self._isr_change_sender = isr_change_sender
         self._fetchers = fetchers
+        self._throttle = throttle
+        self._selector = selector
 
     def loop_time(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
         return self._loop.time()
 
-    def on_flushed(self, tell: Callable[[float], None] | None) -> None:
-        """Have somebody who measures told, from now on, after how many seconds a round of flushes was on the disk."""
-        self._flushes.on_flushed = tell
+    def on_flushed(self, listener: Callable[[float], None] | None) -> None:
+        """Call `listener` after each round of flushes with the seconds that it took."""
+        self.group_commit.on_flushed = listener
 
-    def on_role_change(self, tell: Callable[[TopicPartition], None]) -> None:
-        """Have somebody told, from now on, that a partition is led otherwise."""
-        self._tell_role_changes.append(tell)
+    def on_role_change(self, listener: Callable[[TopicPartition], None]) -> None:
+        """Call `listener` whenever the role of a replica changes."""
+        self._role_change_listeners.append(listener)
 
     @property
     def delayed_operations(self) -> dict[str, int]:
-        """How many requests of a kind wait now."""
-        return {purgatory.name: len(purgatory) for purgatory in self._purgatories}
+        """The number of waiting requests of each kind."""
+        waiting = self._produce_purgatory, self._fetch_purgatory, self.share_fetch_purgatory
+        return {purgatory.name: len(purgatory) for purgatory in waiting}
 
     # -- partitions ------------------------------------------------------------------------------------------------
-
-    @property
-    def failures(self) -> int:
-        """How often a partition was not served because of a mistake of the broker's."""
-        return self._hosted.failures
 
     @property
     def partitions(self) -> Iterator[Partition]:
         return iter(list(self._partitions.values()))
 
+    def get_partition(self, topic: str, index: int) -> Partition | None:
+        """Return this broker's replica in any role."""
+        return self._partitions.get((topic, index))
+
+    def get_leader_partition(self, topic: str, index: int) -> Partition:
+        """Return the replica that this broker leads.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """
+        partition = self._partitions.get((topic, index))
+        if partition is None or not partition.is_leader or partition.is_offline:
+            raise self._not_leader_error(topic, index)
+        return partition
+
+    def _not_leader_error(self, topic: str, index: int) -> KafkaError:
+        """Return the reason why this broker cannot serve a partition."""
+        partition = self._partitions.get((topic, index))
+        if partition is not None and partition.is_offline:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {topic}-{index} has failed")
+        if partition is not None:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {topic}-{index}")
+        if self._metadata.partition(TopicPartition(topic, index)) is not None:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} has no replica on this broker")
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+
+    def _add_partition(self, partition: Partition) -> None:
+        name = partition.topic_partition
+        self._partitions[name] = partition
+        self._partitions_by_topic.setdefault(name.topic, {})[name] = partition
+
+    def _remove_partition(self, name: TopicPartition) -> Partition | None:
+        partition = self._partitions.pop(name, None)
+        if partition is not None:
+            others = self._partitions_by_topic[name.topic]
+            del others[name]
+            if not others:
+                del self._partitions_by_topic[name.topic]
+        return partition
+
+    @contextmanager
+    def _raising_kafka_error(self, topic: str, index: int) -> Iterator[None]:
+        """Turn any exception of work on one partition into the KafkaError for it."""
+        try:
+            yield
+        except KafkaError:
+            raise
+        except Exception as error:
+            raise self.partition_error(error, topic, index) from error
+
+    def partition_error(self, error: Exception, topic: str, index: int) -> KafkaError:
+        """Return the result for a partition in which reading or writing raised `error`, and log unexpected exceptions.
+
+        The other partitions of the request are served: Kafka's ReplicaManager.appendToLocalLog and readFromLog.
+        """
+        if isinstance(error, KafkaError):
+            return error
+        if isinstance(error, LogDirFailedError):
+            return self._storage_error(error)
+        self.failures += 1
+        self._failure_log.write(logging.ERROR, "%s-%d could not be served", topic, index, error=error)
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed to serve the partition")
+
+    def _storage_error(self, error: LogDirFailedError) -> KafkaError:
+        """Take a failed log directory or log offline, and return the error for the client."""
+        self.log_failed(error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    # -- roles -----------------------------------------------------------------------------------------------------
+
     async def prepare_logs(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
-        """Have the folders of new partitions made and synced on the lanes of their directories, for `become_leader`."""
+        """Create and sync the directories of new partitions on the lanes of their log directories, for
+        `become_leader`."""
         tasks: list[LaneTask] = []
         with suppress(AllLogDirsFailedError):
             named = {name: topic_id for name, topic_id in topic_ids.items() if topic_id != ZERO_UUID}
@@ -161,307 +266,784 @@ class ReplicaManager:
             try:
                 await self._ports.work.run(task.lane, task)
             except (OSError, LogDirFailedError) as error:
-                # Left to `become_leader`, which tries each by itself and says what is wrong with it.
+                # `become_leader` tries each partition again and reports its error.
                 logger.warning("new partitions could not be prepared: %s", error)
 
-    def become_leader(self, order: PartitionOrder) -> None:
+    def become_leader(self, partition_state: LeaderAndIsrState) -> None:
         """Lead a partition, creating its log where there is none (LeaderAndIsr for a leader).
 
-        Raises KafkaError KAFKA_STORAGE_ERROR if no log directory can hold it, STALE_CONTROLLER_EPOCH for an order that
-        a later one has overtaken.
+        Raises KafkaError KAFKA_STORAGE_ERROR if no log directory can hold it, STALE_CONTROLLER_EPOCH for a request
+        older than the partition's leader epoch.
         """
-        partition = self._ordered(order)
-        if self._fetchers is not None and order.leader_epoch > partition.leader_epoch:
-            self._fetchers.forget(order.topic_partition)
-        partition.become_leader(order)
+        partition = self._get_or_create_partition(partition_state)
+        if self._fetchers is not None and partition_state.leader_epoch > partition.leader_epoch:
+            self._fetchers.remove_fetcher_for_partition(partition_state.topic_partition)
+        partition.become_leader(partition_state)
         self._role_changed(partition)
 
-    def become_follower(self, order: PartitionOrder) -> None:
+    def become_follower(self, partition_state: LeaderAndIsrState) -> None:
         """Follow a partition's leader, -1 while there is none (LeaderAndIsr for a follower).
 
         Raises as `become_leader`.
         """
-        partition = self._ordered(order)
-        if partition.become_follower(order):
-            self.verified.forget_partition(order.topic_partition)
+        partition = self._get_or_create_partition(partition_state)
+        if partition.become_follower(partition_state):
+            self.verification_guards.remove_partition(partition_state.topic_partition)
             self._role_changed(partition)
             if self._fetchers is not None:
-                self._fetchers.follow(partition)
+                self._fetchers.add_fetcher_for_partition(partition)
 
-    def _ordered(self, order: PartitionOrder) -> Partition:
-        """The partition of an order, made if it is not here. Raises KafkaError."""
-        name, topic_id = order.topic_partition, order.topic_id
-        is_named = topic_id != ZERO_UUID  # else it comes from a controller that knows no ids
+    def rebuild_index(self, steps: Steps[None]) -> None:
+        """Rebuild a damaged index of a segment in steps, between which other requests are served."""
+        self._sliced_work.run(steps, raise_error)
+
+    def _get_or_create_partition(self, partition_state: LeaderAndIsrState) -> Partition:
+        """Return the partition of a LeaderAndIsr request, created if this broker has none. Raises KafkaError."""
+        name, topic_id = partition_state.topic_partition, partition_state.topic_id
+        is_named = topic_id != ZERO_UUID  # else the controller is older than topic ids
         partition = self._partitions.get(name)
         if partition is None:
             config = self._topic_log_config(name.topic)
             try:
                 log = self._log_manager.creation.get_or_create_log(
-                    name, topic_id=topic_id if is_named else None, config=config, is_new=order.is_new
+                    name, topic_id=topic_id if is_named else None, config=config, is_new=partition_state.is_new
                 )
             except (OSError, LogDirFailedError, AllLogDirsFailedError) as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log for {name}: {error}") from error
-            partition = Partition(name, log.topic_id or topic_id, log, self, self._peers)
-            self._hosted.add(partition)
+            log.rebuild_indexes_in_steps(self.rebuild_index)
+            partition = Partition(name, log.topic_id or topic_id, log, self, self._leader_context)
+            self._add_partition(partition)
         elif is_named and partition.topic_id == ZERO_UUID:
             partition.log.assign_topic_id(topic_id)
             partition.topic_id = topic_id
         elif is_named and partition.topic_id != topic_id:
-            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{name} is of topic {partition.topic_id}")
-        if order.leader_epoch < partition.leader_epoch:
-            reason = f"{name} is in leader epoch {partition.leader_epoch}, and the order in {order.leader_epoch}"
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"the topic id of {name} is {partition.topic_id}")
+        if partition_state.leader_epoch < partition.leader_epoch:
+            reason = f"leader epoch {partition_state.leader_epoch} for {name} is older than {partition.leader_epoch}"
             raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, reason)
         if partition.is_offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {name} has failed")
         return partition
 
     def _role_changed(self, partition: Partition) -> None:
-        """It is led otherwise: clients that wait with an older epoch are told, and coordinators as well."""
-        self.follower_logs.role_changed(partition)
-        self.progressed(partition)
-        self.low_watermark_raised(partition)
-        for tell in self._tell_role_changes:
-            tell(partition.topic_partition)
+        """Complete requests that wait with an older epoch, and call the listeners for the new role."""
+        _complete(self._flush_waiters.pop(partition, ()))
+        self.try_complete_delayed_requests(partition)
+        self.try_complete_delayed_deletes(partition)
+        for listener in self._role_change_listeners:
+            listener(partition.topic_partition)
 
-    async def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
-        """Stop serving a replica; with `delete` its directory is renamed away before this returns (StopReplica)."""
-        partition = self._hosted.remove(topic_partition)
+    async def stop_replicas(
+        self, topic_partitions: Iterable[TopicPartition], *, delete: bool
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Stop serving replicas; with `delete` their directories are renamed before this returns (StopReplica).
+
+        The new names are made durable together, by one sync in each log directory.
+        """
+        results: dict[TopicPartition, ErrorCode] = {}
+        renamed: dict[str, tuple[LaneTask, list[TopicPartition]]] = {}
+        budget = CountBudget(STOPPED_REPLICAS_PER_TURN)
+        for topic_partition in topic_partitions:
+            self._stop_replica(topic_partition)
+            results[topic_partition] = ErrorCode.NONE
+            if delete:
+                try:
+                    task = self._log_manager.delete_log(topic_partition)
+                    if task is not None:
+                        renamed.setdefault(task.lane, (task, []))[1].append(topic_partition)
+                except (OSError, AllLogDirsFailedError, KafkaError) as error:
+                    logger.warning("%s could not be deleted: %s", topic_partition, error)
+                    results[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+            await budget.step()
+        for task, deleted in renamed.values():
+            try:
+                await self._ports.work.run(task.lane, task)
+            except (OSError, LogDirFailedError) as error:
+                results |= dict.fromkeys(deleted, ErrorCode.KAFKA_STORAGE_ERROR)
+                if isinstance(error, LogDirFailedError):
+                    # Without the sync the next start may find the directories under their old names.
+                    self._log_manager.held.offline |= dict.fromkeys(deleted, error)
+                    self.log_failed(error)
+        return results
+
+    def _stop_replica(self, topic_partition: TopicPartition) -> None:
+        partition = self._remove_partition(topic_partition)
         if partition is not None:
             if self._fetchers is not None:
-                self._fetchers.forget(topic_partition)
+                self._fetchers.remove_fetcher_for_partition(topic_partition)
             partition.resign()
-            self._flushes.forget(partition)
-            self.verified.forget_partition(topic_partition)
+            self.group_commit.forget(partition)
+            self.verification_guards.remove_partition(topic_partition)
             self._role_changed(partition)
-        if delete:
-            try:
-                task = self._log_manager.delete_log(topic_partition)
-                if task is not None:
-                    await self._ports.work.run(task.lane, task)
-            except LogDirFailedError as error:
-                # Its folder may have its old name again at the next start.
-                self._log_manager.held.offline[topic_partition] = error
-                self.log_dir_failed(error.path, error.cause)
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-            except (OSError, AllLogDirsFailedError) as error:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     # -- appending -------------------------------------------------------------------------------------------------
 
     def append_records(
-        self,
-        entries: Iterable[AppendEntry],
-        required_acks: int,
-        timeout_ms: float,
-        callback: AppendCallback,
-        *,
-        produce_version: int,
-        origin: Origin = "client",
-        internal_topics_allowed: bool = False,
-        in_transaction: bool = False,
-        may_linger: bool = False,
-        begun: BegunAppend | None = None,
+        self, entries: Iterable[AppendEntry], request: AppendRequest, *, suspended: SuspendedAppend | None = None
     ) -> None:
         """Append to partitions that this broker leads, each succeeding or failing on its own.
 
-        `callback` gets a result for each entry, in their order: before this returns, unless acks are -1 and the disk or
-        other replicas are to be waited for, or acks are 1 and `flush.messages` asks for a flush (REQUEST_TIMED_OUT for
-        what is undecided after `timeout_ms`), or a client's records are too much for one turn or for the loop's thread.
-        Nothing of a client gets into a partition before what came for it earlier. `begun` is what was done in earlier
-        turns, `may_linger` as in `GroupCommit.request`. `in_transaction` says that the client has named a transactional
-        id, without which nothing of a transaction is taken. Kafka's ReplicaManager.appendRecords,
-        by which a partition that is not here comes before anything that is wrong with the request.
+        Kafka's ReplicaManager.appendRecords. The request's callback gets a result for each entry, in their order. It is
+        called before this returns, unless acks are -1 and the disk or other replicas are waited for, or acks are 1 and
+        `flush.messages` requires a flush, or a client's records are too many for one turn or too heavy for the loop's
+        thread. Records of a client are appended to a partition after all that arrived for it earlier. `suspended` holds
+        the state of earlier turns. As in Kafka, a missing partition is reported before any fault of the request.
         """
         results: list[AppendResult] = []
         awaited: list[AwaitedAppend] = []
-        held, stopwatch, validate = self._postponed.held, self._ports.stopwatch, validate_and_assign
-        entries, enough = iter(entries), 0.0
-        if begun is not None:
-            entries, validate = begun.rest(), begun.take_validation()
+        waiting, stopwatch = self._suspended.waiting, self._ports.stopwatch
+        validate: Validate = validate_messages_and_assign_offsets
+        callback = request.callback
+        entries, deadline, is_client = iter(entries), 0.0, request.rules.origin is CLIENT
+        acks = request.acks
+        if suspended is not None:
+            entries, validate = suspended.remaining_entries(), suspended.take_validation()
         for entry in entries:
             topic, index, records = entry
-            if origin == "client" and (results or held):
+            if is_client and (results or waiting):
                 now = stopwatch()
-                if now >= (enough := enough or now + LONG_WORK_SECONDS) or (topic, index) in held:
-                    begun = self._interrupted(begun, entry, entries, None)
+                if now >= (deadline := deadline or now + SLICE_SECONDS) or (topic, index) in waiting:
+                    suspended = self._suspend(suspended, entry, entries)
                     break
             try:
                 partition = self._partitions.get((topic, index))
                 if partition is None or not partition.is_leader or partition.is_offline:
-                    raise self._hosted.not_led(topic, index)
-                if origin == "client":
-                    if not -1 <= required_acks <= 1:
-                        raise invalid_acks(required_acks)
-                    self._check_client_records(entry, partition, internal_topics_allowed, in_transaction)
-                info = partition.append_records_to_leader(
-                    records,
-                    required_acks,
-                    api_version=produce_version,
-                    origin=origin,
-                    may_linger=may_linger,
-                    validate=validate,
-                )
+                    raise self._not_leader_error(topic, index)
+                if is_client:
+                    if not -1 <= acks <= 1:
+                        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; expected -1, 0 or 1")
+                    self._check_client_records(entry, partition, request)
+                info = partition.append_records_to_leader(records, request, validate)
             except HeavyRecordsError:
-                begun = self._interrupted(begun, entry, entries, produce_version)
+                suspended = self._suspend(suspended, entry, entries)
+                suspended.validation = self._lane_validation(suspended.next_entry, request)
                 break
-            except Exception as error:  # noqa: BLE001 - whatever one partition comes to, the others are served
-                results.append(like(results[-1] if results else None, self._hosted.answer_to(error, topic, index)))
+            except Exception as error:  # noqa: BLE001 - a fault in one partition must not affect the others
+                # Not in a local: the traceback of the error refers to this frame, which would be a cycle per request.
+                last = results[-1] if results else None
+                results.append(share_result(last, self.partition_error(error, topic, index)))
             else:
-                is_open = required_acks and info.last_offset >= partition.log.high_watermark
-                if is_open and (required_acks == -1 or partition.has_flushed(info.last_offset + 1) is None):
+                is_open = acks and info.last_offset >= partition.log.high_watermark
+                if is_open and (acks == -1 or not partition.check_flushed(info.last_offset + 1)[0]):
                     awaited.append((partition, info.last_offset + 1, len(results)))
                 results.append(info)
-            validate = validate_and_assign
-        if begun is not None:
-            terms = required_acks, timeout_ms, callback, produce_version, internal_topics_allowed, in_transaction
-            callback = self._postponed.go_on(begun, self.append_records, terms)
-        self._answer(results, awaited, required_acks, callback, timeout_ms)
+            validate = validate_messages_and_assign_offsets
+        if suspended is not None:
+            callback = suspended.add_part(callback)
+            if suspended.has_entries:
+                resume = partial(self.append_records, (), request, suspended=suspended)
+                self._suspended.resume_later(suspended, resume)
+        if not awaited:
+            callback(results)
+        else:
+            self._await_appends(results, awaited, callback, request)
 
-    def _check_client_records(
-        self, entry: AppendEntry, partition: Partition, internal_topics_allowed: bool, in_transaction: bool
-    ) -> None:
-        """Raises KafkaError for what a client may not append, wherever it is."""
+    def _check_client_records(self, entry: AppendEntry, partition: Partition, request: AppendRequest) -> None:
+        """Raise KafkaError for records that a client may not append, whichever broker leads the partition."""
         topic, _, records = entry
-        if topic in INTERNAL_TOPICS and not internal_topics_allowed:
+        if topic in INTERNAL_TOPICS and not request.internal_topics_allowed:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
         if len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK:
-            self.verified.check(partition, records, in_transaction=in_transaction)
+            self.verification_guards.check(partition, records, in_transaction=request.has_transactional_id)
 
-    def _answer(
+    def _await_appends(
         self,
         results: list[AppendResult],
         awaited: list[AwaitedAppend],
-        acks: int,
         callback: AppendCallback,
-        timeout_ms: float,
+        request: AppendRequest,
     ) -> None:
-        """Only where there were other entries can anything have changed since it was seen that this one must wait."""
-        if not awaited:
-            callback(results)
-            return
-        waiting = DelayedProduce(awaited, acks, results, callback)
+        """Call back once the awaited appends are decided.
+
+        The append of a single entry was seen to be undecided in this turn, so only several are checked again.
+        """
+        waiting = DelayedProduce(awaited, request.acks, results, callback)
         if len(results) == 1 or not waiting.try_complete():
             if len(awaited) == 1:  # as most
                 keys = [awaited[0][0].topic_partition]
             else:
                 keys = [partition.topic_partition for partition, _, _ in awaited]
-            self._produce_purgatory.watch(waiting, keys, timeout_ms)
+            self._produce_purgatory.watch(waiting, keys, request.timeout_ms)
 
-    def _interrupted(
-        self, begun: BegunAppend | None, entry: AppendEntry, entries: Iterator[AppendEntry], version: int | None
-    ) -> BegunAppend:
-        """An append that goes on with this entry later; with a version of Produce it has to be validated before."""
-        begun = begun or BegunAppend()
-        begun.keep(entry, entries)
-        partition = self._partitions.get(entry[:2])
-        if version is not None and partition is not None:
-            begun.validation = partition.validation(begun.next[2], api_version=version, now_ms=self._ports.now_ms())
-        return begun
+    def _suspend(
+        self, suspended: SuspendedAppend | None, entry: AppendEntry, entries: Iterator[AppendEntry]
+    ) -> SuspendedAppend:
+        """Return an append that continues with this entry later."""
+        suspended = suspended or SuspendedAppend()
+        suspended.keep(entry, entries)
+        return suspended
 
-    # -- durability ------------------------------------------------------------------------------------------------
+    def _lane_validation(self, entry: AppendEntry, request: AppendRequest) -> LaneValidation | None:
+        topic, index, records = entry
+        partition = self._partitions.get((topic, index))
+        return None if partition is None else partition.lane_validation(records, request, self._ports.now_ms())
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def fetch_records(
+        self, params: FetchParams, callback: FetchCallback, *, on_resume: Callable[[], None] | None = None
+    ) -> DelayedFetch | LongFetch | None:
+        """Read partitions that this broker leads; `callback` gets a result for each, in order.
+
+        Kafka's ReplicaManager.fetchMessages. Calls back before it returns if there are `min_bytes` or anything else to
+        report, unless there are very many partitions. Otherwise returns the waiting fetch, to be cancelled if the
+        reader disconnects; after the wait it calls `on_resume` and reads again.
+        """
+        if len(params.partitions) > READ_PARTITIONS_PER_TURN:
+            fetch = LongFetch()
+
+            def answer_or_wait(results: list[FetchResult], total: int) -> None:
+                fetch.waiting = self._answer_or_wait(params, callback, on_resume, results, total, fetch=fetch)
+
+            self._read_in_turns(params, answer_or_wait, fetch)
+            return fetch
+        return self._answer_or_wait(params, callback, on_resume, *self._read(params, params.partitions))
+
+    def _answer_or_wait(
+        self,
+        params: FetchParams,
+        callback: FetchCallback,
+        on_resume: Callable[[], None] | None,
+        results: list[FetchResult],
+        total: int,
+        *,
+        fetch: LongFetch | None = None,
+    ) -> DelayedFetch | None:
+        """Call back, or wait until there are `min_bytes`."""
+        if params.max_wait_ms <= 0 or total >= params.min_bytes or not params.partitions or must_respond(results):
+            callback(results)
+            return None
+        reads = []
+        for topic, wanted in params.partitions:
+            partition = self._partitions.get((topic, wanted.partition))
+            if partition is None:  # deleted since an earlier turn read it
+                callback(results)
+                return None
+            if params.follower != CONSUMER and self._holds_back(partition, params.follower):
+                continue  # its records do not complete the fetch
+            reads.append(
+                AwaitedRead(
+                    partition,
+                    wanted.fetch_offset,
+                    wanted.partition_max_bytes,
+                    partition.leader_epoch,
+                    partition.is_leader,
+                )
+            )
+
+        # Records are not kept in memory while the fetch waits for more.
+        former = None if total else results
+
+        def respond() -> None:
+            if on_resume is not None:
+                on_resume()
+            params.has_waited = True
+            if fetch is not None:
+                self._read_in_turns(params, lambda results, _: callback(results), fetch)
+            else:
+                callback(self._read(params, params.partitions, former=former)[0])
+
+        waiting = DelayedFetch(reads, min_bytes=params.min_bytes, isolation=params.isolation, respond=respond)
+        if not waiting.try_complete():
+            keys = [read.partition.topic_partition for read in reads]
+            self._fetch_purgatory.watch(waiting, keys, min(params.max_wait_ms, LONGEST_WAIT_MS))
+        return waiting
+
+    def _read_in_turns(
+        self, params: FetchParams, done: Callable[[list[FetchResult], int], object], fetch: LongFetch
+    ) -> None:
+        """Call `_read` for very many partitions in several loop turns; end early if the fetch is cancelled."""
+
+        def steps() -> Steps[None]:
+            results: list[FetchResult] = []
+            total = 0
+            for first in range(0, len(params.partitions), READ_PARTITIONS_PER_TURN):
+                some, size = self._read(params, params.partitions[first : first + READ_PARTITIONS_PER_TURN], total)
+                results += some
+                total += size
+                yield
+                if fetch.is_cancelled:
+                    return
+            done(results, total)
+
+        self._sliced_work.run(steps(), raise_error)
+
+    def _read(
+        self,
+        params: FetchParams,
+        partitions: Sequence[tuple[str, FetchPartition]],
+        before: int = 0,
+        former: Sequence[FetchResult] | None = None,
+    ) -> tuple[list[FetchResult], int]:
+        """Read these partitions in order within the limits, and return the results and their bytes.
+
+        `before` is the number of bytes that earlier turns have read. `former` results of the same request are kept
+        where nothing has changed.
+        """
+        budget, total, whole_batch = max(0, params.max_bytes - before), 0, not params.hard_limit and not before
+        results: list[FetchResult] = []
+        for position, (topic, wanted) in enumerate(partitions):
+            if former is not None and self._is_unchanged(former[position], topic, wanted, params.isolation):
+                results.append(former[position])
+                continue
+            try:
+                found = self._read_partition(
+                    topic, wanted, params, min(wanted.partition_max_bytes, budget), whole_batch
+                )
+            except Exception as error:  # noqa: BLE001 - a fault in one partition must not affect the others
+                last = results[-1] if results else None
+                results.append(share_result(last, self.partition_error(error, topic, wanted.partition)))
+                continue
+            results.append(found)
+            size = len(found.records)
+            if size:
+                total += size
+                budget = max(0, budget - size)
+                whole_batch = False
+        return results, total
+
+    def _is_unchanged(self, found: FetchResult, topic: str, wanted: FetchPartition, isolation: FetchIsolation) -> bool:
+        """Whether an empty result is still empty, and its offsets are still the same."""
+        partition = self._partitions.get((topic, wanted.partition))
+        if isinstance(found, KafkaError) or partition is None or not partition.is_leader or partition.is_offline:
+            return False
+        log = partition.log
+        return (
+            wanted.fetch_offset == partition.read_bound(isolation)
+            and wanted.current_leader_epoch in (partition.leader_epoch, NO_LEADER_EPOCH)
+            and found.high_watermark == log.high_watermark
+            and found.log_start_offset == log.log_start_offset
+            and found.last_stable_offset == log.last_stable_offset
+        )
+
+    def _holds_back(self, partition: Partition, follower: int) -> bool:
+        return self._throttle is not None and self._throttle.holds_back(partition, follower)
+
+    def _read_partition(
+        self, topic: str, wanted: FetchPartition, params: FetchParams, max_bytes: int, whole_batch: bool
+    ) -> FetchedPartition:
+        """Read one partition. Raises KafkaError for the partition's result."""
+        partition = self._partitions.get((topic, wanted.partition))
+        if partition is None or not partition.is_leader or partition.is_offline:
+            if partition is None or partition.is_offline or not params.any_replica or partition.leader == NO_LEADER:
+                raise self._not_leader_error(topic, wanted.partition)
+            partition.fence(wanted.current_leader_epoch)
+        elif wanted.current_leader_epoch >= 0:
+            partition.check_leader_epoch(wanted.current_leader_epoch)
+        log = partition.log
+        is_at_end = wanted.fetch_offset == log.log_end_offset
+        if wanted.last_fetched_epoch >= 0 and not (
+            is_at_end and wanted.last_fetched_epoch == log.leader_epochs.latest_epoch
+        ):
+            diverging = partition.find_diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
+            if diverging is not None:
+                return FetchedPartition(
+                    b"", log.high_watermark, log.last_stable_offset, log.log_start_offset, None, diverging
+                )
+        if params.follower != CONSUMER:
+            if is_at_end:
+                return self._follower_result(partition, wanted, params, b"")
+            if self._holds_back(partition, params.follower):
+                max_bytes, whole_batch = 0, False
+        if params.rack and self._selector is not None and partition.followers is not None:
+            nearer = self._selector.preferred(partition, wanted.fetch_offset, params.rack, params.listener)
+            if nearer is not None:
+                ends = log.high_watermark, log.last_stable_offset, log.log_start_offset
+                return FetchedPartition(b"", *ends, preferred_read_replica=nearer)
+        try:
+            found = partition.read(
+                wanted.fetch_offset,
+                max(0, max_bytes),
+                min_one_batch=whole_batch,
+                isolation=params.isolation,
+                hard_limit=params.hard_limit,
+                as_file_slice=params.as_file_slice,
+            )
+        except LogDirFailedError as error:
+            raise self._storage_error(error) from error
+        if params.follower != CONSUMER:
+            return self._follower_result(partition, wanted, params, found.records)
+        aborted = found.aborted_transactions
+        return FetchedPartition(
+            found.records, log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted
+        )
+
+    def _follower_result(
+        self, partition: Partition, wanted: FetchPartition, params: FetchParams, records: Sendable
+    ) -> FetchedPartition:
+        """Update the follower's log end offset by its fetch offset, and return its result. Raises KafkaError.
+
+        The same fetch after a wait updates nothing.
+        """
+        log, throttle, fetch = partition.log, self._throttle, follower_fetch(wanted, params)
+        replica = partition.get_replica(fetch) if params.has_waited else partition.update_follower_fetch_state(fetch)
+        if throttle is not None and records:
+            throttle.sent(partition, params.follower, len(records))
+        high_watermark = log.high_watermark
+        result = FetchedPartition(records, high_watermark, log.last_stable_offset, log.log_start_offset)
+        # Consumers that read from the follower see a record only after the follower has received the high watermark.
+        result.is_news = self._selector is not None and replica.last_sent_high_watermark < high_watermark
+        replica.last_sent_high_watermark = high_watermark
+        return result
+
+    def read_log(self, partition: Partition, offset: int, max_bytes: int) -> bytes | memoryview:
+        """Return batches from the batch of `offset` on, committed or not; nothing at the log end. For coordinators.
+
+        Raises KafkaError.
+        """
+        try:
+            return partition.log.read(offset, max_bytes, min_one_message=True).data
+        except LogDirFailedError as error:
+            raise self._storage_error(error) from error
+
+    def fetch_offset_for_timestamp(
+        self, topic: str, index: int, timestamp: int, *, isolation: FetchIsolation, current_leader_epoch: int = -1
+    ) -> Steps[FoundOffset]:
+        """`Partition.fetch_offset_for_timestamp` of a partition that this broker leads. Raises KafkaError."""
+        with self._raising_kafka_error(topic, index):
+            partition = self.get_leader_partition(topic, index)
+            partition.check_leader_epoch(current_leader_epoch)
+            return (yield from partition.fetch_offset_for_timestamp(timestamp, isolation))
+
+    def legacy_fetch_offsets_for_timestamp(
+        self, topic: str, index: int, timestamp: int, *, isolation: FetchIsolation, max_num_offsets: int
+    ) -> list[int]:
+        """`Partition.legacy_fetch_offsets_for_timestamp` of a partition that this broker leads. Raises KafkaError."""
+        with self._raising_kafka_error(topic, index):
+            partition = self.get_leader_partition(topic, index)
+            return partition.legacy_fetch_offsets_for_timestamp(timestamp, isolation, max_num_offsets)
+
+    def last_offset_for_leader_epoch(
+        self, topic: str, index: int, leader_epoch: int, *, current_leader_epoch: int
+    ) -> EpochEnd:
+        """Return the end of a leader epoch in a partition that this broker leads: `Partition.end_offset_for_epoch`.
+
+        Raises KafkaError.
+        """
+        with self._raising_kafka_error(topic, index):
+            partition = self.get_leader_partition(topic, index)
+            partition.check_leader_epoch(current_leader_epoch)
+            return partition.end_offset_for_epoch(leader_epoch)
+
+    def active_producers(self, topic: str, index: int) -> Mapping[int, ProducerStateEntry]:
+        """Return the producer states of a partition that this broker leads, by producer id. Raises KafkaError."""
+        with self._raising_kafka_error(topic, index):
+            return self.get_leader_partition(topic, index).log.producer_state.producers
+
+    def log_config(self, topic: str, index: int) -> LogConfig:
+        """Return the log config of a partition that this broker leads. Raises KafkaError."""
+        return self.get_leader_partition(topic, index).log.config
+
+    def describe_log_dirs(self, wanted: Iterable[tuple[str, Iterable[int]]] | None) -> Steps[list[DescribedLogDir]]:
+        """Describe each log directory with its replicas of the `wanted` partitions, or of all."""
+        return describe_log_dirs(self._log_manager, self._ports.filesystem, wanted)
+
+    # -- deletion of records ---------------------------------------------------------------------------------------
+
+    async def delete_records(
+        self,
+        offsets: Sequence[tuple[str, int, int]],
+        timeout_ms: float,
+        *,
+        allow_internal_topic_deletion: bool = False,
+    ) -> list[int | KafkaError]:
+        """Raise the log start offsets of partitions that this broker leads; -1 stands for the high watermark.
+
+        Kafka's ReplicaManager.deleteRecords. Returns for each, in order, the new low watermark, which is on this
+        broker's disk and which the other live replicas have reached; REQUEST_TIMED_OUT after `timeout_ms`.
+        """
+        began = self._loop.time()
+        results: list[int | KafkaError] = []
+        budget = CountBudget()
+        for topic, index, offset in offsets:
+            await budget.step()
+            try:
+                partition = self.get_leader_partition(topic, index)
+                if is_internal(topic) and not allow_internal_topic_deletion:
+                    raise KafkaError(
+                        ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}"
+                    )
+                results.append(partition.delete_records(offset))
+            except Exception as error:  # noqa: BLE001 - a fault in one partition must not affect the others
+                results.append(self.partition_error(error, topic, index).as_result())
+        moved = [number for number, result in enumerate(results) if not isinstance(result, KafkaError)]
+        keeping = self.checkpoint_log_start_offsets({TopicPartition(*offsets[number][:2]) for number in moved})
+        try:
+            # Kafka does not wait for the disk, and so completes a request with timeout 0 that waits for no replica.
+            await self._background.wait_for("DeleteRecords", keeping, max(timeout_ms, MIN_DISK_WAIT_MS))
+        except TimeoutError:
+            for number in moved:
+                results[number] = KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT, "The new log start offset is not on disk yet."
+                )
+            return results
+        timeout_ms -= (self._loop.time() - began) * 1000
+        waiting: dict[int, DelayedDeleteRecords] = {}
+        for number in moved:
+            topic, index, _ = offsets[number]
+            try:
+                partition = self.get_leader_partition(topic, index)  # unless its directory has failed
+                target = results[number]
+                if partition.followers is not None and not isinstance(target, KafkaError):
+                    operation = DelayedDeleteRecords(partition, target, self._loop)
+                    if not operation.try_complete():
+                        self._delete_records_purgatory.watch(operation, [partition.topic_partition], max(timeout_ms, 0))
+                    waiting[number] = operation
+            except Exception as error:  # noqa: BLE001 - as above
+                results[number] = self.partition_error(error, topic, index).as_result()
+        for number, operation in waiting.items():
+            results[number] = await operation.outcome
+        return results
+
+    async def close_active_segment(self, topic_partition: TopicPartition) -> None:
+        """Roll the log and wait until the old segment is on disk.
+
+        Raises KafkaError as `get_leader_partition`, KAFKA_STORAGE_ERROR after `FLUSH_SECONDS`.
+        """
+        partition = self.get_leader_partition(*topic_partition)
+        log = partition.log
+        with self._raising_kafka_error(*topic_partition):
+            log.roll()
+        end = log.log_end_offset
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_SECONDS):
+                self.group_commit.request(partition)
+                while log.recovery_point < end and not partition.is_offline:  # noqa: ASYNC110 - seldom, and short
+                    await asyncio.sleep(FLUSH_CHECK_SECONDS)
+        if log.recovery_point < end:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} was not flushed within {FLUSH_SECONDS:.0f} s"
+            )
+
+    async def checkpoint_log_start_offsets(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Write the log start offsets of partitions to disk, unless their log directories fail."""
+        await self.run_on_lanes(self._log_manager.checkpoint_tasks(LOG_START_OFFSET_CHECKPOINT, topic_partitions))
+
+    async def delete_old_segments(self, topic_partitions: Sequence[TopicPartition]) -> None:
+        """Apply retention by time, size and log start offset: Kafka's LogManager.cleanupLogs, in slices."""
+        logs = self._log_manager
+        with suppress(AllLogDirsFailedError):
+            budget = CountBudget(RETENTION_LOGS_PER_TURN)
+            for first in range(0, len(topic_partitions), RETENTION_LOGS_PER_TURN):
+                below = logs.retention.begin(topic_partitions[first : first + RETENTION_LOGS_PER_TURN])
+                if below:
+                    await self.checkpoint_log_start_offsets(below)
+                    while tasks := logs.retention.finish(below, RETENTION_SEGMENTS_PER_TURN):
+                        await self.run_on_lanes(tasks)
+                await budget.rest()
+
+    # -- following -------------------------------------------------------------------------------------------------
+
+    def truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Truncate logs, durably. The future log of a moving replica that is longer is discarded, and copied again
+        later.
+
+        Raises KafkaError.
+        """
+        copies = self._log_manager.future_logs
+        for name, offset in offsets.items():
+            copy = copies.copies.get(name)
+            if copy is not None and copy.log is not None and copy.log.log_end_offset > offset:
+                logger.warning(
+                    "%s is truncated below its future log in %s, which is discarded", name, copy.log_dir.path
+                )
+                copies.cancel(name)
+        self._log_manager.truncate_to(offsets)
+
+    def truncate_fully_and_start_at(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Delete all records of a log, which continues at `offset`. Raises KafkaError."""
+        self._log_manager.truncate_fully_and_start_at(topic_partition, offset)
+
+    async def wait_until_flushed(self, partitions: Iterable[Partition]) -> None:
+        """Wait until followers have their records on disk if acks=-1 promises that, or until their roles change.
+
+        A follower fetches the next records after that: by the fetch offset its leader learns which records are on disk.
+        """
+        if not self.acks_all_on_disk:
+            return
+        futures = []
+        for partition in partitions:
+            end = partition.log.log_end_offset
+            if partition.log.recovery_point < end and not partition.is_offline:
+                future = self._loop.create_future()
+                self._flush_waiters.setdefault(partition, []).append((end, future))
+                futures.append(future)
+                self.group_commit.request(partition)
+        for future in futures:
+            await future
+
+    def on_follower_flushed(self, partition: Partition) -> None:
+        """Wake the fetchers that wait for this flush."""
+        waiting = self._flush_waiters.pop(partition, None)
+        if waiting is not None:
+            left = [one for one in waiting if one[0] > partition.log.recovery_point]
+            _complete([one for one in waiting if one not in left])
+            if left:
+                self._flush_waiters[partition] = left
+
+    # -- flushes ---------------------------------------------------------------------------------------------------
+
+    async def finish_flushes(self) -> None:
+        """Wait until no append waits for the disk: see `GroupCommit.finish`."""
+        await self.group_commit.finish()
+
+    async def end_flushes(self) -> None:
+        """Wait for all flushes, and begin no more: see `GroupCommit.end`."""
+        await self.group_commit.end()
 
     async def flush_overdue(self) -> None:
-        """Flush the logs that have waited for `flush.ms`; others are served meanwhile."""
-        pace, now_ms = Pace(), self._ports.now_ms()
+        """Flush the logs that have waited for `flush.ms`, in slices."""
+        budget, now_ms = CountBudget(), self._ports.now_ms()
+        isolated = IsolatedWork("a log that has waited for flush.ms could not be flushed")
         for partition in self.partitions:
             log = partition.log
             if (
                 log.recovery_point < log.log_end_offset
                 and now_ms - log.last_flush_ms >= log.config.flush_ms
-                and self._partitions.get(partition.topic_partition) is partition  # and has not gone meanwhile
+                and self._partitions.get(partition.topic_partition) is partition  # it may have been stopped since
             ):
-                self._flushes.request(partition)
-            await pace.step()
+                with isolated:
+                    self.group_commit.request(partition)
+            await budget.step()
 
-    # -- events ----------------------------------------------------------------------------------------------------
+    # -- events of partitions --------------------------------------------------------------------------------------
 
-    def progressed(self, partition: Partition) -> None:
-        """Its high watermark has risen, or what is on disk, or it is led otherwise: answer whoever waited for that."""
-        key = partition.topic_partition
-        for purgatory in self._purgatories:
-            if purgatory.watchers and key in purgatory.watchers:
-                purgatory.check(key)
+    def try_complete_delayed_requests(self, partition: Partition) -> None:
+        """Complete requests that wait for a new high watermark, flush or role (Kafka's Partition method of this
+        name)."""
+        key, produce = partition.topic_partition, self._produce_purgatory
+        if produce.watchers and key in produce.watchers:
+            if partition.is_leader and not partition.is_offline:
+                produce.check(key)
+            else:
+                # A request that is checked a turn later could find this broker the leader again, and acknowledge
+                # records that the log has lost between.
+                produce.check_together(key)
+        # As `try_complete_delayed_fetches`, without another call on the path of every append.
+        fetch, share_fetch = self._fetch_purgatory, self.share_fetch_purgatory
+        if fetch.watchers and key in fetch.watchers:
+            fetch.check(key)
+        if share_fetch.watchers and key in share_fetch.watchers:
+            share_fetch.check(key)
 
-    def appended(self, partition: Partition) -> None:
-        """A leader with followers has more records: they may fetch them."""
+    def try_complete_delayed_fetches(self, partition: Partition) -> None:
+        """Complete fetches of followers: the leader has more records."""
         watchers, key = self._fetch_purgatory.watchers, partition.topic_partition
         if watchers and key in watchers:
             self._fetch_purgatory.check(key)
 
-    def isr_change_wanted(self, partition: Partition, change: IsrChange) -> None:
-        """Have other replicas in sync."""
-        if self._isr_updates is not None:
-            self._isr_updates.want(partition, change)
+    def submit_isr_change(self, partition: Partition, change: IsrChange) -> None:
+        """Send a change of the ISR to the controller."""
+        if self._isr_change_sender is not None:
+            self._isr_change_sender.submit(partition, change)
 
-    def low_watermark_raised(self, partition: Partition) -> None:
-        """A follower has given up records at the start of its log."""
-        self._log_ends.deletions.check(partition.topic_partition)
+    def try_complete_delayed_deletes(self, partition: Partition) -> None:
+        """Complete DeleteRecords requests: a follower has raised its log start offset."""
+        self._delete_records_purgatory.check(partition.topic_partition)
 
     async def shrink_isrs(self) -> None:
-        """Let go of followers that have not caught up for too long; each half of `replica.lag.time.max.ms`.
+        """Remove followers that have not caught up for `replica.lag.time.max.ms` from the ISR, in slices.
 
-        Others are served meanwhile.
+        Kafka's maybeShrinkIsr. Called every half of this interval.
         """
-        pace = Pace()
+        budget = CountBudget()
         for partition in self.partitions:
             if partition.followers is not None:
-                partition.shrink_isr()
-            await pace.step()
+                with IsolatedWork(f"the followers of {partition.topic_partition} could not be checked"):
+                    partition.shrink_isr()
+            await budget.step()
 
-    def _dir_failed(self, failure: LogDirFailedError, lost: list[TopicPartition]) -> None:
-        """A log directory is offline, whoever found out: its partitions are too, and nobody waits for them."""
-        logger.error("%s; its partitions are offline until a restart", failure)
+    # -- failing disks ---------------------------------------------------------------------------------------------
+
+    def log_dir_failed(self, directory: str, error: BaseException) -> None:
+        """Take a log directory offline until a restart, because it cannot be read or written."""
+        with suppress(AllLogDirsFailedError):
+            self._log_manager.held.fail_log_dir(directory, error if isinstance(error, OSError) else None)
+
+    def log_failed(self, error: LogDirFailedError) -> None:
+        """Take a log directory, or one log in it, offline until a restart."""
+        with suppress(AllLogDirsFailedError):
+            self._log_manager.held.fail(error)
+
+    def _on_offline(self, failure: LogDirFailedError, lost: list[TopicPartition]) -> None:
+        """Take the partitions of a failed log directory or log offline, and complete requests that wait for them."""
+        if not isinstance(failure, LogFailedError):
+            logger.error("%s; its partitions are offline until a restart", failure)
         for topic_partition in lost:
             partition = self._partitions.get(topic_partition)
             if partition is not None and not partition.is_offline:
                 partition.go_offline()
-                self.follower_logs.role_changed(partition)
-                self.progressed(partition)
+                _complete(self._flush_waiters.pop(partition, ()))
+                self.try_complete_delayed_requests(partition)
         if lost:
             self._on_partitions_lost(lost)
         if not self._log_manager.held.online_dirs:
             self._on_all_failed()
 
+    # -- background work -------------------------------------------------------------------------------------------
+
     async def run_on_lanes(self, tasks: Sequence[LaneTask], beside: str = "") -> None:
-        """Run blocking work of log directories on their lanes, or beside them; a failing directory goes offline."""
+        """Run blocking work of log directories on their lanes, whose names get the suffix `beside`.
+
+        A failing directory is taken offline.
+        """
         for task in tasks:
             try:
                 await self._ports.work.run(task.lane + beside, task)
             except LogDirFailedError as error:
-                self.log_dir_failed(error.path, error.cause)
+                self.log_failed(error)
             except OSError as error:
-                # Too many open files: the next round may find one.
+                # Too many open files: the next round may succeed.
                 logger.warning("work in %s has to wait: %s", task.lane, error)
 
     def topic_config_changed(self, topic: str | None) -> None:
-        """The settings of a topic, or of every topic, are others now."""
+        """Apply changed settings of a topic, or of every topic for None."""
         if topic is None:
-            self._long_work.run(self._configure_all(), raise_error)
+            self._sliced_work.run(self._configure_all(), raise_error)
         else:
             self._configure(topic)
 
     def _configure_all(self) -> Steps[None]:
-        """What a topic has of its own is worked out anew for each: a tenth of a millisecond."""
-        for topic in self._hosted.topics():
+        """Apply the settings of one topic per step: each takes a tenth of a millisecond."""
+        for topic in list(self._partitions_by_topic):
             self._configure(topic)
             yield
 
     def _configure(self, topic: str) -> None:
         config = self._topic_log_config(topic)
-        for partition in self._hosted.of(topic):
+        for partition in self._partitions_by_topic.get(topic, {}).values():
             partition.log.config = config
 
     async def expire_producers(self) -> None:
-        """Forget producers that have been silent for `producer.id.expiration.ms`; others are served meanwhile."""
-        pace = Pace()
+        """Remove producers that have been silent for `producer.id.expiration.ms`, in slices."""
+        budget, isolated = CountBudget(), IsolatedWork("the producers of a partition could not be expired")
         for partition in self.partitions:
             state = partition.log.producer_state
             looked_at = 1 + len(state.producers)
-            state.remove_expired(self._ports.now_ms())
-            await pace.step(looked_at)
+            with isolated:
+                state.remove_expired(self._ports.now_ms())
+            await budget.step(looked_at)
 
     def complete_all(self) -> None:
-        """Answer everything that waits; for shutdown."""
+        """Complete all waiting requests, for shutdown."""
         self._produce_purgatory.complete_all()
         self._fetch_purgatory.complete_all()
-        self._log_ends.deletions.complete_all()
+        self.share_fetch_purgatory.complete_all()
+        self._delete_records_purgatory.complete_all()
+
+
+def follower_fetch(wanted: FetchPartition, params: FetchParams) -> FollowerFetch:
+    """Return the state of a follower that a fetch of one partition reports."""
+    return FollowerFetch(
+        params.follower,
+        params.follower_epoch,
+        wanted.fetch_offset,
+        wanted.log_start_offset,
+        wanted.current_leader_epoch >= 0,
+    )
+
+
+def _complete(waiters: Iterable[tuple[int, asyncio.Future[None]]]) -> None:
+    for _, future in waiters:
+        if not future.done():
+            future.set_result(None)

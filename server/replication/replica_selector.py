@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .partition import Partition
 
 RACK_AWARE = "RackAwareReplicaSelector"
-"""What `replica.selector.class` names, with or without Kafka's package in front of it."""
+"""Value of `replica.selector.class`, with or without Kafka's package name."""
 
 
 def is_rack_aware(selector_class: str | None) -> bool:

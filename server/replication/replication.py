@@ -1,7 +1,4 @@
-"""What the replicas of a broker need beside it when there are other brokers: fetchers, changes of in-sync sets, quotas.
-
-One broker alone has none of it, and nothing on its way of a request asks for it.
-"""
+"""The parts of replication that only a broker in a cluster has: fetchers, ISR changes and replication quotas."""
 
 from __future__ import annotations
 
@@ -11,10 +8,10 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 from ..quotas.rates import QuotaWindow
-from ..quotas.replication_quota import ReplicationQuota, stored_rate
-from .followers import Peers
-from .isr_updates import IsrUpdates
-from .leaders import FetchLimits, Leader
+from ..quotas.replication_quota_manager import ReplicationQuotaManager, stored_rate
+from .isr_change_sender import IsrChangeSender
+from .remote_leader_endpoint import FetchLimits, RemoteLeaderEndpoint
+from .replica import LeaderContext
 from .replica_fetcher import ReplicaFetcher
 from .replica_fetcher_manager import ReplicaFetcherManager
 from .replica_selector import RackAwareReplicaSelector, is_rack_aware
@@ -25,17 +22,17 @@ if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
     from ..metadata.metadata_cache import MetadataCache
     from ..runtime.scheduler import Scheduler
-    from .isr_changes import IsrChanges
-    from .leaders import Brokers
+    from .leader_and_isr import AlterPartitionManager
+    from .remote_leader_endpoint import InterBrokerConnections
     from .replica_manager import ReplicaManager
 
 IDLE_FETCHERS_MS = 10_000
-"""How often connections are closed to brokers of which nothing is followed any more."""
+"""How often fetchers without partitions are closed."""
 UNKNOWN_EPOCH = -1
 
 
 class Replication:
-    """Put together before the first order to a broker of a cluster. Loop-thread only."""
+    """Owns the fetchers, ISR changes and quotas of a broker in a cluster. Built before the first LeaderAndIsr."""
 
     def __init__(
         self,
@@ -45,15 +42,15 @@ class Replication:
         broker_epoch: Callable[[], int],
         config: BrokerConfig,
         metadata: MetadataCache,
-        isr_changes: IsrChanges,
-        connect: Callable[[int], Brokers],
+        isr_changes: AlterPartitionManager,
+        connect: Callable[[int], InterBrokerConnections],
         paused: Callable[[TopicPartition], AbstractAsyncContextManager[None]],
         stopwatch: Callable[[], float],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """`connect` gives each fetcher connections of its own, with a timeout in milliseconds.
+        """`connect` returns the connections of a fetcher, with a timeout in milliseconds.
 
-        `paused` keeps the cleaner away from a log, `stopwatch` moves within a turn of the loop.
+        `paused` keeps the cleaner away from a log, `stopwatch` advances during a loop turn.
         """
         self._replica_manager = replica_manager
         self._broker_id = broker_id
@@ -65,12 +62,12 @@ class Replication:
         self._stopwatch = stopwatch
         self._loop = loop
         window = QuotaWindow(config.replication_quota_window_num, config.replication_quota_window_size_seconds)
-        given = ReplicationQuota(window, stored_rate(config, "leader.replication.throttled.rate"), loop.time)
-        taken = ReplicationQuota(window, stored_rate(config, "follower.replication.throttled.rate"), loop.time)
+        given = ReplicationQuotaManager(window, stored_rate(config, "leader.replication.throttled.rate"), loop.time)
+        taken = ReplicationQuotaManager(window, stored_rate(config, "follower.replication.throttled.rate"), loop.time)
         self._follower_throttle = FollowerThrottle(taken, broker_id)
-        self._isr_updates = IsrUpdates(isr_changes, loop)
+        self._isr_change_sender = IsrChangeSender(isr_changes, loop)
         self.fetchers = ReplicaFetcherManager(self._fetcher, lambda: config.num_replica_fetchers)
-        peers = Peers(
+        leader_context = LeaderContext(
             broker_id,
             loop.time,
             lambda: config.replica_lag_time_max_ms / 1000,
@@ -79,26 +76,26 @@ class Replication:
         )
         by_rack = is_rack_aware(config.replica_selector_class)
         replica_manager.join_cluster(
-            peers,
-            self._isr_updates,
+            leader_context,
+            self._isr_change_sender,
             self.fetchers,
             throttle=LeaderThrottle(given, broker_id),
             selector=RackAwareReplicaSelector(metadata) if by_rack else None,
         )
 
     def schedule(self, scheduler: Scheduler) -> None:
-        """What is done again and again."""
+        """Schedule the periodic tasks."""
         half_ms = max(1, self._config.replica_lag_time_max_ms // 2)
         scheduler.every("shrinking of in-sync replicas", lambda: half_ms, self._replica_manager.shrink_isrs)
-        scheduler.every("idle fetchers", lambda: IDLE_FETCHERS_MS, self.fetchers.end_idle)
+        scheduler.every("idle fetchers", lambda: IDLE_FETCHERS_MS, self.fetchers.shutdown_idle_fetchers)
 
     async def close(self) -> None:
-        """Fetch nothing more, and change nothing."""
+        """Stop all fetchers and ISR changes."""
         await self.fetchers.close()
-        await self._isr_updates.close()
+        await self._isr_change_sender.close()
 
     def _is_eligible(self, broker_id: int, epoch: int) -> bool:
-        """Alive, and in the life that fetches, as far as both are known (KIP-903)."""
+        """Whether a broker is alive with the broker epoch of its fetches, as far as both are known (KIP-903)."""
         registration = self._metadata.brokers.get(broker_id)
         if registration is None:
             return False
@@ -107,14 +104,14 @@ class Replication:
     def _fetcher(self, leader: int) -> ReplicaFetcher:
         config = self._config
         return ReplicaFetcher(
-            Leader(
+            RemoteLeaderEndpoint(
                 self._connect(config.replica_socket_timeout_ms),
                 leader,
                 self._broker_id,
                 self._broker_epoch,
                 config.inter_broker_protocol_version,
             ),
-            self._replica_manager.follower_logs,
+            self._replica_manager,
             limits=lambda: FetchLimits(
                 config.replica_fetch_wait_max_ms,
                 config.replica_fetch_min_bytes,

@@ -1,19 +1,19 @@
-"""Replicas that are not in sync are throttled where a topic says so, at the leader and at the follower (KIP-73)."""
+"""Throttles for replicas outside of the ISR that a topic names, at the leader and at the follower (KIP-73)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..quotas.replication_quota import ReplicationQuota, names_partition
+from ..quotas.replication_quota_manager import ReplicationQuotaManager, names_partition
 
 if TYPE_CHECKING:
     from .partition import Partition
 
 
 class LeaderThrottle:
-    """What this broker gives to followers that lag."""
+    """The quota of records that this broker sends to lagging followers."""
 
-    def __init__(self, quota: ReplicationQuota, broker_id: int) -> None:
+    def __init__(self, quota: ReplicationQuotaManager, broker_id: int) -> None:
         self._quota = quota
         self._broker_id = broker_id
 
@@ -24,19 +24,19 @@ class LeaderThrottle:
         return names_partition(names, partition.topic_partition.partition, self._broker_id)
 
     def holds_back(self, partition: Partition, follower: int) -> bool:
-        """Whether a follower gets nothing of a partition for now."""
+        """Whether a follower receives no records of a partition at the moment."""
         return self._counts(partition, follower) and self._quota.is_exceeded
 
     def sent(self, partition: Partition, follower: int, size: int) -> None:
-        """A follower gets so many bytes."""
+        """Record `size` bytes that are sent to a follower."""
         if size and self._counts(partition, follower):
             self._quota.record(size)
 
 
 class FollowerThrottle:
-    """What this broker fetches where it lags."""
+    """The quota of records that this broker fetches for lagging replicas."""
 
-    def __init__(self, quota: ReplicationQuota, broker_id: int) -> None:
+    def __init__(self, quota: ReplicationQuotaManager, broker_id: int) -> None:
         self._quota = quota
         self._broker_id = broker_id
 
@@ -47,10 +47,10 @@ class FollowerThrottle:
         return names_partition(names, partition.topic_partition.partition, self._broker_id)
 
     def holds_back(self, partition: Partition) -> bool:
-        """Whether a partition is not fetched for now."""
+        """Whether a partition is not fetched at the moment."""
         return self._counts(partition) and self._quota.is_exceeded
 
     def fetched(self, partition: Partition, size: int) -> None:
-        """So many bytes came for it."""
+        """Record `size` bytes that were fetched."""
         if self._counts(partition):
             self._quota.record(size)

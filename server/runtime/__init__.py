@@ -1,1 +1,1 @@
-"""The ground everything stands on: ports to the world, timers, turns of the loop, health."""
+"""Ports to clock, disk and threads, timers, slices of long work, and health."""

@@ -1,13 +1,15 @@
-"""A small HTTP port on this machine: is the broker ready, and what else its parts want to show or be asked.
+"""A small HTTP port on this machine: the readiness of the broker, and the routes of its components.
 
-`GET /health`, and `/ready` just so, answers 200 once clients are served, 503 before that and from the moment a stop
-begins: a readiness probe of a container platform or a script needs no Kafka client for it. One answer a connection; it
-is not a web server.
+`GET /health` and `GET /ready` answer 200 once clients are served, 503 before that and from the moment a stop begins: a
+readiness probe of a container platform or a script needs no Kafka client. Each connection serves one response; it is
+not a web server.
 
-A browser on this machine may be led here by any page it shows. So everything else is, unless the port is meant for
-strangers, answered only under a
-local name (a page's own name that leads here is none), and what changes something only with the header `X-Barnabas`,
-which no page can send to a foreign address without asking first, and such questions are refused.
+Any page that a browser shows can send requests here, also under a domain name of its own that resolves to this address
+(DNS rebinding). So every other path is answered only where `Host` is a name of this server, and a request that changes
+something needs the header `X-Barnabas` as well, which a page cannot send to a foreign address without a preflight
+request, and preflight requests are rejected.
+
+h11 parses the heads and bounds the size of an incomplete one.
 """
 
 from __future__ import annotations
@@ -15,31 +17,42 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
-from ...protocol.room_logger import room_logger
+import h11
+
+from ...common.room_logger import room_logger
 
 logger = room_logger("health")
 
 Status = Callable[[], tuple[bool, Mapping[str, object]]]
-"""Ready or not, and what to tell besides."""
+"""Whether the broker is ready, and further facts."""
 
 MAX_REQUEST_BYTES = 8192
 REQUEST_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 """After this a client that has not taken its answer is cut off."""
 MOST_CONNECTIONS = 128
-MOST_OF_A_HOST = 16
-"""So many at once, and from one address: nobody takes all file handles, nor all that is left to others."""
+MOST_OF_A_HOST = 64
+"""Connections at the same time, and of one address. One more closes the oldest connection that is not being answered:
+clients that send half a request, or do not take their response, do not keep a probe out."""
+MOST_REQUESTS_OF_A_HOST = 16
+"""Requests of one address that are being answered at the same time, other than probes, which are always answered."""
+BACKLOG = MOST_OF_A_HOST // 2
+"""Connections accepted in one turn of the loop: fewer than an address may have, so that a probe is read before newer
+connections can close it."""
+PROBES = ("/health", "/ready")
 GUARD_HEADER = "x-barnabas"
 _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+_REFUSALS = {431: "431 Request Header Fields Too Large"}
 
 
 class Text(NamedTuple):
-    """An answer that is no JSON."""
+    """A response that is plain text instead of JSON."""
 
     status: str
     content_type: str
@@ -47,7 +60,7 @@ class Text(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An HTTP status line without the version, and what is told as JSON."""
+    """An HTTP status line without the version, and the body as JSON."""
 
     status: str
     facts: Mapping[str, object]
@@ -64,26 +77,40 @@ class Request:
     """By name in lower case."""
 
     @classmethod
-    def parse(cls, head: str) -> Request:
-        """Read a head; malformed lines are left out."""
-        line, *others = head.splitlines()
-        method, _, rest = line.partition(" ")
-        path, _, query = rest.partition(" ")[0].partition("?")
-        pairs = [other.partition(":") for other in others if ":" in other]
-        headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
-        return cls(method, path, dict(parse_qsl(query)), headers)
+    def of(cls, head: h11.Request) -> Request:
+        """The request that a parsed head describes."""
+        path, _, query = head.target.decode("latin-1").partition("?")
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
+        return cls(head.method.decode("latin-1"), path, dict(parse_qsl(query)), headers)
 
     @property
     def is_local(self) -> bool:
         """Whether the request names this machine by a local name."""
         return self.headers.get("host", "").rpartition(":")[0] in _LOCAL_NAMES
 
+    def is_for(self, names: Collection[str]) -> bool:
+        """Whether `Host` is an address, a local name or one of `names`, or there is none.
+
+        A page under a domain name that resolves to this address cannot make a browser send any of these.
+        """
+        host = self.headers.get("host", "")
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+        return not name or name.lower() == "localhost" or name.lower() in names or _is_address(name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
 
 Route: TypeAlias = Callable[[Request], Awaitable["Answer | Text"]]
 
 
 class HealthServer:
-    """Loop-thread only. `status` says whether the broker is ready; `routes` what else is here, by method and path."""
+    """Owned by the loop thread. `status` returns the readiness; `routes` are the other handlers by method and path."""
 
     def __init__(
         self,
@@ -93,19 +120,23 @@ class HealthServer:
         loop: asyncio.AbstractEventLoop,
         routes: Mapping[tuple[str, str], Route] | None = None,
         *,
-        is_open: bool = False,
+        names: Collection[str] | None = None,
     ) -> None:
-        """With `is_open` whoever reaches the port is answered, by whatever name: then routes change nothing."""
-        self._is_open = is_open
+        """`names` are those under which other machines reach the port; routes then change nothing. None: local only."""
+        self._names = None if names is None else frozenset(name.lower() for name in names)
         self._host = host
         self._port = port
         self._status = status
         self._loop = loop
         self._routes = routes or {}
         self._server: asyncio.Server | None = None
-        self._exchanges: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._exchanges: dict[_Exchange, str] = {}
+        """Open connections and their addresses, the oldest first."""
         self._hosts: Counter[str] = Counter()
         """Open connections, by address."""
+        self._busy: Counter[str] = Counter()
+        """Requests that are being answered, by address; without probes."""
 
     @property
     def port(self) -> int:
@@ -116,17 +147,19 @@ class HealthServer:
 
     @property
     def url(self) -> str:
-        """Where to ask for readiness."""
+        """The URL of the readiness probe."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self.port}/health"
 
     async def start(self) -> None:
         """Bind and serve. Raises OSError."""
-        self._server = await self._loop.create_server(lambda: _Exchange(self), self._host or None, self._port)
+        self._server = await self._loop.create_server(
+            lambda: _Exchange(self), self._host or None, self._port, backlog=BACKLOG
+        )
 
     async def close(self) -> None:
-        """Stop; whoever still waits for an answer gets none."""
-        for task in self._exchanges:
+        """Stop; waiting requests get no response."""
+        for task in self._tasks:
             task.cancel()
         if self._server is not None:
             self._server.close()
@@ -141,46 +174,75 @@ class HealthServer:
         """How many are open."""
         return self._hosts.total()
 
-    def admit(self, host: str) -> bool:
-        """Whether one more from that address may come; if so it is to be told of by `forget`."""
-        if self._hosts[host] >= MOST_OF_A_HOST or self.connections >= MOST_CONNECTIONS:
-            return False
+    def admit(self, exchange: _Exchange, host: str) -> bool:
+        """Count a new connection in, in place of an older one where there are too many; False where none can go."""
+        if self._hosts[host] >= MOST_OF_A_HOST:
+            victims = (old for old, address in self._exchanges.items() if address == host and not old.is_busy)
+        elif self.connections >= MOST_CONNECTIONS:
+            share = self.connections / len(self._hosts)
+            victims = (
+                old for old, address in self._exchanges.items() if self._hosts[address] >= share and not old.is_busy
+            )
+        else:
+            victims = None
+        if victims is not None:
+            victim = next(victims, None)
+            if victim is None:
+                return False
+            victim.abort()
+        self._exchanges[exchange] = host
         self._hosts[host] += 1
         return True
 
-    def forget(self, host: str) -> None:
-        """A connection from there is gone."""
-        self._hosts[host] -= 1
-        if not self._hosts[host]:
-            del self._hosts[host]
+    def forget(self, exchange: _Exchange) -> None:
+        """A connection is closed."""
+        host = self._exchanges.pop(exchange, None)
+        if host is not None:
+            self._hosts[host] -= 1
+            if not self._hosts[host]:
+                del self._hosts[host]
 
     def begin(self, exchange: _Exchange, request: Request) -> None:
         """Have a request answered."""
         task = self._loop.create_task(self._exchange(exchange, request))
-        self._exchanges.add(task)
-        task.add_done_callback(self._exchanges.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _exchange(self, exchange: _Exchange, request: Request) -> None:
+        host = self._exchanges.get(exchange, "")
+        is_probe = request.path in PROBES
+        answer: Answer | Text
+        if not is_probe and self._busy[host] >= MOST_REQUESTS_OF_A_HOST:
+            answer = Answer("503 Service Unavailable", {"error": "too many requests of this address at the same time"})
+            exchange.end(_response(answer, without_body=request.method == "HEAD"))
+            return
+        self._busy[host] += not is_probe
         try:
-            answer: Answer | Text = await self._answer(request)
+            answer = await self._answer(request)
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
             answer = Answer("500 Internal Server Error", {"error": "see the broker's log"})
+        finally:
+            self._busy[host] -= not is_probe
+            if not self._busy[host]:
+                del self._busy[host]
         exchange.end(_response(answer, without_body=request.method == "HEAD"))
 
     async def _answer(self, request: Request) -> Answer | Text:
         method = "GET" if request.method == "HEAD" else request.method
-        if request.path in ("/health", "/ready"):
+        if request.path in PROBES:
             if method != "GET":
-                return Answer("405 Method Not Allowed", {"error": "GET is what works"})
+                return Answer("405 Method Not Allowed", {"error": "only GET is supported"})
             ready, facts = self._status()
             return Answer("200 OK" if ready else "503 Service Unavailable", {"ready": ready, **facts})
         route = self._routes.get((method, request.path))
         if route is None:
-            paths = sorted({path for _, path in self._routes} | {"/health", "/ready"})
+            paths = sorted({path for _, path in self._routes} | {*PROBES})
             return Answer("404 Not Found", {"error": f"here are {', '.join(paths)}"})
-        if not (self._is_open or request.is_local):
+        if self._names is None and not request.is_local:
             return Answer("403 Forbidden", {"error": "only for this machine, by a local name"})
+        if self._names is not None and not request.is_for(self._names):
+            return Answer("421 Misdirected Request", {"error": "unknown Host: see metrics.allowed.hosts"})
         if method != "GET" and GUARD_HEADER not in request.headers:
             return Answer("403 Forbidden", {"error": "a request that changes something has the header X-Barnabas"})
         return await route(request)
@@ -191,57 +253,84 @@ class _Exchange(asyncio.Protocol):
 
     def __init__(self, server: HealthServer) -> None:
         self._server = server
-        self._head = b""
+        self._http: h11.Connection | None = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST_BYTES)
+        """Parses the head; None once nothing more is to be read."""
+        self._room = MAX_REQUEST_BYTES
         self._is_asked = False
-        self._host: str | None = None
-        """Where it comes from, once it is let in."""
+        self._is_answered = False
         self._transport: asyncio.Transport | None = None
         self._timeout: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment] # a stream's transport, whatever the loop
+        self._transport = transport  # type: ignore[assignment] # a stream's transport with any loop
         peer = transport.get_extra_info("peername")
         host = str(peer[0]) if isinstance(peer, tuple) else ""
-        if not self._server.admit(host):
-            self._abort()
+        if not self._server.admit(self, host):
+            self.abort()
             return
-        self._host = host
-        self._timeout = self._server.loop.call_later(REQUEST_SECONDS, self._close)
+        self._time(REQUEST_SECONDS, self._close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timing()
-        self._transport = None
-        if self._host is not None:
-            self._server.forget(self._host)
+        self._http = self._transport = None
+        self._server.forget(self)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request has arrived and its response is not written yet."""
+        return self._is_asked and not self._is_answered
 
     def data_received(self, data: bytes) -> None:
-        if self._is_asked:
+        if self._http is None:
             return
-        self._head += data
-        if b"\r\n\r\n" not in self._head and b"\n\n" not in self._head:
-            if len(self._head) > MAX_REQUEST_BYTES:
-                self._close()
+        # No more than the bound is given to the parser, which would otherwise parse a complete head of any length.
+        piece = data[: self._room]
+        self._room -= len(piece)
+        try:
+            self._http.receive_data(piece)
+            event = self._http.next_event() if piece else h11.NEED_DATA
+        except h11.RemoteProtocolError as error:
+            self._refuse(error.error_status_hint, str(error))
             return
-        self._is_asked = True
-        self._stop_timing()
-        self._server.begin(self, Request.parse(self._head.decode("latin-1")))
+        if isinstance(event, h11.Request):
+            self._http = None
+            self._is_asked = True
+            self._stop_timing()
+            self._server.begin(self, Request.of(event))
+        elif len(piece) < len(data):
+            self._refuse(431, f"more than {MAX_REQUEST_BYTES} bytes")
 
     def end(self, response: bytes) -> None:
         """Answer, if anybody still listens."""
+        self._is_answered = True
         if self._transport is not None:
             self._transport.write(response)
         self._close()
 
+    def _refuse(self, status: int, reason: str) -> None:
+        answer = Answer(_REFUSALS.get(status, "400 Bad Request"), {"error": reason})
+        self.end(_response(answer, without_body=False))
+
+    def _time(self, seconds: float, then: Callable[[], None]) -> None:
+        """Call `then` after `seconds`; replace the previous timer, which would keep this object alive."""
+        self._stop_timing()
+        self._timeout = self._server.loop.call_later(seconds, then)
+
     def _stop_timing(self) -> None:
         if self._timeout is not None:
             self._timeout.cancel()
+            self._timeout = None
 
     def _close(self) -> None:
+        self._http = None
         if self._transport is not None:
             self._transport.close()
-            self._timeout = self._server.loop.call_later(ANSWER_SECONDS, self._abort)
+            self._time(ANSWER_SECONDS, self.abort)
 
-    def _abort(self) -> None:
+    def abort(self) -> None:
+        """Close immediately, discarding unsent bytes, and free the connection's slot."""
+        self._server.forget(self)
+        self._http = None
         if self._transport is not None:
             self._transport.abort()
 

@@ -1,8 +1,10 @@
-"""The real world behind the ports: threads, wall clock, operating-system randomness and disk."""
+"""The production implementation of the ports: threads, wall clock, operating-system randomness and disk."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import mmap
 import os
 import random
 import secrets
@@ -14,6 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
@@ -31,9 +34,13 @@ except ImportError:
 T = TypeVar("T")
 
 RESERVE_BYTES = 8 << 20
-"""A start writes some hundred kilobytes: indexes, producer snapshots, who leads what. Deleting topics writes less."""
+"""A start writes a few hundred kilobytes: indexes, producer snapshots, metadata. Deleting topics writes less."""
 KEPT_BYTES = 8 << 20
 """Freed memory that the process keeps for the next request: some batches of the default `max.message.bytes`, opened."""
+CGROUPS_OF_THIS_PROCESS = Path("/proc/self/cgroup")
+CGROUPS = Path("/sys/fs/cgroup")
+NO_MEMORY_LIMIT = 1 << 60
+"""Version 1 of control groups has a number above this where there is no limit."""
 ARENAS = 2
 """Heaps of the C library, which gives each thread one of its own: a broker's threads take turns, and need not."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
@@ -61,7 +68,7 @@ class Syncer:
             raise
 
     def begin(self, files: Sequence[File], done: Synced) -> bool:
-        """Sync these; false, and nothing is done, while it is busy or where only the file itself knows how."""
+        """Sync these files; return False, and do nothing, if it is busy or if a file needs its own way of syncing."""
         if self._done is not None:
             return False
         try:
@@ -75,7 +82,7 @@ class Syncer:
         return True
 
     def close(self) -> None:
-        """Wait for what is under way; whoever waits for that is still told."""
+        """Wait for the running round; its callback is still called."""
         self._close()
         self._close_pipe()
         if self._done is not None:
@@ -131,14 +138,14 @@ class ThreadWork:
 
     def close(self) -> None:
         self._closed = True
-        while self._syncers:  # each once: the numbers of its descriptors are soon those of others
+        while self._syncers:  # each once, because the system soon reuses the numbers of its descriptors
             _, syncer = self._syncers.popitem()
             syncer.close()
         for executor in self._lanes.values():
             executor.shutdown(wait=True)
 
     def _syncer(self, lane: str) -> Syncer | None:
-        """None while there are no handles for it, or where the loop cannot be told."""
+        """Return the syncer of a lane; None without free handles, or if the loop cannot watch a descriptor."""
         syncer = self._syncers.get(lane)
         if syncer is None and not self._closed:
             with suppress(OSError, NotImplementedError):
@@ -163,13 +170,49 @@ def sync_here(files: Sequence[File]) -> float:
 
 
 def token_bytes(count: int) -> bytes:
-    """Bytes that nobody can guess."""
+    """Return secret random bytes."""
     return secrets.token_bytes(count)
 
 
 def now_ms() -> int:
     """Wall clock in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
+
+
+TCP_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+_ESTABLISHED = "01"
+
+
+def is_own_user(peer: tuple[str, int], own: tuple[str, int]) -> bool:
+    """Return whether the other end of a TCP connection belongs to this process's user, to root or to another machine.
+
+    Linux lists the sockets of this machine with their owners. A socket that its process has closed already has no owner
+    and is not trusted.
+    """
+    if not (ipaddress.ip_address(peer[0]).is_loopback or peer[0] == own[0]):
+        return True
+    theirs, ours = _socket_names(peer), _socket_names(own)
+    for table in TCP_TABLES:
+        with suppress(OSError), Path(table).open() as lines:
+            for line in lines:
+                _, local, remote, state, _, _, _, owner, _, inode, *_ = line.split()
+                if local in theirs and remote in ours:
+                    # A socket without a process is listed with owner 0 and inode 0.
+                    return state == _ESTABLISHED and inode != "0" and int(owner) in (os.geteuid(), 0)
+    return False
+
+
+def _socket_names(address: tuple[str, int]) -> set[str]:
+    """How Linux writes an address in its tables: words of four bytes in the machine's order, then the port."""
+    found = ipaddress.ip_address(address[0])
+    packed = [found.packed]
+    if found.version == 4:
+        packed.append(bytes(10) + b"\xff\xff" + found.packed)
+    names = set()
+    for one in packed:
+        words = [int.from_bytes(one[at : at + 4], sys.byteorder) for at in range(0, len(one), 4)]
+        names.add("".join(f"{word:08X}" for word in words) + f":{address[1]:04X}")
+    return names
 
 
 def open_files() -> int | None:
@@ -181,7 +224,7 @@ def open_files() -> int | None:
 
 
 def raise_open_files() -> None:
-    """Let this process have as many files and sockets open as it may ask for: the usual 1024 are few for a broker."""
+    """Raise the limit of open files and sockets of this process to the maximum: the usual 1024 are few for a broker."""
     if resource is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         with suppress(OSError, ValueError):
@@ -192,7 +235,7 @@ def keep_freed_memory() -> None:
     """Have the C library keep freed blocks of megabytes, up to `KEPT_BYTES`, instead of returning each to the kernel.
 
     The plain records of a compressed batch and the answer to a fetch live for a millisecond. glibc maps such a block
-    anew each time, and the page faults then cost more than the decompression. Other C libraries are left alone.
+    again each time, and the page faults then cost more than the decompression. Other C libraries are not affected.
     """
     mallopt = _of_c_library("mallopt")
     if mallopt is not None:
@@ -202,14 +245,57 @@ def keep_freed_memory() -> None:
 
 
 def return_freed_memory() -> None:
-    """Give back to the kernel what a start has freed, a megabyte of it, which would be kept from now on."""
+    """Return the memory that a start has freed, about a megabyte, to the kernel; it would be kept from now on."""
     trim = _of_c_library("malloc_trim")
     if trim is not None:
         trim(0)
 
 
+def map_memory(size: int) -> mmap.mmap:
+    """Memory of `size` bytes whose pages the kernel supplies at the first write, and frees with the object.
+
+    Raises MemoryError that names the size.
+    """
+    try:
+        if hasattr(mmap, "MAP_ANONYMOUS"):
+            # Private, since shared anonymous memory counts as a file in tmpfs.
+            return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return mmap.mmap(-1, size)
+    except OSError as error:
+        raise MemoryError(f"no memory for a request of {size} bytes: {error.strerror}") from error
+
+
+def memory_limit() -> int | None:
+    """Return the memory limit of this process's control group and its parents, the smallest; None without a limit.
+
+    Version 2 has it in `memory.max`, version 1 in `memory.limit_in_bytes`, where a number of exabytes means no limit.
+    """
+    try:
+        entries = CGROUPS_OF_THIS_PROCESS.read_text().splitlines()
+    except OSError:
+        return None
+    limits = []
+    for entry in entries:
+        _, controllers, path = entry.split(":", 2)
+        if not controllers:
+            root, name = CGROUPS, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = CGROUPS / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        group = root / path.lstrip("/")
+        # In a container the path may be that of the host, while the container's own group is at the root.
+        for folder in (group, *group.parents):
+            with suppress(OSError, ValueError):
+                limits.append(int((folder / name).read_text()))
+            if folder == root:
+                break
+    smallest = min(limits, default=NO_MEMORY_LIMIT)
+    return None if smallest >= NO_MEMORY_LIMIT else smallest
+
+
 def _of_c_library(name: str) -> Callable[..., int] | None:
-    """A function of glibc; None, or one that does nothing, where there is another C library."""
+    """Return a function of glibc; None or a function without effect with other C libraries."""
     compiled: Callable[..., int] | None = getattr(native, name, None)
     if compiled is not None or sys.platform != "linux":
         return compiled
@@ -219,12 +305,12 @@ def _of_c_library(name: str) -> Callable[..., int] | None:
 
 
 def preempt_nobody() -> None:
-    """Do not take a processor from whoever runs on it only because something has arrived (Linux's SCHED_BATCH).
+    """Do not preempt the running process of a processor when data arrives (Linux's SCHED_BATCH).
 
-    A socket becomes readable with the first segments of a request. A broker that stopped the client there would read a
-    piece, wait for the rest, and find its caches cold each time. Where all processors are busy it now comes later and
-    reads more at once; a free one is taken as soon as ever. Threads and processes that are started later do likewise.
-    What an operator has chosen for this process stays.
+    A socket becomes readable with the first segments of a request. A broker that preempted the client there would read
+    a piece, wait for the rest, and find its caches cold each time. If all processors are busy, it now runs later and
+    reads more per call; a free processor is used as quickly as before. Threads and processes that are started later
+    inherit the policy. A policy that an operator has chosen is kept.
     """
     if hasattr(os, "SCHED_BATCH"):
         with suppress(OSError):
@@ -243,6 +329,10 @@ def host_ports(loop: asyncio.AbstractEventLoop, cleaning: CleaningWork) -> Ports
         cleaning=cleaning,
         machine_name=socket.gethostname(),
         open_files=open_files,
+        memory_limit=memory_limit(),
+        allocate=map_memory,
+        release_memory=return_freed_memory,
+        is_own_user=is_own_user,
         stopwatch=time.perf_counter if native is None else native.stopwatch,
         lock=threading.Lock,
         reserve_bytes=RESERVE_BYTES,

@@ -1,4 +1,4 @@
-"""Keeps what strangers can provoke from filling the log."""
+"""Limits of log lines that any client can cause."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 LINES = 20
 SECONDS = 60.0
-MOST = 1000
-"""Who have lines of their own at a time."""
+MAX_CAUSES = 1000
+"""Causes with a limit of their own at the same time."""
 
 
 class LimitedLog:
-    """At most `LINES` lines in `SECONDS`; what was left out is counted and said with the first line after that."""
+    """At most `LINES` lines per `SECONDS`; the first line after that reports the number of dropped lines."""
 
     def __init__(self, logger: logging.Logger, time: Callable[[], float]) -> None:
         self._logger = logger
@@ -25,7 +25,7 @@ class LimitedLog:
         now = self._time()
         if now - self._began >= SECONDS:
             if self._lines > LINES:
-                self._logger.log(level, "%d more lines like the following were left out", self._lines - LINES)
+                self._logger.log(level, "%d more lines like the following were dropped", self._lines - LINES)
             self._began = now
             self._lines = 0
         self._lines += 1
@@ -34,9 +34,9 @@ class LimitedLog:
 
 
 class LimitedLogs:
-    """A `LimitedLog` for each who has something logged, so that nobody has what others try left out.
+    """A `LimitedLog` per cause, such as a principal, so that one cause does not suppress the lines of others.
 
-    Of more than `MOST` in `SECONDS` the rest have one together, as there may be any number of them.
+    Beyond `MAX_CAUSES` per `SECONDS`, further causes share one limit: their number is unbounded.
     """
 
     def __init__(self, logger: logging.Logger, time: Callable[[], float]) -> None:
@@ -46,16 +46,16 @@ class LimitedLogs:
         self._logs: dict[str, LimitedLog] = {}
         self._rest = LimitedLog(logger, time)
 
-    def write(self, who: str, level: int, message: str, *arguments: object) -> None:
-        """Log the message that somebody is the cause of, or count it."""
-        log = self._logs.get(who)
+    def write(self, cause: str, level: int, message: str, *arguments: object) -> None:
+        """Log a message with this cause, or count it."""
+        log = self._logs.get(cause)
         if log is None and self._has_room():
-            log = self._logs[who] = LimitedLog(self._logger, self._time)
+            log = self._logs[cause] = LimitedLog(self._logger, self._time)
         (log or self._rest).write(level, message, *arguments)
 
     def _has_room(self) -> bool:
         now = self._time()
-        if len(self._logs) >= MOST and now - self._began >= SECONDS:
+        if len(self._logs) >= MAX_CAUSES and now - self._began >= SECONDS:
             self._began = now
             self._logs.clear()
-        return len(self._logs) < MOST
+        return len(self._logs) < MAX_CAUSES

@@ -1,4 +1,4 @@
-"""Where the process's log goes and what a line of it looks like: for people, or JSON for machines."""
+"""The destination and the format of the process's log: text or JSON."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime
 
+from ...common.printable_text import printable, printable_json
+
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 FILE_BYTES = 100 << 20
-"""A file of the log that has grown to this size is put aside."""
+"""A log file of this size is rotated."""
 FILES_KEPT = 10
 
 
 @dataclass(frozen=True, slots=True)
 class LogOutput:
-    """What `barnabas start` was asked for."""
+    """The log options of `barnabas start`."""
 
     level: str = "INFO"
     format: str = "text"
     file: str | None = None
-    """Goes on there, in files of `FILE_BYTES`; None for standard error."""
+    """The log file, rotated at `FILE_BYTES`; None for standard error."""
 
     def begin(self) -> None:
-        """Have the process's log written like that. Raises OSError, ValueError."""
+        """Configure the log of the process. Raises OSError, ValueError."""
         handler: logging.Handler = logging.StreamHandler()
         if self.file is not None:
-            # Brings sockets, queues and pickles along, half a megabyte that a broker without such a file need not hold.
+            # Imports sockets, queues and pickles: half a megabyte that a broker without a log file does not need.
             from logging.handlers import RotatingFileHandler
 
             handler = RotatingFileHandler(self.file, maxBytes=FILE_BYTES, backupCount=FILES_KEPT)
@@ -35,7 +37,7 @@ class LogOutput:
 
 
 def _time(record: logging.LogRecord) -> str:
-    """Local time with its distance from UTC, so that two machines' logs can be laid side by side."""
+    """Return local time with its UTC offset, so that logs of several machines can be compared."""
     return datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
 
 
@@ -45,9 +47,14 @@ class TextFormatter(logging.Formatter):
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's name
         return _time(record)
 
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        # A name from a client must not begin a line that resembles another event.
+        record.message = printable(record.message)
+        return super().formatMessage(record)
+
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: `time`, `level`, `logger`, `message`, and `exception` where there is one."""
+    """One object per line: `time`, `level`, `logger`, `message`, and `exception` where there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         facts = {
@@ -60,4 +67,4 @@ class JsonFormatter(logging.Formatter):
             record.exc_text = self.formatException(record.exc_info)
         if record.exc_text:
             facts["exception"] = record.exc_text
-        return json.dumps(facts, ensure_ascii=False)
+        return printable_json(json.dumps(facts, ensure_ascii=False))

@@ -1,6 +1,6 @@
-"""The seams between the broker and the world: everything that is not a function of its inputs comes through here.
+"""The ports of a broker: its only access to clock, disk, randomness and threads.
 
-The event loop is the seam for timers, monotonic time and sockets (`loop.time`, `loop.call_later`,
+The event loop is the port for timers, monotonic time and sockets (`loop.time`, `loop.call_later`,
 `loop.create_server`); the rest is this bundle. `server/runtime/host.py` builds the real one, `simulation/` a
 deterministic one; a test bans every other way to the clock, to randomness, to threads and to the disk.
 """
@@ -24,30 +24,33 @@ LEAST_LOG_FILES = 16
 
 
 Synced = Callable[[float | None, BaseException | None], None]
-"""Told how many seconds it took to sync files, or why they are not."""
+"""Called with the seconds of a sync of files, or with its error."""
 
 
 class Work(Protocol):
-    """Lanes for what blocks (syncs, recovery, deletion). Jobs of one lane run one after another, in order."""
+    """Lanes for blocking jobs (syncs, recovery, deletion). Jobs of one lane run one after another, in order.
+
+    A Protocol because the simulation has its own implementation.
+    """
 
     def submit(self, lane: str, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
-        """Run `job` off the loop; then call `done(result, error)` on the loop. Never raises what `job` raises."""
+        """Run `job` off the loop; then call `done(result, error)` on the loop. Never raises an exception of `job`."""
 
     async def run(self, lane: str, job: Callable[[], T]) -> T:
         """Run `job` off the loop and return its result or raise its error."""
 
     def sync(self, lane: str, files: Sequence[File], done: Synced) -> None:
-        """Sync the data of open files off the loop, perhaps beside a job of the lane; `done` is told on the loop."""
+        """Sync the data of open files off the loop, possibly next to a job of the lane, and call `done` on the loop."""
 
     def close(self) -> None:
         """Refuse new jobs and wait for the running ones."""
 
 
-class Ask(Protocol):
-    """A way to send a request to a broker (`BrokerConnections.ask`). Raises KafkaError if there is no answer."""
+class SendRequest(Protocol):
+    """Sends a request to a broker (`BrokerConnections.send_request`). Raises KafkaError if there is no response."""
 
     async def __call__(self, broker_id: int, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED) -> Any:
-        """The response in the newest version that both sides speak, from `lowest` to `highest`."""
+        """Return the response in the newest version from `lowest` to `highest` that both brokers support."""
         ...
 
 
@@ -60,14 +63,17 @@ class PassFailedError(Exception):
 
 
 class WorkerDiedError(Exception):
-    """Whoever did a pass of the cleaner is gone. The log is as it was; the next pass starts anew."""
+    """The process of a cleaner pass has ended. The log is unchanged; the next pass starts again."""
 
 
 class CleaningWork(Protocol):
-    """Runs passes of the cleaner off the loop. Their memory is given back when none is running."""
+    """Runs passes of the cleaner off the loop. Their memory is released while none is running.
 
-    async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
-        """Do a pass. `told` is called on the loop with each event, and with the last one before this returns.
+    A Protocol because passes run in a process, in threads, or in the simulation.
+    """
+
+    async def run(self, job: CleanJob, on_event: Callable[[Event], None]) -> None:
+        """Do a pass. `on_event` is called on the loop with each event, and with the last one before this returns.
 
         When this ends, done, failed or cancelled, the pass writes nothing any more. Raises OSError, `PassFailedError`,
         `WorkerDiedError`.
@@ -77,25 +83,30 @@ class CleaningWork(Protocol):
         """Bound how fast all passes together read and write, running ones included."""
 
     async def close(self) -> None:
-        """End what is going on."""
+        """Cancel running passes."""
 
 
 no_faults: Callable[[str], bool] = frozenset[str]().__contains__
-"""The production answer of every fault point."""
+"""The result of every fault point in production."""
 
 
 def no_time() -> float:
-    """The answer of a world in which work takes no time."""
+    """The stopwatch of a simulation, in which work takes no time."""
     return 0.0
 
 
 def no_collection() -> object:
-    """The answer of a process that the broker shares with others: it collects no garbage."""
+    """Collect no garbage: the broker shares the process with other code."""
     return None
 
 
+def no_users(_peer: tuple[str, int], _own: tuple[str, int]) -> bool:
+    """Return True: in a simulation all connections belong to one user."""
+    return True
+
+
 def no_limit() -> None:
-    """The answer of a world in which files and sockets never run out."""
+    """Return None: a simulation has no limit of files and sockets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +126,26 @@ class Ports:
     cleaning: CleaningWork
     """Passes of the cleaner, which need a processor of their own."""
     machine_name: str
-    """What this machine is called; told to clients where a listener binds all interfaces and advertises no name."""
+    """The host name of this machine: the advertised name of listeners that bind all interfaces without one."""
     open_files: Callable[[], int | None] = no_limit
-    """How many files and sockets this process may have open at present; None where there is no telling."""
+    """The limit of open files and sockets of this process; None if it is not known."""
+    memory_limit: int | None = None
+    """Memory limit of the control group in bytes; None without a limit."""
+    allocate: Callable[[int], Any] | None = None
+    """Return memory of a number of bytes that the kernel supplies at the first write. Raises MemoryError."""
+    release_memory: Callable[[], object] = no_collection
+    """Returns freed memory to the operating system; takes milliseconds for each gigabyte, so that it is for a lane."""
     lock: Callable[[], AbstractContextManager[object]] = nullcontext
-    """Makes a lock for what the loop and lanes, or several lanes, do with one file."""
+    """Creates a lock for a file that the loop and lanes, or several lanes, use."""
+    is_own_user: Callable[[tuple[str, int], tuple[str, int]], bool] = no_users
+    """Whether the other end of a TCP connection, by both addresses, belongs to this process's user, to root or to
+    another machine."""
     stopwatch: Callable[[], float] = no_time
     """Seconds, for how long work took: unlike the loop's, this clock moves within a turn of the loop."""
     collect_new: Callable[[], object] = no_collection
     """Runs the garbage collector on the newest objects."""
     is_lasting: bool = True
-    """Whether what the broker keeps is to be there when the machine has lost its power; a test's is not."""
+    """Whether data must survive a power failure; in tests it need not."""
     reserve_bytes: int = 0
     """How much of each disk is kept for starting and deleting when nothing else is left; 0 for none."""
     fault: Callable[[str], bool] = no_faults
@@ -134,6 +154,6 @@ class Ports:
 
     @property
     def log_files(self) -> int | None:
-        """How many files logs should have open at most: most is for connections, and for what is open shortly."""
+        """The limit of open log files: most descriptors are for connections and short uses."""
         limit = self.open_files()
         return None if limit is None else max(LEAST_LOG_FILES, limit // LOG_FILES_SHARE)

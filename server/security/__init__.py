@@ -1,1 +1,1 @@
-"""Who somebody is and what they may do: authentication, access control, certificates."""
+"""Authentication, authorization and certificates."""

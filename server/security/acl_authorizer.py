@@ -1,4 +1,4 @@
-"""Who may do what by rules that the cluster keeps: Kafka's AclAuthorizer and StandardAuthorizer."""
+"""Authorization by the ACLs of the cluster: Kafka's AclAuthorizer and StandardAuthorizer."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...common.room_logger import room_logger
 from ...protocol.acl_bindings import AccessControlEntry, AclBinding, AclBindingFilter, ResourcePattern
 from ...protocol.acls import AclOperation, AclResourceType
-from ...protocol.room_logger import room_logger
 from ..metadata.metadata_store import StoreError
 from ..metadata.store_follower import StoreFollower
 from ..metadata.topic_names import MAX_NAME_LENGTH
 from ..runtime.log_limit import LimitedLogs
-from ..runtime.turns import CHANGED_PATTERNS, CHANGED_RULES, Pace, next_turn
+from ..runtime.loop_sharing import CountBudget, next_turn
 from .acl_index import AclIndex
 
 if TYPE_CHECKING:
@@ -24,12 +24,17 @@ if TYPE_CHECKING:
 
 logger = room_logger("authorizer")
 
+PATTERNS_PER_CHANGE = 50
+"""Resource patterns whose ACLs are changed together: some milliseconds of the loop, and one sync."""
+ACLS_PER_CHANGE = 2000
+"""ACLs before and after a change, summed over its patterns; a single pattern may have more."""
+
 DECISIONS = 20_000
-"""Decisions that are remembered until a rule changes."""
-LONGEST_NAME = MAX_NAME_LENGTH
-"""Of what a decision that is remembered is about. A client may ask for names of 32 KB, which nobody has."""
+"""Decisions that are cached until an ACL changes."""
+MAX_CACHED_NAME_CHARACTERS = MAX_NAME_LENGTH
+"""Decisions about longer names are not cached: requests may have names of 32 KB, which no resource has."""
 PAUSE_SECONDS = 0.1
-"""Between two looks at what has changed: of many changes at once not each is looked for."""
+"""The shortest time between two reads of changes, so that many changes are read together."""
 
 Rules = Mapping[ResourcePattern, frozenset[AccessControlEntry]]
 Failures = dict[ResourcePattern, StoreError | ValueError]
@@ -39,7 +44,7 @@ _Some = tuple[str, str, AclOperation, AclResourceType]
 
 
 class AclAuthorizer:
-    """Decides by the rules in memory; changes are written to the store first. Loop-thread only."""
+    """Kafka's AclAuthorizer: ACLs in memory, written to the store first. Used on the loop's thread only."""
 
     def __init__(
         self,
@@ -49,28 +54,28 @@ class AclAuthorizer:
         super_users: Iterable[str] = (),
         allow_if_no_acl: bool = False,
     ) -> None:
-        """`super_users` may do everything; `allow_if_no_acl` lets everybody do what no rule is about."""
+        """`super_users` may do everything; with `allow_if_no_acl`, resources without ACLs are open to all."""
         self._store = store
         self._index = AclIndex()
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
         self._decisions: dict[_Question | _Some, bool] = {}
         self._seen: dict[str, str] = {}
-        self._follower = StoreFollower(store.store, "access rules", self._read, pause_seconds=PAUSE_SECONDS)
+        self._follower = StoreFollower(store.store, "ACLs", self._read, pause_seconds=PAUSE_SECONDS)
         self._changing = asyncio.Lock()
         self._denials = LimitedLogs(logger, loop.time)
 
     async def start(self) -> None:
-        """Read all rules and hear of changes from now on. Raises StoreError, ValueError."""
+        """Read all ACLs and follow their changes. Raises StoreError, ValueError."""
         await self._store.prepare()
         await self._follower.start()
 
     async def close(self) -> None:
-        """Hear of nothing more."""
+        """Stop following changes."""
         await self._follower.close()
 
     def authorize(self, session: Session, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
-        """Whether the client of the session may do that to the resource."""
+        """Return whether the client of the session may do the operation on the resource."""
         question = str(session.principal), session.client_host, operation, resource_type, name
         known = self._decisions.get(question)
         if known is None:
@@ -89,7 +94,7 @@ class AclAuthorizer:
         return known
 
     def authorize_some(self, session: Session, operation: AclOperation, resource_type: AclResourceType) -> bool:
-        """Whether there may be any resource of the type to which the client may do that (KIP-679)."""
+        """Return whether the client may do the operation on any resource of the type (KIP-679)."""
         question = str(session.principal), session.client_host, operation, resource_type
         known = self._decisions.get(question)
         return self._decide(question) if known is None else known
@@ -99,37 +104,37 @@ class AclAuthorizer:
         if question[0] not in self._super_users:
             allowed = self._index.decide(*question) if len(question) == 5 else self._index.allows_some(*question)
         decision = self._allow_if_no_acl if allowed is None else allowed
-        if len(question) != 5 or len(question[4]) <= LONGEST_NAME:
+        if len(question) != 5 or len(question[4]) <= MAX_CACHED_NAME_CHARACTERS:
             if len(self._decisions) >= DECISIONS:
                 self._decisions.clear()
             self._decisions[question] = decision
         return decision
 
-    # -- rules -----------------------------------------------------------------------------------------------------
+    # -- ACLs ------------------------------------------------------------------------------------------------------
 
     async def selected(self, wanted: AclBindingFilter) -> list[AclBinding]:
-        """The rules that a filter selects."""
+        """Return the ACLs that a filter matches."""
         found: list[AclBinding] = []
-        pace = Pace()
+        budget = CountBudget()
         for bindings in self._index.selected(wanted):
             found += bindings
-            await pace.step(1 + len(bindings))
+            await budget.step(1 + len(bindings))
         return found
 
     async def create(self, bindings: Iterable[AclBinding]) -> Failures:
-        """Add rules; they count when this returns, but for those that it returns an error for."""
+        """Add ACLs, which apply when this returns. Return an error for each pattern whose ACLs could not be stored."""
         return await self._change(_by_pattern(bindings), lambda entries: entries.union)
 
     async def delete(self, bindings: Iterable[AclBinding]) -> None:
-        """Take rules back; they no longer count when this returns.
+        """Delete ACLs, which do not apply any more when this returns.
 
-        Raises StoreError, ValueError where some of them could not be.
+        Raises StoreError, ValueError if some of them could not be deleted.
         """
         for error in (await self._change(_by_pattern(bindings), lambda entries: partial(_without, entries))).values():
             raise error
 
     async def _change(self, rules: Rules, change_by: Callable[[frozenset[AccessControlEntry]], Change]) -> Failures:
-        """Some at a time: the store syncs once for all that it is asked for meanwhile."""
+        """Change patterns in portions: the store syncs once for all changes of a portion."""
         failed: Failures = {}
         for some in self._portions(rules):
             async with self._changing:
@@ -149,7 +154,7 @@ class AclAuthorizer:
         count = 0
         for pattern, entries in rules.items():
             size = len(entries) + len(self._index.entries(pattern))
-            if portion and (len(portion) == CHANGED_PATTERNS or count + size > CHANGED_RULES):
+            if portion and (len(portion) == PATTERNS_PER_CHANGE or count + size > ACLS_PER_CHANGE):
                 yield portion
                 portion, count = [], 0
             portion.append((pattern, entries))
@@ -162,7 +167,7 @@ class AclAuthorizer:
         self._decisions.clear()
 
     async def _read(self, is_new_session: bool) -> None:
-        """Take over what other brokers have changed."""
+        """Read the changes of other brokers."""
         changed, newest = await self._store.news(self._seen, self._follower.watch)
         if is_new_session:
             await self._read_all()
@@ -172,22 +177,22 @@ class AclAuthorizer:
         self._seen = newest
 
     async def _read_all(self) -> None:
-        """Notices are gone after a while, and nobody knows how long there was no session."""
+        """Read all ACLs: notifications expire, and the time without a session is not known."""
         async with self._changing:
             rules = await self._store.load()
-            pace = Pace()
+            budget = CountBudget()
             for pattern in {*self._index.patterns(), *rules}:
                 entries = rules.get(pattern, frozenset())
                 if entries != self._index.entries(pattern):
                     self._replace(pattern, entries)
-                await pace.step(1 + len(entries))
+                await budget.step(1 + len(entries))
 
     async def _read_one(self, pattern: ResourcePattern) -> None:
         async with self._changing:
             try:
                 self._replace(pattern, await self._store.entries(pattern))
             except ValueError as error:
-                logger.error("the rules of %s stay as they were: %s", pattern.name, error)
+                logger.error("the ACLs of %s are unchanged: %s", pattern.name, error)
         await next_turn()
 
 

@@ -1,12 +1,11 @@
-"""What follows from a set of rules, without I/O (Kafka's AclAuthorizer and StandardAuthorizer, KIP-11 and KIP-290).
+"""Decisions by a set of ACLs, without I/O (Kafka's AclAuthorizer and StandardAuthorizer, KIP-11 and KIP-290).
 
-A rule concerns a resource if its pattern is literally its name, is `*`, or is prefixed and its name begins with it. Of
-the rules about a resource one that denies wins over all that allow. Some operations are implied by others: who may
-read, write, delete or alter something may describe it, and who may alter its settings may see them. Denying never
-implies anything. `ALL` stands for every operation.
+An ACL applies to a resource if its pattern is the literal name or `*`, or is a prefix of the name. DENY overrides
+ALLOW. The permission to read, write, delete or alter implies DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS.
+DENY implies no other operation. `ALL` includes every operation.
 
-How long an answer takes follows from how many lengths of prefixes there are and how many rules name this principal,
-not from how many rules there are.
+The time of a decision depends on the number of different prefix lengths and of ACLs of this principal, and not on the
+number of all ACLs.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from ...protocol.acl_bindings import (
     ResourcePattern,
 )
 from ...protocol.acls import WILDCARD, AclOperation, AclPatternType, AclPermissionType, AclResourceType
+from .cidr_block import CidrBlock, address_of, block_of
 
 _O = AclOperation
 _IMPLIED_BY = {
@@ -35,7 +35,7 @@ _LITERAL, _PREFIXED = AclPatternType.LITERAL, AclPatternType.PREFIXED
 
 @lru_cache(maxsize=4096)
 def plain_host(host: str) -> str:
-    """An address in the one spelling in which all compare: a rule is not evaded by another one."""
+    """Return the canonical spelling of an address, so that another spelling does not evade an ACL."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -46,12 +46,18 @@ def plain_host(host: str) -> str:
 class _Rules:
     """The rules of one pattern."""
 
-    __slots__ = ("by_principal", "entries")
+    __slots__ = ("blocks_of", "by_principal", "entries")
 
     def __init__(self, entries: frozenset[AccessControlEntry]) -> None:
         self.entries = entries
         self.by_principal: dict[str, list[AccessControlEntry]] = {}
+        self.blocks_of: dict[str, list[tuple[CidrBlock, AccessControlEntry]]] = {}
+        """Of a principal: the entries whose host is a CIDR block."""
         for entry in entries:
+            block = block_of(entry.host)
+            if block is not None:
+                self.blocks_of.setdefault(entry.principal, []).append((block, entry))
+                continue
             at_host = entry._replace(host=plain_host(entry.host))
             self.by_principal.setdefault(entry.principal, []).append(at_host)
 
@@ -60,17 +66,22 @@ class _Rules:
             for entry in self.by_principal.get(name, ()):
                 if entry.host in (WILDCARD, host):
                     yield entry
+            if self.blocks_of and name in self.blocks_of:
+                address = address_of(host)
+                for block, entry in self.blocks_of[name] if address is not None else ():
+                    if address in block:
+                        yield entry
 
 
 class AclIndex:
-    """A set of rules that can be asked. Not for several threads at once."""
+    """A set of ACLs. Not safe for concurrent use by several threads."""
 
     def __init__(self) -> None:
         self._rules: dict[ResourcePattern, _Rules] = {}
         self._prefix_lengths: dict[AclResourceType, dict[int, int]] = {}
-        """Length -> how many prefixed patterns have it."""
+        """Length -> number of prefixed patterns."""
         self._patterns_of: dict[str, dict[ResourcePattern, None]] = {}
-        """Those with rules that name a principal."""
+        """The patterns with ACLs of a principal."""
 
     def __len__(self) -> int:
         return sum(len(rules.entries) for rules in self._rules.values())
@@ -81,7 +92,7 @@ class AclIndex:
         return rules.entries if rules is not None else frozenset()
 
     def replace(self, pattern: ResourcePattern, entries: Iterable[AccessControlEntry]) -> None:
-        """These are all rules of that pattern from now on."""
+        """Set all ACLs of a pattern."""
         kept = frozenset(entries)
         if pattern.pattern_type is _PREFIXED and bool(kept) != (pattern in self._rules):
             lengths = self._prefix_lengths.setdefault(pattern.resource_type, {})
@@ -102,18 +113,18 @@ class AclIndex:
             self._patterns_of.setdefault(principal, {})[pattern] = None
 
     def patterns(self) -> list[ResourcePattern]:
-        """All patterns that have rules."""
+        """Return all patterns with ACLs."""
         return list(self._rules)
 
     def selected(self, wanted: AclBindingFilter) -> Iterator[list[AclBinding]]:
-        """The rules that a filter selects, pattern by pattern, often none: a reader may rest in between."""
+        """Yield the ACLs that a filter matches, pattern by pattern and often none: a caller may yield in between."""
         for pattern in self._patterns_for(wanted):
             is_meant = wanted.selects_pattern(pattern)
             entries = self.entries(pattern) if is_meant else ()
             yield [AclBinding(pattern, entry) for entry in entries if wanted.selects_entry(entry)]
 
     def _patterns_for(self, wanted: AclBindingFilter) -> list[ResourcePattern]:
-        """All that may have such rules."""
+        """Return the patterns that may match."""
         exact = wanted.name is not None and wanted.pattern_type in (_LITERAL, _PREFIXED)
         if exact and wanted.resource_type is not AclResourceType.ANY:
             return [ResourcePattern(wanted.resource_type, wanted.name or "", wanted.pattern_type)]
@@ -122,7 +133,7 @@ class AclIndex:
     def decide(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType, name: str
     ) -> bool | None:
-        """Whether the rules allow it; None if there is no rule about the resource, whoever it names."""
+        """Return whether the ACLs allow the operation; None if the resource has no ACL for any principal."""
         host = plain_host(host)
         implied_by = _IMPLIED_BY.get(operation) or (_O.ALL, operation)
         allowed: bool | None = None
@@ -178,7 +189,7 @@ class AclIndex:
 
 
 def _is_dominated(pattern: ResourcePattern, denied: set[ResourcePattern]) -> bool:
-    """Whether all resources of the pattern are among those that are denied."""
+    """Return whether DENY patterns cover all resources of the pattern."""
     if pattern == ResourcePattern(pattern.resource_type, WILDCARD):
         return False
     if pattern.pattern_type is _LITERAL and pattern in denied:

@@ -1,22 +1,26 @@
-"""What a broker has to tell friends from strangers, put together."""
+"""The security of a broker: its authorizer, credentials, delegation tokens, and the TLS and SASL of its listeners."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ...protocol.room_logger import room_logger
+from ...common.jaas import check_jaas
+from ...common.room_logger import room_logger
 from ...protocol.sasl_server import new_credentials
+from ..config.keys.definition import SENSITIVE_MASK
+from ..config.keys.validators import ConfigError
 from ..metadata.acl_store import AclStore
 from ..metadata.scram_store import ScramStore
 from ..metadata.token_store import TokenStore
 from .acl_authorizer import AclAuthorizer
-from .configured_authorizer import configured_authorizer
-from .delegation_tokens import DelegationTokens
-from .door import door_of
-from .outgoing import OutgoingSecurity
-from .sasl_listener import Knowledge
+from .authorizer import create_authorizer
+from .delegation_token_manager import DelegationTokenManager
+from .inter_broker_security import InterBrokerSecurity
+from .listener_security import listener_security
+from .sasl_listener import CredentialSources, SaslListener
+from .tls_listener import TlsListener, handshake_failure, tls_client
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,18 +42,34 @@ SALT_BYTES = 20
 T = TypeVar("T")
 
 
-class Renewable(Protocol[T]):
-    """What is made of settings and files, and may be made anew."""
+class Reconfigurable(Protocol[T]):
+    """An object that is built from settings and files, and can be rebuilt (`TlsListener`, `InterBrokerSecurity`)."""
 
     def build(self) -> T:
-        """As they are now; on any thread."""
+        """Build from the current settings and files, on any thread."""
 
     def take(self, built: T) -> None:
-        """Use it; on the loop's thread."""
+        """Use the result from now on. Called on the loop's thread."""
+
+
+def _concern(names: Collection[str], listener: str) -> bool:
+    """Return whether one of these settings is about TLS or SASL of a listener."""
+    prefix = f"listener.name.{listener.lower()}."
+    return any(
+        name.startswith((f"{prefix}ssl.", "ssl.", "sasl.")) or (name.startswith(prefix) and "sasl." in name)
+        for name in names
+    )
+
+
+def _is_inter_broker(config: BrokerConfig, listener: ListenerConfig) -> bool:
+    try:
+        return config.inter_broker_listener.name == listener.name
+    except ConfigError:
+        return False
 
 
 class BrokerSecurity:
-    """Built before anybody is let in. Loop-thread only."""
+    """Built before the listeners accept connections, and used on the loop's thread only."""
 
     def __init__(
         self,
@@ -61,66 +81,128 @@ class BrokerSecurity:
         config_store: ConfigStore,
         authorizer: Authorizer | None = None,
     ) -> None:
-        """`authorizer` decides in place of the one that the configuration names. Raises ConfigError."""
-        self.authorizer = authorizer or configured_authorizer(config, AclStore(store, now_ms=ports.now_ms), loop)
+        """`authorizer` replaces the configured authorizer. Raises ConfigError."""
+        self.authorizer = authorizer or create_authorizer(config, AclStore(store, now_ms=ports.now_ms), loop)
         self._config = config
         self._ports = ports
         self._scram_store = ScramStore(config_store)
-        self.delegation_tokens = DelegationTokens(config, TokenStore(store, now_ms=ports.now_ms), ports)
-        known = Knowledge(self._scram_store, self.delegation_tokens, ports, loop.time)
-        self.doors = {one.name: door_of(one, config, known) for one in config.listeners}
+        self.delegation_tokens = DelegationTokenManager(config, TokenStore(store, now_ms=ports.now_ms), ports)
+        self._known = CredentialSources(self._scram_store, self.delegation_tokens, ports, loop.time)
+        self.listener_security = {one.name: listener_security(one, config, self._known) for one in config.listeners}
         """By listener."""
-        self._outgoing: list[OutgoingSecurity] = []
+        self._outgoing: list[InterBrokerSecurity] = []
 
     @property
     def acls(self) -> AclAuthorizer | None:
-        """Who decides, if it is by rules that clients can change."""
+        """The authorizer, if clients can change its ACLs."""
         return self.authorizer if isinstance(self.authorizer, AclAuthorizer) else None
 
     async def start(self) -> None:
-        """Read what is kept in the metadata store. Raises StoreError, ValueError."""
+        """Read tokens and ACLs from the metadata store. Raises StoreError, ValueError."""
         await self.delegation_tokens.start()
         if self.acls is not None:
             await self.acls.start()
 
-    def outgoing(self, listener: ListenerConfig) -> OutgoingSecurity:
-        """How other brokers are reached at their listener of that name. Raises ConfigError."""
-        outgoing = OutgoingSecurity(self._config, listener)
+    def outgoing(self, listener: ListenerConfig) -> InterBrokerSecurity:
+        """Return the security of connections to this listener of other brokers. Raises ConfigError."""
+        outgoing = InterBrokerSecurity(self._config, listener)
         self._outgoing.append(outgoing)
         return outgoing
 
-    def reload(self) -> None:
-        """Read keys, certificates and this broker's own password again, for connections that come from now on.
+    async def validate_reconfiguration(self, candidate: BrokerConfig, names: Collection[str]) -> None:
+        """Raise ConfigError unless the listeners can be served and the other brokers reached with `candidate`.
 
-        What is wrong is logged.
+        Settings, key stores, trust stores and JAAS strings of the listeners that `names` concern are read as at a
+        start, so that a broker never stores settings that prevent its start (Kafka: SslFactory, SaslChannelBuilder).
         """
-        for name, door in self.doors.items():
-            if door.tls is not None:
-                self._build("certificates of listener", name, door.tls)
-        for outgoing in self._outgoing:
-            self._build("the way to other brokers by listener", outgoing.listener, outgoing)
+        for name in names:
+            text = candidate.free_value(name)
+            if name.endswith("sasl.jaas.config") and text is not None:
+                try:
+                    check_jaas(text)
+                except ValueError as error:
+                    raise ConfigError(name, SENSITIVE_MASK, str(error)) from None
+        for listener in candidate.listeners:
+            if not _concern(names, listener.name):
+                continue
+            if listener.security_protocol.startswith("SASL_"):
+                await SaslListener(candidate, listener.name, self._known).close()
+            if any(outgoing.listener == listener.name for outgoing in self._outgoing):
+                await self._ports.work.run(CERTIFICATES, partial(InterBrokerSecurity, candidate, listener))
+            if listener.security_protocol.endswith("SSL"):
+                await self._ports.work.run(CERTIFICATES, partial(self._validate_tls, candidate, listener))
 
-    def _build(self, what: str, listener: str, built: Renewable[T]) -> None:
-        def was_built(result: T | None, error: BaseException | None) -> None:
+    def _validate_tls(self, candidate: BrokerConfig, listener: ListenerConfig) -> None:
+        """On a lane. Where brokers connect to each other, both sides of the change have to trust the other."""
+        server = TlsListener(candidate, listener.name, self._ports.now_ms).context
+        in_use = self.listener_security[listener.name].tls
+        assert in_use is not None, "the security protocol of a listener does not change"
+        outgoing = next((one for one in self._outgoing if one.listener == listener.name), None)
+        if outgoing is None:
+            if not _is_inter_broker(candidate, listener):
+                return
+            # Alone, the broker connects to no other: its own clients' authority may be another than its certificate's.
+            try:
+                present = tls_client(self._config, listener.name)
+            except (OSError, ValueError) as error:
+                logger.debug("cannot read the files of listener %s: %s", listener.name, error)
+                return
+            if present is None or handshake_failure(present, in_use.context) is not None:
+                return
+            pairs = [("the new key store and the new trust store", tls_client(candidate, listener.name), server)]
+        else:
+            assert outgoing.security.tls is not None, "a listener with TLS"
+            trusted = outgoing.security.tls.get_ca_certs(binary_form=True)
+            new = tls_client(candidate, listener.name, or_default=True)
+            pairs = [
+                ("the new key store and the new trust store", new, server),
+                ("the new key store and the trust store in use", tls_client(candidate, listener.name, trusted), server),
+                ("the key store in use and the new trust store", new, in_use.context),
+            ]
+        for pair, client, acceptor in pairs:
+            failure = None if client is None else handshake_failure(client, acceptor)
+            if failure is not None:
+                location = candidate.listener_value(listener.name, "ssl.keystore.location")
+                reason = f"listener {listener.name}: brokers cannot connect with {pair}: {failure}"
+                raise ConfigError("ssl.keystore.location", location, reason)
+
+    def reload(self) -> None:
+        """Read keys, certificates and the password of this broker again, for new connections.
+
+        Errors are logged, and the previous values are kept.
+        """
+        for name, security in self.listener_security.items():
+            if security.sasl is not None:
+                try:
+                    security.sasl.prepare_mechanisms()
+                except ConfigError as error:
+                    logger.error("SASL of listener %s is unchanged: %s", name, error)
+            if security.tls is not None:
+                self._build("certificates of listener", name, security.tls)
+        for outgoing in self._outgoing:
+            self._build("settings of connections to other brokers on listener", outgoing.listener, outgoing)
+
+    def _build(self, what: str, listener: str, built: Reconfigurable[T]) -> None:
+        def on_built(result: T | None, error: BaseException | None) -> None:
             if result is None:
-                logger.error("%s %s stays as it was: %s", what, listener, error)
+                logger.error("%s %s are unchanged: %s", what, listener, error)
             else:
                 built.take(result)
-                logger.info("%s %s: all was read again", what, listener)
+                logger.info("%s %s were read again", what, listener)
 
-        self._ports.work.submit(CERTIFICATES, built.build, was_built)
+        self._ports.work.submit(CERTIFICATES, built.build, on_built)
 
     async def set_passwords(self, passwords: Mapping[str, str]) -> None:
-        """Let these users in by SCRAM; their hashes are made beside the loop. Raises StoreError."""
+        """Store SCRAM credentials of these users; a lane computes the hashes. Raises StoreError."""
         for user, password in passwords.items():
             salt = self._ports.token_bytes(SALT_BYTES)
             job = partial(new_credentials, password, salt)
             await self._scram_store.change(user, await self._ports.work.run(LANE, job))
 
     async def close(self) -> None:
-        """Hear of no further changes."""
-        for door in self.doors.values():
-            if door.sasl is not None:
-                await door.sasl.close()
+        """Stop following changes."""
+        for security in self.listener_security.values():
+            if security.sasl is not None:
+                await security.sasl.close()
         if self.acls is not None:
             await self.acls.close()

@@ -1,4 +1,4 @@
-"""What clients may learn of SCRAM credentials and change about them (KIP-554)."""
+"""Descriptions and alterations of SCRAM credentials (KIP-554)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...protocol.errors import ErrorCode, KafkaError
 from ..metadata.metadata_store import STORE_FAILED, StoreError
 from ..metadata.znodes import UnreadableNodeError
-from ..runtime.turns import Pace
+from ..runtime.loop_sharing import CountBudget
 
 if TYPE_CHECKING:
     from ...protocol.sasl_server import ScramCredential
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
 
 
 class ScramCredentials:
-    """The credentials of all users; nobody is told a secret. Loop-thread only."""
+    """The credentials of all users, without their secrets. Used on the loop's thread only."""
 
     def __init__(self, store: ScramStore, changing: asyncio.Lock) -> None:
-        """`changing` is held by whoever changes settings, among which the credentials are."""
+        """`changing` is the lock of all changes of settings, which share the users' nodes."""
         self._store = store
         self._changing = changing
 
     async def described(self, wanted: Container[str]) -> dict[str, dict[str, int]]:
-        """The iterations by mechanism of those of these users, or of all if none are named, that have credentials.
+        """Return the iterations by mechanism of the wanted users with credentials, or of all users if none are wanted.
 
         Raises StoreError.
         """
-        found, pace = {}, Pace()
+        found, budget = {}, CountBudget()
         for user, node in (await self._store.users()).items():
-            await pace.step()
+            await budget.step()
             if wanted and user not in wanted:
                 continue
             try:
                 iterations = await self._store.iterations(node)
-            except UnreadableNodeError:  # told of when quotas were read
+            except UnreadableNodeError:  # logged when quotas were read
                 continue
             if iterations:
                 found[user] = iterations
         return found
 
     async def alter(self, user: str, changes: Mapping[str, ScramCredential | None]) -> None:
-        """Set a user's credentials by mechanism, all or none; None removes one.
+        """Set the credentials of a user by mechanism, all of them or none; None deletes a credential.
 
-        Raises KafkaError RESOURCE_NOT_FOUND where there is none to remove, and KAFKA_STORAGE_ERROR.
+        Raises KafkaError RESOURCE_NOT_FOUND for the deletion of a missing credential, KAFKA_STORAGE_ERROR.
         """
         async with self._changing:
             try:

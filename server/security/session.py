@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, and by which door they came in (Kafka's RequestChannel.Session)."""
+"""The client of a connection and its authentication (Kafka's RequestChannel.Session)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from ...protocol.refused_before import RefusedBefore
+    from ...protocol.sequence_gap_guard import SequenceGapGuard
     from ..config.listeners import ListenerConfig
-    from .authentication import SaslAuthentication
+    from .sasl_server_authenticator import SaslServerAuthenticator
 
 
 class KafkaPrincipal(NamedTuple):
-    """Who somebody is, as ACLs and quotas name them."""
+    """The identity of a client in ACLs and quotas (Kafka's KafkaPrincipal)."""
 
     kind: str
     name: str
@@ -24,28 +24,28 @@ class KafkaPrincipal(NamedTuple):
 
 
 ANONYMOUS = KafkaPrincipal("User", "ANONYMOUS")
-"""Whoever did not say who they are."""
+"""A client without authentication."""
 
 UNKNOWN_SOFTWARE = ("unknown", "unknown")
 
 
 @dataclass(slots=True)
 class Session:
-    """One connection's; an authentication changes its principal. Loop-thread only."""
+    """The session of one connection. An authentication changes its principal. Used on the loop's thread only."""
 
     client_host: str
-    """The client's address, "" where the transport has none."""
+    """The client's address, "" for a transport without addresses."""
     listener: ListenerConfig
-    """Its advertised address is the one to tell this client."""
+    """The listener of the connection; responses contain its advertised addresses."""
     principal: KafkaPrincipal = ANONYMOUS
     is_by_token: bool = False
-    """Whether the client was let in by a delegation token."""
-    authentication: SaslAuthentication | None = None
-    """How far that has come on a listener that asks for SASL; None on others."""
+    """Whether the client authenticated with a delegation token."""
+    authentication: SaslServerAuthenticator | None = None
+    """The state of the authentication on a SASL listener; None on others."""
     client_port: int = 0
     software: tuple[str, str] = UNKNOWN_SOFTWARE
-    """Name and version of the client's software, as it says itself (KIP-511)."""
+    """Name and version of the client's software, from its ApiVersions request (KIP-511)."""
     telemetry_client: UUID | None = None
-    """As whom the client was told which metrics are wanted of it: on one connection there is one at a time."""
-    refused_before: RefusedBefore | None = None
-    """Of its produce requests, once there was one."""
+    """The client instance id of the last GetTelemetrySubscriptions response on this connection (KIP-714)."""
+    sequence_gap_guard: SequenceGapGuard | None = None
+    """The guard of its produce requests, created for the first one."""

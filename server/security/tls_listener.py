@@ -1,20 +1,21 @@
-"""TLS of one listener: keys, whom it trusts, which protocols it speaks, and who a certificate's owner is.
+"""TLS of one listener: its key, trust store and protocols, and the principals of client certificates.
 
-A new key or trust store is put in the place of the old one for connections that come from then on.
+A new key or trust store replaces the old one for subsequent connections.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ...clients.key_stores import load_key, load_trust
-from ...protocol.in_words import in_words
-from ...protocol.room_logger import room_logger
+from ...clients.security import choose_protocols, choose_suites
+from ...common.error_description import describe_error
+from ...common.room_logger import room_logger
 from ..config.keys.validators import ConfigError
-from .principal_rules import PrincipalRules, distinguished_name
 from .session import ANONYMOUS, KafkaPrincipal
+from .ssl_principal_mapper import SslPrincipalMapper, distinguished_name
 
 if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
@@ -28,30 +29,29 @@ STORE_KEYS = tuple(
         "keystore.type", "truststore.certificates", "truststore.location", "truststore.password", "truststore.type",
     )
 )  # fmt: skip
-_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
 class TlsListener:
-    """Of one listener. `build` may be called on any thread, the rest on the loop's."""
+    """The TLS of one listener. `build` may be called on any thread, all other methods on the loop's."""
 
     def __init__(self, config: BrokerConfig, listener: str, now_ms: Callable[[], int]) -> None:
-        """Raises ConfigError if the listener cannot be served so."""
+        """Raises ConfigError for settings that the listener cannot use."""
         self._config = config
         self._listener = listener
         self._now_ms = now_ms
-        self._rules = PrincipalRules(str(self._value("ssl.principal.mapping.rules") or "DEFAULT"))
+        self._rules = SslPrincipalMapper(str(self._value("ssl.principal.mapping.rules") or "DEFAULT"))
         self.context = self.build()
-        """For the next connection."""
+        """The context of the next connection."""
 
     def build(self) -> ssl.SSLContext:
-        """A context by the settings and files as they are now. Raises ConfigError."""
-        settings = {key: str(value) for key in STORE_KEYS if (value := self._value(key))}
+        """Return a context by the current settings and files. Raises ConfigError."""
+        settings = _store_settings(self._config, self._listener)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
         # One ticket does to resume a session; the connection that does so gets the next.
         context.num_tickets = 1
-        choose_protocols(context, self._config, self._listener)
+        restrict_tls(context, self._config, self._listener)
         wanted = str(self._value("ssl.client.auth"))
         try:
             if not load_key(context, settings):
@@ -60,20 +60,20 @@ class TlsListener:
         except (OSError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
-            reason = f"listener {self._listener}: {in_words(error)}"
+            reason = f"listener {self._listener}: {describe_error(error)}"
             raise ConfigError("ssl.keystore.location", settings.get("ssl.keystore.location"), reason) from error
         if wanted != "none" and not trusts:
-            reason = f"listener {self._listener} asks for certificates and trusts nobody: give ssl.truststore.location"
+            reason = f"listener {self._listener} checks certificates without a trust store: set ssl.truststore.location"
             raise ConfigError("ssl.client.auth", wanted, reason)
         context.verify_mode = _CLIENT_AUTH[wanted]
         return context
 
     def take(self, built: ssl.SSLContext) -> None:
-        """Show and trust this from the next connection on."""
+        """Use this context from the next connection on."""
         self.context = built
 
     def principal(self, certificate: Mapping[str, Any] | None) -> KafkaPrincipal | None:
-        """Who the owner of a verified certificate is, as Python's ssl module describes it; ANONYMOUS without one.
+        """Return the principal of a verified certificate in the form of Python's ssl module; ANONYMOUS without one.
 
         None if no rule gives the owner a name, or the certificate has expired: OpenSSL looks when it is shown, and not
         when a session is resumed, over and over.
@@ -89,25 +89,56 @@ class TlsListener:
         return self._config.listener_value(self._listener, key)
 
 
-def choose_protocols(context: ssl.SSLContext, config: BrokerConfig, listener: str) -> None:
-    """Have a context speak what `ssl.enabled.protocols` and `ssl.cipher.suites` name. Raises ConfigError."""
-    key = "ssl.enabled.protocols"
-    names = cast("tuple[str, ...]", config.listener_value(listener, key))
-    versions = sorted(_VERSIONS[name] for name in names if name in _VERSIONS)
-    if not versions:
-        raise ConfigError(key, ",".join(names), f"none of them is one of {', '.join(_VERSIONS)}")
-    context.minimum_version, context.maximum_version = versions[0], versions[-1]
-    suites = cast("tuple[str, ...]", config.listener_value(listener, "ssl.cipher.suites"))
-    older = [_openssl_name(name) for name in suites if "_WITH_" in name]
-    if older:
+def tls_client(
+    config: BrokerConfig, listener: str, trusted: Sequence[bytes] = (), *, or_default: bool = False
+) -> ssl.SSLContext | None:
+    """Return a context that connects to the listener as another broker would, without a check of the host's name.
+
+    It trusts the certificates in `trusted`, or else the listener's trust store, or else with `or_default` the
+    machine's trusted certificates; None if there are none. Raises OSError, ValueError.
+    """
+    settings = _store_settings(config, listener)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    if trusted:
+        context.load_verify_locations(cadata=b"".join(trusted))
+    elif not load_trust(context, settings):
+        if not or_default:
+            return None
+        context.load_default_certs()
+    load_key(context, settings)
+    return context
+
+
+def handshake_failure(client: ssl.SSLContext, server: ssl.SSLContext) -> str | None:
+    """Return why two contexts cannot connect, None if they can (Kafka: SslFactory.SslEngineValidator)."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)]
+    waiting = ends
+    # A handshake takes three flights at most; each round lets both ends take one.
+    for _ in range(5):
+        for end in waiting:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError as error:
+                return describe_error(error)
+            waiting = [other for other in waiting if other is not end]
+    return "the handshake does not end" if waiting else None
+
+
+def _store_settings(config: BrokerConfig, listener: str) -> dict[str, str]:
+    return {key: str(value) for key in STORE_KEYS if (value := config.listener_value(listener, key))}
+
+
+def restrict_tls(context: ssl.SSLContext, config: BrokerConfig, listener: str) -> None:
+    """Restrict a context to `ssl.enabled.protocols` and `ssl.cipher.suites` of a listener. Raises ConfigError."""
+    for key, choose in (("ssl.enabled.protocols", choose_protocols), ("ssl.cipher.suites", choose_suites)):
+        names = cast("tuple[str, ...]", config.listener_value(listener, key))
+        if not names and key == "ssl.cipher.suites":
+            continue
         try:
-            context.set_ciphers(":".join(older))
-        except ssl.SSLError as error:
-            raise ConfigError("ssl.cipher.suites", ",".join(suites), "OpenSSL knows none of them") from error
-
-
-def _openssl_name(suite: str) -> str:
-    """OpenSSL's name of a cipher suite of TLS 1.2; those of 1.3 are not for choice."""
-    name = suite.removeprefix("TLS_").replace("_WITH_", "_").removeprefix("RSA_").replace("_CBC", "")
-    name = name.replace("AES_128", "AES128").replace("AES_256", "AES256").replace("POLY1305_SHA256", "POLY1305")
-    return name.replace("_", "-")
+            choose(context, names)
+        except ValueError as error:
+            raise ConfigError(key, ",".join(names), f"listener {listener}: {error}") from error

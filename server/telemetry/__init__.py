@@ -1,1 +1,1 @@
-"""What clients measure of themselves and push to the broker (KIP-714)."""
+"""Metrics that clients collect and push to the broker (KIP-714)."""

@@ -1,6 +1,6 @@
-"""OpenTelemetry's metrics as clients push them, read by opentelemetry-proto. Beside the loop: a megabyte takes a while.
+"""Decodes OpenTelemetry metrics from clients with opentelemetry-proto, off the event loop: a megabyte takes a while.
 
-Whatever a client sends is read within bounds: of its bytes, of how much is looked at, of every name and value.
+All input is bounded: the bytes, the number of parsed parts, each name and value.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ...protocol.errors import ErrorCode, KafkaError
 MOST_SERIES = 1000
 """Of one client: Java's with all metrics has some hundred, and more for each broker and topic it deals with."""
 MOST_LOOKED_AT = 20 * MOST_SERIES
-"""Parts of a message that are gone through, also if they turn out to hold nothing."""
+"""The number of parts of a message that are parsed, including empty ones."""
 MOST_LABELS = 8
 LONGEST_NAME = 128
 LONGEST_LABEL = 64
 LONGEST_VALUE = 128
 OF_KAFKA = "org.apache.kafka."
 OURS = frozenset({"client_id", "client_instance_id"})
-"""Labels that say whose number it is, which is not for clients to say."""
+"""Labels that identify the client; clients cannot set them."""
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_]+")
 _TOTAL = re.compile(r"(?:_total)+\Z")
 _DELTA = 1
@@ -39,7 +39,7 @@ class PushedPoint(NamedTuple):
     """As Prometheus has names, without `_total`."""
     is_counter: bool
     is_delta: bool
-    """Whether it is what was added since the client last told."""
+    """Whether the value is the increase since the client's last push."""
     labels: Labels
     value: float
 
@@ -48,13 +48,13 @@ class Pushed(NamedTuple):
     """All that one push holds."""
 
     resource: Labels
-    """What the client says of itself."""
+    """The labels that describe the client."""
     points: list[PushedPoint]
 
 
 def read_metrics(codec: int, data: bytes, most_bytes: int) -> Pushed:
-    """Raises KafkaError: TELEMETRY_TOO_LARGE for what would be more than `most_bytes` when decompressed,
-    INVALID_RECORD for what is no such message, UNSUPPORTED_COMPRESSION_TYPE.
+    """Decode pushed metrics. Raises KafkaError: TELEMETRY_TOO_LARGE if they exceed `most_bytes` when decompressed,
+    INVALID_RECORD for an invalid message, UNSUPPORTED_COMPRESSION_TYPE.
     """
     from google.protobuf.message import DecodeError  # loaded with the first push: it takes some megabytes
     from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
@@ -64,7 +64,7 @@ def read_metrics(codec: int, data: bytes, most_bytes: int) -> Pushed:
         message = MetricsData.FromString(plain)
     except (KafkaError, DecodeError) as error:
         if not isinstance(error, KafkaError) or error.code is ErrorCode.CORRUPT_MESSAGE:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"these are no metrics of OpenTelemetry: {error}") from None
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"invalid OpenTelemetry metrics: {error}") from None
         if error.code is ErrorCode.MESSAGE_TOO_LARGE:
             reason = f"Telemetry is decompressed to more than {most_bytes} bytes"
             raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE, reason) from None

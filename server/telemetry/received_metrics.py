@@ -1,4 +1,4 @@
-"""What clients have told of themselves, as much of it as is kept."""
+"""The latest metrics that clients have pushed, within limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 from .otlp_metrics import Labels, Pushed
 
 MOST_SERIES = 20_000
-"""Of all clients together, each below two kilobytes; what a client says of itself is one, too."""
+"""Of all clients together, each below two kilobytes; a client's description counts as a series."""
 
 
 class Series(NamedTuple):
@@ -22,28 +22,28 @@ class Series(NamedTuple):
 
 
 class ClientMetrics(NamedTuple):
-    """All that one client told last; nobody changes it."""
+    """The last metrics of one client. Immutable."""
 
     labels: Labels
     """Which client it is."""
     about: Labels
-    """What else there is to tell of it."""
+    """The description of the client."""
     series: tuple[Series, ...]
     host: str
 
 
 class ReceivedMetrics:
-    """By client, whoever was heard of last at the end. Loop-thread only."""
+    """Metrics by client, the most recent client last. Owned by the loop thread."""
 
     def __init__(self) -> None:
         self._clients: dict[UUID, ClientMetrics] = {}
         self._by_host = Counter[str]()
 
     def take(self, client: UUID, labels: Labels, about: Labels, *, host: str, pushed: Pushed) -> None:
-        """A client has told this; what it told before is gone, but what is added to.
+        """Store the metrics of a client, which replace its previous metrics, except for deltas, which are added.
 
-        Where there is too much, the address that has most loses the client of it that was silent for longest, so
-        that nobody takes the room of all others.
+        Above the limit, the address with the most series loses its client with the oldest metrics, so that no client
+        displaces all others.
         """
         before = self.forget(client)
         known = {(one.name, one.labels): one.value for one in before.series} if before is not None else {}
@@ -60,7 +60,7 @@ class ReceivedMetrics:
             self.forget(next(one for one, told in self._clients.items() if told.host == heaviest))
 
     def forget(self, client: UUID) -> ClientMetrics | None:
-        """Nothing of that client is told any more; what it was, None if nothing."""
+        """Remove a client; return its metrics, None if there were none."""
         told = self._clients.pop(client, None)
         if told is not None:
             self._by_host[told.host] -= len(told.series) + 1

@@ -1,12 +1,12 @@
-"""Which client is to tell what, and how often: the subscriptions of operators (KIP-714)."""
+"""The metrics that each client has to push, and the interval: the subscriptions of operators (KIP-714)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from ...common.room_logger import room_logger
 from ...protocol.config_resources import ConfigResourceType
-from ...protocol.room_logger import room_logger
 from ..config.keys.catalogue import CLIENT_METRICS_KEYS
 from ..patterns.java_regex import is_read_alike
 from ..patterns.linear_pattern import LinearPattern
@@ -21,15 +21,15 @@ ALL_METRICS = "*"
 _INTERVAL_MS = cast("int", CLIENT_METRICS_KEYS["interval.ms"].default)
 
 
-class Wish(NamedTuple):
-    """What one client is asked for: names' beginnings, or `ALL_METRICS` alone, and at what interval."""
+class RequestedMetrics(NamedTuple):
+    """The metrics of one client: prefixes of names, or `ALL_METRICS` alone, and the interval."""
 
     metrics: tuple[str, ...]
     interval_ms: int
 
 
-class TelemetrySubscription(NamedTuple):
-    """One that an operator has made. Who has all that `match` asks for is meant, everybody if it asks for nothing."""
+class SubscriptionInfo(NamedTuple):
+    """A subscription of an operator. It applies to clients that satisfy `match`; an empty `match` means all clients."""
 
     metrics: tuple[str, ...]
     interval_ms: int
@@ -37,9 +37,9 @@ class TelemetrySubscription(NamedTuple):
     """Selectors and regular expressions."""
 
     def means(self, attributes: Mapping[str, str]) -> bool:
-        """Whether a client with these attributes, by selector, is one of those meant.
+        """Return whether the subscription applies to a client with these attributes, by selector.
 
-        Expressions are read anew each time, so that whatever clients call themselves uses up no other's work.
+        Expressions are parsed again each time, so that the names of one client cannot use up the work of others.
         """
         try:
             return all(LinearPattern(pattern).matches(attributes[selector]) for selector, pattern in self.match)
@@ -48,20 +48,20 @@ class TelemetrySubscription(NamedTuple):
 
 
 class Subscriptions:
-    """All of them, made anew when one has changed. Loop-thread only."""
+    """All subscriptions, loaded again after each change. Owned by the loop thread."""
 
     def __init__(self, dynamic_config: DynamicConfig) -> None:
         self._dynamic_config = dynamic_config
         self._version = -1
-        self._made: list[TelemetrySubscription] = []
+        self._made: list[SubscriptionInfo] = []
 
     @property
     def version(self) -> int:
-        """Another one whenever a client may have to be asked for something else."""
+        """A number that changes whenever the metrics of a client may have changed."""
         return self._dynamic_config.named_changes
 
-    def wish(self, attributes: Mapping[str, str]) -> Wish:
-        """What all subscriptions together want of a client with these attributes."""
+    def requested_metrics(self, attributes: Mapping[str, str]) -> RequestedMetrics:
+        """Return the union of all subscriptions for a client with these attributes."""
         if self._version != self.version:
             self._version, self._made = self.version, list(self._make())
         metrics, interval_ms = set[str](), _INTERVAL_MS
@@ -69,9 +69,9 @@ class Subscriptions:
             if one.means(attributes):
                 metrics.update(one.metrics)
                 interval_ms = min(interval_ms, one.interval_ms)
-        return Wish((ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics)), interval_ms)
+        return RequestedMetrics((ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics)), interval_ms)
 
-    def _make(self) -> Iterable[TelemetrySubscription]:
+    def _make(self) -> Iterable[SubscriptionInfo]:
         kind = ConfigResourceType.CLIENT_METRICS
         for name in self._dynamic_config.configured(kind):
             settings = self._dynamic_config.named_config(kind, name)
@@ -85,13 +85,11 @@ class Subscriptions:
                 match.append((selector.strip(), pattern.strip()))
             else:
                 interval_ms = cast("int", values.get("interval.ms", _INTERVAL_MS))
-                yield TelemetrySubscription(
-                    cast("tuple[str, ...]", values.get("metrics", ())), interval_ms, tuple(match)
-                )
+                yield SubscriptionInfo(cast("tuple[str, ...]", values.get("metrics", ())), interval_ms, tuple(match))
 
 
 def _is_known(pattern: str) -> bool:
-    """Whether the pattern means the same here and in Java, and is none of Java's that may take for ever."""
+    """Return whether the pattern has the same meaning in Java, without Java's constructs of unbounded time."""
     try:
         LinearPattern(pattern)
     except RegexSyntaxError:

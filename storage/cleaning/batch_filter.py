@@ -1,6 +1,6 @@
-"""What is kept of batches of format v2, and how it is written: Kafka's MemoryRecords.filterTo.
+"""Decides which records of format v2 the cleaner retains, and writes them: Kafka's MemoryRecords.filterTo.
 
-`BatchFilter.filter` has a compiled twin; what stands here says what it does.
+`BatchFilter.filter` has a compiled twin; this module is its specification.
 """
 
 from array import array
@@ -29,7 +29,7 @@ _MAX_GROWTH = 12
 
 
 class Kept(NamedTuple):
-    """What a filter left of some records."""
+    """The result of filtering some records."""
 
     end: int
     """Where it ends in the output."""
@@ -39,10 +39,10 @@ class Kept(NamedTuple):
 
 
 class BatchFilter:
-    """A record stays if the offset map knows no later one of its key, or does not reach as far.
+    """Retains the records that the offset map does not supersede, and all records above the map's latest offset.
 
-    And a tombstone only until the delete horizon of its batch has passed (KIP-534); a batch that has none yet gets it
-    with the first pass that leaves a tombstone in it. Offsets and sequences of what stays never change.
+    A tombstone is retained only until the delete horizon of its batch has passed (KIP-534). A batch without a horizon
+    gets one in the first pass that retains a tombstone in it. Offsets and sequences of retained records never change.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class BatchFilter:
         keep_empty: Iterable[int],
         use_native: bool = True,
     ) -> None:
-        """`keep_empty`: last offsets of batches that stay even without a record."""
+        """`keep_empty`: last offsets of the batches that are retained even without a record."""
         self.latest_offset = latest_offset
         self.now_ms = now_ms
         self.new_horizon_ms = now_ms + delete_retention_ms
@@ -63,9 +63,9 @@ class BatchFilter:
         self._use_native = use_native and native is not None
 
     def filter(self, run: BatchRun, found: "array[int]", output: bytearray, at: int) -> Kept:
-        """Write what stays of the run to `output` from `at` on, which grows as needed.
+        """Write the retained records of the run to `output` from `at` on; `output` grows as needed.
 
-        `found` is what the offset map says of every record.
+        `found` contains the offset map's entry for every record.
         """
         needed = at + len(run.buffer) + _MAX_GROWTH * run.records.count
         if len(output) < needed:
@@ -114,12 +114,12 @@ class BatchFilter:
 
 
 def delete_horizon(batch: memoryview) -> int | None:
-    """When the tombstones of a batch may go, if it says so."""
+    """Return the time after which the tombstones of a batch may be deleted; None if the batch has no horizon."""
     return BatchHeader.read(batch).delete_horizon_ms
 
 
 def batch_of(run: BatchRun, batch: memoryview, kept: list[int], new_horizon: int | None) -> bytearray:
-    """The batch with nothing but the records in the rows `kept`; their bytes stay unless the base timestamp changes."""
+    """Return the batch with only the records in the rows `kept`. Their bytes change only with the base timestamp."""
     records, buffer = run.records, memoryview(run.buffer)
     out = bytearray(batch[:HEADER_SIZE])
     header = BatchHeader.read(batch)
@@ -147,7 +147,7 @@ def _shifted(record: bytes, shift: int) -> bytes:
 
 
 def empty_batch(header: BatchHeader) -> bytearray:
-    """A batch without records that still tells of its offsets and its producer; Kafka's writeEmptyHeader."""
+    """Return a batch without records that preserves its offsets and its producer; Kafka's writeEmptyHeader."""
     out = bytearray(
         HEADER.pack(
             *header._replace(

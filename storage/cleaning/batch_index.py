@@ -1,4 +1,4 @@
-"""The index entries that appending a stretch of batches makes, found at once; the loop has a compiled twin."""
+"""Computes the index entries of a stretch of batches in one pass; the loop has a compiled twin."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from ..time_index import NO_TIMESTAMP
 
 
 class IndexScan(NamedTuple):
-    """What walking over batches finds."""
+    """The result of walking over batches."""
 
     end: int
     """Where the last whole batch ends."""
@@ -24,14 +24,15 @@ class IndexScan(NamedTuple):
 
 
 def nothing_indexed(base_offset: int) -> IndexScan:
-    """What comes before the first batch of a segment."""
+    """Return the scan before the first batch of a segment."""
     return IndexScan(0, [], 0, (NO_TIMESTAMP, base_offset), -1)
 
 
 def index_batches(data: memoryview, interval: int, before: IndexScan, *, use_native: bool = True) -> IndexScan:
-    """An entry for each batch that begins more than `interval` bytes after the last one that got an entry.
+    """Add an entry for each batch that begins more than `interval` bytes after the previous indexed batch.
 
-    `before` is the scan of what comes before the data. The scan ends at what is no batch, or not above the one before.
+    `before` is the scan of the preceding data. The scan ends at the first invalid batch, and at a batch that does not
+    end above its predecessor.
     """
     since, highest, last_offset = before.since, before.highest, before.last_offset
     if use_native and native is not None:

@@ -1,4 +1,4 @@
-"""Walks over the batches of a log in order and sorts them by what a cleaner has to do with them."""
+"""Walks over the batches of a log in order and classifies them by the treatment that the cleaner gives them."""
 
 from typing import Protocol
 
@@ -16,6 +16,8 @@ from ...protocol.record_batch import (
     RecordBatch,
     iter_batches,
 )
+from ..log_config import LARGEST_RECORD
+from ..record_search import check_sizes
 from .segment_reader import SegmentReader
 from .transaction_metadata import CleanedTransactionMetadata
 
@@ -23,10 +25,10 @@ _front = BATCH_HEADER.reader("base_offset", "length", "last_offset_delta", "prod
 
 
 class BatchVisitor(Protocol):
-    """What is done with batches. A call that returns False ends the walk."""
+    """The operations on batches. A call that returns False ends the walk."""
 
     def on_run(self, run: BatchRun, compressed: RecordBatch | None) -> bool:
-        """Data batches as columns of records; of a compressed batch, which comes alone, what it holds."""
+        """Handle data batches as columns of records. A compressed batch is passed alone, with its records."""
         ...
 
     def on_aborted(self, batch: RecordBatch) -> bool:
@@ -34,7 +36,7 @@ class BatchVisitor(Protocol):
         ...
 
     def on_control(self, batch: RecordBatch, has_no_data: bool) -> bool:
-        """A marker, and whether nothing is left of what it ends."""
+        """Handle a marker. `has_no_data` is True if no record of the marker's transaction is left."""
         ...
 
     def on_legacy(self, batch: LegacyBatch) -> bool:
@@ -45,15 +47,18 @@ class BatchVisitor(Protocol):
 class BatchWalk:
     """Remembers the transactions that are open at the place reached."""
 
-    def __init__(self, transactions: CleanedTransactionMetadata, *, use_native: bool) -> None:
+    def __init__(
+        self, transactions: CleanedTransactionMetadata, *, use_native: bool, max_record_size: int = LARGEST_RECORD
+    ) -> None:
         self._transactions = transactions
+        self._max_record_size = max_record_size
         self._run = BatchRun(use_native=use_native)
         self._inner = BatchRun(use_native=use_native)
 
     def walk(self, data: bytes, reader: SegmentReader, visitor: BatchVisitor) -> int | None:
-        """Visit the whole batches of a buffer and return where they end; None if the visitor wants no more.
+        """Visit the whole batches of a buffer and return the end of the last one; None if the visitor ends the walk.
 
-        Raises `CorruptSegmentError` for a batch that is not sound, with nothing behind it visited.
+        Raises `CorruptSegmentError` for an invalid batch, and does not visit the batches after it.
         """
         run, position = self._run, 0
         run.start(data)
@@ -80,10 +85,10 @@ class BatchWalk:
             position += batch.size
 
     def _scan_transactional(self, data: bytes, position: int) -> int:
-        """Add the batch to the run if it is a plain one of a transaction that was not aborted; where it ends then.
+        """Add the batch to the run if it is a plain one of a committed transaction; return its end.
 
-        Such batches are many, and this takes a fraction of the time of `_visit_special`, to which others are left:
-        being told of a batch twice makes no difference to the transactions.
+        Most transactional batches are of this kind, and this path takes a fraction of the time of `_visit_special`,
+        which handles all others. Passing a batch to the transaction metadata twice has no effect.
         """
         if (
             data[position + MAGIC_POSITION] != 2
@@ -103,6 +108,8 @@ class BatchWalk:
         return goes_on
 
     def _visit_special(self, batch: RecordBatch | LegacyBatch, visitor: BatchVisitor) -> bool:
+        if self._max_record_size < LARGEST_RECORD and not batch.is_control:
+            check_sizes(batch, self._max_record_size)
         if isinstance(batch, LegacyBatch):
             return self._visit_run(visitor) and visitor.on_legacy(batch)
         if batch.is_control:

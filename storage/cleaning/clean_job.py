@@ -1,30 +1,32 @@
-"""One pass of the cleaner over one log as values: what is to be done, and what happens while it is done.
+"""One pass of the cleaner over one log, as values: the job, and the events of the pass.
 
-All of it can go through a pipe as lines of JSON, since the pass runs in a process of its own.
+All of these values can pass through a pipe as lines of JSON, because the pass runs in a process of its own.
 """
 
 import json
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Self, TypeAlias
 
+from ..log_config import LARGEST_RECORD
 from ..transaction_index import AbortedTxn
 
 NO_DATA_OFFSET = -1
 HASHES = ("MD5", "SHA-1", "SHA-256", "SHA-384", "SHA-512")
-"""What `hash_name` may be, besides `exact`."""
+"""Values of `hash_name`, besides `exact`."""
 
 
 class SourceSegment(NamedTuple):
-    """A segment that the pass reads: all its batches, and nothing behind them."""
+    """A segment that the pass reads: `size` bytes of batches."""
 
     base_offset: int
     size: int
 
 
 class ActiveProducer(NamedTuple):
-    """A producer that the log still knows; Kafka's LastRecord. Its last batch stays, if only as an empty one.
+    """A producer with an entry in the log's producer state; Kafka's LastRecord. The cleaner retains its last batch.
 
-    `last_data_offset` is `NO_DATA_OFFSET` if nothing but a marker of its epoch is known of it.
+    The batch may become empty. `last_data_offset` is `NO_DATA_OFFSET` if the state of the producer's epoch contains
+    only a marker.
     """
 
     producer_id: int
@@ -36,8 +38,8 @@ class ActiveProducer(NamedTuple):
 class CleanJob:
     """A pass over the log in `directory`; it changes nothing but files that end in `.cleaned`.
 
-    Invariant: first_dirty_offset <= first_uncleanable_offset, and every segment lies below the latter. Where both are
-    the same the log is clean, and the pass removes what has been kept for long enough, if there is anything.
+    Invariant: first_dirty_offset <= first_uncleanable_offset, and every segment is below the latter. If both are equal,
+    the log is clean, and the pass removes only the tombstones and markers whose retention is over.
     """
 
     directory: str
@@ -45,20 +47,22 @@ class CleanJob:
     """Every segment below `first_uncleanable_offset`, in order, never the active one."""
     first_dirty_offset: int
     first_uncleanable_offset: int
-    """Where the first segment begins that stays as it is; nothing at or above it is looked at."""
+    """Base offset of the first segment that does not change; the pass does not read this offset or higher ones."""
     now_ms: int
     delete_retention_ms: int = 86_400_000
     segment_bytes: int = 1_073_741_824
     segment_index_bytes: int = 10_485_760
     index_interval_bytes: int = 4096
+    max_decompressed_message_bytes: int = LARGEST_RECORD
+    """A larger record in a compressed batch fails the pass."""
     active_producers: tuple[ActiveProducer, ...] = ()
     aborted_transactions: tuple[AbortedTxn, ...] = ()
-    """Every aborted transaction with data below `first_uncleanable_offset`, also if its marker lies above."""
+    """Every aborted transaction with data below `first_uncleanable_offset`, including one with a marker above it."""
     hash_name: str = "MD5"
-    """What the offset map knows keys by: one of `HASHES`, or `exact`."""
+    """The hash that represents a key in the offset map: one of `HASHES`, or `exact`."""
     dedupe_buffer_bytes: int = 134_217_728
     load_factor: float = 0.9
-    """How full the offset map may become before the pass makes do with what it has seen."""
+    """The share of the offset map's slots after which the pass stops reading further dirty segments."""
     io_buffer_bytes: int = 524_288
     """Bytes of one read; more where a batch is larger."""
 
@@ -82,7 +86,7 @@ class CleanJob:
 
 @dataclass(slots=True)
 class CleanerStats:
-    """What a pass did: Kafka's CleanerStats without the clock, which is the caller's."""
+    """The counters of a pass: Kafka's CleanerStats without the clock, which belongs to the caller."""
 
     map_bytes_read: int = 0
     bytes_read: int = 0

@@ -26,10 +26,10 @@ WRITEBACK_BYTES = 1 << 20
 
 
 class CleanedSegment:
-    """Begins empty, whatever an earlier pass left under its names; has its final bytes on disk after `finish`.
+    """The segment that a pass writes: empty at first, even if an earlier pass left files; on disk after `finish`.
 
-    Index entries are what an append of batch after batch makes of them, so a broker that rebuilds the indexes gets the
-    same.
+    Appending the batches one by one would create the same index entries, so a broker that rebuilds the indexes gets
+    the same entries.
     """
 
     def __init__(self, job: CleanJob, base_offset: int, fs: FileSystem, *, use_native: bool) -> None:
@@ -56,9 +56,7 @@ class CleanedSegment:
         position = self.records.size
         scan = index_batches(data, self._index_interval_bytes, self._scan, use_native=self._use_native)
         if scan.end != len(data):
-            raise CorruptSegmentError(
-                f"{self.records.path}: what follows offset {scan.last_offset} is no record batch above it"
-            )
+            raise CorruptSegmentError(f"{self.records.path}: invalid record batch after offset {scan.last_offset}")
         if scan.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             raise SegmentOffsetOverflowError(
                 f"{self.records.path}: offset {scan.last_offset} is out of reach from {self.base_offset}"
@@ -76,7 +74,7 @@ class CleanedSegment:
         self._scan = scan
 
     def _start_writeback(self, *, least: int) -> None:
-        """Let the disk begin with what has been written, once that is enough to be worth it."""
+        """Start the writeback of the written bytes once at least `least` bytes are waiting."""
         waiting = self.records.size - self._writeback_end
         if waiting >= least:
             self.records.file.start_writeback(self._writeback_end, waiting)

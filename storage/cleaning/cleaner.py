@@ -1,4 +1,4 @@
-"""One pass of compaction: learn the last offset of every key in the dirty part, then rewrite what lies below."""
+"""One pass of compaction: map the keys of the dirty part to their last offsets, then rewrite the segments below."""
 
 from collections.abc import Callable, Iterator
 
@@ -30,13 +30,13 @@ def clean(
 ) -> Iterator[Event]:
     """Do the pass, as far as the offset map reaches; Kafka's Cleaner.
 
-    Writes `<base offset>.log.cleaned` and its indexes for one group of segments after the other, everything synced.
-    Yields `GroupCleaned` for each, whose files may take their places while the pass goes on; `Progress` now and then;
-    at last `PassFinished`. `throttle` is called with every number of bytes read or written, and may block. Closing the
-    iterator ends the pass; what it leaves are files that end in `.cleaned`.
+    Writes `<base offset>.log.cleaned` and its indexes for one group of segments after the other, all synced. Yields
+    `GroupCleaned` for each group, whose files may replace the old segments while the pass continues; `Progress` at
+    intervals; and `PassFinished` at the end. `throttle` is called with the number of bytes of each read and write, and
+    may block. Closing the iterator ends the pass, which leaves only files that end in `.cleaned`.
 
-    Raises OSError, `CorruptSegmentError` for what is no sound record batch, `OffsetMapTooSmallError` and
-    `SegmentOffsetOverflowError`; ValueError for a map that cannot be.
+    Raises OSError, `CorruptSegmentError` for an invalid record batch, `OffsetMapTooSmallError` and
+    `SegmentOffsetOverflowError`; ValueError for an impossible size of the map.
     """
     one_pass = CleaningPass(job, fs, throttle, use_native=use_native)
     one_pass.remove_leftovers()
@@ -80,7 +80,7 @@ class CleaningPass:
         return new_offset_map(memory, job.hash_name, use_native=self._use_native)
 
     def _position_of(self, segment: SourceSegment, offset: int) -> int:
-        """A batch in front of the offset, or 0 without an index to tell."""
+        """Return the position of a batch at or before the offset; 0 if there is no usable index."""
         path = self._path_of(segment, INDEX_SUFFIX)
         index = OffsetIndex(path, segment.base_offset, self._job.segment_index_bytes, self._fs)
         try:
@@ -103,13 +103,13 @@ class CleaningPass:
         return self._fs.size(path) if self._fs.exists(path) else 0
 
     def remove_leftovers(self) -> None:
-        """Unlink what a pass that never ended has written."""
+        """Unlink the files of an earlier pass that did not finish."""
         for name in self._fs.list_dir(self._job.directory):
             if name.endswith(CLEANED_SUFFIX) and is_log_file(name):
                 self._fs.unlink(f"{self._job.directory}/{name}")
 
     def look_for_expired(self) -> Iterator[Progress]:
-        """Have a clean log gone through if the time of a tombstone in it is over (KIP-534)."""
+        """Read a clean log if it may contain a tombstone whose delete horizon has passed (KIP-534)."""
         done, total = 0, sum(segment.size for segment in self._job.segments)
         for segment in self._job.segments:
             records = self._records(segment)
@@ -168,7 +168,9 @@ class CleaningPass:
         job = self._job
         transactions = CleanedTransactionMetadata(job.aborted_transactions)
         record_filter = RecordFilter(job, self._map, self._stats, use_native=self._use_native)
-        record_walk = BatchWalk(transactions, use_native=self._use_native)
+        record_walk = BatchWalk(
+            transactions, use_native=self._use_native, max_record_size=self._job.max_decompressed_message_bytes
+        )
         segments = [segment for segment in job.segments if segment.base_offset <= self._map.latest_offset]
         total = sum(segment.size for segment in segments)
         for group in self._groups(segments):

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
-from ...protocol.room_logger import room_logger
+from ...common.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..log import Log
 from ..log_checkpoints import Checkpoint
@@ -14,23 +14,23 @@ logger = room_logger("cleaner")
 
 
 class CleanerManager:
-    """Kafka's LogCleanerManager. Everything by the thread that owns the logs.
+    """Kafka's LogCleanerManager. Called only by the thread that owns the logs.
 
-    A log is in the middle of a pass from `grab` to `done`; an aborted pass may put nothing into its place any more.
-    A paused log is not grabbed. `clean_offsets` says up to where logs are clean: the checkpoints, which follow it.
+    A log is in a pass from `grab` to `done`. An aborted pass can no longer replace segments. A paused log is not
+    grabbed. `clean_offsets` holds the offset below which each log is clean; the checkpoints follow it.
     """
 
     def __init__(self, logs: Mapping[TopicPartition, Log], now_ms: Callable[[], int]) -> None:
         self.clean_offsets: dict[TopicPartition, int] = {}
         self.uncleanable: dict[TopicPartition, str] = {}
-        """Why cleaning failed: such a log is left alone until it is asked for, or the broker starts anew."""
+        """The reasons of cleaning failures. Such a log is not selected again until a command or a restart."""
         self._logs = logs
         self._now_ms = now_ms
         self._in_progress: dict[TopicPartition, LogToClean] = {}
         self._aborted: set[TopicPartition] = set()
         self._paused: Counter[TopicPartition] = Counter()
         self.last_look_ms = now_ms()
-        """When somebody last looked for a log to clean."""
+        """The time of the last search for a log to clean."""
         self.last_look: list[LogToClean] = []
         """All compacted logs as they were then, those left out that are in the middle of a pass."""
 
@@ -43,7 +43,7 @@ class CleanerManager:
             if log.config.compact and self.may_clean(topic_partition):
                 try:
                     found.append(self.describe(topic_partition, log))
-                except Exception as error:  # noqa: BLE001 - whatever is wrong with one log must not stop the others
+                except Exception as error:  # noqa: BLE001 - an error of one log must not stop the cleaning of the others
                     self.mark_uncleanable(topic_partition, f"{type(error).__name__}: {error}")
         self.last_look, self.last_look_ms = found, self._now_ms()
         return found
@@ -54,13 +54,13 @@ class CleanerManager:
         return log_to_clean(topic_partition, log, clean_offset, self._now_ms(), ignore_lag=ignore_lag)
 
     def may_clean(self, topic_partition: TopicPartition) -> bool:
-        """Whether no pass, pause or earlier failure stands against a pass."""
+        """Return whether no pass, pause or earlier failure prevents a pass."""
         return not (
             topic_partition in self._in_progress or self._paused[topic_partition] or topic_partition in self.uncleanable
         )
 
     def grab_filthiest(self) -> LogToClean | None:
-        """The log with the highest part of dirty bytes of those that are due, for a pass; None if none is."""
+        """Start a pass over the due log with the highest ratio of dirty bytes; None if no log is due."""
         due = [one for one in self.look() if one.is_due]
         if not due:
             return None
@@ -71,10 +71,10 @@ class CleanerManager:
     def grab(
         self, topic_partition: TopicPartition, *, ignore_lag: bool = False, even_clean: bool = False
     ) -> LogToClean | None:
-        """This log for a pass, however little of it is dirty; None if nothing is, or if it may not be cleaned now.
+        """Start a pass over this log, even with a low dirty ratio; None if it is clean or may not be cleaned now.
 
-        With `even_clean` also one that is clean, in which tombstones may have become too old. Raises OSError, KeyError
-        if there is no such log.
+        `even_clean` also accepts a clean log, which may contain expired tombstones. Raises OSError, and KeyError if
+        there is no such log.
         """
         if not self.may_clean(topic_partition):
             return None
@@ -85,9 +85,9 @@ class CleanerManager:
         return found
 
     def note_begun(self, grabbed: LogToClean) -> bool:
-        """A pass may leave gaps from now on, and a checkpoint that names the log says so; whether it has to follow.
+        """Record that a pass may leave gaps in the log from now on; return whether the checkpoint must be written.
 
-        A recovery would take them for losses if the topic were no longer compacted then.
+        Without an entry in the checkpoint, a recovery would treat the gaps as losses once the topic is not compacted.
         """
         is_new = grabbed.topic_partition not in self.clean_offsets
         self.clean_offsets.setdefault(grabbed.topic_partition, grabbed.first_dirty_offset)
@@ -118,9 +118,9 @@ class CleanerManager:
         return topic_partition in self._aborted
 
     def abort(self, topic_partition: TopicPartition) -> bool:
-        """Let the pass in a log, if there is one, change nothing from now on; whether there is one.
+        """Stop the pass in a log, if there is one, from changing the log; return whether there is one.
 
-        What it has begun to put into place comes to its end: wait for `done`.
+        A replacement that has begun is completed: wait for `done`.
         """
         if topic_partition in self._in_progress:
             self._aborted.add(topic_partition)
@@ -140,9 +140,10 @@ class CleanerManager:
     # Checkpoints
 
     def load(self, log_dir: LogDir, held: Collection[TopicPartition]) -> None:
-        """Take over what a directory's checkpoint says of the logs in it; of others, which are gone, it is forgotten.
+        """Load a directory's checkpoint for the logs in it, and discard the entries of logs that do not exist.
 
-        Durably so before a new log of such a name can begin: it would count as clean. Raises OSError.
+        The removal is durable before a new log of the same name can be created, which would otherwise count as clean.
+        Raises OSError.
         """
         noted, here = log_dir.offsets[CLEANER_CHECKPOINT], set(held)
         kept = {topic_partition: offset for topic_partition, offset in noted.items() if topic_partition in here}
@@ -151,7 +152,7 @@ class CleanerManager:
             log_dir.write_checkpoint(CLEANER_CHECKPOINT, kept, log_dir.moment())
 
     def checkpoint_of(self, log_dir: LogDir, held: Collection[TopicPartition]) -> Checkpoint:
-        """What a directory's checkpoint should say now of the logs in it."""
+        """Return the current content of a directory's checkpoint."""
         offsets = {key: self.clean_offsets[key] for key in held if key in self.clean_offsets}
         return Checkpoint(log_dir, CLEANER_CHECKPOINT, offsets, log_dir.moment())
 

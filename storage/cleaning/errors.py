@@ -4,7 +4,7 @@ from ..errors import StorageError
 
 
 class OffsetMapFullError(StorageError):
-    """A key that the offset map does not have comes when there is no room left."""
+    """The offset map has no room for another key."""
 
 
 class OffsetMapTooSmallError(StorageError):

@@ -10,7 +10,7 @@ from .clean_job import NO_DATA_OFFSET, ActiveProducer, CleanJob, SourceSegment
 
 @dataclass(frozen=True, slots=True)
 class CleanerSettings:
-    """What `log.cleaner.*` says about one pass."""
+    """The `log.cleaner.*` settings of one pass."""
 
     hash_name: str = "MD5"
     dedupe_buffer_bytes: int = 134_217_728
@@ -22,8 +22,9 @@ class CleanerSettings:
 class LogToClean:
     """Kafka's LogToClean: one log at one moment.
 
-    Clean is what lies below `first_dirty_offset`; it can be cleaned up to `first_uncleanable_offset`, where a segment
-    begins. The delay is by how much the oldest dirty record is older than `max.compaction.lag.ms`; 0 if it is not.
+    The part below `first_dirty_offset` is clean. The log can be cleaned up to `first_uncleanable_offset`, the base
+    offset of a segment. The delay is the excess of the oldest dirty record's age over `max.compaction.lag.ms`, at
+    least 0.
     """
 
     topic_partition: TopicPartition
@@ -74,6 +75,7 @@ class LogToClean:
             segment_bytes=config.segment_size,
             segment_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
+            max_decompressed_message_bytes=config.max_decompressed_message_bytes,
             active_producers=tuple(
                 ActiveProducer(entry.producer_id, max(entry.last_offset, NO_DATA_OFFSET), entry.producer_epoch)
                 for entry in log.producer_state.producers.values()
@@ -94,11 +96,11 @@ class LogToClean:
 def log_to_clean(
     topic_partition: TopicPartition, log: Log, clean_offset: int | None, now_ms: int, *, ignore_lag: bool = False
 ) -> LogToClean:
-    """Look at a log of which everything below `clean_offset` has been cleaned; None: nothing has. Raises OSError.
+    """Describe a log that is clean below `clean_offset` (None: not cleaned yet). Raises OSError.
 
-    A clean offset outside of the log, which was truncated or restored, counts as none. Untouched stay the active
-    segment, everything from the last stable offset on, what is not yet on disk (a later value must never go by a crash
-    after an earlier one has gone by a cleaning), and what is younger than `min.compaction.lag.ms`.
+    A clean offset outside the log, which was truncated or restored, is ignored. The pass does not touch the active
+    segment, records from the last stable offset on, records younger than `min.compaction.lag.ms`, and records that are
+    not yet on disk: a crash must not lose a later value after the cleaner has removed the earlier value of its key.
     """
     start = log.log_start_offset
     first_dirty = start if clean_offset is None or not start <= clean_offset <= log.log_end_offset else clean_offset
@@ -123,7 +125,7 @@ def log_to_clean(
 
 
 def _between(segments: list[LogSegment], start: int, end: int) -> list[LogSegment]:
-    """Those of `segments`, which end at `end`, that may hold offsets from `start` on."""
+    """Return the segments, of which the last one ends at `end`, that may hold offsets from `start` on."""
     ends = [segment.base_offset for segment in segments[1:]] + [end]
     return [segment for segment, its_end in zip(segments, ends, strict=bool(segments)) if its_end > start]
 

@@ -25,7 +25,7 @@ class MapBuilder:
         transactions = CleanedTransactionMetadata(
             transaction for transaction in job.aborted_transactions if transaction.last_offset >= self._start
         )
-        self._walk = BatchWalk(transactions, use_native=use_native)
+        self._walk = BatchWalk(transactions, use_native=use_native, max_record_size=job.max_decompressed_message_bytes)
 
     def add(self, reader: SegmentReader) -> Iterator[int]:
         """Take in the keys of a segment; yields the bytes read after each buffer. Look at `is_full` afterwards."""

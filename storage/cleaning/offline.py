@@ -1,4 +1,4 @@
-"""Compacting one partition's folder without a broker, as a broker would: ours, or one that Apache Kafka left behind."""
+"""Compacts one partition's folder without a broker, whether Barnabas or Apache Kafka wrote it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from ..log_dir import (
     RECOVERY_POINT_CHECKPOINT,
     LogDir,
 )
-from ..log_loader import NO_RECOVERY_POINT, Chance
+from ..log_loader import NO_RECOVERY_POINT, RandomSource
 from ..meta_properties import META_PROPERTIES
 from ..partition_dir import parse_partition_dir
 from ..partition_files import is_log_file
@@ -35,7 +35,7 @@ class NoPartitionFolderError(StorageError):
 
 @dataclass(slots=True)
 class OfflineReport:
-    """What compacting a folder did."""
+    """The result of compacting a folder."""
 
     topic_partition: TopicPartition
     bytes_before: int = 0
@@ -49,13 +49,19 @@ class OfflineReport:
 class OfflineCleaner:
     """Compacts one partition folder, its newest segment included, under the lock of its log directory.
 
-    A folder that lies in no log directory, a copy of one partition say, has no lock and no checkpoints: all of it is
-    checked, and all of it counts as replicated. Of a folder in a log directory nothing above its high watermark is
-    touched, and the cleaner's checkpoint says afterwards how far it is clean.
+    A folder outside a log directory, for example a copy of one partition, has no lock and no checkpoints: the whole
+    log is checked, and all of it counts as replicated. In a log directory the cleaner does not touch offsets at or
+    above the high watermark, and updates the cleaner's checkpoint.
     """
 
     def __init__(
-        self, fs: FileSystem, *, now_ms: Callable[[], int], rng: Chance, config: LogConfig, settings: CleanerSettings
+        self,
+        fs: FileSystem,
+        *,
+        now_ms: Callable[[], int],
+        rng: RandomSource,
+        config: LogConfig,
+        settings: CleanerSettings,
     ) -> None:
         self._fs = fs
         self._now_ms = now_ms
@@ -69,7 +75,7 @@ class OfflineCleaner:
         names = self._fs.list_dir(path) if self._fs.is_dir(path) else []
         segments = [name for name in names if name.endswith(LOG_SUFFIX) and is_log_file(name)]
         if parsed is None or parsed.suffix or not segments:
-            raise NoPartitionFolderError(f"{path} is no folder of a partition: <topic>-<number> with .log files in it")
+            raise NoPartitionFolderError(f"{path}: not a partition folder. Expected <topic>-<number> with .log files")
         with self._locked(parent_of(path)) as log_dir:
             return self._compact(path, parsed.topic_partition, log_dir, on_progress)
 
@@ -86,7 +92,7 @@ class OfflineCleaner:
         try:
             log_dir.read_checkpoints()
             log_dir.was_clean_shutdown = self._fs.exists(marker)
-            # Until it is done again the directory is not as the marker says.
+            # Until the marker is written again, the directory counts as not cleanly closed.
             content = self._fs.read_bytes(marker) if log_dir.was_clean_shutdown else b""
             if log_dir.was_clean_shutdown:
                 self._fs.unlink(marker)

@@ -1,6 +1,6 @@
-"""From a key to the offset of its last record, for as many keys as fit into memory that is given once.
+"""Maps keys to the offsets of their last records, in a fixed amount of memory.
 
-What happens a million times over, `put_many` and `get_many`, has a compiled twin; what stands here says what it does.
+`put_many` and `get_many`, which run once per record, have compiled twins; this module is their specification.
 """
 
 import hashlib
@@ -21,6 +21,7 @@ _window = Struct(">i")
 _reference = Struct(">Q")
 _key_size = Struct(">I")
 _WINDOW_SIZE = _window.size
+_INT32_VALUES = 2**32
 _EXACT_BYTES_PER_SLOT = 64
 _ENTRIES, _LATEST, _LOOKUPS, _PROBES, _ARENA_END = range(5)
 
@@ -28,12 +29,14 @@ _ENTRIES, _LATEST, _LOOKUPS, _PROBES, _ARENA_END = range(5)
 class SkimpyOffsetMap:
     """Kafka's SkimpyOffsetMap: hashes in place of keys, in one block of memory.
 
-    A slot is the key's hash and 8 bytes of offset, 24 with MD5; an empty one is zeros. The first slots that are tried
-    for a key are named by the 4-byte windows of its hash, each one byte further, and then those that follow the last.
-    Two keys of the same hash are one key here, which with 128 bits and a billion keys happens once in 10²⁰ maps;
-    `ExactOffsetMap` is for those who do not want to believe in chance.
+    A slot contains the key's hash and 8 bytes of offset, 24 bytes with MD5; an empty slot contains zeros. The probe
+    sequence of a key consists of the 4-byte windows of its hash, each starting one byte further, followed by the last
+    window plus 1, 2 and so on.
+    Two keys with the same hash count as one key. With 128 bits and a billion keys, this happens in one of 10²⁰ maps;
+    `ExactOffsetMap` excludes it.
 
-    Invariant: memory[: slots × bytes_per_slot] are the slots, `_state` counts; the compiled twin changes both.
+    Invariant: memory[: slots × bytes_per_slot] are the slots, `_state` contains the counters; the compiled twin changes
+    both.
     """
 
     def __init__(self, memory_bytes: int, hash_name: str = "MD5", *, use_native: bool = True) -> None:
@@ -56,26 +59,26 @@ class SkimpyOffsetMap:
     def _slots_in(self, memory_bytes: int) -> int:
         return memory_bytes // self.bytes_per_slot
 
-    # -- what is known -----------------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------------------------
 
     @property
     def size(self) -> int:
-        """How many keys there are; `slots` is how many there is room for."""
+        """The number of keys; `slots` is the capacity."""
         return self._state[_ENTRIES]
 
     @property
     def latest_offset(self) -> int:
-        """What the map covers: the offset of the last `put`, or what `update_latest_offset` said; -1 at first."""
+        """The offset of the last `put`, or the argument of a later `update_latest_offset`; -1 at first."""
         return self._state[_LATEST]
 
     @property
     def lookups(self) -> int:
-        """Calls of `put` and `get`, counted singly also in bulk."""
+        """The number of calls of `put` and `get`; the bulk methods count each key."""
         return self._state[_LOOKUPS]
 
     @property
     def probes(self) -> int:
-        """Slots looked at."""
+        """The number of slots that lookups have read."""
         return self._state[_PROBES]
 
     @property
@@ -92,14 +95,14 @@ class SkimpyOffsetMap:
         self._state[_LATEST] = offset
 
     def clear(self) -> None:
-        """Forget every key."""
+        """Remove every key."""
         self._memory[:] = bytes(len(self._memory))
         self._state = array("q", [0, NOT_FOUND, 0, 0, self.slots * self.bytes_per_slot])
 
     # -- one key -----------------------------------------------------------------------------------------------------
 
     def put(self, key: bytes, offset: int) -> None:
-        """Note the offset as the key's last. Raises `OffsetMapFullError` if the map was full before."""
+        """Store the offset as the key's last. Raises `OffsetMapFullError` if the map is full."""
         if not self._has_room(key):
             raise OffsetMapFullError(f"an offset map of {self.slots} slots is full with {self.size} keys")
         digest = self._digest(key)
@@ -112,7 +115,7 @@ class SkimpyOffsetMap:
         self._state[_LATEST] = offset
 
     def get(self, key: bytes) -> int:
-        """The key's last offset, or `NOT_FOUND`."""
+        """Return the key's last offset, or `NOT_FOUND`."""
         position = self._find(self._digest(key), key)
         if position is None or self._memory.startswith(self._empty, position):
             return NOT_FOUND
@@ -120,14 +123,16 @@ class SkimpyOffsetMap:
         return offset
 
     def _find(self, digest: bytes, key: bytes) -> int | None:
-        """Where the slot of the key begins, or the empty one that is to be its; None if others have all of them."""
+        """Return the start of the key's slot, or of the empty slot for it; None if other keys have all slots."""
         self._state[_LOOKUPS] += 1
         last_window = len(digest) - _WINDOW_SIZE
-        for attempt in range(last_window + self.slots):
-            window: int = abs(_window.unpack_from(digest, min(attempt, last_window))[0])
-            if window == 1 << 31:  # Java's Utils.abs
-                window = 0
-            position = (window + max(0, attempt - last_window)) % self.slots * self.bytes_per_slot
+        # The step is added to the window before its absolute value is taken, so from a negative window the slots go
+        # down to 0 and then up again: it takes up to twice their number to try each.
+        for attempt in range(last_window + 2 * self.slots + 1):
+            probe = _window.unpack_from(digest, min(attempt, last_window))[0] + max(0, attempt - last_window)
+            probe = (probe + _INT32_VALUES // 2) % _INT32_VALUES - _INT32_VALUES // 2  # Java's sum of two int32
+            slot = abs(probe) % self.slots if probe != -_INT32_VALUES // 2 else 0  # Java's Utils.abs
+            position = slot * self.bytes_per_slot
             self._state[_PROBES] += 1
             if self._memory.startswith(self._empty, position) or self._is_of(position, digest, key):
                 return position
@@ -155,8 +160,8 @@ class SkimpyOffsetMap:
     ) -> int:
         """`put` every record from row `first` on that has a key and an offset of at least `from_offset`.
 
-        Returns the row of the first one that found no room, or `max_size` keys in the map; the number of rows if all
-        had room.
+        Returns the row of the first record that did not fit because the map was full or had `max_size` keys; the number
+        of rows if all records fit.
         """
         limit = self.slots if max_size is None else min(max_size, self.slots)
         if self._use_native:
@@ -174,7 +179,7 @@ class SkimpyOffsetMap:
         return records.count
 
     def get_many(self, buffer: bytes | bytearray, records: RecordColumns) -> "array[int]":
-        """`get` for every record that has a key; `NOT_FOUND` for one that has none."""
+        """Call `get` for every record with a key; the result is `NOT_FOUND` for a record without a key."""
         found = array("q", bytes(8 * records.count))
         if self._use_native:
             digests = self._digests(buffer, records, 0)
@@ -188,18 +193,18 @@ class SkimpyOffsetMap:
         return found
 
     def _digests(self, buffer: bytes | bytearray, records: RecordColumns, first: int) -> bytes | None:
-        """What the compiled code cannot compute: it knows MD5 only, and asks for nothing then."""
+        """Compute the digests that the compiled code needs: it implements only MD5, and then no digests are needed."""
         if self.hash_name in ("MD5", EXACT):
             return None
         return b"".join(self._digest(records.key(buffer, row) or b"") for row in range(first, records.count))
 
 
 class ExactOffsetMap(SkimpyOffsetMap):
-    """An offset map that keeps the keys and compares them, so that no two keys are ever taken for one.
+    """An offset map that stores the keys and compares them, so that different keys are never confused.
 
-    Of the memory, 24 bytes in 64 are slots: the first 8 bytes of the key's MD5, where the key is, its offset. The rest
-    holds the keys one after the other, each behind its size in 4 bytes, so that keys of 36 bytes fill both at the same
-    time. The map is full when either is.
+    Of every 64 bytes of memory, 24 are a slot: the first 8 bytes of the key's MD5, the position of the key, its offset.
+    The rest holds the keys one after the other, each after its size in 4 bytes, so that keys of 36 bytes fill both
+    parts at the same time. The map is full when either part is.
     """
 
     def __init__(self, memory_bytes: int, *, use_native: bool = True) -> None:
@@ -233,20 +238,20 @@ class ExactOffsetMap(SkimpyOffsetMap):
 
 
 def new_offset_map(memory_bytes: int, hash_name: str, *, use_native: bool = True) -> SkimpyOffsetMap:
-    """The map that a setting asks for. Raises ValueError as the maps do."""
+    """Create the map for a value of `hash_name`. Raises ValueError as the maps do."""
     if hash_name == EXACT:
         return ExactOffsetMap(memory_bytes, use_native=use_native)
     return SkimpyOffsetMap(memory_bytes, hash_name, use_native=use_native)
 
 
 def memory_for(slots: int, hash_name: str) -> int | None:
-    """Bytes for a map of so many slots; None where it depends on the keys. Raises ValueError for an unknown hash."""
+    """Return the size of `slots` slots in bytes; None if it depends on the keys. Raises ValueError: unknown hash."""
     return None if hash_name == EXACT else slots * (len(_digest_of(hash_name)(b"")) + _offset_field.size)
 
 
 def _digest_of(hash_name: str) -> Callable[[bytes], bytes]:
     if hash_name not in (*HASHES, EXACT):
-        raise ValueError(f"no hash of the cleaner: {hash_name}; it is one of {', '.join((*HASHES, EXACT))}")
+        raise ValueError(f"{hash_name}: unknown hash of the cleaner. Expected one of {', '.join((*HASHES, EXACT))}")
     name = "md5" if hash_name == EXACT else hash_name.replace("-", "").lower()
     new = getattr(hashlib, name)
 

@@ -1,4 +1,4 @@
-"""The second half of a pass, for a stretch of batches: what stays of them, of any kind, in the order of the log."""
+"""The second half of a pass, for a stretch of batches: selects the retained batches of any kind, in log order."""
 
 from ...protocol.batch_run import BatchRun, Stop
 from ...protocol.compression import compress
@@ -19,11 +19,11 @@ from .offset_map import SkimpyOffsetMap
 
 
 class RecordFilter:
-    """Kafka's Cleaner.cleanInto. What stays collects in `output` up to `end`, until `clear`."""
+    """Kafka's Cleaner.cleanInto. The retained batches collect in `output` up to `end`, until `clear`."""
 
     def __init__(self, job: CleanJob, offset_map: SkimpyOffsetMap, stats: CleanerStats, *, use_native: bool) -> None:
         last_data = [producer.last_data_offset for producer in job.active_producers]
-        # The last batch below the uncleanable part stays as well, so that the log's end can be told from it.
+        # The last batch below the uncleanable part is retained as well, because it determines the log's end.
         keep_empty = [offset for offset in last_data if offset != NO_DATA_OFFSET] + [job.first_uncleanable_offset - 1]
         self._map = offset_map
         self._stats = stats
@@ -43,7 +43,7 @@ class RecordFilter:
             if producer.last_data_offset == NO_DATA_OFFSET
         }
         self.keeps_legacy_tombstones = True
-        """To be set for each segment, as old formats cannot say for how long theirs stay."""
+        """Set for each segment, because old formats have no delete horizon."""
         self.output = bytearray()
         self.end = 0
         self._plain_output = bytearray()

@@ -18,7 +18,7 @@ class SegmentSizes(NamedTuple):
 def group_segments(
     segments: Sequence[SegmentSizes], *, segment_bytes: int, index_bytes: int, end_offset: int
 ) -> Iterable[list[SourceSegment]]:
-    """Groups whose data and indexes stay within the limits of one segment, and their offsets within its reach.
+    """Yield groups of segments whose combined data, indexes and offset range fit into one segment.
 
     `end_offset` is above every offset of the last segment.
     """
@@ -27,7 +27,7 @@ def group_segments(
     for item, next_offset in zip(segments, next_offsets, strict=True):
         if group:
             together = [*group, item]
-            # An empty segment has no offset to be out of reach, and must not be left behind for ever.
+            # An empty segment has no offset that could be out of range, and must not remain in the log forever.
             in_reach = not item.segment.size or next_offset - 1 - group[0].segment.base_offset <= MAX_RELATIVE_OFFSET
             if not (
                 in_reach

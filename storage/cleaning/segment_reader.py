@@ -9,7 +9,7 @@ from ..file_records import FileRecords
 
 
 class SegmentReader:
-    """Reads forward; whoever uses the buffers says how far it came, and the next one begins there."""
+    """Reads a segment forward in buffers. The caller reports with `advance` how much of a buffer it has processed."""
 
     def __init__(self, records: FileRecords, position: int, buffer_bytes: int, throttle: Callable[[int], None]) -> None:
         self._records = records
@@ -40,11 +40,11 @@ class SegmentReader:
             raise self.corrupt("no record batch", 0) from error
 
     def advance(self, length: int) -> None:
-        """So much of the last buffer is done. Raises `CorruptSegmentError` if that is nothing."""
+        """Mark `length` bytes of the last buffer as processed. Raises `CorruptSegmentError` if `length` is 0."""
         if length <= 0:
             raise self.corrupt("a batch that does not end with the segment", 0)
         self.position += length
 
     def corrupt(self, what: str, at: int) -> CorruptSegmentError:
-        """The error to raise for what stands at `at` in the last buffer."""
+        """Return the error to raise for invalid bytes at `at` in the last buffer."""
         return CorruptSegmentError(f"{self._records.path}: {what} at position {self.position + at}")

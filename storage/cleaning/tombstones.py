@@ -1,4 +1,4 @@
-"""How many records of a segment are tombstones: counted by reading it, as nothing else knows."""
+"""Counts the tombstones of a segment by reading it, because no file stores the number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .segment_reader import SegmentReader
 from .transaction_metadata import CleanedTransactionMetadata
 
 BUFFER_BYTES = 1 << 18
-"""What is looked at at once, in a few tenths of a millisecond: who else runs in this process need not wait longer."""
+"""The bytes per step, a few tenths of a millisecond, so that other work in this process does not wait longer."""
 
 
 class TombstoneCount(NamedTuple):

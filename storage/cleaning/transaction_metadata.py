@@ -8,9 +8,9 @@ from ..transaction_index import AbortedTxn
 
 
 class CleanedTransactionMetadata:
-    """Kafka's class of that name: told of the batches in the order of the log, it says which of them may go.
+    """Kafka's CleanedTransactionMetadata: reads the batches in log order and decides which of them are removable.
 
-    Beyond Kafka's, a transaction that ended below a batch is over, whether its marker was seen or not.
+    In addition to Kafka's rules, a transaction that ended below a batch is over even if its marker was not seen.
     """
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
@@ -22,7 +22,7 @@ class CleanedTransactionMetadata:
         self._aborted: dict[int, AbortedTxn] = {}
         self._with_data: set[AbortedTxn] = set()
         self.kept_aborted: list[AbortedTxn] = []
-        """What belongs into the transaction index of the cleaned segment, until somebody takes it away."""
+        """The entries for the transaction index of the cleaned segment, until the caller takes them."""
 
     def on_data(self, batch_end: int, producer_id: int) -> bool:
         """Of a transactional batch up to offset `batch_end`: whether its transaction was aborted, so that it may go."""
@@ -38,7 +38,7 @@ class CleanedTransactionMetadata:
         return True
 
     def on_control_batch(self, batch: RecordBatch) -> bool:
-        """Whether nothing is left of what this marker ends, so that it may go once its time has come.
+        """Return whether no record of the marker's transaction is left, so that the marker can expire.
 
         Raises ProtocolError for malformed records.
         """

@@ -6,19 +6,20 @@ import struct
 import sys
 import time
 from pathlib import Path
+from typing import Any, cast
 from xml.etree.ElementTree import fromstring as parse_xml
 
 import pytest
-from tests.bench import single, throughput
-from tests.bench.bench import LIMIT, Run
-from tests.bench.catalogue import BENCHES
-from tests.bench.ceiling import CODEC_POSITION, PartitionFile, Sink
-from tests.bench.plot import growth_plot
-from tests.bench.published import markdown
-from tests.bench.replay import batch_of
-from tests.bench.report import BenchResult, Spread, read_json, write_json
-from tests.bench.runner import Plan, run_bench
-from tests.bench.wire import Answers, Cycle, connect, one_record_batch, received_at, stamp_arrivals
+from bench import single, throughput
+from bench.bench import LIMIT, Run
+from bench.catalogue import BENCHES
+from bench.ceiling import CODEC_POSITION, PartitionFile, Sink
+from bench.plot import growth_plot
+from bench.published import markdown
+from bench.replay import batch_of
+from bench.report import BenchResult, Spread, read_json, write_json
+from bench.runner import Plan, run_bench
+from bench.wire import Answers, Cycle, connect, one_record_batch, received_at, stamp_arrivals
 from tests.server_process import wait_until
 
 from barnabas.protocol.batch_header import write_crc
@@ -195,13 +196,13 @@ def test_replicas_have_begun_before_what_all_acknowledge_is_timed(
     def wait(bootstrap: str, topic: str, partitions: int) -> None:
         target.asked.append(f"record in each of {partitions}")
 
-    def produce(driver: str, **options: object) -> dict[str, float]:
+    def produce(driver: str, **options: Any) -> dict[str, float]:
         target.asked.append(driver)
         return {"records": 1.0}
 
     monkeypatch.setattr(throughput, "one_record_at_all_replicas", wait)
     monkeypatch.setattr(throughput.load, "run", produce)
-    throughput.librdkafka_bench("one", "", size=1000, partitions=6, acks=acks).measure(Run(target, 1, 0))
+    throughput.librdkafka_bench("one", "", size=1000, partitions=6, acks=acks).measure(Run(cast(Any, target), 1, 0))
     assert target.asked == ["create 6", *waits, "produce", "delete"]
 
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from tests.bench.bench import LIMIT, Bench
-from tests.bench.catalogue import BENCHES
-from tests.bench.published import BEGIN, END, Published, markdown, markdown_table, table_in, write_markdown
-from tests.bench.report import BenchResult
-from tests.tools import CHECKOUT
+from bench.bench import LIMIT, Bench
+from bench.catalogue import BENCHES
+from bench.published import BEGIN, END, Published, markdown, markdown_table, table_in, write_markdown
+from bench.report import BenchResult
+from tests.foreign_tools import CHECKOUT
 
 DOCUMENT = CHECKOUT / "docs" / "performance.md"
 UNPUBLISHED = {

@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
-from tests.bench import runner
-from tests.bench.bench import BROKERS, LIMIT, RIVAL, STEPS, Bench, Figures, Goal, Run
-from tests.bench.catalogue import BENCHES
-from tests.bench.compaction import MOST_WARM_PASSES, DirtyBroker, warm_up
-from tests.bench.published import markdown
-from tests.bench.report import print_result, read_json, write_json
-from tests.bench.runner import Plan, run_bench
-from tests.bench.warming import MOST_WARMUP_S, MOST_WARMUPS, Warmth, WarmUp
+from bench import runner
+from bench.bench import BROKERS, LIMIT, RIVAL, STEPS, Bench, Figures, Goal, Run
+from bench.catalogue import BENCHES
+from bench.compaction import MOST_WARM_PASSES, DirtyBroker, warm_up
+from bench.published import markdown
+from bench.report import print_result, read_json, write_json
+from bench.runner import Plan, run_bench
+from bench.warming import MOST_WARMUP_S, MOST_WARMUPS, Warmth, WarmUp
 
 RATE = {"mb_per_s": "higher"}
 BOTH = {"mb_per_s": "higher", "p50_ms": "lower"}
@@ -97,7 +97,7 @@ def test_warming_up_is_bounded_in_time_and_says_what_still_got_better() -> None:
     assert asked.is_over()
 
 
-def bench(**other: object) -> Bench:
+def bench(**other: Any) -> Bench:
     figures = {"mb_per_s": "higher", "cpu_s_per_gb": "lower", "p50_ms": "lower"}
     return replace(Bench("one", "about it", figures, lambda run: {}, targets=BROKERS), **other)
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from soak.cleaning.history import Restart, Settings
+from soak.cleaning.promises import BrokenPromiseError, read, require
+from soak.cleaning.walk import random_settings, random_step
 from tests.cleaning.crash_world import FETCH_BYTES, ManagedHistory, new_world
-from tests.cleaning.history import Restart, Settings
-from tests.cleaning.promises import BrokenPromiseError, read, require
-from tests.cleaning.walk import random_settings, random_step
 from tests.storage.crash_points import SURVIVORS, Image
 
 from barnabas.simulation.disk import SimCrash, SimDisk

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
-from tests.cleaning.contents import batches_of
-from tests.cleaning.history import History, Producer, Restart, Settings
-from tests.cleaning.passes import BYTES_PER_KEY
-from tests.cleaning.promises import Pass, Promises, require
+from soak.cleaning.contents import batches_of
+from soak.cleaning.history import History, Producer, Restart, Settings
+from soak.cleaning.passes import BYTES_PER_KEY
+from soak.cleaning.promises import Pass, Promises, require
 from tests.storage.lanes import checkpoint, delete_due, load, shut_down
 from tests.storage.logs import Clock
 

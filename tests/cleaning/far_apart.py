@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from struct import error
 
-from tests.cleaning.contents import data_records, latest, segments_of
-from tests.cleaning.history import History, Settings
-from tests.cleaning.passes import our_pass
-from tests.cleaning.promises import BrokenPromiseError, read, require
+from soak.cleaning.contents import data_records, latest, segments_of
+from soak.cleaning.history import History, Settings
+from soak.cleaning.passes import our_pass
+from soak.cleaning.promises import BrokenPromiseError, read, require
 
 from barnabas.protocol.record_batch import RecordBatchBuilder
 from barnabas.simulation.disk import SimDisk
@@ -45,8 +45,8 @@ def check_far_apart(*, use_native: bool) -> list[int]:
     for base, rows in segments.items():
         for row in rows:
             require(row.last_offset - base <= MAX_RELATIVE_OFFSET, f"{row.last_offset} is out of reach from {base}")
-        for problem in verify_indexes(history.fs, f"/t-0/{base:020}.log"):
-            require(False, f"segment {base}: {problem}")
+        for fault in verify_indexes(history.fs, f"/t-0/{base:020}.log"):
+            require(False, f"segment {base}: {fault}")
     rows = [row for segment in segments.values() for row in segment]
     require(latest(data_records(rows)) == before, "other records than before")
     offsets = [batch.base_offset for batch in read(history, 1000)]

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from tests.java import compile_java, run_java
-from tests.kafka import NEWEST, KafkaServer, ZooKeeperServer, kafka_jars
+from tests.kafka import CLEANER_REFERENCE, KafkaServer, ZooKeeperServer, kafka_jars
 from tests.server_process import wait_until
 
 PROGRAM = Path(__file__).parent / "java" / "writer"
@@ -133,11 +133,11 @@ def cleaned_in(text: str) -> Iterator[Cleaned]:
 
 
 @contextmanager
-def compacting_kafka(folder: Path, version: str = NEWEST, **properties: str) -> Iterator[CompactingKafka]:
+def compacting_kafka(folder: Path, version: str = CLEANER_REFERENCE, **properties: str) -> Iterator[CompactingKafka]:
     """A running broker of this version. 3.9.1 is one that can still write the formats v0 and v1."""
     settings = {**AT_ONCE, **{name.replace("_", "."): value for name, value in properties.items()}}
     common = {"version": version, "heap": "512m", "log_level": "info"}
-    if version == NEWEST:
+    if version == CLEANER_REFERENCE:
         with KafkaServer(folder / "kafka", properties=settings, **common) as server:  # type: ignore[arg-type]
             yield CompactingKafka(server)
         return

@@ -245,7 +245,11 @@ def old_segments_go_first(patch: Patch) -> None:
     finish = SegmentSwap.finish
 
     def prepare(self: SegmentSwap) -> None:
-        for segment in self._open():
+        for base in self._new_bases:
+            segment = segment_swap.LogSegment(
+                self._directory, base, config=self._config, fs=self._fs, created_ms=0, suffix=CLEANED_SUFFIX
+            )
+            self.new.append(segment)
             segment.pin()
 
     def finish_from_cleaned(self: SegmentSwap) -> None:
@@ -258,16 +262,6 @@ def old_segments_go_first(patch: Patch) -> None:
         finish(self)
         self.old = old
 
-    def opened(self: SegmentSwap) -> list[Any]:
-        self.new = [
-            segment_swap.LogSegment(
-                self._directory, base, config=self._config, fs=self._fs, created_ms=0, suffix=CLEANED_SUFFIX
-            )
-            for base in self._new_bases
-        ]
-        return self.new
-
-    patch.setattr(SegmentSwap, "_open", opened, raising=False)
     patch.setattr(SegmentSwap, "prepare", prepare)
     patch.setattr(SegmentSwap, "finish", finish_from_cleaned)
 

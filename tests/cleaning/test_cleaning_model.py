@@ -6,11 +6,11 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from tests.cleaning.history import FORMATS, History, Restart, Settings
-from tests.cleaning.passes import our_pass
-from tests.cleaning.promises import Promises
-from tests.cleaning.walk import IDEMPOTENT, TRANSACTIONAL
-from tests.cleaning.walks import walk
+from soak.cleaning.history import FORMATS, History, Restart, Settings
+from soak.cleaning.passes import our_pass
+from soak.cleaning.promises import Promises
+from soak.cleaning.walk import IDEMPOTENT, TRANSACTIONAL
+from soak.cleaning.walks import walk
 from tests.storage.logs import Clock
 
 from barnabas.simulation.disk import SimDisk
@@ -111,6 +111,6 @@ TestCleanedLogInPython = CleanedLogInPython.TestCase
 
 @pytest.mark.parametrize("use_native", [True, False], ids=["native", "python"])
 def test_random_walks(use_native: bool) -> None:
-    """The walks of `python -m tests.cleaning`, as many as take seconds."""
+    """The walks of `python -m soak.cleaning`, as many as take seconds."""
     passes = sum(walk(seed, use_native=use_native) for seed in range(WALKS))
     assert passes > WALKS

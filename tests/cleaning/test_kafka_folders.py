@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-from tests.cleaning.contents import BatchRow, RecordRow, batches_of, data_records, latest, markers, tombstones
+from soak.cleaning.contents import BatchRow, RecordRow, batches_of, data_records, latest, markers, tombstones
+from soak.cleaning.promises import verify_all_indexes
 from tests.cleaning.kafka_broker import CompactingKafka, Filling, compacting_kafka
-from tests.cleaning.promises import verify_all_indexes
 from tests.compat.test_kafka_files import COMPLAINTS
-from tests.kafka import LAST_WITH_ZOOKEEPER, NEWEST, KafkaTools
+from tests.kafka import CLEANER_REFERENCE, LAST_WITH_ZOOKEEPER, KafkaTools
 from tests.server_process import wait_until
 
 from barnabas.storage.cleaning.clean_job import GroupCleaned, PassFinished
@@ -107,7 +107,7 @@ def stages(version: str, folder: Path, fillings: list[Filling], settings: dict[s
 def modern(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Stage]]:
     """Kafka 4.1: format v2, every codec, idempotent and transactional producers."""
     folder = tmp_path_factory.mktemp("modern")
-    yield stages(NEWEST, folder, MODERN, {"segment.bytes": str(SMALLEST_SEGMENT)})
+    yield stages(CLEANER_REFERENCE, folder, MODERN, {"segment.bytes": str(SMALLEST_SEGMENT)})
 
 
 @pytest.fixture(scope="module", params=["0.9.0", "0.10.0"])
@@ -221,7 +221,7 @@ def test_kafkas_tools_accept_our_segments(modern: list[Stage], tmp_path: Path) -
 def test_a_kafka_broker_serves_what_ours_cleaned(modern: list[Stage], tmp_path: Path) -> None:
     names = [filling.topic for filling in MODERN]
     folders = {name: clean_with_ours(modern[0], name, tmp_path / "ours") for name in names}
-    with compacting_kafka(tmp_path, NEWEST) as kafka:
+    with compacting_kafka(tmp_path, CLEANER_REFERENCE) as kafka:
         kafka.create(names, {})
         for name in names:
             wait_until((kafka.server.log_dir / f"{name}-0").is_dir, timeout_s=60, what=f"the folder of {name}")

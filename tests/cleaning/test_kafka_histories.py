@@ -9,20 +9,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from tests.cleaning.contents import BatchRow, data_records, difference, segments_of
-from tests.cleaning.history import History
-from tests.cleaning.kafka_cleaner import KafkaCleaner
-from tests.cleaning.passes import Cleaning, choice, kafka_pass, our_pass
-from tests.cleaning.promises import Pass, Promises
-from tests.cleaning.walk import random_settings, random_step, stamp_files
-from tests.kafka import LAST_WITH_ZOOKEEPER, NEWEST
+from soak.cleaning.contents import BatchRow, data_records, difference, segments_of
+from soak.cleaning.history import History
+from soak.cleaning.kafka_cleaner import KafkaCleaner
+from soak.cleaning.passes import Cleaning, choice, kafka_pass, our_pass
+from soak.cleaning.promises import Pass, Promises
+from soak.cleaning.walk import random_settings, random_step, stamp_files
+from tests.kafka import CLEANER_REFERENCE, LAST_WITH_ZOOKEEPER
 
 from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.transaction_index import AbortedTxn
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
-VERSIONS = [NEWEST, LAST_WITH_ZOOKEEPER]
+VERSIONS = [CLEANER_REFERENCE, LAST_WITH_ZOOKEEPER]
 MAP_SIZES = (8, 40, 2000)
 # Kafka's cleaner throws where a cleaned segment has more index entries than its file may have.
 INDEX_SIZES = (400, 4000)
@@ -30,7 +30,9 @@ INDEX_SIZES = (400, 4000)
 
 def new_history(folder: Path, rng: random.Random, version: str) -> History:
     """An empty log. Kafka 4 makes v2 of the old formats when it cleans them; 3.9 leaves them as they are."""
-    return History(OsFileSystem(), str(folder), random_settings(rng, 2 if version == NEWEST else None, INDEX_SIZES))
+    return History(
+        OsFileSystem(), str(folder), random_settings(rng, 2 if version == CLEANER_REFERENCE else None, INDEX_SIZES)
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -101,7 +103,7 @@ class SideBySide:
     def _rows(self, segments: dict[int, list[BatchRow]], done: Pass) -> list[BatchRow]:
         """All batches; for 3.9 without an empty one at the end of what was cleaned, which only 4.x keeps."""
         rows = [row for segment in segments.values() for row in segment]
-        if self._version == NEWEST:
+        if self._version == CLEANER_REFERENCE:
             return rows
         return [row for row in rows if row.records or row.last_offset != done.first_uncleanable_offset - 1]
 

@@ -1,10 +1,10 @@
 """The tests of the cleaner prove themselves: each planted bug is found, within a bounded number of histories."""
 
 import pytest
+from soak.cleaning.walks import walk
 from tests.cleaning.crash_images import BY_NAME, count_calls, images
 from tests.cleaning.far_apart import OFFSETS, check_far_apart
 from tests.cleaning.mutants import MUTANTS, Mutant
-from tests.cleaning.walks import walk
 
 WALKS = 400
 CRASHES = 120

@@ -117,7 +117,7 @@ class ScriptedCluster:
         self.partitions: dict[tuple[str, int], StoredPartition] = {}
         self.versions = dict(SERVED)
         self.requests: list[tuple[int, ApiKey, int, Any]] = []
-        self.before: Callable[[int, ApiKey, Any], Awaitable[Any] | None] | None = None
+        self.before: Callable[[int, ApiKey, Any], object] | None = None
         """May answer a request in place of the broker: with a response, or with DROP or SILENCE."""
         self.after: Callable[[int, ApiKey, Any, Any], Any] | None = None
         """May change a response, or return DROP or SILENCE, after the broker did what was asked."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -46,7 +47,7 @@ async def test_records_there_and_back(kafka: KafkaServer, codec: str) -> None:
     async with Producer(kafka.bootstrap, compression=codec) as producer:
         futures = [await producer.send(topic, value, key=key, headers=headers) for key, value, headers in sent]
         where = await asyncio.gather(*futures)
-    got = {}
+    got: dict[Any, Any] = {}
     async with Consumer(kafka.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, 0), TopicPartition(topic, 1)])
         while len(got) < len(sent):

@@ -24,7 +24,7 @@ T0 = TopicPartition("t", 0)
 def news(leader: int, epoch: int, *, topic_id: int = 1, **topic: Any) -> MetadataResponse:
     brokers = [MetadataResponseBroker(node_id=n, host=f"b{n}", port=9092) for n in (1, 2)]
     partition = MetadataResponsePartition(partition_index=0, leader_id=leader, leader_epoch=epoch)
-    fields = {"name": "t", "topic_id": UUID(int=topic_id), "partitions": [partition]} | topic
+    fields: dict[str, Any] = {"name": "t", "topic_id": UUID(int=topic_id), "partitions": [partition]} | topic
     return MetadataResponse(brokers=brokers, topics=[MetadataResponseTopic(**fields)])
 
 
@@ -89,5 +89,5 @@ def test_bootstrap_servers(text: Any, addresses: list[tuple[str, int]]) -> None:
 
 @pytest.mark.parametrize("text", ["a:b", ":1", "", "a:1,", "a:0", "a:65536"])
 def test_bootstrap_servers_that_are_none(text: str) -> None:
-    with pytest.raises(ValueError, match="no host:port"):
+    with pytest.raises(ValueError, match="is not host:port"):
         parse_bootstrap(text)

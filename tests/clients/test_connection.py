@@ -42,7 +42,7 @@ def test_versions_are_agreed_with_brokers_of_any_age(newest: int) -> None:
         assert not connection.supports(ApiKey.FETCH, 8)
         assert not connection.supports(ApiKey.DESCRIBE_CLUSTER)
         for bounds in ({"lowest": 8}, {"highest": 1}):
-            with pytest.raises(UnsupportedVersionError, match="does not serve FETCH"):
+            with pytest.raises(UnsupportedVersionError, match="does not support FETCH"):
                 connection.version_for(ApiKey.FETCH, **bounds)
 
     play(story)
@@ -108,7 +108,7 @@ def test_a_peer_that_is_no_broker_is_left(answer: bytes) -> None:
 
     async def story(cluster: ScriptedCluster) -> None:
         await cluster.loop.create_server(NoBroker, "web", 80)
-        with pytest.raises(BrokerUnreachableError, match="web:80 is no Kafka broker"):
+        with pytest.raises(BrokerUnreachableError, match="web:80 is not a Kafka broker"):
             await connect("web", 80)
 
     play(story)
@@ -118,7 +118,7 @@ def test_a_peer_that_takes_connections_and_never_speaks_is_left_soon() -> None:
     async def story(cluster: ScriptedCluster) -> None:
         await cluster.loop.create_server(asyncio.Protocol, "silent", 80)
         started = cluster.loop.time()
-        with pytest.raises(BrokerUnreachableError, match="silent:80 does not answer as a Kafka broker does"):
+        with pytest.raises(BrokerUnreachableError, match="silent:80 does not respond like a Kafka broker"):
             await BrokerConnection.open("silent", 80, ConnectionOptions(connect_timeout_ms=5000))
         assert cluster.loop.time() - started == pytest.approx(5.0, abs=0.5)
 

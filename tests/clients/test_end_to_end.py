@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ async def test_records_go_there_and_back(broker: Broker, topic: str, codec: str,
     assert {metadata.partition for metadata in where} == {0, 1, 2}
     async with Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, index) for index in range(3)])
-        got = {}
+        got: dict[Any, Any] = {}
         while len(got) < len(sent):
             for records in (await consumer.getmany(timeout_ms=5000)).values():
                 got |= {(record.partition, record.offset): record for record in records}

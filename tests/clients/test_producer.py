@@ -390,7 +390,7 @@ def test_delivery_times_out_and_the_next_records_still_go() -> None:
         (
             ApiKey.INIT_PRODUCER_ID,
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-            ": COORDINATOR_LOAD_IN_PROGRESS: no producer id",
+            ": COORDINATOR_LOAD_IN_PROGRESS: no producer id: the request failed",
         ),
         (ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, ": NOT_ENOUGH_REPLICAS: partition t-0"),
     ],

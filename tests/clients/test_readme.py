@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.server_process import ServerProcess, free_port
@@ -57,6 +58,6 @@ def test_the_examples_in_python() -> None:
     with Broker() as broker:
         body = from_asyncio.replace("localhost:9092", broker.bootstrap)
         assert body != from_asyncio
-        scope: dict[str, object] = {}
+        scope: dict[str, Any] = {}
         exec(compile("async def example():\n" + textwrap.indent(body, "    "), "README.md", "exec"), scope)
         asyncio.run(scope["example"]())  # type: ignore[operator]

@@ -25,8 +25,8 @@ def test_passwords_as_java_and_librdkafka_have_them() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"security.protocol": "TLS"}, "is none of PLAINTEXT"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "CRAM-MD5"}, "none of PLAIN"),
+        ({"security.protocol": "TLS"}, "Expected one of PLAINTEXT"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "CRAM-MD5"}, "Expected one of PLAIN"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, r"barnabas\[gssapi\]|service.name"),
         ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}, "no username and password"),
     ],
@@ -96,7 +96,7 @@ def test_keys_of_javas_old_stores_are_shown(name: str, key_password: str | None)
     [
         ("key.jks", "wrong", None, "key.jks: the password is wrong, or the store is damaged"),
         ("key.jks", "sesame", "wrong", "key.jks: the password of the key me is wrong"),
-        ("trust.jks", "sesame", None, "holds no private key"),
+        ("trust.jks", "sesame", None, "has no private key"),
     ],
 )
 def test_what_a_jks_store_does_not_tell(name: str, password: str, key_password: str | None, message: str) -> None:

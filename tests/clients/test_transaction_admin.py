@@ -12,10 +12,9 @@ from tests.server.data_plane import DataPlane, play
 
 from barnabas import Broker
 from barnabas.clients import Admin, Producer, TopicPartition
-from barnabas.clients.admin.transactions import TransactionAdmin
-from barnabas.clients.cli import main
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.simulation.machines import HOST, PORT
+from barnabas.tools.cli import main
 
 ADDRESS = f"{HOST}:{PORT}"
 PLACES = [TopicPartition("t", 0), TopicPartition("t", 1)]
@@ -51,14 +50,14 @@ def test_what_hangs_is_found_and_ended() -> None:
 
 
 def test_what_a_coordinator_does_not_tell_of_is_not_taken_for_hanging(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def silent(admin: TransactionAdmin, names: Iterable[str]) -> dict[str, KafkaError]:
+    async def silent(admin: Admin, names: Iterable[str]) -> dict[str, KafkaError]:
         return dict.fromkeys(names, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "is gone"))
 
     async def talk(plane: DataPlane) -> None:
         await (await RawProducer.open(plane)).send(b"open")
         async with Admin(ADDRESS, rng=plane.world.random) as admin:
             assert await admin.find_hanging(PLACES, older_than_ms=0, now_ms=plane.now_ms()) == []
-            monkeypatch.setattr(TransactionAdmin, "describe_transactions", silent)
+            monkeypatch.setattr(Admin, "describe_transactions", silent)
             with pytest.raises(KafkaError, match="is gone"):
                 await admin.find_hanging(PLACES, older_than_ms=0, now_ms=plane.now_ms())
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.server.coordinator.transaction.producers import committed_offset, committed_values, find
+from tests.server.coordinator.transaction.producers import committed_offset, committed_values, find, is_busy
 from tests.server.data_plane import DataPlane, play
 
 from barnabas.clients import Consumer, Producer, TopicPartition
@@ -16,7 +16,7 @@ from barnabas.clients.sender import Sender
 from barnabas.clients.transactions import V2, TransactionManager
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.end_txn import EndTxnRequest
-from barnabas.server.coordinator.transaction.markers import MarkerWriter
+from barnabas.server.coordinator.transaction.transaction_marker_channel_manager import MarkerWriter
 from barnabas.server.metadata.cluster_features import TRANSACTION_VERSION, FeatureUpdate, UpgradeType
 from barnabas.simulation.machines import HOST, PORT
 
@@ -28,7 +28,7 @@ class StopHereError(Exception):
     """What a program may raise in the middle."""
 
 
-def producer(plane: DataPlane, transactional_id: str = "x", **options: object) -> Producer:
+def producer(plane: DataPlane, transactional_id: str = "x", **options: Any) -> Producer:
     common = {"rng": plane.world.random, "wall_clock_ms": plane.now_ms, **options}
     return Producer(ADDRESS, transactional_id=transactional_id, **common)  # type: ignore[arg-type]
 
@@ -50,7 +50,7 @@ def test_a_block_is_a_transaction() -> None:
                 pass
             with pytest.raises(RuntimeError, match="no transaction is open"):
                 await mine.send("t", b"outside")
-        await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)  # type: ignore[union-attr]
+        await plane.until(lambda: not is_busy(plane))
         for index in (0, 1):
             assert await committed_values(plane, index=index) == [b"0", b"2", b"3", b"5"]
 
@@ -100,7 +100,7 @@ def test_a_group_may_be_named() -> None:
                     raise StopHereError
             async with mine.transaction() as transaction:
                 await transaction.send_offsets({FIRST: 3}, "g")
-        await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)  # type: ignore[union-attr]
+        await plane.until(lambda: not is_busy(plane))
         assert await committed_offset(plane, "g") == (3, ErrorCode.NONE)
 
     play(talk)
@@ -137,7 +137,7 @@ def test_records_that_are_refused_end_the_transaction_and_nothing_else() -> None
             async with mine.transaction():
                 await mine.send("t", b"later", partition=0)
                 await mine.send("small", b"fits", partition=0)
-        await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)  # type: ignore[union-attr]
+        await plane.until(lambda: not is_busy(plane))
         assert await committed_values(plane) == [b"later"]
         assert await committed_values(plane, topic="small") == [b"fits"]
 
@@ -171,7 +171,7 @@ def test_the_first_transaction_of_the_second_version_has_an_epoch_of_its_own(mon
                     raise StopHereError
             async with mine.transaction():
                 await mine.send("t", b"third", partition=0)
-        await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)  # type: ignore[union-attr]
+        await plane.until(lambda: not is_busy(plane))
         assert await committed_values(plane) == [b"first", b"third"]
 
     play(talk)
@@ -198,7 +198,7 @@ def test_a_record_for_which_nobody_waits_is_aborted_with_its_transaction(
                     raise StopHereError
             async with mine.transaction():
                 await mine.send("t", b"next", partition=0)
-        await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)  # type: ignore[union-attr]
+        await plane.until(lambda: not is_busy(plane))
         assert await committed_values(plane) == [b"next"]
 
     play(talk)
@@ -235,7 +235,7 @@ def test_nobody_goes_on_in_a_transaction_whose_end_was_not_answered(
             monkeypatch.undo()
             async with mine.transaction():
                 await mine.send("t", b"next", partition=0)
-        await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)  # type: ignore[union-attr]
+        await plane.until(lambda: not is_busy(plane))
         assert await committed_values(plane) == [b"first"] * (is_told and is_commit) + [b"next"]
 
     play(talk)
@@ -255,7 +255,7 @@ def test_who_is_interrupted_at_the_end_of_a_transaction_may_begin_another(monkey
                     await mine.send("t", b"first", partition=0)
             async with mine.transaction():
                 await mine.send("t", b"next", partition=0)
-        await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)  # type: ignore[union-attr]
+        await plane.until(lambda: not is_busy(plane))
         assert await committed_values(plane) == [b"next"]
 
     play(talk)
@@ -286,7 +286,7 @@ def test_who_has_failed_does_not_take_the_id_back_from_its_heir(monkeypatch: pyt
                 async with mine.transaction():
                     await mine.send("t", b"zombie", partition=0)
             await heir.close()
-        await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)  # type: ignore[union-attr]
+        await plane.until(lambda: not is_busy(plane))
         assert await committed_values(plane) == [b"heir"]
 
     play(talk)

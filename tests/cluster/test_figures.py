@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.cluster.figures import measure
+from soak.cluster.figures import measure
 
 pytestmark = [pytest.mark.java, pytest.mark.verify, pytest.mark.timeout(400)]
 

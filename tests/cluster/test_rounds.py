@@ -1,4 +1,4 @@
-"""Twelve rounds of what `python -m tests.cluster` does by the hundred, and the doors between processes themselves."""
+"""Twelve rounds of what `python -m soak.cluster` does by the hundred, and the doors between processes themselves."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.cluster.__main__ import outcomes
-from tests.cluster.network import Network
-from tests.cluster.rounds import OF_BROKERS, OF_ZOOKEEPER, Plan
+from soak.cluster.__main__ import outcomes
+from soak.cluster.network import Network
+from soak.cluster.rounds import OF_BROKERS, OF_ZOOKEEPER, Plan
 
 ROUNDS = range(12)
 

@@ -7,6 +7,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from tests.barnabas_server import BarnabasServer
@@ -48,7 +49,7 @@ class TableWriter:
     """Gathers the reports of all test processes and writes the table when the run is over."""
 
     def __init__(self) -> None:
-        self.entries: dict[tuple[str, str], dict[str, object]] = {}
+        self.entries: dict[tuple[str, str], dict[str, Any]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:

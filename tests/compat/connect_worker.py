@@ -1,4 +1,4 @@
-"""Kafka Connect 4.1.1 from its jars: a worker of a distributed cluster, asked over its REST interface."""
+"""Kafka Connect 4.3.1 from its jars: a worker of a distributed cluster, asked over its REST interface."""
 
 import json
 import urllib.error
@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.java import JVM_FLAGS, jars, java_command, require_java
-from tests.kafka import NEWEST, logging_flags
+from tests.kafka import logging_flags
 from tests.server_process import BrokerProcess
 
+CONNECT = "4.3.1"
+"""The last release whose file connector and MirrorMaker are published."""
 PARTS = ("connect-runtime", "connect-file", "connect-mirror")
 LOGGER = "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3"
 FLAGS = tuple(flag for flag in JVM_FLAGS if not flag.startswith("-XX:TieredStopAtLevel"))
@@ -19,11 +21,11 @@ FLAGS = tuple(flag for flag in JVM_FLAGS if not flag.startswith("-XX:TieredStopA
 def connect_command(main: str, settings: Path) -> list[str]:
     """The command of one of Connect's programs with its settings file."""
     require_java()
-    classpath = jars(*(f"org.apache.kafka:{part}:{NEWEST}" for part in PARTS), LOGGER)
-    return java_command(main, classpath, [str(settings)], [*FLAGS, *logging_flags(NEWEST, "warn")])
+    classpath = jars(*(f"org.apache.kafka:{part}:{CONNECT}" for part in PARTS), LOGGER)
+    return java_command(main, classpath, [str(settings)], [*FLAGS, *logging_flags(CONNECT, "warn")])
 
 
-def write_settings(path: Path, settings: dict[str, object]) -> Path:
+def write_settings(path: Path, settings: dict[str, Any]) -> Path:
     """A properties file."""
     path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     return path
@@ -40,7 +42,7 @@ class ConnectWorker(BrokerProcess):
     def command(self) -> list[str]:
         """ConnectDistributed; who was killed is missed after six seconds and not waited for."""
         topics = {f"{kind}.storage.topic": f"{self._name}-{kind}" for kind in ("config", "offset", "status")}
-        settings: dict[str, object] = {
+        settings: dict[str, Any] = {
             "bootstrap.servers": self._kafka,
             "group.id": self._name,
             "listeners": f"http://127.0.0.1:{self.port}",

@@ -36,6 +36,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
     "auto.create.topics.enable": "false",
 }
 """The plain listener is for the brokers themselves, whom nothing is refused."""

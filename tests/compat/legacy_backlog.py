@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 bootstrap, topic, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
 consumer.assign([TopicPartition(topic, partition) for partition in range(count)])
-sizes = []
+sizes: list[int] = []
 deadline = time.monotonic() + 150
 while len(sizes) < count and time.monotonic() < deadline:
     for records in consumer.poll(500).values():

@@ -58,7 +58,7 @@ def consumer_of(partitions, **config):
 
 
 def poll(consumer, count):
-    got = []
+    got: list = []
     deadline = time.monotonic() + 60
     while len(got) < count and time.monotonic() < deadline:
         for records in consumer.poll(500).values():

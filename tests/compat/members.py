@@ -7,9 +7,13 @@ before, of all partitions or of those, is committed), `lost 0` (what it got of t
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeAlias
 
+import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.compat.reporting import PATIENCE_S, ReportingProcess
@@ -17,8 +21,38 @@ from tests.server_process import wait_until
 
 PARTITIONS = 6
 SESSION_MS = 6000
+AT_ONCE = 3
+"""Groups that play at the same time: most of the time their members wait for heartbeats and the end of sessions."""
+BUILDING = threading.Lock()
+"""Held while a client is compiled or installed."""
 
 Place = tuple[int, int]
+Plays: TypeAlias = dict[str, Future[None]]
+"""The plays of a module's tests, by the id of the test."""
+
+
+@contextmanager
+def play_together(
+    request: pytest.FixtureRequest,
+    names: str | tuple[str, ...],
+    play: Callable[[str, dict[str, Any], Path], None],
+    folders: pytest.TempPathFactory,
+) -> Iterator[Plays]:
+    """Start `play(name, parameters, folder)` for each selected test of these names, `AT_ONCE` at a time."""
+    named = (names,) if isinstance(names, str) else names
+    tests = [
+        one
+        for one in request.session.items
+        if isinstance(one, pytest.Function) and one.path == request.path and one.originalname in named
+    ]
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
+        yield {
+            test.nodeid: pool.submit(play, test.originalname, test.callspec.params, folders.mktemp("play"))
+            for test in tests
+        }
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 class MemberProcess(ReportingProcess):

@@ -7,6 +7,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Iterable
+from typing import Any
 
 CLIENT, BOOTSTRAP, GROUP, TOPIC, STRATEGY, SESSION_MS = sys.argv[1:7]
 is_over = threading.Event()
@@ -64,7 +65,7 @@ def confluent() -> None:
         show()
 
     assigned: set[int] = set()
-    settings: dict[str, object] = {
+    settings: dict[str, Any] = {
         "bootstrap.servers": BOOTSTRAP,
         "group.id": GROUP,
         "auto.offset.reset": "earliest",
@@ -97,19 +98,22 @@ def kafka_python() -> None:
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.errors import CommitFailedError, RebalanceInProgressError
 
+    pending = False
+    assigned: set[int] = set()
+
     class Listener(ConsumerRebalanceListener):
-        def on_partitions_revoked(self, revoked: set[object]) -> None:
+        def on_partitions_revoked(self, revoked: set[Any]) -> None:
             say("revoked", sorted(each.partition for each in revoked))
             if not commit():
                 self.on_partitions_lost(revoked)
             assigned.difference_update(each.partition for each in revoked)
             say("assigned", sorted(assigned))
 
-        def on_partitions_assigned(self, partitions: set[object]) -> None:
+        def on_partitions_assigned(self, partitions: set[Any]) -> None:
             assigned.update(each.partition for each in partitions)
             say("assigned", sorted(assigned))
 
-        def on_partitions_lost(self, partitions: set[object]) -> None:
+        def on_partitions_lost(self, partitions: set[Any]) -> None:
             nonlocal pending
             pending = False
             say("lost", sorted(each.partition for each in partitions))
@@ -128,8 +132,6 @@ def kafka_python() -> None:
             say("done")
         return True
 
-    pending = False
-    assigned: set[int] = set()
     assignor = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}[STRATEGY]
     consumer = KafkaConsumer(
         bootstrap_servers=BOOTSTRAP,
@@ -159,19 +161,20 @@ async def aiokafka() -> None:
     from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from aiokafka.errors import KafkaError
 
+    committing = asyncio.Lock()
+    rounds = 0
+
     class Listener(ConsumerRebalanceListener):
-        async def on_partitions_revoked(self, revoked: set[object]) -> None:
+        async def on_partitions_revoked(self, revoked: set[Any]) -> None:
             nonlocal rounds
             async with committing:
                 rounds += 1
                 say("revoked", sorted(each.partition for each in revoked))
                 say("assigned")
 
-        async def on_partitions_assigned(self, assigned: set[object]) -> None:
+        async def on_partitions_assigned(self, assigned: set[Any]) -> None:
             say("assigned", sorted(each.partition for each in assigned))
 
-    committing = asyncio.Lock()
-    rounds = 0
     consumer = AIOKafkaConsumer(
         bootstrap_servers=BOOTSTRAP,
         group_id=GROUP,

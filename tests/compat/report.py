@@ -5,9 +5,10 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
+from typing import Any
 
 import pytest
-from tests.tools import CHECKOUT
+from tests.foreign_tools import CHECKOUT
 
 # Feature -> column of the table. Features that share a column are all shown in its cell.
 COLUMNS = {
@@ -80,7 +81,7 @@ class ClientReport:
             pytest.fail(f"{self.client} {self.version}: {len(failed)} feature(s) failed\n{listing}", pytrace=False)
 
 
-def table(entries: Iterable[dict[str, object]]) -> str:
+def table(entries: Iterable[dict[str, Any]]) -> str:
     """The Markdown table: one row a client, ordered by name and version."""
     columns = list(dict.fromkeys(COLUMNS.values()))
     lines = ["| client | version | " + " | ".join(columns) + " |", "|" + "---|" * (len(columns) + 2)]

@@ -1,4 +1,4 @@
-"""What user interfaces ask through AdminClient 3.9.1 and 4.1.1, method by method."""
+"""What user interfaces ask through AdminClient 3.9.1 and 4.4.0, method by method."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ SCREENS = 18
 NEWER_SCREENS = 3
 
 
-@pytest.mark.parametrize(("version", "expected"), [("3.9.1", SCREENS), ("4.1.1", SCREENS + NEWER_SCREENS)])
+@pytest.mark.parametrize(("version", "expected"), [("3.9.1", SCREENS), ("4.4.0", SCREENS + NEWER_SCREENS)])
 def test_screens(version: str, expected: int, broker: str, tmp_path: Path) -> None:
     newer = f"screens_{version[0]}_{version[2]}"
     classpath = program(("screens", newer, "futures", "report"), f"org.apache.kafka:kafka-clients:{version}", tmp_path)

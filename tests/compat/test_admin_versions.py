@@ -1,6 +1,6 @@
 """The admin APIs in every version: Apache Kafka and this broker give the same answers, errors included.
 
-Kafka 3.9.1 serves the oldest versions, 4.1.1 the newest.
+Kafka 3.9.1 serves the oldest versions, 4.4.0 the newest.
 """
 
 from __future__ import annotations
@@ -201,10 +201,10 @@ CASES: Cases = {
     ApiKey.LIST_TRANSACTIONS: (0, 0, 1, transactions),
     ApiKey.DESCRIBE_TRANSACTIONS: (0, 0, 0, describe_transactions),
 }
-"""The lowest version of Kafka 3.9.1 and of 4.1.1, the highest of both, and what is asked."""
+"""The lowest version of Kafka 3.9.1 and of 4.4.0, the highest of both, and what is asked."""
 
 
-@pytest.fixture(scope="module", params=["3.9.1", "4.1.1"])
+@pytest.fixture(scope="module", params=["3.9.1", "4.4.0"])
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, str]]:
     """A release of Kafka, its address and ours; both have the topic `t`."""
     folders: list[Path] = [tmp_path_factory.mktemp(name) for name in ("theirs", "ours")]
@@ -225,7 +225,7 @@ def test_every_version_answers_alike(key: ApiKey, both: tuple[str, str, str]) ->
             told.append(
                 [
                     (f"v{version} {what}", plain(client.call(key, version, request), UNTOLD))
-                    for version in range(lowest_of_4 if release == "4.1.1" else lowest, highest + 1)
+                    for version in range(lowest_of_4 if release == "4.4.0" else lowest, highest + 1)
                     for what, request in requests(version)
                 ]
             )

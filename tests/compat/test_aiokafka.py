@@ -4,6 +4,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import aiokafka
 import pytest
@@ -32,7 +33,7 @@ class Scenario:
             while not topics <= set(await self.admin.list_topics()):
                 continue
 
-    async def send(self, topic: str, messages: list[dict[str, object]], **config: object) -> list[int]:
+    async def send(self, topic: str, messages: list[dict[str, Any]], **config: Any) -> list[int]:
         async with AIOKafkaProducer(bootstrap_servers=self.bootstrap, linger_ms=5, **config) as producer:
             futures = [await producer.send(topic, **message) for message in messages]
             answers = await asyncio.gather(*futures)

@@ -21,14 +21,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 from tests.barnabas_server import BarnabasServer
-from tests.clients.spark.conftest import read as read_as_spark
 from tests.compat.go_clients import go_client
 from tests.compat.test_java import program
 from tests.compat.test_kafka_python_1_4 import packages_of_old_release
+from tests.foreign_tools import require_tool, run_checked
 from tests.golang import run_go
 from tests.java import run_java
 from tests.node import installed, run_node
-from tests.tools import require_tool, run_checked
+from tests.spark.conftest import read as read_as_spark
 
 from barnabas.clients import Consumer as BarnabasConsumer
 from barnabas.protocol.topic_partition import TopicPartition as BarnabasPartition
@@ -74,7 +74,7 @@ def fill(bootstrap: str) -> None:
         # It asks by the first version of Fetch with the rule.
         pytest.param("0.10.2.2", "poll_0_10", marks=pytest.mark.verify),
         pytest.param("3.9.1", "poll", marks=pytest.mark.verify),
-        ("4.1.1", "poll"),
+        ("4.4.0", "poll"),
     ],
 )
 def test_java(backlog: str, version: str, poll: str, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_clients_in_go(backlog: str, folder: str) -> None:
 def test_confluent_kafka(backlog: str) -> None:
     consumer = Consumer({"bootstrap.servers": backlog, "group.id": "confluent"})
     consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
-    read = []
+    read: list[int] = []
     deadline = time.monotonic() + SECONDS
     while len(read) < PARTITIONS and time.monotonic() < deadline:
         message = consumer.poll(0.5)

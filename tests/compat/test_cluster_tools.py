@@ -1,4 +1,4 @@
-"""Kafka's command-line tools and AdminClient, 3.9.1 and 4.1.1, against three brokers around one ZooKeeper.
+"""Kafka's command-line tools and AdminClient, 3.9.1 and 4.4.0, against three brokers around one ZooKeeper.
 
 `BARNABAS_COMPAT_CLUSTER=kafka` has brokers of Apache Kafka 3.9.1 instead, to compare.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from tests.cluster.processes import ProcessCluster
+from soak.cluster.processes import ProcessCluster
 from tests.compat.test_java import program
 from tests.compat.tool_session import ToolSession, scratch_file
 from tests.java import JVM_FLAGS, java_command, run_java
@@ -107,7 +107,7 @@ class Stage:
         assert producer.flush(PATIENCE_S) == 0
 
 
-@pytest.fixture(params=[LAST_WITH_ZOOKEEPER, "4.1.1"])
+@pytest.fixture(params=[LAST_WITH_ZOOKEEPER, "4.4.0"])
 def stage(request: pytest.FixtureRequest, cluster: ProcessCluster, tmp_path: Path) -> Iterator[Stage]:
     with ToolSession(request.param) as tools:
         yield Stage(cluster, tools, tmp_path)
@@ -263,7 +263,7 @@ def test_replicas_are_verified(cluster: ProcessCluster, tmp_path: Path) -> None:
         reading.join()
 
 
-@pytest.mark.parametrize("version", [LAST_WITH_ZOOKEEPER, "4.1.1"])
+@pytest.mark.parametrize("version", [LAST_WITH_ZOOKEEPER, "4.4.0"])
 def test_admin_client(version: str, cluster: ProcessCluster, tmp_path: Path) -> None:
     parts = ("cluster_admin", "futures", "report")
     classpath = program(parts, f"org.apache.kafka:kafka-clients:{version}", tmp_path)

@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any, cast
 
 import confluent_kafka
 import pytest
@@ -37,7 +38,7 @@ class Scenario:
             future.result(30)
         return topic
 
-    def send(self, topic: str, messages: list[dict[str, object]], **config: object) -> list[confluent_kafka.Message]:
+    def send(self, topic: str, messages: list[dict[str, Any]], **config: Any) -> list[confluent_kafka.Message]:
         """Send and return the delivery reports; an undelivered record raises its error."""
         reports: list[confluent_kafka.Message] = []
         errors: list[KafkaError] = []
@@ -83,7 +84,7 @@ class Scenario:
 @pytest.mark.timeout(180)
 def test_confluent_kafka(broker: str, compat: Callable[[str, str], ClientReport]) -> None:
     scenario = Scenario(broker)
-    with compat("confluent-kafka", confluent_kafka.version()) as client:
+    with compat("confluent-kafka", cast(str, confluent_kafka.version())) as client:
         with client.feature("create"):
             topic = scenario.create(3)
             scenario.admin.create_partitions([NewPartitions(topic, 5)])[topic].result(30)

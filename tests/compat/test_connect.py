@@ -1,4 +1,4 @@
-"""Kafka Connect 4.1.1 with exactly-once source support: its worker is killed, and each record is there once."""
+"""Kafka Connect 4.3.1 with exactly-once source support: its worker is killed, and each record is there once."""
 
 import uuid
 from collections.abc import Iterator

@@ -9,12 +9,25 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer
-from tests.compat.members import PATIENCE_S, SESSION_MS, MemberProcess, Traffic, check_each_once, crash, wait_shared
+from tests.compat.members import (
+    BUILDING,
+    PATIENCE_S,
+    SESSION_MS,
+    MemberProcess,
+    Plays,
+    Traffic,
+    check_each_once,
+    crash,
+    play_together,
+    wait_shared,
+)
 from tests.compat.test_java import program
 from tests.java import java_command
 from tests.server_process import wait_until
@@ -54,7 +67,8 @@ class Scene:
         """Start a member: `java <version>` or `confluent`."""
         if client.startswith("java"):
             coordinates = f"org.apache.kafka:kafka-clients:{client.split()[1]}"
-            command = java_command("Member", program(("member", "poll"), coordinates, self.folder), [])
+            with BUILDING:
+                command = java_command("Member", program(("member", "poll"), coordinates, self.folder), [])
         else:
             command = [sys.executable, str(HERE / "python_member.py"), client]
         arguments = [self.broker, self.group, self.topic, strategy, str(SESSION_MS)]
@@ -86,20 +100,27 @@ class Scene:
             member.kill()
 
 
-@pytest.fixture
-def scene(broker: str, tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(broker, tmp_path)
-    try:
-        yield scene
-    finally:
-        scene.close()
+@pytest.fixture(scope="module")
+def plays(broker: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plays]:
+    def start(name: str, parameters: dict[str, Any], folder: Path) -> None:
+        play = play_members if name == "test_members_come_and_go" else play_migration
+        with closing(Scene(broker, folder)) as scene:
+            play(scene, **parameters)
+
+    names = "test_members_come_and_go", "test_a_group_goes_over_and_back"
+    with play_together(request, names, start, tmp_path_factory) as started:
+        yield started
 
 
-CLIENTS = [pytest.param("java 4.1.1", marks=pytest.mark.java), "confluent"]
+CLIENTS = [pytest.param("java 4.4.0", marks=pytest.mark.java), "confluent"]
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_members_come_and_go(scene: Scene, client: str) -> None:
+def test_members_come_and_go(plays: Plays, request: pytest.FixtureRequest, client: str) -> None:
+    plays[request.node.nodeid].result()
+
+
+def play_members(scene: Scene, client: str) -> None:
     first = scene.join(client, "consumer")
     scene.share(first)
     second = scene.join(client, "consumer")
@@ -123,15 +144,21 @@ def test_members_come_and_go(scene: Scene, client: str) -> None:
 @pytest.mark.parametrize(
     ("before", "strategy", "after"),
     [
-        pytest.param("java 4.1.1", "CooperativeStickyAssignor", "java 4.1.1", marks=pytest.mark.java),
+        pytest.param("java 4.4.0", "CooperativeStickyAssignor", "java 4.4.0", marks=pytest.mark.java),
         pytest.param("java 3.9.1", "RangeAssignor", "confluent", marks=[pytest.mark.java, pytest.mark.verify]),
         # Not "cooperative-sticky": librdkafka's leader hands out user data, over which Kafka 4.1, too, refuses to
         # convert.
         pytest.param("confluent", "roundrobin", "confluent"),
-        pytest.param("confluent", "range", "java 4.1.1", marks=[pytest.mark.java, pytest.mark.verify]),
+        pytest.param("confluent", "range", "java 4.4.0", marks=[pytest.mark.java, pytest.mark.verify]),
     ],
 )
-def test_a_group_goes_over_and_back(scene: Scene, before: str, strategy: str, after: str) -> None:
+def test_a_group_goes_over_and_back(
+    plays: Plays, request: pytest.FixtureRequest, before: str, strategy: str, after: str
+) -> None:
+    plays[request.node.nodeid].result()
+
+
+def play_migration(scene: Scene, before: str, strategy: str, after: str) -> None:
     """One member after the other is replaced by one that speaks the other protocol; the group never stops."""
     old = scene.join(before, strategy)
     scene.share(old)
@@ -186,6 +213,7 @@ class PatternMember:
 
 @pytest.mark.java
 def test_the_broker_finds_topics_by_regular_expression(broker: str, tmp_path: Path) -> None:
+    # Kafka's client 4.4.0 does not revoke the partitions of a deleted topic within a minute, with Apache Kafka neither.
     classpath = program(("pattern",), "org.apache.kafka:kafka-clients:4.1.1", tmp_path)
     admin = AdminClient({"bootstrap.servers": broker})
     stem = f"find-{uuid.uuid4().hex[:8]}"

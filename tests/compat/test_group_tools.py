@@ -1,4 +1,4 @@
-"""Kafka 4.1.1's scripts for groups, topics and settings, each with its options, against the broker."""
+"""Kafka 4.4.0's scripts for groups, topics and settings, each with its options, against the broker."""
 
 import csv
 import datetime
@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -49,7 +50,7 @@ class Scene:
         assert producer.flush(30) == 0
         self.commit(50)
 
-    def consumer(self, **settings: object) -> Consumer:
+    def consumer(self, **settings: Any) -> Consumer:
         """A consumer of the group."""
         config = {"bootstrap.servers": self.bootstrap, "group.id": self.group, "enable.auto.commit": False, **settings}
         return Consumer(config)
@@ -305,9 +306,8 @@ def test_cluster_tools(broker: str, tools: ToolSession) -> None:
     versions = tools.output("kafka-broker-api-versions", *at)
     for api in ("JoinGroup", "OffsetDelete", "DescribeGroups", "ListGroups"):
         assert re.search(rf"{api}\(\d+\): [\d to]+ \[usable: \d+\]", versions), api
-    assert re.search(
-        r"^Feature: group.version\s.*FinalizedVersionLevel: 1", tools.output("kafka-features", *at, "describe")
-    )
+    features = tools.output("kafka-features", *at, "describe")
+    assert re.search(r"^Feature: group.version\s.*FinalizedVersionLevel: 1", features, re.MULTILINE)
     status, text = tools.run("kafka-metadata-quorum", *at, "describe", "--status")
     assert status == 1 and "UnsupportedVersionException" in text, text
 

@@ -1,6 +1,6 @@
 """The APIs of groups in every version: Apache Kafka and this broker give the same answers, field by field.
 
-Kafka 3.9.1 serves the oldest versions, 4.1.1 the newest. Both are led through the same life of a group, with every
+Kafka 3.9.1 serves the oldest versions, 4.4.0 the newest. Both are led through the same life of a group, with every
 mistake on the way that a client can make, and what they made up themselves (member ids) is compared by who it names.
 """
 
@@ -63,7 +63,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield prepared(server.bootstrap)
 
 
-@pytest.fixture(scope="module", params=["3.9.1", "4.1.1"])
+@pytest.fixture(scope="module", params=["3.9.1", "4.4.0"])
 def theirs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     folder: Path = tmp_path_factory.mktemp("theirs")
     with KafkaServer(folder, version=request.param, properties=SETTINGS) as server:
@@ -98,7 +98,7 @@ class Life:
         self._client = client
         self.group = group
         self.newest = newest
-        """Held against Kafka 4.1.1: in 3.9.1 a group without members is gone with its last offset."""
+        """Held against Kafka 4.4.0: in 3.9.1 a group without members is gone with its last offset."""
         self._version = version
         self.told: list[tuple[str, object]] = []
         self._names: dict[str, str] = {}
@@ -255,12 +255,12 @@ def live(life: Life) -> None:
 @pytest.mark.parametrize("version", range(10))
 def test_a_life_in_every_version(version: int, theirs: tuple[str, str], ours: str) -> None:
     kafka, bootstrap = theirs
-    if kafka == "4.1.1" and version < 2:
+    if kafka == "4.4.0" and version < 2:
         pytest.skip("4.0 dropped these versions")
     lives = []
     for address in (bootstrap, ours):
         with closing(ConfigClient(address)) as client:
-            life = Life(client, f"g{kafka}-{version}", version, newest=kafka == "4.1.1")
+            life = Life(client, f"g{kafka}-{version}", version, newest=kafka == "4.4.0")
             live(life)
             lives.append(life.told)
     their_life, our_life = lives

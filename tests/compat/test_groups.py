@@ -5,20 +5,25 @@ Every record is consumed once: what a member got and committed, nobody gets agai
 
 import sys
 import uuid
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.barnabas_server import BarnabasServer
 from tests.compat.go_clients import go_client
 from tests.compat.members import (
+    BUILDING,
     PARTITIONS,
     PATIENCE_S,
     SESSION_MS,
     MemberProcess,
+    Plays,
     Traffic,
     check_each_once,
     crash,
+    play_together,
     wait_shared,
 )
 from tests.compat.test_java import program
@@ -31,7 +36,7 @@ pytestmark = pytest.mark.timeout(240)
 HERE = Path(__file__).parent
 JAVA = {
     "3.9.1": ("member", "poll"),
-    "4.1.1": ("member", "poll"),
+    "4.4.0": ("member", "poll"),
     "0.10.2.2": ("member", "poll_0_10"),
 }
 
@@ -51,8 +56,8 @@ def command_of(client: str, version: str, folder: Path) -> list[str]:
 
 
 CLIENTS = [
-    pytest.param("java", "4.1.1", "CooperativeStickyAssignor", marks=pytest.mark.java),
-    pytest.param("java", "4.1.1", "RangeAssignor", marks=[pytest.mark.java, pytest.mark.verify]),
+    pytest.param("java", "4.4.0", "CooperativeStickyAssignor", marks=pytest.mark.java),
+    pytest.param("java", "4.4.0", "RangeAssignor", marks=[pytest.mark.java, pytest.mark.verify]),
     pytest.param("java", "3.9.1", "RangeAssignor", marks=[pytest.mark.java, pytest.mark.verify]),
     pytest.param("java", "3.9.1", "CooperativeStickyAssignor", marks=[pytest.mark.java, pytest.mark.verify]),
     pytest.param("java", "0.10.2.2", "RoundRobinAssignor", marks=pytest.mark.java),
@@ -109,9 +114,29 @@ class Crew:
             member.kill()
 
 
+@pytest.fixture(scope="module")
+def plays(
+    group_broker: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Plays]:
+    def start(_: str, parameters: dict[str, Any], folder: Path) -> None:
+        play(group_broker, **parameters, folder=folder)
+
+    with play_together(request, "test_members_come_and_go", start, tmp_path_factory) as started:
+        yield started
+
+
 @pytest.mark.parametrize(("client", "version", "strategy"), CLIENTS)
-def test_members_come_and_go(group_broker: str, client: str, version: str, strategy: str, tmp_path: Path) -> None:
-    with closing(Crew(group_broker, command_of(client, version, tmp_path), strategy, tmp_path)) as crew:
+def test_members_come_and_go(
+    plays: Plays, request: pytest.FixtureRequest, client: str, version: str, strategy: str
+) -> None:
+    plays[request.node.nodeid].result()
+
+
+def play(bootstrap: str, *, client: str, version: str, strategy: str, folder: Path) -> None:
+    """Let members of one client join, crash and leave while records flow."""
+    with BUILDING:
+        command = command_of(client, version, folder)
+    with closing(Crew(bootstrap, command, strategy, folder)) as crew:
         first = crew.join()
         wait_shared(first)
         crew.wait_consuming(first)

@@ -1,4 +1,4 @@
-"""Apache Kafka's own Java clients of 0.8.2.2, 0.10.2.2, 3.9.1 and 4.1.1: small programs with the whole scenario."""
+"""Apache Kafka's own Java clients of 0.8.2.2, 0.10.2.2, 3.9.1 and 4.4.0: small programs with the whole scenario."""
 
 import shutil
 import uuid
@@ -32,7 +32,7 @@ def create_topic(bootstrap: str, partitions: int) -> str:
     return topic
 
 
-@pytest.mark.parametrize("version", ["3.9.1", "4.1.1"])
+@pytest.mark.parametrize("version", ["3.9.1", "4.4.0"])
 def test_modern_client(version: str, broker: str, compat: Callable[[str, str], ClientReport], tmp_path: Path) -> None:
     classpath = program(("modern", "plain", "poll", "report"), f"org.apache.kafka:kafka-clients:{version}", tmp_path)
     with compat("Java", version) as client:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.compat.secured_world import MODULE, PASSWORD, SCRAM, SecuredWorld
 from tests.compat.test_java import PROGRAMS
+from tests.foreign_tools import run_checked
 from tests.java import compile_java, jars, run_java
-from tests.tools import run_checked
 
 pytestmark = [pytest.mark.verify, pytest.mark.java, pytest.mark.timeout(240)]
 

@@ -1,4 +1,4 @@
-"""`kafka-features` of Kafka 4.1.1 against the broker: which levels there are, and other ones."""
+"""`kafka-features` of Kafka 4.4.0 against the broker: which levels there are, and other ones."""
 
 from __future__ import annotations
 

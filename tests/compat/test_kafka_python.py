@@ -4,6 +4,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import kafka
 import pytest
@@ -27,7 +28,7 @@ class Scenario:
         self.admin.create_topics([new])
         return topic
 
-    def send(self, topic: str, messages: list[dict[str, object]], **config: object) -> list[int]:
+    def send(self, topic: str, messages: list[dict[str, Any]], **config: Any) -> list[int]:
         """Send and return the offsets; an undelivered record raises."""
         producer = KafkaProducer(bootstrap_servers=self.bootstrap, linger_ms=5, **config)
         futures = [producer.send(topic, **message) for message in messages]
@@ -36,8 +37,8 @@ class Scenario:
         producer.close()
         return offsets
 
-    def consumer(self, **config: object) -> KafkaConsumer:
-        settings: dict[str, object] = {
+    def consumer(self, **config: Any) -> KafkaConsumer:
+        settings: dict[str, Any] = {
             "bootstrap_servers": self.bootstrap,
             "auto_offset_reset": "none",
             "group_id": None,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.compat.report import ClientReport
-from tests.tools import cache_dir, cache_entry, digest, run_checked
+from tests.foreign_tools import cache_dir, cache_entry, digest, run_checked
 
 SCRIPT = Path(__file__).parent / "legacy_kafka_python.py"
 REQUIREMENTS = ("kafka-python==1.4.7", "six==1.17.0", "python-snappy==0.7.3", "lz4==4.4.4", "xxhash==3.6.0")

@@ -1,4 +1,4 @@
-"""A Kafka Streams 4.1.1 program: topics that it makes itself, state that comes back from its changelog."""
+"""A Kafka Streams 4.4.0 program: topics that it makes itself, state that comes back from its changelog."""
 
 import subprocess
 import uuid
@@ -67,12 +67,12 @@ class App:
 class Scene:
     """The topics around the program, what was written and what came out."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, replicas: int = 1) -> None:
         self.bootstrap = bootstrap
         self.id = f"count-{uuid.uuid4().hex[:8]}"
         self.source, self.sink = f"{self.id}-lines", f"{self.id}-counts"
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
-        new = [NewTopic(name, PARTITIONS, 1) for name in (self.source, self.sink)]
+        new = [NewTopic(name, PARTITIONS, replicas) for name in (self.source, self.sink)]
         for made in self.admin.create_topics(new).values():
             made.result(30)
         self.expected: Counter[str] = Counter()
@@ -127,7 +127,7 @@ class Scene:
 
 
 def test_word_count(broker: str, tmp_path: Path) -> None:
-    classpath = program(("streams",), "org.apache.kafka:kafka-streams:4.1.1", tmp_path)
+    classpath = program(("streams",), "org.apache.kafka:kafka-streams:4.4.0", tmp_path)
     scene = Scene(broker)
     apps: list[App] = []
 
@@ -170,7 +170,7 @@ def test_word_count(broker: str, tmp_path: Path) -> None:
 
 
 def test_words_are_counted_exactly_once_however_often_the_program_is_killed(broker: str, tmp_path: Path) -> None:
-    classpath = program(("streams",), "org.apache.kafka:kafka-streams:4.1.1", tmp_path)
+    classpath = program(("streams",), "org.apache.kafka:kafka-streams:4.4.0", tmp_path)
     scene = Scene(broker)
     arguments = [broker, scene.id, scene.source, scene.sink, str(tmp_path / "state"), "exactly_once_v2"]
     apps: list[App] = []

@@ -1,4 +1,4 @@
-"""Kafka 4.1.1's command-line tools against the broker."""
+"""Kafka 4.4.0's command-line tools against the broker."""
 
 import json
 import re
@@ -57,7 +57,7 @@ def test_tools(
             everything = tools.output("kafka-configs", *at, "--describe", "--all", *entity)
             assert "cleanup.policy=delete" in everything and "segment.bytes=1073741824" in everything
         with client.feature("headers"):
-            options = ("--property", "parse.key=true", "--property", "parse.headers=true")
+            options = ("--reader-property", "parse.key=true", "--reader-property", "parse.headers=true")
             lines = "".join(f"h:{n}\tkey\tvalue {n}\n" for n in range(20))
             console.output("kafka-console-producer", *at, "--topic", topic, *options, stdin=lines)
         with client.feature("offsets"):
@@ -65,7 +65,7 @@ def test_tools(
             numbers = [int(line.rsplit(":", 1)[1]) for line in offsets.split()]
             assert len(numbers) == 3 and sum(numbers) == 20, offsets
             partition = str(numbers.index(20))
-            print_all = ("--property", "print.key=true", "--property", "print.headers=true")
+            print_all = ("--formatter-property", "print.key=true", "--formatter-property", "print.headers=true")
             at_start = (
                 "--partition",
                 partition,
@@ -99,7 +99,13 @@ def test_tools(
             with client.feature(codec):
                 props = ["bootstrap.servers=" + broker, "compression.type=" + codec, "acks=all"]
                 load = ("--num-records", "20000", "--record-size", "200", "--throughput", "-1")
-                answer = tools.output("kafka-producer-perf-test", *of_topic, *load, "--producer-props", *props)
+                answer = tools.output(
+                    "kafka-producer-perf-test",
+                    *of_topic,
+                    *load,
+                    "--command-property",
+                    *props,
+                )
                 assert answer.splitlines()[-1].startswith("20000 records sent"), answer
 
 
@@ -107,9 +113,9 @@ def test_consumer_perf_test(broker: str, tools: ToolSession) -> None:
     """It reads as a member of a group."""
     topic = f"tools-{uuid.uuid4().hex[:8]}"
     load = ("--num-records", "20000", "--record-size", "200", "--throughput", "-1")
-    tools.output("kafka-producer-perf-test", "--topic", topic, *load, "--producer-props", f"bootstrap.servers={broker}")
+    tools.output("kafka-producer-perf-test", "--topic", topic, *load, "--bootstrap-server", broker)
     answer = tools.output(
-        "kafka-consumer-perf-test", "--bootstrap-server", broker, "--topic", topic, "--messages", "20000"
+        "kafka-consumer-perf-test", "--bootstrap-server", broker, "--topic", topic, "--num-records", "20000"
     )
     assert re.search(r", 20\d{3}, ", answer), answer
 

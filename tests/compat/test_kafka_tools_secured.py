@@ -17,7 +17,7 @@ CONFIG = {
 }
 
 
-@pytest.mark.parametrize("version", ["4.1.1", pytest.param("3.9.1", marks=pytest.mark.verify)])
+@pytest.mark.parametrize("version", ["4.4.0", pytest.param("3.9.1", marks=pytest.mark.verify)])
 @pytest.mark.parametrize(
     "mechanism",
     ["SCRAM-SHA-512", *(pytest.param(name, marks=pytest.mark.verify) for name in ("SCRAM-SHA-256", "PLAIN"))],

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.compat.report import ClientReport
 from tests.compat.stored import stored_codecs
-from tests.tools import require_tool
+from tests.foreign_tools import require_tool
 
 
 class Kcat:

@@ -13,8 +13,8 @@ from tests.compat.one_record import WRITTEN
 from tests.compat.secured_attempts import check_attempts
 from tests.compat.secured_world import SecuredWorld
 from tests.compat.test_oauthbearer import HANDLER, LISTENER, RULES, UNSECURED
+from tests.foreign_tools import require_tool
 from tests.identity_provider import IdentityProvider
-from tests.tools import require_tool
 
 from barnabas.testing import Broker, Clock
 

@@ -16,7 +16,7 @@ RECORDS = 8000
 """2000 at first, and again after each of three moves."""
 
 
-@pytest.mark.parametrize("version", ["3.9.1", "4.1.1"])
+@pytest.mark.parametrize("version", ["3.9.1", "4.4.0"])
 def test_moves(version: str, tmp_path: Path) -> None:
     classpath = program(("moves", "futures", "report"), f"org.apache.kafka:kafka-clients:{version}", tmp_path)
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
@@ -40,7 +40,7 @@ def _count(bootstrap: str) -> int:
     place = TopicPartition("moving", 0, 0)
     consumer.assign([place])
     _, end = consumer.get_watermark_offsets(place, timeout=60)
-    offsets = []
+    offsets: list[int] = []
     while len(offsets) < end:
         message = consumer.poll(60)
         assert message is not None, f"{len(offsets)} of {end} records"

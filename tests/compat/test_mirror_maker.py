@@ -1,8 +1,9 @@
-"""MirrorMaker 2 of Kafka 4.1.1 between Apache Kafka 4.1.1 and Barnabas, both ways at once."""
+"""MirrorMaker 2 of Kafka 4.3.1 between Apache Kafka 4.4.0 and Barnabas, both ways at once."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Producer, TopicPartition
@@ -120,9 +121,9 @@ def sides(tmp_path: Path) -> Iterator[tuple[Side, Side]]:
         yield Side("apache", kafka.bootstrap), Side("barnabas", ours.bootstrap)
 
 
-def mirror_settings(one: Side, other: Side) -> dict[str, object]:
+def mirror_settings(one: Side, other: Side) -> dict[str, Any]:
     """Both ways, looking for what is new each second; what comes to `other` comes in transactions."""
-    settings: dict[str, object] = {
+    settings: dict[str, Any] = {
         "clusters": f"{one.alias},{other.alias}",
         f"{one.alias}.bootstrap.servers": one.bootstrap,
         f"{other.alias}.bootstrap.servers": other.bootstrap,

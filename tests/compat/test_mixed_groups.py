@@ -4,10 +4,20 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.barnabas_server import BarnabasServer
-from tests.compat.members import SESSION_MS, MemberProcess, Traffic, check_each_once, wait_shared
+from tests.compat.members import (
+    BUILDING,
+    SESSION_MS,
+    MemberProcess,
+    Plays,
+    Traffic,
+    check_each_once,
+    play_together,
+    wait_shared,
+)
 from tests.compat.test_groups import command_of
 from tests.kafka import KafkaServer
 
@@ -56,7 +66,8 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def member_command(client: str, folder: Path) -> list[str]:
     if client == "barnabas":
         return [sys.executable, str(HERE / "barnabas_member.py")]
-    return command_of(client, "4.1.1" if client == "java" else "", folder)
+    with BUILDING:
+        return command_of(client, "4.4.0" if client == "java" else "", folder)
 
 
 def play(bootstrap: str, strategy: str, others: list[str], folder: Path) -> None:
@@ -96,9 +107,31 @@ def play(bootstrap: str, strategy: str, others: list[str], folder: Path) -> None
             member.kill()
 
 
+@pytest.fixture(scope="module")
+def plays(ours: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plays]:
+    def start(_: str, parameters: dict[str, Any], folder: Path) -> None:
+        play(ours, **parameters, folder=folder)
+
+    with play_together(request, "test_members_of_several_projects_share", start, tmp_path_factory) as started:
+        yield started
+
+
 @pytest.mark.parametrize(("strategy", "others"), GROUPS)
-def test_members_of_several_projects_share(ours: str, strategy: str, others: list[str], tmp_path: Path) -> None:
-    play(ours, strategy, others, tmp_path)
+def test_members_of_several_projects_share(
+    plays: Plays, request: pytest.FixtureRequest, strategy: str, others: list[str]
+) -> None:
+    plays[request.node.nodeid].result()
+
+
+@pytest.fixture(scope="module")
+def plays_on_kafka(
+    theirs: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Plays]:
+    def start(_: str, parameters: dict[str, Any], folder: Path) -> None:
+        play(theirs, **parameters, folder=folder)
+
+    with play_together(request, "test_they_share_on_apache_kafka", start, tmp_path_factory) as started:
+        yield started
 
 
 @pytest.mark.java
@@ -112,5 +145,7 @@ def test_members_of_several_projects_share(ours: str, strategy: str, others: lis
         ("consumer", ["confluent", "java"]),
     ],
 )
-def test_they_share_on_apache_kafka(theirs: str, strategy: str, others: list[str], tmp_path: Path) -> None:
-    play(theirs, strategy, others, tmp_path)
+def test_they_share_on_apache_kafka(
+    plays_on_kafka: Plays, request: pytest.FixtureRequest, strategy: str, others: list[str]
+) -> None:
+    plays_on_kafka[request.node.nodeid].result()

@@ -134,7 +134,7 @@ def test_who_shows_the_right_certificate_writes_and_nobody_else(secured: Broker,
 @pytest.mark.java
 @pytest.mark.verify
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("version", ["4.1.1", "3.9.1"])
+@pytest.mark.parametrize("version", ["4.4.0", "3.9.1"])
 def test_java_shows_one_too(secured: Broker, world: World, tmp_path: Path, version: str) -> None:
     tools = KafkaTools(version)
     for name, is_right in (("anna", True), ("forged", False), ("expired", False)):

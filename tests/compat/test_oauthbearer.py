@@ -86,7 +86,7 @@ def by_aiokafka(broker: Broker, token: str, patience_ms: int) -> str:
         async def token(self) -> str:
             return token
 
-    return one_record.by_aiokafka(of_python(broker, Tokens()))
+    return one_record.by_aiokafka(of_python(broker, Tokens()), seconds=patience_ms / 1000)
 
 
 def by_ours(broker: Broker, token: str, patience_ms: int) -> str:
@@ -113,7 +113,7 @@ def test_who_shows_a_good_token_writes(secured: Broker, provider: IdentityProvid
     assert write(secured, IdentityProvider().token(), SHORT_MS) not in KNOWN
     assert write(secured, unsecured_token("anna", int(time.time())), SHORT_MS) not in KNOWN
     # Known, and without a right.
-    assert write(secured, provider.token(sub="eve"), LONG_MS) != WRITTEN
+    assert write(secured, provider.token(sub="eve"), LONG_MS) not in (WRITTEN, "TimeoutError")
     assert len(secured.records("t")) == before + 2
 
 
@@ -139,7 +139,7 @@ def listed(version: str, broker: Broker, file: str, flags: list[str] | None = No
 @pytest.mark.java
 @pytest.mark.verify
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("version", "package"), [("4.1.1", OAUTH), ("3.9.1", f"{OAUTH}.secured")])
+@pytest.mark.parametrize(("version", "package"), [("4.4.0", OAUTH), ("3.9.1", f"{OAUTH}.secured")])
 def test_java_shows_a_token_out_of_a_file(
     version: str, package: str, secured: Broker, provider: IdentityProvider, tmp_path: Path
 ) -> None:
@@ -161,7 +161,7 @@ def test_java_shows_a_token_out_of_a_file(
 @pytest.mark.java
 @pytest.mark.verify
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("version", ["4.1.1", "3.9.1"])
+@pytest.mark.parametrize("version", ["4.4.0", "3.9.1"])
 def test_java_makes_its_own_tokens_where_they_are_believed(version: str, tmp_path: Path) -> None:
     with Broker({"t": 1}, config=RULES | {HANDLER: UNSECURED}) as broker:
         assert listed(version, broker, client_file(tmp_path, 'unsecuredLoginStringClaim_sub="anna"')) == (0, "t\n")

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -50,7 +51,7 @@ def produce(bootstrap: str, count: int) -> None:
     assert producer.flush(30) == 0
 
 
-def commit(consumer: Consumer, **what: object) -> None:
+def commit(consumer: Consumer, **what: Any) -> None:
     """Commit, however often a coordinator that has just come says that it is none yet."""
 
     def is_committed() -> bool:
@@ -86,12 +87,12 @@ def checked(code: int) -> None:
     assert code == 0, code
 
 
-def seen(bootstrap: str, protocol: str) -> dict[str, object]:
+def seen(bootstrap: str, protocol: str) -> dict[str, Any]:
     """All that the broker answers about its groups. Raises NotYetError."""
     with closing(ConfigClient(bootstrap)) as client:
         listed = client.call(ApiKey.LIST_GROUPS, 5, ListGroupsRequest())
         checked(listed.error_code)
-        answers: dict[str, object] = {group.group_id: group for group in listed.groups}
+        answers: dict[str, Any] = {group.group_id: group for group in listed.groups}
         asked = [OffsetFetchRequestGroup(group_id=group, topics=None) for group in [LIVING, *PLAIN_GROUPS]]
         for group in client.call(ApiKey.OFFSET_FETCH, 8, OffsetFetchRequest(groups=asked)).groups:
             checked(group.error_code)
@@ -116,9 +117,9 @@ def seen(bootstrap: str, protocol: str) -> dict[str, object]:
         return answers
 
 
-def seen_once_loaded(bootstrap: str, protocol: str) -> dict[str, object]:
+def seen_once_loaded(bootstrap: str, protocol: str) -> dict[str, Any]:
     """The same, when no partition is about to be loaded."""
-    answers: dict[str, object] = {}
+    answers: dict[str, Any] = {}
 
     def is_loaded() -> bool:
         try:
@@ -170,9 +171,9 @@ def read_on(consumer: Consumer, count: int) -> None:
     commit(consumer)
 
 
-def wait_same(expected: dict[str, object], bootstrap: str, protocol: str) -> None:
+def wait_same(expected: dict[str, Any], bootstrap: str, protocol: str) -> None:
     """The broker gives these answers, once it has loaded its groups and heard of the member."""
-    answers: dict[str, object] = {}
+    answers: dict[str, Any] = {}
 
     def is_same() -> bool:
         nonlocal answers

@@ -1,6 +1,6 @@
 """Every API in every version, as asked by everybody: Apache Kafka and this broker give the same answers.
 
-Kafka 3.9.1 keeps its rules in ZooKeeper (AclAuthorizer), 4.1.1 in KRaft (StandardAuthorizer).
+Kafka 3.9.1 keeps its rules in ZooKeeper (AclAuthorizer), 4.4.0 in KRaft (StandardAuthorizer).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ UNTOLD |= {"total_bytes", "usable_bytes", "last_timestamp", "api_keys", "support
 """Of each broker its own, or words for people."""
 
 
-REALLY_LOWEST = {("4.1.1", ApiKey.PRODUCE): 3}
+REALLY_LOWEST = {("4.4.0", ApiKey.PRODUCE): 3}
 """It says that it serves older ones, as librdkafka wants to hear that, and closes connections that use them."""
-ZOOKEEPER, KRAFT, BOTH = "3.9.1", "4.1.1", ""
+ZOOKEEPER, KRAFT, BOTH = "3.9.1", "4.4.0", ""
 ALLOWED: dict[tuple[str, ApiKey, str], str] = {
     (BOTH, ApiKey.PRODUCE, "in nobody's transaction .responses.partition_responses.error_code 53 here 29"): (
         "looks for the transaction before it looks for rights"
@@ -89,7 +89,7 @@ def rules() -> set[AclBinding]:
     scope="module",
     params=[
         ("3.9.1", "kafka.security.authorizer.AclAuthorizer"),
-        ("4.1.1", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("4.4.0", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
     ],
     ids=lambda param: param[0],
 )
@@ -113,7 +113,7 @@ FIRST_WITH_GROUPS = 8
 def records(version: int, *, in_transaction: bool = False) -> bytes:
     if version < 3:
         return encode_message(0, NOW, None, b"v", magic=min(version, 1))
-    producer = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0} if in_transaction else {}
+    producer: dict[str, Any] = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0} if in_transaction else {}
     builder = RecordBatchBuilder(is_transactional=in_transaction, **producer)
     builder.append(None, b"v", timestamp=NOW)
     return builder.build()
@@ -212,7 +212,7 @@ def test_everybody_hears_the_same(key: ApiKey, asked: Asked) -> None:
     assert not found, "\n".join(f"{difference}: {', '.join(cells)}" for difference, cells in found.items())
 
 
-def answers(broker: GuardedBroker, user: str | None, key: ApiKey, version: int, topic_id: UUID) -> dict[str, object]:
+def answers(broker: GuardedBroker, user: str | None, key: ApiKey, version: int, topic_id: UUID) -> dict[str, Any]:
     """What the user hears to each request."""
     heard = {}
     for what, request in requests(key, version, topic_id):

@@ -72,7 +72,7 @@ def of_librdkafka(broker: Broker, mechanism: str, user: str, password: str) -> d
 
 def of_python(broker: Broker, mechanism: str, user: str, password: str) -> dict[str, Any]:
     settings = broker.client_settings()
-    found = {
+    found: dict[str, Any] = {
         "bootstrap_servers": broker.bootstrap,
         "security_protocol": settings["security.protocol"],
         "sasl_mechanism": mechanism,
@@ -171,7 +171,7 @@ def test_confluent_kafka_administers_rules_and_passwords(secured: Broker) -> Non
     with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
         for future in carl.create_acls([more]).values():
             future.result(PATIENCE)
-    described = admin.describe_user_scram_credentials(["carl"])["carl"].result(PATIENCE)
+    described = admin.describe_user_scram_credentials(["carl"])["carl"].result(PATIENCE)  # type: ignore[index]
     assert [one.iterations for one in described.scram_credential_infos] == [4096]
     gone = UserScramCredentialDeletion("carl", ScramMechanism.SCRAM_SHA_256)
     for future in admin.alter_user_scram_credentials([gone]).values():

@@ -96,7 +96,7 @@ def cluster() -> Iterator[Cluster]:
         pytest.param("aiokafka", "", "range", marks=pytest.mark.verify),
         pytest.param("kafkajs", "", "RoundRobin", marks=[pytest.mark.verify, pytest.mark.node]),
         pytest.param("java", "3.9.1", "RangeAssignor", marks=[pytest.mark.verify, pytest.mark.java]),
-        pytest.param("java", "4.1.1", "consumer", marks=[pytest.mark.verify, pytest.mark.java]),
+        pytest.param("java", "4.4.0", "consumer", marks=[pytest.mark.verify, pytest.mark.java]),
     ],
 )
 def test_leaders_and_coordinators_are_killed(

@@ -59,7 +59,7 @@ NEWEST = {
         ApiKey.LIST_TRANSACTIONS: 1,
         ApiKey.WRITE_TXN_MARKERS: 1,
     },
-    "4.1.1": {
+    "4.4.0": {
         ApiKey.INIT_PRODUCER_ID: 5,
         ApiKey.ADD_PARTITIONS_TO_TXN: 5,
         ApiKey.ADD_OFFSETS_TO_TXN: 4,
@@ -86,7 +86,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield coordinated(server.bootstrap)
 
 
-@pytest.fixture(scope="module", params=["3.9.1", "4.1.1"])
+@pytest.fixture(scope="module", params=["3.9.1", "4.4.0"])
 def theirs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     folder: Path = tmp_path_factory.mktemp("theirs")
     with KafkaServer(folder, version=request.param, properties=SETTINGS) as server:
@@ -125,7 +125,7 @@ class TransactionLife:
         self.id = transactional_id
         self._version = version
         self._newest = NEWEST[kafka]
-        self.is_newest = kafka == "4.1.1"
+        self.is_newest = kafka == "4.4.0"
         """Coordinators of groups were written anew: in a group that is not there, 3.9.1 missed the member first."""
         self.told: list[tuple[str, object]] = []
         self._producers: dict[int, str] = {}
@@ -209,7 +209,11 @@ class TransactionLife:
 
     def produce(self, what: str) -> None:
         """A batch of one record; older versions of Produce know no transactions."""
-        who = {"producer_id": self.producer_id, "producer_epoch": self.epoch, "base_sequence": self.sequence}
+        who: dict[str, Any] = {
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+            "base_sequence": self.sequence,
+        }
         records = batch(b"v", timestamp=int(time.time() * 1000), is_transactional=True, **who)
         version = 12 if self.is_second_protocol else max(3, min(11, self._version + 6))
         request = produce(records, topic=TOPIC, acks=-1, transactional_id=self.id)
@@ -321,7 +325,9 @@ def live(life: TransactionLife) -> None:
     life.commit_offsets("offsets of no group", group_id="")
     if life.version_of(ApiKey.TXN_OFFSET_COMMIT) >= 3:
         if life.is_newest:
-            life.commit_offsets("offsets of a member that is not there", member_id="somebody", generation_id=4)
+            life.commit_offsets(
+                "offsets of a member that is not there", member_id="somebody", generation_id_or_member_epoch=4
+            )
         life.commit_offsets("offsets of an instance that is not there", group_instance_id="somebody")
     life.commit_offsets("offsets")
     life.look("with offsets")
@@ -349,7 +355,7 @@ def fence(life: TransactionLife) -> None:
     life.init_again("say who one will be", life.epoch + 5)
     life.add("begin for the third time")
     life.produce("produce for the third time")
-    zombie = {"producer_id": life.producer_id, "producer_epoch": life.epoch}
+    zombie: dict[str, Any] = {"producer_id": life.producer_id, "producer_epoch": life.epoch}
     life.init("take over")
     life.look("taken over")
     life.add("add of a zombie", **zombie)

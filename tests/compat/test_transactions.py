@@ -7,6 +7,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import aiokafka
 import confluent_kafka
@@ -89,7 +90,7 @@ def wait_committed(bootstrap: str, topic: str, wanted: list[bytes]) -> None:
 
 @pytest.mark.java
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("version", ["3.9.1", "4.1.1"])
+@pytest.mark.parametrize("version", ["3.9.1", "4.4.0"])
 def test_java(version: str, transactional: str) -> None:
     require_java()
     classpath = jars(f"org.apache.kafka:kafka-clients:{version}")
@@ -100,7 +101,7 @@ def test_java(version: str, transactional: str) -> None:
     assert lines == ["commit and abort ok", "fence ok", "timeout ok", "offsets ok"], result.stdout + result.stderr
 
 
-def rd_producer(bootstrap: str, transactional_id: str, **settings: object) -> confluent_kafka.Producer:
+def rd_producer(bootstrap: str, transactional_id: str, **settings: Any) -> confluent_kafka.Producer:
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 0, **settings}
     )

@@ -1,4 +1,4 @@
-"""kafka-verifiable-producer and kafka-verifiable-consumer 4.1.1: what one acknowledges, a group of the other reads."""
+"""kafka-verifiable-producer and kafka-verifiable-consumer 4.4.0: what one acknowledges, a group of the other reads."""
 
 import json
 import signal
@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -19,7 +20,7 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 PARTITIONS = 4
 PATIENCE_S = 60
 
-Event = dict[str, object]
+Event = dict[str, Any]
 
 
 class Client:

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.compat.test_java import PROGRAMS
-from tests.java import JVM_FLAGS, compile_java, java_command
+from tests.java import JVM_FLAGS, compile_for_kafka, java_command
 from tests.kafka import NEWEST, kafka_jars, logging_flags, tool_class
 
 
@@ -18,7 +18,8 @@ class ToolSession:
         self.version = version
         classpath = kafka_jars(version)
         flags = [*JVM_FLAGS, *logging_flags(version, "error")]
-        command = java_command("Tools", [compile_java(PROGRAMS / "tools", classpath), *classpath], [], flags)
+        classes = compile_for_kafka(PROGRAMS / "tools", classpath, version)
+        command = java_command("Tools", [classes, *classpath], [], flags)
         self._process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from barnabas.storage.filesystem import OsFileSystem
 
-OPERATIONS = ("pread", "pwrite", "fsync", "fdatasync", "truncate", "fallocate", "mmap_read")
+OPERATIONS = ("pread", "pwrite", "fsync", "fdatasync", "truncate", "fallocate")
 
 
 class FaultyFile:
@@ -52,3 +52,7 @@ class FaultyFileSystem(OsFileSystem):
     def fsync_dir(self, path: str) -> None:
         self.check("fsync_dir", path)
         super().fsync_dir(path)
+
+    def sync_disk(self, path: str) -> bool:
+        self.check("fsync_dir", path)
+        return super().sync_disk(path)

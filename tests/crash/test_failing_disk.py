@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from soak.hostile.in_process import HostileConnection
 from tests.crash.faulty_files import FaultyFileSystem
-from tests.hostile.in_process import HostileConnection
+from tests.frames import request_body
 from tests.storage.lanes import checkpoint
 
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.codec import decode_response, encode_request
+from barnabas.protocol.codec import decode_response
 from barnabas.protocol.errors import ErrorCode, KafkaError
-from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
+from barnabas.protocol.headers import decode_response_header
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -67,16 +68,16 @@ class LiveBroker:
         for name in ("a", "b"):
             await self.server.create_topic(name, 1, {}, exist_ok=True)
         state, loop = self.server.state, asyncio.get_running_loop()
-        self.apis = KafkaApis(services(state), loop, quotas=state.quotas, turns=state.turns)
+        self.apis = KafkaApis(services(state), loop, quotas=state.quotas, turn_queue=state.turn_queue)
 
     def directory_of(self, topic: str) -> str:
-        partition = self.server.state.replica_manager.find(topic, 0)
+        partition = self.server.state.replica_manager.get_partition(topic, 0)
         assert partition is not None
         return partition.log.directory
 
     async def call(self, key: ApiKey, version: int, request: object) -> Any:
         connection = HostileConnection(self.server.listeners[0])
-        body = encode_request_header(RequestHeader(key, version, 1, "x")) + encode_request(request, version)
+        body = request_body(key, version, request)
         assert self.apis is not None
         self.apis.handle(connection, memoryview(bytearray(body)), 0, len(body))  # type: ignore[arg-type]
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -186,7 +187,7 @@ async def test_a_disk_that_cannot_read_is_offline_and_the_other_goes_on(tmp_path
         await fill(broker, "a")
         await fill(broker, "b")
         bad = broker.directory_of("a")
-        broker.disk.faults |= {("pread", bad): errno.EIO, ("mmap_read", bad): errno.EIO}
+        broker.disk.faults |= {("pread", bad): errno.EIO}
         assert (await broker.fetch("a"))[0] is STORAGE_ERROR
         assert await broker.produce("a") is STORAGE_ERROR
         await broker.assert_all_there("b", broker.acknowledged["b"])

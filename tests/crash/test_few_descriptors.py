@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from soak.hostile.wire import Wire
 from tests.barnabas_server import BarnabasServer
-from tests.hostile.wire import Wire, framed
+from tests.frames import framed
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_request

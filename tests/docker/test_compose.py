@@ -21,10 +21,10 @@ from tests.kafka import ZooKeeperServer
 from tests.server_process import ServerProcess, free_port, wait_until, wait_until_all_know
 from tests.testing.test_cluster import partitions_told
 
-from barnabas.clients.cli.start import environment_properties, parser
-from barnabas.protocol.properties import parse_properties
+from barnabas.common.properties import parse_properties
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.zookeeper import zookeeper_settings
+from barnabas.tools.cli.start import environment_properties, parser
 
 DOCKER = Path(__file__).parents[2] / "docker"
 COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "docker-compose.yml").read_text())
@@ -76,11 +76,14 @@ def test_a_broker_is_reached_where_it_says(service: str) -> None:
     assert (containers.advertised_host, containers.advertised_port) == (SERVICES[service]["hostname"], containers.port)
     assert SERVICES[service]["hostname"] == service
     told = [
-        notice for notice in config(service).notices if "docs/security.md" not in notice and "port 9404" not in notice
+        notice
+        for notice in config(service).startup_warnings
+        if "docs/security.md" not in notice and "Port 9404" not in notice
     ]
     assert told == [], "every setting is known"
     volume, *others = SERVICES[service]["volumes"]
-    assert others == ([f"certs:{CERTS}:ro"] if service == SECURED else [])
+    mounted = [f"certs:{CERTS}:ro", "./secured.properties:/etc/barnabas/secured.properties:ro"]
+    assert others == (mounted if service == SECURED else [])
     name, folder = volume.split(":")
     assert name in COMPOSE["volumes"]
     assert config(service).log_dirs == [folder]
@@ -145,13 +148,19 @@ def test_the_secured_broker_lets_nobody_in_unasked() -> None:
     secured = config(SECURED)
     assert {listener.security_protocol for listener in secured.listeners} == {"SASL_SSL"}
     assert not secured.allow_insecure_listeners
-    assert secured.static["authorizer.class.name"] and not secured.notices
+    assert secured.static["authorizer.class.name"] and not secured.startup_warnings
     image = (DOCKER / "Dockerfile").read_text()
-    for file in (
-        SERVICES[SECURED]["entrypoint"][-1],
-        SERVICES[SECURED_CLIENT]["environment"]["BARNABAS_COMMAND_CONFIG"],
+    for service, file in (
+        (SECURED, SERVICES[SECURED]["entrypoint"][-1]),
+        (SECURED_CLIENT, SERVICES[SECURED_CLIENT]["environment"]["BARNABAS_COMMAND_CONFIG"]),
     ):
-        assert f"docker/{Path(file).name} " in image
+        name = Path(file).name
+        assert f"./{name}:{file}:ro" in SERVICES[service]["volumes"]
+        assert name not in image
+    copied = [word for line in image.splitlines() if line.startswith("COPY ") for word in line.split()]
+    files = [DOCKER.parent / word for word in copied if word.startswith("docker/")]
+    texts = [file.read_text() for file in files if file.is_file()]
+    assert texts and not [text for text in texts if "password" in text.lower() or "secret" in text.lower()]
     assert f" {CERTS}\n" in image, "what a new volume takes its owner from"
 
 
@@ -180,7 +189,8 @@ def test_the_secured_profile_runs(tmp_path: Path) -> None:
     assert made.stdout == "", "the second start keeps them"
     here = {key: value.replace(CERTS, str(certs)) for key, value in properties(SECURED).items()}
     here |= {"listeners": "HOST://localhost:0,CONTAINERS://localhost:0", "log.dirs": str(tmp_path / "data")}
-    here |= {"advertised.listeners": "", "health.port": "0"}
+    here |= {"health.port": "0"}
+    del here["advertised.listeners"]
     settings = tmp_path / "secured.properties"
     settings.write_text("".join(f"{key}={value}\n" for key, value in here.items()))
     client = tmp_path / "client.properties"

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.hostile.frame_forge import Outcome
-from tests.hostile.guesses import FOR_STRANGERS, MECHANISMS, Visit, forge_for_strangers
-from tests.hostile.in_process import HostileConnection, InProcessFuzz
+from soak.hostile.frame_forge import Outcome
+from soak.hostile.guesses import FOR_STRANGERS, MECHANISMS, Visit, forge_for_strangers
+from soak.hostile.in_process import HostileConnection, InProcessFuzz
 
 from barnabas.protocol.errors import ProtocolError
-from barnabas.protocol.server_connection import AuthenticationState
-from barnabas.server.network.sasl_gate import SaslGate
-from barnabas.server.security.authentication import SaslAuthentication
+from barnabas.protocol.server_connection import SaslState
+from barnabas.server.network.sasl import SaslRequestFilter
+from barnabas.server.security.sasl_server_authenticator import SaslServerAuthenticator
 from barnabas.server.security.session import ANONYMOUS
 from barnabas.testing import Broker
 
@@ -41,7 +41,7 @@ class Stranger:
         self._forge = forge_for_strangers(seed)
         self._server = broker.server
         self._loop = asyncio.get_running_loop()
-        self._gate = SaslGate(self._handle, self._loop)
+        self._filter = SaslRequestFilter(self._handle, self._server.apis.refuse, self._loop)
 
     def _handle(self, connection: Any, buffer: memoryview, start: int, end: int) -> None:
         self.handled[int.from_bytes(buffer[start : start + 2], "big")] += 1
@@ -50,16 +50,16 @@ class Stranger:
     async def connect(self, most_frames: int) -> int:
         """One connection; returns how many frames it had said when it was closed, or given up."""
         connection = HostileConnection(self._server.listeners[0])
-        (door,) = self._server.state.security.doors.values()
+        (door,) = self._server.state.security.listener_security.values()
         assert door.sasl is not None
-        authentication = SaslAuthentication(door.sasl, self._loop.time)
+        authentication = SaslServerAuthenticator(door.sasl, self._loop.time)
         connection.session.authentication = authentication
         visit = Visit(self.chance, self._forge)
         for number in range(most_frames):
-            frame = visit.next(connection.answer, is_bare=authentication.is_bare)
+            frame = visit.next(connection.answer, is_bare=authentication.is_raw)
             connection.answer, connection.is_skipped = None, False
             try:
-                self._gate.handle(connection, memoryview(bytearray(frame)), 0, len(frame))  # type: ignore[arg-type]
+                self._filter.handle(connection, memoryview(bytearray(frame)), 0, len(frame))  # type: ignore[arg-type]
             except ProtocolError:
                 self.refused += 1
                 return number + 1
@@ -67,7 +67,7 @@ class Stranger:
                 while not connection.is_decided:
                     await asyncio.sleep(0)
             assert connection.session.principal == ANONYMOUS
-            assert authentication.state is not AuthenticationState.ADMITTED
+            assert authentication.state is not SaslState.COMPLETE
             if connection.is_closed:
                 return number + 1
         return most_frames
@@ -108,7 +108,7 @@ async def test_many_who_have_no_password_stay_outside(seed: int) -> None:
 @pytest.mark.verify
 @pytest.mark.timeout(900)
 async def test_who_is_let_in_makes_no_handler_fail_by_what_they_may_not_do(tmp_path: Path) -> None:
-    run = InProcessFuzz(tmp_path, 1, is_guarded=True)
+    run = InProcessFuzz(tmp_path, 1, has_authorizer=True)
     await run.run(150_000)
     assert not run.complaints, f"{len(run.complaints)} complaints, first {run.complaints[0]}"
     assert run.outcomes[Outcome.ANSWER] > 30_000

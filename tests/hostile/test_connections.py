@@ -5,20 +5,20 @@ from __future__ import annotations
 import resource
 import socket
 import struct
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from soak.hostile.healthy_client import TOPIC, HealthyClient
+from soak.hostile.storm import GROWTH_BYTES, resident_bytes
+from soak.hostile.wire import ClosedError, Door, Wire, api_versions
 from tests.barnabas_server import BarnabasServer
-from tests.hostile.healthy_client import TOPIC, HealthyClient
-from tests.hostile.storm import GROWTH_BYTES, resident_bytes
-from tests.hostile.wire import ClosedError, Door, Wire, api_versions, framed
+from tests.frames import framed, request_body
 from tests.server_process import wait_until
 
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.codec import encode_request
-from barnabas.protocol.headers import RequestHeader, encode_request_header
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 PATIENCE_S = 60
@@ -28,10 +28,24 @@ IDLE_CONNECTION_BYTES = 40 << 10
 SETTINGS = {"log.index.size.max.bytes": "4096", "log.segment.bytes": "1000000"}
 
 
+class QuickStallServer(BarnabasServer):
+    """A broker that disconnects a client which takes no responses after 3 seconds instead of 30."""
+
+    def command(self) -> list[str]:
+        *_, settings = super().command()
+        program = (
+            "import sys; from barnabas.server.network import socket_server; socket_server.STALL_SECONDS = 3.0; "
+            "from barnabas.tools.cli import main; sys.exit(main())"
+        )
+        return [sys.executable, "-c", program, "start", settings]
+
+
 @contextmanager
-def running(folder: Path, **settings: str) -> Iterator[tuple[BarnabasServer, tuple[str, int]]]:
+def running(
+    folder: Path, server: type[BarnabasServer] = BarnabasServer, /, **settings: str
+) -> Iterator[tuple[BarnabasServer, tuple[str, int]]]:
     properties = SETTINGS | {name.replace("_", "."): value for name, value in settings.items()}
-    with BarnabasServer(folder, properties=properties) as broker:
+    with server(folder, properties=properties) as broker:
         yield broker, ("127.0.0.1", broker.port)
     assert "Traceback" not in broker.log.read_text()
 
@@ -137,7 +151,7 @@ def test_giants_that_are_no_produce_requests_are_refused_at_once(tmp_path: Path)
 def fetch_all(max_bytes: int) -> bytes:
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=max_bytes)
     request = FetchRequest(max_wait_ms=0, max_bytes=max_bytes, topics=[FetchTopic(topic=TOPIC, partitions=[wanted])])
-    return framed(encode_request_header(RequestHeader(ApiKey.FETCH, 12, 1, "slow")) + encode_request(request, 12))
+    return framed(request_body(ApiKey.FETCH, 12, request))
 
 
 def slow_reader(address: tuple[str, int]) -> Wire:
@@ -168,7 +182,10 @@ def test_readers_that_do_not_read_hold_one_answer_each(tmp_path: Path) -> None:
 
 def test_a_refused_client_that_does_not_read_keeps_nothing(tmp_path: Path) -> None:
     """Its connection is to be closed after what is ready was sent, and it takes nothing of that."""
-    with running(tmp_path, connections_max_idle_ms="2000") as (broker, address), ExitStack() as stack:
+    with (
+        running(tmp_path, QuickStallServer, connections_max_idle_ms="2000") as (broker, address),
+        ExitStack() as stack,
+    ):
         client = HealthyClient(Door(address), deadline_seconds=HEALTHY_S)
         client.create_topics([TOPIC])
         client.write_much(100_000)

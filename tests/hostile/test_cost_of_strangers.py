@@ -11,9 +11,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.hostile.besieged import PASSWORD, SUPER, Besieged, Who
-from tests.hostile.healthy_client import TOPIC, HealthyClient
-from tests.hostile.wire import ClosedError, Door, Login, Wire, api_versions, framed, saying, sent
+from soak.hostile.besieged import PASSWORD, SUPER, Besieged, Who
+from soak.hostile.healthy_client import TOPIC, HealthyClient
+from soak.hostile.wire import ClosedError, Door, Login, Wire, api_versions, saying, sent
+from tests.frames import framed
 from tests.server_process import wait_until
 
 from barnabas.protocol.apis import ApiKey
@@ -119,7 +120,7 @@ def logs_in(door: Door) -> None:
 
 BY_PASSWORD: dict[str, Peer] = {
     "says nothing": leaves(b""),
-    "garbage": throws(struct.pack(">i", len(GARBAGE)) + GARBAGE),
+    "garbage": throws(framed(GARBAGE)),
     "garbage as SASL": says("PLAIN", GARBAGE),
     "a wrong password": says("PLAIN", b"\0anna\0wrong"),
     "a long name": says("PLAIN", b"\0" + b"x" * 400_000 + b"\0wrong"),

@@ -13,12 +13,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.hostile.in_process import SETTINGS, HostileConnection
+from soak.hostile.in_process import SETTINGS, HostileConnection
+from tests.frames import request_body
 
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.codec import decode_response, encode_request
+from barnabas.protocol.codec import decode_response
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
+from barnabas.protocol.headers import decode_response_header
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -49,7 +50,7 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from barnabas.server.apis import answer_budget
+from barnabas.server.apis import response_budget
 from barnabas.server.apis.kafka_apis import KafkaApis
 from barnabas.server.broker import BrokerServer
 from barnabas.server.broker_state import services
@@ -147,11 +148,11 @@ class Broker:
     def __init__(self, server: BrokerServer) -> None:
         self._listener = server.listeners[0]
         state, loop = server.state, asyncio.get_running_loop()
-        self._apis = KafkaApis(services(state), loop, quotas=state.quotas, turns=state.turns)
+        self._apis = KafkaApis(services(state), loop, quotas=state.quotas, turn_queue=state.turn_queue)
 
     async def ask(self, key: ApiKey, version: int, request: Any) -> tuple[float, Any]:
         """The longest turn, and the answer."""
-        frame = encode_request_header(RequestHeader(key, version, 1, "x")) + encode_request(request, version)
+        frame = request_body(key, version, request)
         assert len(frame) <= 1.05 * MEGABYTE
         connection, buffer = HostileConnection(self._listener), memoryview(bytearray(frame))
         deadline = time.monotonic() + 120
@@ -222,7 +223,7 @@ async def test_what_is_named_again_and_again_is_told_once(tmp_path: Path, name: 
 async def test_what_has_no_room_in_an_answer_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answer_budget, "ANSWER_BYTES", 1000)
+    monkeypatch.setattr(response_budget, "RESPONSE_BYTES", 1000)
     later = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     async with running(tmp_path) as broker:
         _, described = await broker.ask(ApiKey.DESCRIBE_GROUPS, 6, DescribeGroupsRequest(groups=["g", "s", "none"]))

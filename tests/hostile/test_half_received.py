@@ -33,9 +33,21 @@ class World:
         self.loop = loop
         self.server = SocketServer(config, self.handle, loop, "machine")
         self.most_held = 0
+        self.seconds = 0.0
+        """How long handling takes."""
+        self.keeps = False
+        """Whether the bytes of a request are kept for that time."""
 
     def handle(self, connection: Connection, data: memoryview, start: int, end: int) -> None:
-        connection.send([struct.pack(">ii", 4, end - start)], 8)
+        if self.seconds:
+            if self.keeps:
+                connection.keep_request()
+            self.loop.call_later(self.seconds, self.answer, connection, end - start)
+        else:
+            self.answer(connection, end - start)
+
+    def answer(self, connection: Connection, size: int) -> None:
+        connection.send([struct.pack(">ii", 4, size)], 8)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.server.listeners[0].port)
@@ -81,8 +93,8 @@ def test_large_requests_of_many_come_in_turn_within_the_budget() -> None:
     async def talk(world: World) -> None:
         assert await asyncio.gather(*(world.send(LARGE) for _ in range(CLIENTS))) == [LARGE] * CLIENTS
         assert world.most_held <= BUDGET + GROWTH + CLIENTS * KEPT_EACH
-        assert not world.server.grants._granted
-        assert not world.server.grants._waiting
+        assert not world.server.memory_pool._allocated
+        assert not world.server.memory_pool._waiting
 
     play(talk)
 
@@ -90,7 +102,7 @@ def test_large_requests_of_many_come_in_turn_within_the_budget() -> None:
 def test_those_who_stop_in_the_middle_keep_others_waiting_for_a_while_only() -> None:
     async def talk(world: World) -> None:
         silent = [asyncio.ensure_future(world.send(LARGE, upto=LARGE - 100_000)) for _ in range(CLIENTS)]
-        while not world.server.grants._waiting:
+        while not world.server.memory_pool._waiting:
             await asyncio.sleep(0.01)
         began = world.loop.time()
         # A small request needs nothing of the budget.
@@ -101,8 +113,8 @@ def test_those_who_stop_in_the_middle_keep_others_waiting_for_a_while_only() -> 
         assert world.most_held <= BUDGET + GROWTH + CLIENTS * KEPT_EACH
         ends = await asyncio.gather(*silent, return_exceptions=True)
         assert all(isinstance(end, (asyncio.IncompleteReadError, ConnectionResetError)) for end in ends)
-        assert not world.server.grants._granted
-        assert not world.server.grants._waiting
+        assert not world.server.memory_pool._allocated
+        assert not world.server.memory_pool._waiting
 
     play(talk)
 
@@ -112,7 +124,7 @@ def test_one_that_goes_away_lets_the_next_go_on() -> None:
         pairs = [await world.connect() for _ in range(4)]
         for _, writer in pairs:
             writer.write(struct.pack(">i", LARGE) + bytes(LARGE // 2))
-        while not world.server.grants._waiting:
+        while not world.server.memory_pool._waiting:
             await asyncio.sleep(0.01)
         waiting = asyncio.ensure_future(world.send(LARGE))
         await asyncio.sleep(1)
@@ -120,5 +132,35 @@ def test_one_that_goes_away_lets_the_next_go_on() -> None:
         for _, writer in pairs:
             writer.close()
         assert await asyncio.wait_for(waiting, 5) == LARGE
+
+    play(talk)
+
+
+def test_a_request_that_is_handled_counts_until_it_is_answered_and_is_not_cut_off() -> None:
+    async def talk(world: World) -> None:
+        world.seconds, world.keeps = 10.0, True
+        first = asyncio.ensure_future(world.send(LARGE))
+        await asyncio.sleep(5)
+        second = asyncio.ensure_future(world.send(LARGE))
+        await asyncio.sleep(4)
+        assert world.server.memory_pool._waiting, "the first is still in memory"
+        assert await first == LARGE
+        began = world.loop.time()
+        assert await second == LARGE
+        assert world.loop.time() - began < 15
+        assert not world.server.memory_pool._allocated
+
+    play(talk)
+
+
+def test_a_request_that_waits_without_its_bytes_does_not_keep_others_out() -> None:
+    async def talk(world: World) -> None:
+        world.seconds = 60.0
+        first = asyncio.ensure_future(world.send(LARGE))
+        await asyncio.sleep(5)
+        assert not world.server.memory_pool._allocated
+        world.seconds = 0.0
+        assert await asyncio.wait_for(world.send(LARGE), 5) == LARGE
+        assert await first == LARGE
 
     play(talk)

@@ -14,13 +14,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.hostile.frame_forge import FrameForge, Outcome, expect
-from tests.hostile.in_process import SETTINGS, HostileConnection, InProcessFuzz
-from tests.hostile.record_forge import honest_batch, rewrite
+from soak.hostile.frame_forge import FrameForge, Outcome, expect
+from soak.hostile.in_process import SETTINGS, HostileConnection, InProcessFuzz
+from soak.hostile.record_forge import honest_batch, rewrite
+from tests.frames import request_body
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.batch_header import HEADER_SIZE
-from barnabas.protocol.codec import decode_response, encode_request
+from barnabas.protocol.codec import decode_response
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -116,11 +117,11 @@ async def with_broker(folder: Path, talk: Callable[[Call, KafkaApis], Awaitable[
     try:
         await server.create_topic("t", 1, {})
         state = server.state
-        apis = KafkaApis(services(state), loop, quotas=state.quotas, turns=state.turns)
+        apis = KafkaApis(services(state), loop, quotas=state.quotas, turn_queue=state.turn_queue)
 
         async def call(key: ApiKey, version: int, request: object) -> Any:
             connection = HostileConnection(server.listeners[0])
-            body = encode_request_header(RequestHeader(key, version, 1, "x")) + encode_request(request, version)
+            body = request_body(key, version, request)
             apis.handle(connection, memoryview(bytearray(body)), 0, len(body))  # type: ignore[arg-type]
             while not connection.is_decided:
                 await asyncio.sleep(0.001)
@@ -148,7 +149,7 @@ async def test_bytes_that_are_no_records_condemn_only_themselves(tmp_path: Path)
     """Whoever has to look into records that the disk lost, under a CRC that is right, finds a corrupt message."""
 
     async def talk(call: Call, apis: KafkaApis) -> None:
-        late = {"base_timestamp": 2_000_000_000_000, "max_timestamp": 2_000_000_000_000}
+        late: dict[str, Any] = {"base_timestamp": 2_000_000_000_000, "max_timestamp": 2_000_000_000_000}
         answer = await call(ApiKey.PRODUCE, 9, produce(rewrite(honest_batch(random.Random(1)), **late)))
         assert answer.responses[0].partition_responses[0].error_code == 0
         (segment,) = tmp_path.glob("t-0/*.log")
@@ -226,10 +227,9 @@ async def test_a_small_request_cannot_ask_for_gigabytes_of_settings(tmp_path: Pa
 
 async def test_one_request_for_many_topics_does_not_hold_up_the_others(tmp_path: Path) -> None:
     async def talk(call: Call, apis: KafkaApis) -> None:
-        loop = asyncio.get_running_loop()
         topics = [CreatableTopic(name=f"n{n}", num_partitions=1, replication_factor=1) for n in range(3000)]
         request = CreateTopicsRequest(validate_only=True, timeout_ms=60_000, topics=topics)
-        creation = loop.create_task(call(ApiKey.CREATE_TOPICS, 5, request))
+        creation = asyncio.ensure_future(call(ApiKey.CREATE_TOPICS, 5, request))
         slowest = 0.0
         while not creation.done():
             began = time.thread_time()

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.protocol.frames import LENT_FREELY, BufferPool, FrameReader
 from barnabas.server.network.connection import STALL_BYTES, Connection
-from barnabas.server.runtime.log_limit import LINES, MOST, SECONDS, LimitedLog, LimitedLogs
+from barnabas.server.runtime.log_limit import LINES, MAX_CAUSES, SECONDS, LimitedLog, LimitedLogs
 
 
 def test_what_strangers_provoke_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -23,7 +23,7 @@ def test_what_strangers_provoke_does_not_fill_the_log(caplog: pytest.LogCaptureF
         now[0] += SECONDS
         log.write(logging.INFO, "bad frame %d", 10_000)
     assert [record.getMessage() for record in caplog.records[LINES:]] == [
-        f"{10_000 - LINES} more lines like the following were left out",
+        f"{10_000 - LINES} more lines like the following were dropped",
         "bad frame 10000",
     ]
 
@@ -36,9 +36,9 @@ def test_who_is_logged_much_takes_the_lines_of_nobody_else(caplog: pytest.LogCap
             logs.write("eve", logging.INFO, "eve")
         logs.write("ben", logging.INFO, "ben")
         assert caplog.messages == ["eve"] * LINES + ["ben"]
-        for number in range(2 * MOST):
+        for number in range(2 * MAX_CAUSES):
             logs.write(f"stranger {number}", logging.INFO, "a stranger")
-        assert caplog.messages.count("a stranger") == MOST - 2 + LINES
+        assert caplog.messages.count("a stranger") == MAX_CAUSES - 2 + LINES
         now[0] += SECONDS
         caplog.clear()
         for _ in range(1000):
@@ -49,7 +49,7 @@ def test_who_is_logged_much_takes_the_lines_of_nobody_else(caplog: pytest.LogCap
 
 def stalled_connection(now: list[float], unsent: list[int]) -> Connection:
     loop = SimpleNamespace(time=lambda: now[0])
-    server = SimpleNamespace(loop=loop, answers=None)
+    server = SimpleNamespace(loop=loop, response_batcher=None)
     connection: Any = Connection(server, None, None, SimpleNamespace(buffer=None))  # type: ignore[arg-type]
     connection._transport = SimpleNamespace(get_write_buffer_size=lambda: unsent[0])
     connection.pause_writing()

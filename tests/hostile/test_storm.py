@@ -1,12 +1,12 @@
-"""Hostile bytes against a live broker with a healthy client beside them; `python -m tests.hostile` is the long form."""
+"""Hostile bytes against a live broker with a healthy client beside them; `python -m soak.hostile` is the long form."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from tests.hostile.besieged import Who
-from tests.hostile.storm import storm
+from soak.hostile.besieged import Who
+from soak.hostile.storm import storm
 
 anyone = pytest.mark.parametrize("who", Who, ids=lambda who: who.value)
 

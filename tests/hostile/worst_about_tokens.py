@@ -17,16 +17,18 @@ from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationT
 from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.protocol.sasl_server import LARGEST_MESSAGE_BYTES
 from barnabas.server.apis.handlers.create_delegation_token import LONGEST_RENEWERS, MOST_RENEWERS
 from barnabas.server.metadata.token_store import DelegationToken
-from barnabas.server.security.delegation_tokens import MOST_OF_AN_OWNER, SECRET_BYTES
+from barnabas.server.security.delegation_token_manager import MAX_TOKENS_PER_OWNER, SECRET_BYTES
 
-from .worst_requests import Known, Worst
+from .worst_requests import FRAME_BYTES, Known, Worst
 
 USER, MECHANISM = "eve", "SCRAM-SHA-256"
-OTHER_TOKENS = MOST_OF_AN_OWNER - 1
+OTHER_TOKENS = MAX_TOKENS_PER_OWNER - 1
 WIDE_CHARACTER = chr(0x1F600)
 HOUR_MS = 3_600_000
+MOST_EXTENSIONS = (LARGEST_MESSAGE_BYTES[MECHANISM] - len(b"n,,n=x,r=y")) // len(b",fff=")
 
 
 def widest_names(how_many: int) -> list[str]:
@@ -47,13 +49,18 @@ def others_tokens() -> Iterator[DelegationToken]:
     """All that one other user after the other may have, as large as they may be: the client is a renewer of each."""
     renewers = tuple(f"User:{name}" for name in (USER, *widest_names(MOST_RENEWERS - 1)))
     for number in count():
-        owner = f"User:{number // MOST_OF_AN_OWNER}"
+        owner = f"User:{number // MAX_TOKENS_PER_OWNER}"
         yield DelegationToken(f"{number:022}", owner, owner, renewers, 1, 1 << 50, 1 << 50)
 
 
-def _extensions(count: int, _: Known) -> SaslAuthenticateRequest:
+def _extensions(most: int) -> Callable[[int, Known], SaslAuthenticateRequest]:
     """A first message of SCRAM, which is answered with a challenge whoever it names."""
-    return SaslAuthenticateRequest(auth_bytes=b"n,,n=x,r=y" + b"".join(b",%x=" % number for number in range(count)))
+
+    def make(count: int, _: Known) -> SaslAuthenticateRequest:
+        extensions = b"".join(b",%x=" % number for number in range(min(count, most)))
+        return SaslAuthenticateRequest(auth_bytes=b"n,,n=x,r=y" + extensions)
+
+    return make
 
 
 def renewal(secret: bytes) -> RenewDelegationTokenRequest:
@@ -88,7 +95,8 @@ WORST_ABOUT_TOKENS = (
     Worst("bytes", K.SASL_HANDSHAKE, 1, lambda *_: SaslHandshakeRequest(mechanism="x" * 32_767), NO_MECHANISM),
     Worst("a mechanism", K.SASL_HANDSHAKE, 1, lambda *_: SaslHandshakeRequest(mechanism=MECHANISM), ErrorCode.NONE),
     Worst("bytes", K.SASL_AUTHENTICATE, 2, lambda n, _: SaslAuthenticateRequest(auth_bytes=bytes(n)), FAILED),
-    Worst("extensions", K.SASL_AUTHENTICATE, 2, _extensions, ErrorCode.NONE),
+    Worst("extensions", K.SASL_AUTHENTICATE, 2, _extensions(MOST_EXTENSIONS), ErrorCode.NONE),
+    Worst("too many extensions", K.SASL_AUTHENTICATE, 2, _extensions(FRAME_BYTES), FAILED),
     Worst("the last one", K.CREATE_DELEGATION_TOKEN, 3, lambda _, __: token_wish(), ErrorCode.NONE),
     Worst("one too many", K.CREATE_DELEGATION_TOKEN, 3, lambda _, __: token_wish(), TOO_MANY),
     Worst("renewers", K.CREATE_DELEGATION_TOKEN, 3, lambda n, _: token_wish(n), ErrorCode.INVALID_REQUEST),

@@ -42,8 +42,8 @@ from barnabas.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from barnabas.server.controller.control_requests import LEADER_DURING_DELETION
-from barnabas.server.telemetry.client_telemetry import TelemetryClient
-from barnabas.server.telemetry.subscriptions import ALL_METRICS, Wish
+from barnabas.server.telemetry.client_metrics_manager import ClientMetricsInstance
+from barnabas.server.telemetry.subscriptions import ALL_METRICS, RequestedMetrics
 
 FOLLOWER_ID = 2
 FOLLOWED = "followed"
@@ -52,7 +52,7 @@ FOLLOWED_PARTITIONS = 500
 ORDERED = "ordered"
 BELIEVED = "believed"
 MANY_REPLICAS = "of-many-replicas"
-WISH = Wish((ALL_METRICS,), 1000)
+WISH = RequestedMetrics((ALL_METRICS,), 1000)
 """What the broker asks of clients."""
 K = ApiKey
 
@@ -197,7 +197,7 @@ def telemetry_client(name: str) -> UUID:
 
 
 def _pushed(name: str, codec: int, data: Callable[[int], bytes], error: ErrorCode) -> Worst:
-    client = TelemetryClient(telemetry_client(name), {}, 0.0)
+    client = ClientMetricsInstance(telemetry_client(name), {}, 0.0)
     client.subscribe(WISH, 0)
 
     def make(count: int, _: Known) -> PushTelemetryRequest:

@@ -8,6 +8,7 @@ from uuid import UUID
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import consumer_group_heartbeat as beat
+from barnabas.protocol.messages import streams_group_heartbeat as streams
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -20,6 +21,7 @@ from barnabas.protocol.messages.describe_transactions import DescribeTransaction
 from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -28,11 +30,14 @@ from barnabas.protocol.messages.txn_offset_commit import (
 )
 from barnabas.server.apis.handlers.join_group import MOST_METADATA_BYTES, MOST_PROTOCOLS
 from barnabas.server.apis.handlers.leave_group import MOST_LEAVERS
-from barnabas.server.coordinator.group.consumer.beat import MOST_TOPICS
+from barnabas.server.coordinator.group.consumer_heartbeat import MOST_TOPICS
+from barnabas.server.coordinator.group.streams.streams_heartbeat import MOST_SUBTOPOLOGIES
+from barnabas.server.coordinator.group.streams.streams_heartbeat import MOST_TOPICS as MOST_NAMES
 
 from .worst_requests import FRAME_BYTES, TOPIC, WIDE, WIDE_PARTITIONS, Known, Worst
 
 GROUP, OTHER, CONSUMERS = "of members", "of another", "of consumers"
+STREAMS = "of streams"
 LEFT = "left"
 LEAVERS = 1000
 """Its members, as many as a group may have (`group.max.size`), whom an operator removes."""
@@ -45,6 +50,43 @@ K = ApiKey
 
 def _names(count: int) -> list[str]:
     return [f"{number:x}" for number in range(count)]
+
+
+def _streams_joining(name: str, subtopologies: list[streams.Subtopology]) -> streams.StreamsGroupHeartbeatRequest:
+    return streams.StreamsGroupHeartbeatRequest(
+        group_id=name,
+        member_id=MEMBER,
+        member_epoch=0,
+        rebalance_timeout_ms=600_000,
+        process_id="process",
+        topology=streams.Topology(epoch=0, subtopologies=subtopologies),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+
+
+def _streams(count: int) -> streams.StreamsGroupHeartbeatRequest:
+    return _streams_joining(f"streams {count}", [streams.Subtopology(subtopology_id="0", source_topics=_names(count))])
+
+
+def _subtopologies(count: int) -> streams.StreamsGroupHeartbeatRequest:
+    """A topology of many tasks of one topic."""
+    names = _names(min(count, MOST_SUBTOPOLOGIES))
+    return _streams_joining(
+        "subtopologies", [streams.Subtopology(subtopology_id=name, source_topics=[TOPIC]) for name in names]
+    )
+
+
+def streams_joining() -> streams.StreamsGroupHeartbeatRequest:
+    """The member of `STREAMS`."""
+    return _streams_joining(STREAMS, [streams.Subtopology(subtopology_id="0", source_topics=[TOPIC])])
+
+
+def _task_offsets(count: int) -> streams.StreamsGroupHeartbeatRequest:
+    request = _streams_joining("offsets", [streams.Subtopology(subtopology_id="0", source_topics=[TOPIC])])
+    request.task_offsets = [streams.TaskOffset(subtopology_id="0", partition=one, offset=1) for one in range(count)]
+    return request
 
 
 def joining(protocols: int = 1, size: int = 0, group: str = GROUP) -> JoinGroupRequest:
@@ -197,6 +239,23 @@ WORST_OF_MEMBERS = (
         lambda n, _: ConsumerGroupDescribeRequest(group_ids=[CONSUMERS] * n),
         ErrorCode.NONE,
     ),
+    Worst(
+        "the same group",
+        K.STREAMS_GROUP_DESCRIBE,
+        1,
+        lambda n, _: StreamsGroupDescribeRequest(group_ids=[STREAMS] * n),
+        ErrorCode.NONE,
+    ),
+    Worst("topics", K.STREAMS_GROUP_HEARTBEAT, 1, lambda n, _: _streams(n), ErrorCode.STREAMS_INVALID_TOPOLOGY),
+    Worst(
+        "missing topics",
+        K.STREAMS_GROUP_HEARTBEAT,
+        1,
+        lambda n, _: _streams(min(n, MOST_NAMES)),
+        ErrorCode.NONE,
+    ),
+    Worst("subtopologies", K.STREAMS_GROUP_HEARTBEAT, 1, lambda n, _: _subtopologies(n), ErrorCode.NONE),
+    Worst("offsets", K.STREAMS_GROUP_HEARTBEAT, 1, lambda n, _: _task_offsets(n), ErrorCode.INVALID_REQUEST),
     Worst("assignments", K.SYNC_GROUP, 4, _assigned, ErrorCode.NONE),
     Worst("members", K.LEAVE_GROUP, 4, lambda n, _: _leaving(n), ErrorCode.INVALID_REQUEST),
     Worst("most members", K.LEAVE_GROUP, 4, lambda n, _: _leaving(min(n, MOST_LEAVERS)), UNKNOWN_MEMBER),

@@ -35,8 +35,8 @@ from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.server.apis.handlers.alter_user_scram_credentials import MOST_CHANGES
-from barnabas.server.config.config_changes import MOST_SETTINGS
-from barnabas.server.controller.topic_rules import MAX_PARTITIONS_PER_REQUEST
+from barnabas.server.config.config_admin_manager import MOST_SETTINGS
+from barnabas.server.controller.admin_manager import MAX_PARTITIONS_PER_REQUEST
 
 from .worst_requests import BROKER_ID, NEW_PARTITIONS, TOPIC, WIDE, WIDE_PARTITIONS, Known, Worst
 
@@ -57,13 +57,13 @@ def _topic_of_assignments(_: int, __: Known) -> created.CreateTopicsRequest:
         for number in range(MAX_PARTITIONS_PER_REQUEST)
     ]
     topic = created.CreatableTopic(name="n", num_partitions=-1, replication_factor=-1, assignments=assigned)
-    return created.CreateTopicsRequest(topics=[topic], timeout_ms=1000, validate_only=True)
+    return created.CreateTopicsRequest(topics=[topic], timeout_ms=60_000, validate_only=True)
 
 
 def _partitions_of_assignments(_: int, __: Known) -> CreatePartitionsRequest:
     assigned = [CreatePartitionsAssignment(broker_ids=[BROKER_ID])] * (MAX_PARTITIONS_PER_REQUEST - 1)
     topic = CreatePartitionsTopic(name=TOPIC, count=MAX_PARTITIONS_PER_REQUEST, assignments=assigned)
-    return CreatePartitionsRequest(timeout_ms=1000, validate_only=True, topics=[topic])
+    return CreatePartitionsRequest(timeout_ms=60_000, validate_only=True, topics=[topic])
 
 
 def _topic_made(_: int, __: Known) -> created.CreateTopicsRequest:

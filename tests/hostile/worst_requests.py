@@ -9,6 +9,8 @@ from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from soak.hostile.record_forge import blocks_without_output
+
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.batch_header import HEADER
 from barnabas.protocol.codec import REQUEST_OBJECT_BUDGET, STOP_OBJECT_BUDGET, decode_request, encode_request
@@ -76,6 +78,7 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -84,9 +87,11 @@ from barnabas.protocol.messages.write_txn_markers import (
 )
 from barnabas.protocol.produce_entries import MOST_PLACES
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
-from barnabas.server.config.broker_names import LONGEST_NUMBER
+from barnabas.server.config.config_helper import LONGEST_NUMBER
 
 FRAME_BYTES = 1_000_000
+LONG_MS = 60_000
+"""A timeout that is never over first: what counts here is the answer of the whole work."""
 TOPIC = "t"
 """A topic of one partition, which has many producers and some megabytes of tiny records."""
 PACKED = "packed"
@@ -185,7 +190,7 @@ def _batch(payload: bytes, count: int, codec: int) -> bytes:
     """A batch of format v2 around records that may be compressed."""
     builder = RecordBatchBuilder()
     builder.append(None, b"")
-    from tests.hostile.record_forge import rewrite
+    from soak.hostile.record_forge import rewrite
 
     return rewrite(builder.build(), payload, attributes=codec, last_offset_delta=count - 1, record_count=count)
 
@@ -258,6 +263,14 @@ def _bombs(count: int, _: Known) -> ProduceRequest:
     return produced(VAST, min(count, VAST_PARTITIONS, FRAME_BYTES // (len(bomb) + 10)), bomb)
 
 
+def _blocks_without_output(name: str) -> Callable[[int, Known], ProduceRequest]:
+    def make(count: int, _: Known) -> ProduceRequest:
+        codec, payload = blocks_without_output(count * 100)[name]
+        return produced(VAST, 1, _batch(payload, 1, codec))
+
+    return make
+
+
 @cache
 def _bomb() -> bytes:
     return _batch(compress(Compression.ZSTD, _record_of(bytes(20 << 20))), 1, Compression.ZSTD)
@@ -321,7 +334,7 @@ def _records_deleted(
 ) -> Callable[[int, Known], DeleteRecordsRequest]:
     def make(count: int, _: Known) -> DeleteRecordsRequest:
         partitions = [DeleteRecordsPartition(partition_index=number, offset=offset) for number in indexes(count)]
-        return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=partitions)], timeout_ms=9)
+        return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=partitions)], timeout_ms=LONG_MS)
 
     return make
 
@@ -342,7 +355,7 @@ def _epoch_ends(indexes: Callable[[int], Iterable[int]]) -> Callable[[int, Known
 def _elected(topic: str, indexes: Callable[[int], Iterable[int]]) -> Callable[[int, Known], ElectLeadersRequest]:
     def make(count: int, _: Known) -> ElectLeadersRequest:
         wanted = [ElectedPartitions(topic=topic, partitions=list(indexes(count)))]
-        return ElectLeadersRequest(election_type=0, timeout_ms=9, topic_partitions=wanted)
+        return ElectLeadersRequest(election_type=0, timeout_ms=LONG_MS, topic_partitions=wanted)
 
     return make
 
@@ -356,7 +369,7 @@ def _moved(
             for number in indexes(count)
         ]
         return reassigned.AlterPartitionReassignmentsRequest(
-            timeout_ms=9, topics=[reassigned.ReassignableTopic(name=topic, partitions=partitions)]
+            timeout_ms=LONG_MS, topics=[reassigned.ReassignableTopic(name=topic, partitions=partitions)]
         )
 
     return make
@@ -434,7 +447,7 @@ def _names_of_a_broker(_: int) -> list[str]:
 
 def _topics_to_create(count: int, _: Known) -> created.CreateTopicsRequest:
     topics = [created.CreatableTopic(name=f"n{n}", num_partitions=1, replication_factor=1) for n in range(count)]
-    return created.CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True)
+    return created.CreateTopicsRequest(topics=topics, timeout_ms=LONG_MS, validate_only=True)
 
 
 def _most_topics_to_create(count: int, _: Known) -> created.CreateTopicsRequest:
@@ -444,13 +457,13 @@ def _most_topics_to_create(count: int, _: Known) -> created.CreateTopicsRequest:
 def _assignments(count: int, _: Known) -> created.CreateTopicsRequest:
     assigned = [created.CreatableReplicaAssignment(partition_index=n, broker_ids=[0]) for n in range(count)]
     topic = created.CreatableTopic(name="n", num_partitions=-1, replication_factor=-1, assignments=assigned)
-    return created.CreateTopicsRequest(topics=[topic], timeout_ms=1000, validate_only=True)
+    return created.CreateTopicsRequest(topics=[topic], timeout_ms=LONG_MS, validate_only=True)
 
 
 def _topic_settings(count: int, _: Known) -> created.CreateTopicsRequest:
     configs = [created.CreatableTopicConfig(name=f"k{number}", value="1") for number in range(count)]
     topic = created.CreatableTopic(name="n", num_partitions=1, replication_factor=1, configs=configs)
-    return created.CreateTopicsRequest(topics=[topic], timeout_ms=1000, validate_only=True)
+    return created.CreateTopicsRequest(topics=[topic], timeout_ms=LONG_MS, validate_only=True)
 
 
 def _commit(topic: str) -> Callable[[int, Known], OffsetCommitRequest]:
@@ -555,6 +568,10 @@ WORST: tuple[Worst, ...] = (
         ErrorCode.MESSAGE_TOO_LARGE,
     ),
     Worst("bombs", K.PRODUCE, 9, _bombs, NONE),
+    *(
+        Worst(f"blocks without output, {name}", K.PRODUCE, 9, _blocks_without_output(name), ErrorCode.INVALID_RECORD)
+        for name in blocks_without_output(100)
+    ),
     Worst("unknown partitions", K.FETCH, 11, _fetch("unknown"), UNKNOWN),
     Worst("unknown partitions of a session", K.FETCH, 12, _fetch("unknown", session_epoch=0), UNKNOWN),
     Worst("unknown partitions by id", K.FETCH, 13, _fetch(""), UNKNOWN),
@@ -617,7 +634,7 @@ WORST: tuple[Worst, ...] = (
         "unknown names",
         K.DELETE_TOPICS,
         5,
-        lambda n, _: DeleteTopicsRequest(topic_names=_names(n), timeout_ms=9),
+        lambda n, _: DeleteTopicsRequest(topic_names=_names(n), timeout_ms=LONG_MS),
         UNKNOWN,
     ),
     Worst(
@@ -625,7 +642,8 @@ WORST: tuple[Worst, ...] = (
         K.DELETE_TOPICS,
         6,
         lambda n, _: DeleteTopicsRequest(
-            topics=[DeleteTopicState(name=None, topic_id=UUID(int=number + 1)) for number in range(n)], timeout_ms=9
+            topics=[DeleteTopicState(name=None, topic_id=UUID(int=number + 1)) for number in range(n)],
+            timeout_ms=LONG_MS,
         ),
         ErrorCode.UNKNOWN_TOPIC_ID,
     ),
@@ -676,7 +694,9 @@ WORST: tuple[Worst, ...] = (
     ),
     Worst("unknown topics", K.DESCRIBE_CONFIGS, 4, _described(ConfigResourceType.TOPIC, _names), UNKNOWN),
     Worst("numbers of no broker", K.DESCRIBE_CONFIGS, 4, _described(ConfigResourceType.BROKER, _long_numbers), INVALID),
-    Worst("names of a broker", K.DESCRIBE_CONFIGS, 4, _described(ConfigResourceType.BROKER, _names_of_a_broker), NONE),
+    Worst(
+        "names of a broker", K.DESCRIBE_CONFIGS, 4, _described(ConfigResourceType.BROKER, _names_of_a_broker), TOO_MANY
+    ),
     Worst("too many groups", K.DESCRIBE_CONFIGS, 4, _described(ConfigResourceType.GROUP, _names), TOO_MANY),
     Worst("too many settings of a broker", K.ALTER_CONFIGS, 1, _replaced(ConfigResourceType.BROKER, "1"), TOO_MANY),
     Worst("too many settings of a topic", K.ALTER_CONFIGS, 1, _replaced(ConfigResourceType.TOPIC, TOPIC), TOO_MANY),
@@ -704,7 +724,7 @@ WORST: tuple[Worst, ...] = (
         K.CREATE_PARTITIONS,
         1,
         lambda n, _: CreatePartitionsRequest(
-            timeout_ms=9,
+            timeout_ms=LONG_MS,
             validate_only=True,
             topics=[CreatePartitionsTopic(name=name, count=2, assignments=None) for name in _names(n)],
         ),
@@ -715,7 +735,7 @@ WORST: tuple[Worst, ...] = (
         K.CREATE_PARTITIONS,
         1,
         lambda n, _: CreatePartitionsRequest(
-            timeout_ms=9,
+            timeout_ms=LONG_MS,
             validate_only=True,
             topics=[
                 CreatePartitionsTopic(name=TOPIC, count=n, assignments=[CreatePartitionsAssignment(broker_ids=[0])] * n)
@@ -809,7 +829,7 @@ WORST: tuple[Worst, ...] = (
         K.LIST_PARTITION_REASSIGNMENTS,
         0,
         lambda n, _: reassignments.ListPartitionReassignmentsRequest(
-            timeout_ms=9,
+            timeout_ms=LONG_MS,
             topics=[reassignments.ListPartitionReassignmentsTopics(name=TOPIC, partition_indexes=list(range(n)))],
         ),
         NONE,
@@ -889,6 +909,13 @@ WORST: tuple[Worst, ...] = (
         K.CONSUMER_GROUP_DESCRIBE,
         1,
         lambda n, _: consumer_groups.ConsumerGroupDescribeRequest(group_ids=_names(n)),
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    ),
+    Worst(
+        "unknown groups",
+        K.STREAMS_GROUP_DESCRIBE,
+        1,
+        lambda n, _: StreamsGroupDescribeRequest(group_ids=_names(n)),
         ErrorCode.GROUP_ID_NOT_FOUND,
     ),
     Worst(

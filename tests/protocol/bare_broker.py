@@ -22,8 +22,8 @@ from barnabas.protocol.server_connection import (
     AUTHENTICATING,
     AWAITED,
     SERVING,
-    AuthenticationEvent,
-    AuthenticationState,
+    SaslEvent,
+    SaslState,
     ServerEvent,
     ServerState,
 )
@@ -60,7 +60,7 @@ class ServerConnection:
 
     __slots__ = ("authentication", "frames", "state")
 
-    def __init__(self, frames: FrameReader, authentication: AuthenticationState) -> None:
+    def __init__(self, frames: FrameReader, authentication: SaslState) -> None:
         self.frames = frames
         self.state = ServerState.OPEN
         self.authentication = authentication
@@ -86,7 +86,7 @@ class ServerConnection:
         if self.authentication and api_key not in AWAITED[self.authentication]:
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, f"{api_key.name} before the client is authenticated")
 
-    def on_authentication(self, event: AuthenticationEvent) -> None:
+    def on_authentication(self, event: SaslEvent) -> None:
         """The client has come a step further, or failed."""
         self.authentication = AUTHENTICATING[self.authentication][event]
 
@@ -105,7 +105,7 @@ class BareBroker:
 
     def __post_init__(self) -> None:
         frames = FrameReader(BufferPool(1 << 16, 1), max_size=1 << 20, max_other_size=1 << 20)
-        begin = AuthenticationState.UNKNOWN if self.has_sasl else AuthenticationState.ADMITTED
+        begin = SaslState.HANDSHAKE_OR_VERSIONS_REQUEST if self.has_sasl else SaslState.COMPLETE
         self.connection = ServerConnection(frames, begin)
         self.out = bytearray()
         self.asked: list[tuple[ApiKey, int]] = []
@@ -124,7 +124,7 @@ class BareBroker:
             frames.settle()
 
     def _handle(self, frame: bytes) -> None:
-        if self.connection.authentication is AuthenticationState.BARE:
+        if self.connection.authentication is SaslState.AUTHENTICATE_RAW:
             self._authenticate(frame, lambda answer: self._frame(answer))
             return
         header, position = decode_request_header(frame, 0, len(frame))
@@ -144,7 +144,7 @@ class BareBroker:
     def _on_api_versions(self, header: RequestHeader, request: Any) -> None:
         keys = [ApiVersion(api_key=key, max_version=newest) for key, newest in self.newest.items()]
         if self.has_sasl:
-            self.connection.on_authentication(AuthenticationEvent.VERSIONS)
+            self.connection.on_authentication(SaslEvent.VERSIONS)
         self._answer(header, ApiVersionsResponse(api_keys=keys))
 
     def _on_metadata(self, header: RequestHeader, request: Any) -> None:
@@ -152,7 +152,7 @@ class BareBroker:
 
     def _on_sasl_handshake(self, header: RequestHeader, request: Any) -> None:
         if request.mechanism not in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-            self.connection.on_authentication(AuthenticationEvent.FAILURE)
+            self.connection.on_authentication(SaslEvent.FAILURE)
             answer = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=["PLAIN"])
             self._answer(header, answer)
             return
@@ -160,7 +160,7 @@ class BareBroker:
         self._sasl = plain_server() if is_plain else scram_server("sha" + request.mechanism[-3:])
         next(self._sasl)
         bare = header.api_version == 0
-        self.connection.on_authentication(AuthenticationEvent.MECHANISM_BARE if bare else AuthenticationEvent.MECHANISM)
+        self.connection.on_authentication(SaslEvent.MECHANISM_BARE if bare else SaslEvent.MECHANISM)
         self._answer(header, SaslHandshakeResponse())
 
     def _on_sasl_authenticate(self, header: RequestHeader, request: Any) -> None:
@@ -180,11 +180,11 @@ class BareBroker:
         try:
             answer = self._sasl.send(message)
         except PermissionError:
-            self.connection.on_authentication(AuthenticationEvent.FAILURE)
+            self.connection.on_authentication(SaslEvent.FAILURE)
             self.hung_up = True
             return
         is_last = answer == b"" or answer.startswith(b"v=")
-        self.connection.on_authentication(AuthenticationEvent.SUCCESS if is_last else AuthenticationEvent.CHALLENGE)
+        self.connection.on_authentication(SaslEvent.SUCCESS if is_last else SaslEvent.CHALLENGE)
         say(answer)
 
     def _answer(self, header: RequestHeader, response: Any) -> None:

@@ -190,7 +190,7 @@ def _struct(cls: type, version: int, flexible: bool) -> c.Construct:
 
 
 def _field(field: Field, version: int, flexible: bool) -> c.Construct:
-    nullable = version in field.nullable or field.element is record_bytes
+    nullable = version in field.nullable
     if field.is_array:
         item = _value(field.element, version, flexible, nullable=False)
         return Counted(CompactLength if flexible else c.Int32sb, item, nullable=nullable)

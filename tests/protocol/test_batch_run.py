@@ -6,11 +6,12 @@ import gc
 import random
 import struct
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tools import missing
+from tests.foreign_tools import missing
 
 from barnabas.protocol.batch_header import write_crc
 from barnabas.protocol.batch_run import BatchRun, Stop
@@ -210,7 +211,8 @@ def test_both_encoders_make_the_same_of_a_run(
 @compiled
 def test_a_run_is_bytes_and_none_and_nothing_else() -> None:
     assert native is not None
-    for keys, values in (([b"k"], []), (None, ["text"]), ([1], [b"v"])):
+    wrong: tuple[tuple[Any, Any], ...] = (([b"k"], []), (None, ["text"]), ([1], [b"v"]))
+    for keys, values in wrong:
         with pytest.raises((TypeError, ValueError)):
             native.encode_records(keys, values, NO_HEADERS, (0, 0, 0), -1)
 

@@ -1,6 +1,7 @@
 """Compiled codecs against the independent `construct` description, over every message and version."""
 
 import random
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -70,8 +71,9 @@ def test_codecs_agree_with_construct_at_length(key: ApiKey) -> None:
 
 def test_request_and_response_share_versions() -> None:
     for spec in API_MESSAGES.values():
-        assert spec.request.__versions__ == spec.response.__versions__
-        assert spec.request.__flexible__ == spec.response.__flexible__
+        request, response = cast(Any, spec.request), cast(Any, spec.response)
+        assert request.__versions__ == response.__versions__
+        assert request.__flexible__ == response.__flexible__
 
 
 def test_golden_metadata_request_v9() -> None:

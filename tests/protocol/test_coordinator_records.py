@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from tests.java import compile_java, jars, run_java
@@ -10,7 +11,13 @@ from tests.protocol.kafka_definitions import assert_same_values
 from tests.protocol.message_constructs import construct_for, to_plain
 from tests.protocol.random_messages import random_message
 
-from barnabas.protocol import consumer_protocol, coordinator_records
+from barnabas.protocol import (
+    consumer_protocol,
+    coordinator_records,
+    share_coordinator_records,
+    share_group_records,
+    streams_group_records,
+)
 from barnabas.protocol.codec import decode_versioned, encode_versioned, peek_version
 from barnabas.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -18,10 +25,13 @@ from barnabas.protocol.consumer_protocol import (
     TopicPartitions,
 )
 from barnabas.protocol.coordinator_records import (
+    ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataValue,
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    CurrentlyAssignedTopic,
     GroupMetadataKey,
     OffsetCommitKey,
     OffsetCommitValue,
@@ -30,26 +40,39 @@ from barnabas.protocol.coordinator_records import (
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.schema import Message, versions_of
 
+SHARE_AND_STREAMS = (share_coordinator_records, share_group_records, streams_group_records)
+MODULES = (consumer_protocol, coordinator_records, *SHARE_AND_STREAMS)
 CLASSES = [
     value
-    for module in (consumer_protocol, coordinator_records)
+    for module in MODULES
     for value in vars(module).values()
     if isinstance(value, type) and issubclass(value, Message) and value.__versions__
 ]
 PACKAGES = {
     "ConsumerProtocol": "org.apache.kafka.common.message",
     "TransactionLog": "org.apache.kafka.coordinator.transaction.generated",
+    "ShareSnapshot": "org.apache.kafka.coordinator.share.generated",
+    "ShareUpdate": "org.apache.kafka.coordinator.share.generated",
     "": "org.apache.kafka.coordinator.group.generated",
 }
 # In the older release the number in front of a key is the version of its class; in the newer one it is a type, and the
 # class has version 0.
-RELEASES = ("3.9.1", "4.1.1")
+RELEASES = ("3.9.1", "4.4.0")
+
+
+def is_share_or_streams(cls: type) -> bool:
+    return cls.__module__ in {module.__name__ for module in SHARE_AND_STREAMS}
+
+
 LATER = {
     (OffsetCommitValue, 4),
     (TransactionLogValue, 1),
     (ConsumerGroupMetadataValue, 0),  # its hash, a tagged field
     (ConsumerGroupRegularExpressionKey, 16),
     (ConsumerGroupRegularExpressionValue, 0),
+    (ConsumerGroupTargetAssignmentMetadataValue, 0),  # its timestamp, a tagged field
+    (ConsumerGroupCurrentMemberAssignmentValue, 0),  # its assignment epochs, a tagged field
+    *((cls, version) for cls in CLASSES if is_share_or_streams(cls) for version in versions_of(cls).numbers()),
 }
 
 
@@ -93,6 +116,31 @@ def test_golden_member_of_the_consumer_protocol() -> None:
     assert encode_versioned(value, 0) == data
 
 
+def test_assignment_epochs_of_kafka_4_4_and_of_older_versions() -> None:
+    """The epochs are a tagged field that older versions omit, and null is another value than their absence."""
+    topic = bytes(15) + b"\1"
+    front, older, newer = (
+        bytes.fromhex("0000 00000007 00000006 00 02"),
+        "02 00000003",
+        "02 00000003 01 00 05 02 00000007",
+    )
+    for data, epochs in (
+        (bytes.fromhex(older + "00"), []),
+        (bytes.fromhex(newer), [7]),
+        (bytes.fromhex(older + "01 00 01 00"), None),
+    ):
+        value = ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=7,
+            previous_member_epoch=6,
+            assigned_partitions=[
+                CurrentlyAssignedTopic(topic_id=UUID(int=1), partitions=[3], assignment_epochs=epochs)
+            ],
+        )
+        whole = front + topic + data + bytes.fromhex("01 00")
+        assert decode_versioned(ConsumerGroupCurrentMemberAssignmentValue, whole) == value
+        assert encode_versioned(value, 0) == whole
+
+
 def test_subscription_of_the_future() -> None:
     subscription = ConsumerProtocolSubscription(
         topics=["a"], owned_partitions=[TopicPartitions(topic="a", partitions=[1])]
@@ -117,6 +165,7 @@ def test_kafka_reads_and_writes_the_same_bytes(release: str) -> None:
     classpath = jars(
         f"org.apache.kafka:kafka-group-coordinator:{release}",
         f"org.apache.kafka:kafka-transaction-coordinator:{release}",
+        *([f"org.apache.kafka:kafka-share-coordinator:{release}"] if release != RELEASES[0] else []),
         "com.fasterxml.jackson.core:jackson-databind:2.16.2",
     )
     asked = []

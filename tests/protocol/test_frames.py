@@ -7,9 +7,10 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.frames import framed
 
 from barnabas.protocol.errors import ProtocolError
-from barnabas.protocol.frames import BufferPool, FrameReader
+from barnabas.protocol.frames import LENGTH_SIZE, BufferPool, FrameReader
 
 MAX = 5000
 
@@ -41,7 +42,7 @@ def feed(frames: FrameReader, stream: bytes, cuts: list[int]) -> list[bytes]:
     pool_size=st.sampled_from([2048, 4100, 5010, 9000, 40_000]),
 )
 def test_frames_do_not_depend_on_how_the_stream_is_cut(bodies: list[bytes], cuts: list[int], pool_size: int) -> None:
-    stream = b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+    stream = b"".join(framed(body) for body in bodies)
     frames = reader(pool_size)
     assert feed(frames, stream, cuts) == bodies
     assert frames.pending == 0
@@ -123,3 +124,28 @@ def test_two_streams_of_large_frames_do_not_mix() -> None:
         for number, frames in enumerate(readers):
             found[number] += feed(frames, streams[number][start : start + 5000], [8000])
     assert found == [3 * [bytes([number]) * 20_000] for number in range(3)]
+
+
+def test_a_frame_larger_than_a_receive_buffer_gets_memory_of_its_own_size_once() -> None:
+    sizes: list[int] = []
+
+    def allocate(size: int) -> bytearray:
+        sizes.append(size)
+        return bytearray(size)
+
+    pool = BufferPool(32_768, 2, allocate)
+    frames = FrameReader(pool, max_size=1 << 20, max_other_size=1 << 20)
+    small, large = bytes(10), bytes(range(256)) * 1000
+    stream = b"".join(framed(body) for body in (small, large, small, large))
+    assert feed(frames, stream, [9000, 1, 20_000]) == [small, large, small, large]
+    assert sizes == [LENGTH_SIZE + len(large)] * 2
+    assert frames.private is None and frames.pending == 0
+
+
+def test_a_frame_for_which_there_is_no_memory_is_an_error_that_names_its_size() -> None:
+    def allocate(size: int) -> bytearray:
+        raise MemoryError(f"no memory for a request of {size} bytes")
+
+    frames = FrameReader(BufferPool(32_768, 2, allocate), max_size=1 << 20, max_other_size=1 << 20)
+    with pytest.raises(MemoryError, match="100004 bytes"):
+        feed(frames, struct.pack(">i", 100_000) + bytes(9000), [9000])

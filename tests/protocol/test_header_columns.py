@@ -7,7 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tools import missing
+from tests.foreign_tools import missing
 
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.header_columns import HeaderColumns, header_columns, header_columns_here
@@ -69,7 +69,7 @@ def test_columns_say_what_decoding_says(use_native: bool) -> None:
     records.count = 300
     counts, *columns = header_columns(data, records, use_native=use_native)
     rows = zip(*columns, strict=True)
-    for count, record in zip(
+    for count, decoded in zip(
         counts, decode_records_here(data, 0, 300, base_offset=0, base_timestamp=0, append_time=None)[0], strict=True
     ):
         headers = []
@@ -78,7 +78,7 @@ def test_columns_say_what_decoding_says(use_native: bool) -> None:
             headers.append(
                 (data[key : key + key_size].decode(), None if value_size < 0 else data[value : value + value_size])
             )
-        assert headers == list(record.headers)
+        assert headers == list(decoded.headers)
     assert next(rows, None) is None
 
 

@@ -12,9 +12,16 @@ from tests.protocol.random_messages import random_message
 
 from barnabas.protocol import codec
 from barnabas.protocol.apis import API_MESSAGES, ApiKey
+from barnabas.protocol.compiled_support import MAX_ARRAY_ELEMENTS, uvarint
 from barnabas.protocol.compiler import encoder
+from barnabas.protocol.coordinator_records import AssignedTopic
 from barnabas.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from barnabas.protocol.headers import decode_request_header, decode_response_header
+from barnabas.protocol.headers import (
+    RequestHeader,
+    decode_request_header,
+    decode_response_header,
+    encode_request_header,
+)
 from barnabas.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.leader_and_isr import (
@@ -27,6 +34,8 @@ from barnabas.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from barnabas.protocol.produce_entries import MOST_PLACES
+from barnabas.protocol.share_group_records import ShareGroupTargetAssignmentMemberValue
 
 VERSIONS = [(key, version) for key, spec in API_MESSAGES.items() for version in spec.versions.numbers()]
 SPECIAL_BYTES = (0x00, 0x01, 0x7F, 0x80, 0xFE, 0xFF)
@@ -151,6 +160,56 @@ def test_object_budget_covers_nested_arrays() -> None:
         else:
             with pytest.raises(ProtocolError, match="configuration_keys"):
                 codec.decode_request(ApiKey.DESCRIBE_CONFIGS, 0, data, 0, len(data))
+
+
+def test_a_response_has_a_million_items_in_one_array_at_most() -> None:
+    """As in Kafka 4.4; the arrays of a message may have more in total."""
+    rows = MAX_ARRAY_ELEMENTS
+    for count, legal in ((rows, True), (rows + 1, False)):
+        head = bytes(2) + count.to_bytes(4, "big")
+        for key, version, row, name in (
+            (ApiKey.API_VERSIONS, 0, 6, "api_keys"),
+            (ApiKey.SASL_HANDSHAKE, 1, 2, "mechanisms"),
+        ):
+            data = head + bytes(row * count)
+            if legal:
+                assert len(getattr(codec.decode_response(key, version, data, 0, len(data)), name)) == count
+            else:
+                with pytest.raises(ProtocolError, match=f"{count} {name} exceed the maximum of {rows} in one array"):
+                    codec.decode_response(key, version, data, 0, len(data))
+
+
+def test_a_stored_record_has_a_million_numbers_in_one_array_at_most() -> None:
+    value = ShareGroupTargetAssignmentMemberValue(topic_partitions=[AssignedTopic(), AssignedTopic()])
+    for count, legal in ((MAX_ARRAY_ELEMENTS, True), (MAX_ARRAY_ELEMENTS + 1, False)):
+        value.topic_partitions[1].partitions = [7] * count
+        data = codec.encode_versioned(value, 0)
+        if legal:
+            assert codec.decode_versioned(ShareGroupTargetAssignmentMemberValue, data) == value
+        else:
+            with pytest.raises(ProtocolError, match=f"{count} partitions exceed the maximum"):
+                codec.decode_versioned(ShareGroupTargetAssignmentMemberValue, data)
+
+
+def test_no_request_reaches_the_limit_of_an_array() -> None:
+    """The C decoder of Produce has a limit of its own, and every other request a budget for all of its lists."""
+    assert max(codec.REQUEST_OBJECT_BUDGET, codec.ORDER_OBJECT_BUDGET, MOST_PLACES) < MAX_ARRAY_ELEMENTS
+
+
+@pytest.mark.parametrize("where", ["header", "struct without tags", "struct with tags"])
+def test_ten_thousand_tagged_fields_are_refused_at_once(where: str) -> None:
+    tags = uvarint(10_001) + b"".join(uvarint(tag) + b"\0" for tag in range(100, 10_101))
+    if where == "header":
+        data = encode_request_header(RequestHeader(ApiKey.METADATA, 12, 1, "c"))[:-1] + tags
+    elif where == "struct without tags":
+        data = bytes.fromhex("00 01 00") + tags
+    else:
+        data = bytes.fromhex("ffffffff 00000000 00000000 00000000 00 00000000 ffffffff 01 01 01") + tags
+    with pytest.raises(ProtocolError, match="unknown tagged fields exceed the maximum of 64"):
+        if where == "header":
+            decode_request_header(data, 0, len(data))
+        else:
+            codec.decode_request(ApiKey.FETCH if "with tags" in where else ApiKey.METADATA, 12, data, 0, len(data))
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def request_frame(version: int, client_id: str | None, transactional_id: str | N
     return encode_request_header(header) + encode_request(request, version)
 
 
-def outcome(read: object, version: int, data: bytes, end: int) -> object:
+def outcome(read: object, version: int, data: bytes | bytearray, end: int) -> object:
     buffer = memoryview(bytearray(b"?" + data + b"the next one"))
     try:
         header, request = read(version, buffer, 1, end)  # type: ignore[operator]
@@ -155,6 +155,34 @@ def test_what_is_no_success_is_left_to_the_general_encoder() -> None:
     assert native.write_produced(7, 1, [(b"t" * 16, 0)], [good], 0) is None
     with pytest.raises(TypeError):
         native.write_produced(7, 1, [("t", 0)], [], 0)
+
+
+@compiled
+def test_types_with_code_of_their_own_are_left_to_the_general_encoder() -> None:
+    """A comparison or a conversion in Python could free the lists while compiled code reads them."""
+    assert native is not None
+    good = (1, 1, 5, -1, 0)
+
+    class Clearing(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            places.clear()
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    class Number:
+        def __index__(self) -> int:
+            places.clear()
+            return 1
+
+    places: list[tuple[str | bytes, int]] = [(Clearing("t"), 0), (Clearing("t"), 1), ("u", 0)]
+    assert native.write_produced(7, 1, places, [good] * 3, 0) is None
+    for result in ((Number(), 1, 5, -1, 0), (1, 1, 5, Number(), 0), (1, 1, 5, -1, Number())):
+        places = [("t", 0)]
+        assert native.write_produced(7, 1, places, [result], 0) is None  # type: ignore[list-item]
+    assert len(places) == 1
 
 
 @pytest.mark.parametrize("version", [7, 13])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,7 +72,7 @@ def test_memory_follows_the_bytes_that_came() -> None:
 def test_a_frame_that_outgrows_its_buffer_keeps_its_bytes(is_held: bool) -> None:
     """The reader's last view may be alive when the buffer has to grow."""
     body = bytes(range(256)) * (BELIEVED_BYTES // 256 * 2 + 17)
-    data, held, frames = memoryview(stream([body])), [], []
+    data, held, frames = memoryview(stream([body])), list[Any](), list[Any]()
     receive = ReceiveBuffer(1 << 30, room_behind=64)
     while data:
         view = receive.buffer()
@@ -87,7 +89,7 @@ def test_a_frame_that_outgrows_its_buffer_keeps_its_bytes(is_held: bool) -> None
 @pytest.mark.parametrize("size", [3, 100_000])
 def test_there_is_room_behind_a_frame(size: int) -> None:
     receive = ReceiveBuffer(1 << 20, room_behind=64)
-    data, frames = stream([b"x" * size]), []
+    data, frames = stream([b"x" * size]), list[Any]()
     while data:
         view = receive.buffer()
         count = min(len(view), len(data))

@@ -7,8 +7,8 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.foreign_tools import missing
 from tests.hostile.damaged_batches import DAMAGES, Damage
-from tests.tools import missing
 
 from barnabas.protocol.batch_header import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader, write_crc
 from barnabas.protocol.compression import Compression
@@ -18,7 +18,7 @@ from barnabas.protocol.record_batch import ControlType, RecordBatch, control_bat
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.protocol.record_codec import encode_record
 from barnabas.protocol.record_scan import HIGHEST, LOWEST, RecordRules, RecordScan, scan_records, walk_records
-from barnabas.protocol.usual_batch import take_batch_here
+from barnabas.protocol.usual_batch import validate_and_stamp_py
 
 compiled = pytest.mark.usefixtures("speedups")
 ANY: RecordRules = (LOWEST, HIGHEST, False, False)
@@ -152,13 +152,13 @@ def test_both_walks_know_each_damage(name: str) -> None:
 
 
 def taken_twice(
-    batch: bytes, rules: RecordRules, max_size: int = 1 << 20, plain: bytes | None = None
+    batch: bytes | bytearray, rules: RecordRules, max_size: int = 1 << 20, plain: bytes | None = None
 ) -> tuple[int, int, int] | None:
     """What both forms of the step say, which have to leave the same bytes behind."""
     here, there = (memoryview(bytearray(batch)) for _ in range(2))
-    found = take_batch_here(here, plain, (1 << 40, 7), max_size, rules)
+    found = validate_and_stamp_py(here, plain, (1 << 40, 7), max_size, rules)
     if native is not None:
-        assert native.take_batch(there, plain, (1 << 40, 7), max_size, rules) == found
+        assert native.validate_and_stamp(there, plain, (1 << 40, 7), max_size, rules) == found
         assert here == there
     if found is None:
         assert here == batch
@@ -213,7 +213,9 @@ def test_what_is_plain() -> None:
     flipped[-2] ^= 1
     assert taken_twice(flipped, ANY) is None
     if native is not None:
-        assert native.take_batch(memoryview(batch), None, (0, 0), 1 << 20, ANY) is None, "it cannot be written to"
+        assert native.validate_and_stamp(memoryview(batch), None, (0, 0), 1 << 20, ANY) is None, (
+            "it cannot be written to"
+        )
 
 
 def test_a_marker_is_taken_from_who_may_end_transactions() -> None:
@@ -265,6 +267,6 @@ def test_compiled_functions_refuse_what_they_were_not_made_for() -> None:
         (data, 5, at, 9, ANY),
     ):
         with pytest.raises(TypeError):
-            native.take_batch(*wrong)  # type: ignore[arg-type]
+            native.validate_and_stamp(*wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         native.scan_records(b"", 1, 0, (0, 0), 9)  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ record_lists = st.lists(
 )
 
 
-def only(data: bytes | memoryview) -> RecordBatch:
+def only(data: bytes | bytearray | memoryview) -> RecordBatch:
     (batch,) = iter_batches(data)
     assert isinstance(batch, RecordBatch)
     return batch

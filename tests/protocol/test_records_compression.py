@@ -17,11 +17,13 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from soak.hostile.record_forge import blocks_without_output
 
 from barnabas.protocol import compression, zstd_frame, zstd_kept_context
 from barnabas.protocol.compression import (
     CODEC_BY_CONFIG_NAME,
     Compression,
+    LongDecompressionError,
     Room,
     compress,
     decompress,
@@ -398,3 +400,34 @@ def test_a_context_is_kept_from_frame_to_frame_where_that_can_be_had(is_context_
         contexts.append(room.zstd)
     assert contexts[0] is contexts[1]
     assert (contexts[0] is not None) is is_context_kept
+
+
+@pytest.mark.parametrize("name", list(blocks_without_output(100)))
+def test_blocks_without_output_are_refused_soon(name: str) -> None:
+    codec, data = blocks_without_output()[name]
+    started = time.process_time()
+    assert refused(codec, data, 24 * MEGABYTE) is ErrorCode.CORRUPT_MESSAGE
+    assert time.process_time() - started < 0.1
+
+
+@pytest.mark.parametrize("name", list(blocks_without_output(100)))
+def test_a_caller_who_cannot_wait_opens_a_thousand_blocks_at_most(name: str) -> None:
+    codec, data = blocks_without_output()[name]
+    started = time.process_time()
+    with pytest.raises(LongDecompressionError):
+        look_into(codec, data, take_room(), max_size=24 * MEGABYTE, at_once=True)
+    assert time.process_time() - started < 0.02
+
+
+@pytest.mark.parametrize("name", list(blocks_without_output(100)))
+def test_a_few_blocks_without_output_are_opened(name: str) -> None:
+    codec, data = blocks_without_output(2000)[name]
+    if name == "gzip, with codes":
+        data = data[:-8] + b"\1\0\0\xff\xff" + bytes(8)
+    assert len(set(bytes(look_into(codec, data, take_room(), max_size=MEGABYTE, at_once=True)))) <= 1
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.SNAPPY, Compression.ZSTD])
+def test_noise_and_zeros_of_many_megabytes_are_no_blocks_without_output(codec: Compression) -> None:
+    plain = random.Random(1).randbytes(3 * MEGABYTE) + bytes(20 * MEGABYTE)
+    assert decompress(codec, compress(codec, plain), max_size=len(plain)) == plain

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.java import compile_java, jars, run_java
+from tests.java import compile_for_kafka, jars, run_java
 
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.legacy_records import build_message_set
@@ -12,17 +12,18 @@ from barnabas.protocol.record import Record, TimestampType
 from barnabas.protocol.record_batch import (
     Batch,
     ControlType,
+    RecordBatch,
     RecordBatchBuilder,
     control_batch,
     iter_batches,
 )
 from barnabas.storage.log_config import LogConfig
+from barnabas.storage.log_validator import AppendRules, validate_messages_and_assign_offsets
 from barnabas.storage.record_conversion import down_convert
-from barnabas.storage.record_validator import validate_and_assign
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
-RELEASES = ("3.9.1", "4.1.1")
+RELEASES = ("3.9.1", "4.4.0")
 CODEC_NAMES = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 FORMATS = [
     (magic, codec, time_type)
@@ -39,7 +40,7 @@ FORMATS = [
 
 def ask(release: str, questions: list[str]) -> list[str]:
     classpath = jars(f"org.apache.kafka:kafka-clients:{release}")
-    classes = compile_java(Path(__file__).parent / "java_records", classpath)
+    classes = compile_for_kafka(Path(__file__).parent / "java_records", classpath, release)
     result = run_java("RecordOracle", [classes, *classpath], stdin="\n".join(questions) + "\n")
     assert result.returncode == 0, result.stderr
     answers = result.stdout.splitlines()
@@ -171,8 +172,13 @@ def test_kafka_reads_what_was_validated_recompressed_or_converted() -> None:
                     records = random_records(rng, 0, with_headers=False, with_timestamps=True)
                     sources += [bytearray(build_message_set(records, magic=magic, codec=codec)) for magic in (0, 1)]
                 for source in sources:
-                    result = validate_and_assign(
-                        memoryview(source), base_offset=1234, now_ms=1_700_000_000_000, config=config, leader_epoch=7
+                    result = validate_messages_and_assign_offsets(
+                        memoryview(source),
+                        AppendRules(),
+                        base_offset=1234,
+                        now_ms=1_700_000_000_000,
+                        config=config,
+                        leader_epoch=7,
                     )
                     made.append(bytes(result.records))
                     if next(iter_batches(result.records)).codec != Compression.ZSTD:
@@ -185,4 +191,4 @@ def test_markers_say_what_they_should() -> None:
     for answer in ask(RELEASES[-1], [f"marker {seed}" for seed in range(20)]):
         data, _, _ = answer.partition(" ")
         (batch,) = iter_batches(bytes.fromhex(data))
-        assert batch.end_marker is not None
+        assert isinstance(batch, RecordBatch) and batch.end_marker is not None

@@ -18,7 +18,7 @@ OLD_CODECS = [codec for codec in Compression if codec != Compression.ZSTD]
 some_bytes = st.none() | st.binary(max_size=100)
 
 
-def only(data: bytes | memoryview) -> LegacyBatch:
+def only(data: bytes | bytearray | memoryview) -> LegacyBatch:
     (batch,) = iter_batches(data)
     assert isinstance(batch, LegacyBatch)
     return batch

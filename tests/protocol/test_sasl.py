@@ -5,18 +5,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from typing import Any, cast
 
 import pytest
 
+from barnabas.common.jaas import kerberos_service
 from barnabas.protocol.errors import ErrorCode, KafkaError
-from barnabas.protocol.jaas import kerberos_service
 from barnabas.protocol.sasl import sasl_exchange
 from barnabas.protocol.sasl_server import new_credentials, read_scram_first, scram
 
 
 def test_plain() -> None:
     assert list(sasl_exchange("PLAIN", "u", "p", "").messages) == [b"\0u\0p"]
-    with pytest.raises(ValueError, match="none of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"):
+    with pytest.raises(
+        ValueError, match=r"'GSSAPI' for a password\. Expected one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512$"
+    ):
         sasl_exchange("GSSAPI", "u", "p", "")
 
 
@@ -50,7 +53,7 @@ def test_scram_does_not_trust_any_server() -> None:
     messages = sasl_exchange("SCRAM-SHA-256", "u", "p", "n0nce").messages
     nonce = next(messages).decode().rpartition("r=")[2]
     messages.send(f"r={nonce}x,s=c2FsdA==,i=4096".encode())
-    with pytest.raises(KafkaError, match="does not know the password"):
+    with pytest.raises(KafkaError, match="has not proved that it has the password"):
         messages.send(b"v=AAAA")
 
 
@@ -78,7 +81,7 @@ def test_a_kerberos_service_is_named_in_one_way() -> None:
     assert kerberos_service({}, None) is None
     assert kerberos_service({"serviceName": "kafka"}, None) == "kafka"
     assert kerberos_service({"serviceName": "kafka"}, "kafka") == kerberos_service({}, "kafka") == "kafka"
-    with pytest.raises(ValueError, match="it is kafka, and serviceName of the JAAS string is other"):
+    with pytest.raises(ValueError, match="kafka: serviceName of the JAAS string is other"):
         kerberos_service({"serviceName": "other"}, "kafka")
 
 
@@ -108,4 +111,4 @@ def test_a_proof_is_of_the_nonce_that_was_given(said: str, *, is_let_in: bool) -
     proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True)))
     with pytest.raises(StopIteration if is_let_in else KafkaError) as end:
         exchange.send(final + b",p=" + proof)
-    assert not is_let_in or end.value.value.startswith(b"v=")
+    assert not is_let_in or cast(Any, end.value).value.startswith(b"v=")

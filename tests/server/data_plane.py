@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from uuid import UUID
 
+from tests.frames import framed, request_body
+
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
-from barnabas.protocol.codec import decode_response, encode_request
-from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
+from barnabas.protocol.codec import decode_response
+from barnabas.protocol.headers import decode_response_header
 from barnabas.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -60,7 +62,7 @@ class DataPlane:
         return self.world.now_ms()
 
     def partition(self, topic: str = "t", index: int = 0) -> Partition:
-        found = self.state.replica_manager.find(topic, index)
+        found = self.state.replica_manager.get_partition(topic, index)
         assert found is not None
         return found
 
@@ -109,9 +111,7 @@ class RawClient:
         self.writer = writer
 
     def send(self, key: int, version: int, message: Any, correlation_id: int = 1) -> None:
-        header = encode_request_header(RequestHeader(key, version, correlation_id, "raw"))
-        body = header + bytes(encode_request(message, version))
-        self.writer.write(struct.pack(">i", len(body)) + body)
+        self.writer.write(framed(request_body(key, version, message, correlation_id=correlation_id, client_id="raw")))
 
     async def frame(self) -> bytes:
         (length,) = struct.unpack(">i", await self.reader.readexactly(4))
@@ -167,7 +167,7 @@ def batch(*values: bytes | None, timestamp: int = -1, key: bytes | None = None, 
 
 def idempotent(producer_id: int, epoch: int, sequence: int, count: int = 1) -> bytes:
     """A batch of a producer with retries; its timestamp is of the day, since producers are forgotten by timestamp."""
-    producer = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
+    producer: dict[str, Any] = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
     return batch(*[b"v"] * count, timestamp=START_MS, **producer)
 
 

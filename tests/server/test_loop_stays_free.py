@@ -72,6 +72,10 @@ class WatchedFileSystem(OsFileSystem):
         self.note(path)
         super().fsync_dir(path)
 
+    def sync_disk(self, path: str) -> bool:
+        self.note(path)
+        return super().sync_disk(path)
+
 
 @asynccontextmanager
 async def watched_broker(folder: Path) -> AsyncIterator[tuple[BrokerServer, WatchedFileSystem]]:

@@ -7,12 +7,12 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.bench.wire import metadata_request, read_frame
+from bench.wire import metadata_request, read_frame
 
 from barnabas.clients.admin import Admin, ConfigChange, ConfigResource
 from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceType
 from barnabas.protocol.errors import ErrorCode, KafkaError
-from barnabas.server.config.notices import NO_WAY_IN
+from barnabas.server.config.startup_warnings import NO_WAY_IN
 from barnabas.server.network.socket_server import LOCAL_CONNECTIONS
 from barnabas.testing.broker import Broker
 
@@ -80,7 +80,7 @@ async def test_who_has_locked_all_out_in_the_file_is_warned_and_served_from_here
     async with Broker(config=settings) as broker, asyncio.timeout(AT_ONCE_S), Admin(broker.bootstrap) as admin:
         await admin.alter_configs({EVERYBODY: [ConfigChange("log.retention.ms", "7")]})
         (name,) = settings
-        warned = [notice for notice in broker.server.config.notices if name in notice]
+        warned = [notice for notice in broker.server.config.startup_warnings if name in notice]
         assert warned == ([] if "per.ip" in name else [f"{NO_WAY_IN}: {name}"])
         if "per.ip" not in name:
             await admin.alter_configs({EVERYBODY: [ConfigChange(name, "7")]})
@@ -116,4 +116,4 @@ async def test_a_quota_of_new_connections_keeps_nobody_from_taking_it_back(tmp_p
 @pytest.mark.parametrize(("own", "is_let_in"), [("10.0.0.5", True), ("10.0.0.6", False)])
 async def test_a_handshake_from_an_own_address_begins_whatever_the_limits_say(own: str, is_let_in: bool) -> None:
     async with Broker(config={"max.connections": "0"}) as broker:
-        assert broker.server.sockets._is_welcome("PLAINTEXT", "10.0.0.5", own, 7) is is_let_in
+        assert broker.server.sockets._may_connect("PLAINTEXT", "10.0.0.5", own, 7) is is_let_in

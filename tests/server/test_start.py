@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import urllib.request
@@ -12,12 +14,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.server_process import ServerProcess, free_port
+from tests.server_process import ServerProcess, free_port, wait_until
 
-from barnabas.clients.cli import main
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
+from barnabas.protocol.errors import KafkaError
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.tools.cli import main
 
 READY_S = 60
 ERROR_STATUS, USAGE_STATUS = 1, 2
@@ -29,7 +33,7 @@ class Started:
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.data = folder / "data"
         self.log = folder / f"log-{len(list(folder.iterdir()))}"
-        command = [str(Path(sys.executable).parent / "barnabas"), "start", *arguments]
+        command = [sys.executable, "-m", "barnabas.tools.cli", "start", *arguments]
         self.process = ServerProcess(command, self.log)
 
     def ready(self) -> Started:
@@ -178,6 +182,10 @@ def test_what_the_system_says_is_told_without_its_number(start: Start, tmp_path:
     broker.line(r".* ERROR barnabas\.storage: log directory (.*) is offline: \1: File exists")
     keyless = start("--listener", "SSL://127.0.0.1:0", "--override", f"ssl.keystore.location={tmp_path / 'none'}")
     assert keyless.process.wait(READY_S) == 1
+    for one in (broker, keyless):
+        *_, last_of_log, last = one.output.splitlines()
+        reason = last.removeprefix("barnabas start: ")
+        assert last_of_log.endswith(f" ERROR barnabas.broker: the broker did not start: {reason}")
     keyless.line(rf"barnabas start: .* listener SSL: {tmp_path / 'none'}: No such file or directory")
     assert "Errno" not in broker.output + keyless.output
 
@@ -219,9 +227,26 @@ def test_a_clean_end(plain: Callable[..., Started], number: signal.Signals) -> N
     assert broker.end(number) == 0
     assert broker.is_marked_clean
     assert "Traceback" not in broker.output
+    last = broker.output.splitlines()[-1]
+    assert re.fullmatch(rf"\S+ INFO barnabas\.broker: stopped cleanly in \d+\.\d+ s after {number.name}", last)
     again = plain().ready()
     assert again.line(r"ready .* cluster\.id=(\S+)")[1] == cluster
     assert not again.is_marked_clean
+
+
+async def test_last_line_names_the_failure_of_the_only_log_directory(
+    plain: Callable[..., Started], tmp_path: Path
+) -> None:
+    broker = plain("--override", f"metadata.store.path={tmp_path / 'store'}").ready()
+    shutil.rmtree(broker.data)
+    connection = await BrokerConnection.open("127.0.0.1", broker.port, ConnectionOptions())
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    with contextlib.suppress(KafkaError, OSError):
+        await connection.send(CreateTopicsRequest(topics=[topic]))
+    connection.close()
+    assert broker.process.wait(READY_S) == 1
+    reason = rf"no log directory is left: {broker.data}: \S+: No such file or directory"
+    assert re.fullmatch(rf"\S+ ERROR barnabas\.broker: the broker ended: {reason}", broker.output.splitlines()[-1])
 
 
 def test_a_terminal_that_is_closed_ends_nothing(plain: Callable[..., Started]) -> None:
@@ -232,16 +257,60 @@ def test_a_terminal_that_is_closed_ends_nothing(plain: Callable[..., Started]) -
     assert "Traceback" not in broker.output
 
 
+def test_sigusr1_logs_the_stacks_of_threads_and_tasks(plain: Callable[..., Started]) -> None:
+    broker = plain().ready()
+    os.kill(broker.process.pid, signal.SIGUSR1)
+    wait_until(lambda: "tasks in this dump" in broker.output, timeout_s=READY_S, what="a dump of the stacks")
+    time = r"\S+ INFO barnabas\.broker: "
+    broker.line(time + r"stack of thread MainThread: .*server/__main__\.py:\d+ run > .*")
+    # `main` waits for a signal or a failure: the frames lead from its coroutine to the innermost await.
+    broker.line(time + r"stack of task \S+: server/__main__\.py:\d+ _serve > asyncio/tasks\.py:\d+ wait > .*")
+    assert broker.end() == 0
+
+
+BUSY_LOOP = """
+import sys, time
+from pathlib import Path
+from barnabas.server.__main__ import run
+from barnabas.server.config.broker_config import BrokerConfig
+
+class Busy:
+    async def start(self, server):
+        Path(sys.argv[1], "busy").touch()
+        while not Path(sys.argv[1], "end").exists():
+            time.sleep(0.01)
+        return "released"
+
+    async def stop(self): ...
+
+properties = {"log.dirs": sys.argv[1] + "/data", "listeners": "PLAINTEXT://127.0.0.1:" + sys.argv[2]}
+sys.exit(run(BrokerConfig.from_properties(properties), companion=Busy()))
+"""
+
+
+def test_sigusr1_shows_a_callback_that_holds_the_loop(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = ServerProcess([sys.executable, "-c", BUSY_LOOP, str(tmp_path), str(free_port())], log)
+    try:
+        wait_until((tmp_path / "busy").exists, timeout_s=READY_S, what="a busy loop")
+        os.kill(process.pid, signal.SIGUSR1)
+        wait_until(lambda: "tasks in this dump" in log.read_text(), timeout_s=READY_S, what="a dump of the stacks")
+        assert re.search(r"stack of thread MainThread: .* _serve > .*<string>:\d+ start\b", log.read_text())
+    finally:
+        (tmp_path / "end").touch()
+        assert process.end() == 0
+
+
 def test_the_log_tells_of_the_start(plain: Callable[..., Started]) -> None:
     broker = plain("--topic", "orders:3").ready()
     time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d"
     broker.line(time + r" INFO barnabas\.broker: Barnabas \S+ starts on Python \S+ with (no )?compiled code")
     broker.line(rf"{time} INFO barnabas\.broker: PLAINTEXT listens on 127\.0\.0\.1:{broker.port} \(PLAINTEXT\)")
-    broker.line(rf"{time} INFO barnabas\.broker: {broker.data}: 3 logs, recovered: it is new or had no clean stop")
+    broker.line(rf"{time} INFO barnabas\.broker: {broker.data}: new log directory")
     broker.line(time + r" INFO barnabas\.broker: started in \d\.\d{3} s")
     assert broker.end() == 0
     again = plain().ready()
-    again.line(rf"{time} INFO barnabas\.broker: {broker.data}: 3 logs, after a clean stop")
+    again.line(rf"{time} INFO barnabas\.broker: {broker.data}: 3 logs, loaded after a clean stop")
 
 
 async def test_requests_are_logged_at_debug(plain: Callable[..., Started]) -> None:

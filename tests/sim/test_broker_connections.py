@@ -30,7 +30,7 @@ class TwoBrokers:
         self.connections = BrokerConnections(3, self.endpoints.get, random.Random(1), timeout_ms=2000)
 
     async def ask(self, broker_id: int = 7) -> str | None:
-        response = await self.connections.ask(broker_id, MetadataRequest(topics=[]))
+        response = await self.connections.send_request(broker_id, MetadataRequest(topics=[]))
         return response.cluster_id
 
     async def ask_until_answered(self) -> int:
@@ -64,13 +64,13 @@ def play(story: Callable[[TwoBrokers], Awaitable[None]]) -> None:
 def test_a_broker_asks_another_over_one_connection() -> None:
     async def story(brokers: TwoBrokers) -> None:
         assert len(set(await asyncio.gather(*(brokers.ask() for _ in range(20))))) == 1
-        told = await brokers.connections.ask(
+        told = await brokers.connections.send_request(
             7, ApiVersionsRequest(client_software_name="barnabas", client_software_version="1")
         )
         assert told.error_code == 0
         assert brokers.connection_count == 1
-        with pytest.raises(UnsupportedVersionError, match="does not serve METADATA"):
-            await brokers.connections.ask(7, MetadataRequest(topics=[]), lowest=14)
+        with pytest.raises(UnsupportedVersionError, match="does not support METADATA"):
+            await brokers.connections.send_request(7, MetadataRequest(topics=[]), lowest=14)
         with pytest.raises(BrokerUnreachableError, match="broker 8 is not alive"):
             await brokers.ask(8)
         brokers.connections.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.sim.compaction import play_compacted
+from soak.sim.compaction import play_compacted
 
 FEW = range(4)
 MANY = range(2000, 2100)

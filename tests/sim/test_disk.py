@@ -6,7 +6,7 @@ import os
 import pytest
 
 from barnabas.simulation.disk import Mode, SimCrash, SimDisk
-from barnabas.simulation.disk_nodes import POISON, SECTOR
+from barnabas.simulation.disk_nodes import SECTOR
 from barnabas.storage.filesystem import write_all
 
 SEEDS = range(60)
@@ -217,16 +217,6 @@ def test_locks_end_with_the_incarnation() -> None:
     disk.lock("/.lock")
     disk.crash()
     disk.survivor(0, "kill").lock("/.lock")
-
-
-def test_a_mapping_beyond_the_end_of_its_file_shows_poison() -> None:
-    disk = SimDisk()
-    file = disk.open("/a", create=True)
-    file.fallocate(0, 10_000)
-    view = file.mmap_read(10_000)
-    file.truncate(5)
-    assert set(view[5:4096]) == {0}, "the rest of the last page is zeros"
-    assert set(view[4096:]) == {POISON}
 
 
 def test_rot_changes_cache_and_durable_image() -> None:

@@ -62,28 +62,6 @@ def test_fallocate_grows_with_zeros_and_never_shrinks(disk: Disk) -> None:
     file.close()
 
 
-def test_a_mapping_shows_the_bytes_and_outlives_the_handle(disk: Disk) -> None:
-    fs, root = disk
-    file = fs.open(f"{root}/a", create=True)
-    file.pwrite(b"0123456789", 0)
-    view = file.mmap_read(8)
-    file.close()
-    assert bytes(view) == b"01234567"
-    assert len(view) == 8
-
-
-def test_a_mapping_follows_later_writes(disk: Disk) -> None:
-    fs, root = disk
-    file = fs.open(f"{root}/a", create=True)
-    file.fallocate(0, 16)
-    view = file.mmap_read(16)
-    file.pwrite(b"abc", 4)
-    assert bytes(view) == bytes(4) + b"abc" + bytes(9)
-    file.truncate(5)
-    assert bytes(view[:5]) == bytes(4) + b"a"
-    file.close()
-
-
 def test_opening_obeys_create_exclusive_and_readonly(disk: Disk) -> None:
     fs, root = disk
     with pytest.raises(FileNotFoundError):
@@ -110,7 +88,6 @@ def test_a_closed_file_refuses_every_call(disk: Disk) -> None:
         lambda: file.pread(1, 0),
         lambda: file.pwrite(b"x", 0),
         lambda: file.truncate(0),
-        lambda: file.mmap_read(1),
         file.size,
         file.fsync,
         file.fdatasync,

@@ -52,7 +52,7 @@ def start(world: World, partitions: int = 1) -> list[Partition]:
     server = world.broker.server
     assert server is not None
     run(world, world.spawn(world.broker.node, server.create_topic("t", partitions, {})))
-    found = [server.state.replica_manager.find("t", index) for index in range(partitions)]
+    found = [server.state.replica_manager.get_partition("t", index) for index in range(partitions)]
     return [partition for partition in found if partition is not None]
 
 
@@ -60,7 +60,7 @@ def append(world: World, partition: Partition) -> None:
     partition.log.append_as_leader(batch(), leader_epoch=0)
     server = world.broker.server
     assert server is not None
-    server.state.replica_manager.flush_wanted(partition)
+    server.state.replica_manager.group_commit.request(partition)
     wait_until(world, lambda: partition.log.recovery_point == partition.log.log_end_offset)
     partition.log.update_high_watermark(partition.log.log_end_offset)
 
@@ -148,7 +148,7 @@ def test_a_flush_that_cannot_begin_is_tried_again_or_ends_the_directory(
     partition.log.segments[0].indexes.offset._has_content = True
     server = world.broker.server
     assert server is not None
-    server.state.replica_manager.flush_wanted(partition)
+    server.state.replica_manager.group_commit.request(partition)
     if goes_offline:
         wait_until(world, lambda: partition.is_offline and other.is_offline)
         assert server.failed.is_set()
@@ -156,7 +156,7 @@ def test_a_flush_that_cannot_begin_is_tried_again_or_ends_the_directory(
         wait_until(world, lambda: partition.log.recovery_point == 2)
         append(world, other)
     assert fault.times == 0
-    assert not server.state.replica_manager._flushes._busy
+    assert not server.state.replica_manager.group_commit._busy
 
 
 def test_a_round_takes_a_bounded_number_of_partitions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_a_round_takes_a_bounded_number_of_partitions(world: World, monkeypatch:
     rounds.clear()
     for partition in partitions:
         partition.log.append_as_leader(batch(), leader_epoch=0)
-        server.state.replica_manager.flush_wanted(partition)
+        server.state.replica_manager.group_commit.request(partition)
     wait_until(world, lambda: all(partition.log.recovery_point == 1 for partition in partitions))
     assert rounds == [3, 3, 2]
 
@@ -184,7 +184,7 @@ def test_who_may_linger_shares_a_round_with_those_who_come_after(world: World) -
     first, second, third, urgent = start(world, 4)
     server = world.broker.server
     assert server is not None
-    flushes = server.state.replica_manager._flushes
+    flushes = server.state.replica_manager.group_commit
 
     def write(partition: Partition, *, may_linger: bool) -> None:
         partition.log.append_as_leader(batch(), leader_epoch=0)
@@ -212,7 +212,7 @@ def test_a_stop_waits_for_those_who_linger(world: World) -> None:
     assert server is not None
     for partition in (first, second):
         partition.log.append_as_leader(batch(), leader_epoch=0)
-        server.state.replica_manager.flush_wanted(partition, may_linger=True)
+        server.state.replica_manager.group_commit.request(partition, may_linger=True)
     run(world, server.state.replica_manager.finish_flushes())
     assert second.log.recovery_point == 1
 
@@ -224,7 +224,7 @@ def test_a_stop_waits_for_a_round_however_long_the_disk_takes(world: World) -> N
     server = world.broker.server
     assert server is not None
     world.delays.slow_chance, world.delays.slow = 1.0, 10 * group_commit.FINISH_SECONDS
-    server.state.replica_manager.flush_wanted(partition)
+    server.state.replica_manager.group_commit.request(partition)
     run(world, asyncio.sleep(0))
     world.delays.slow_chance = 0.0
     run(world, world.broker.stop())
@@ -240,7 +240,7 @@ def test_no_file_stays_open_for_a_round_that_failed(world: World) -> None:
     server = world.broker.server
     assert server is not None
     world.broker.disk.fail("fdatasync", errno.EIO, "t-0", times=1)
-    server.state.replica_manager.flush_wanted(partition)
+    server.state.replica_manager.group_commit.request(partition)
     wait_until(world, lambda: partition.is_offline)
     run(world, asyncio.sleep(0))
     assert not partition.log._unsynced.is_in_use
@@ -255,10 +255,10 @@ def test_a_topic_made_on_a_full_disk_gets_its_leader_when_there_is_room(world: W
     run(world, world.spawn(world.broker.node, server.create_topic("new", 1, {})))
     manager = server.state.replica_manager
     wait_until(world, lambda: world.loop.time() > 3 * server_module.REPLICA_RETRY_MS / 1000, 60)
-    assert manager.find("new", 0) is None
+    assert manager.get_partition("new", 0) is None
     world.broker.disk.faults.remove(fault)
-    wait_until(world, lambda: manager.find("new", 0) is not None, 60)
-    assert manager.partition("new", 0).is_leader
+    wait_until(world, lambda: manager.get_partition("new", 0) is not None, 60)
+    assert manager.get_leader_partition("new", 0).is_leader
     state = server.state.metadata.partition(TopicPartition("new", 0))
     assert state is not None
     assert state.leader == server.state.broker_id

@@ -1,20 +1,19 @@
 """Whole brokers under seeded faults: nothing acknowledged is lost, doubled or reordered; and the harness proves itself.
 
-A failing seed names the command that replays it: `python -m tests.sim --seed N`.
+A failing seed names the command that replays it: `python -m soak.sim --seed N`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from tests.sim.scenario import play
+from soak.sim.scenario import play
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.replication.partition import Partition
-from barnabas.storage import log
 from barnabas.storage.log import Log
-from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_values import LogAppendInfo
 from barnabas.storage.producer_state import ProducedBatch, ProducerStateManager
 from barnabas.storage.unsynced_files import FlushTask
@@ -57,10 +56,10 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def acknowledge_before_the_disk(patch: pytest.MonkeyPatch) -> None:
-    def has_reached(self: Partition, required_offset: int) -> ErrorCode | None:
-        return ErrorCode.NONE if self.log.log_end_offset >= required_offset else None
+    def check_enough_replicas_reach_offset(self: Partition, required_offset: int) -> tuple[bool, ErrorCode]:
+        return self.log.log_end_offset >= required_offset, ErrorCode.NONE
 
-    patch.setattr(Partition, "has_reached", has_reached)
+    patch.setattr(Partition, "check_enough_replicas_reach_offset", check_enough_replicas_reach_offset)
 
 
 def show_readers_what_is_not_on_disk(patch: pytest.MonkeyPatch) -> None:
@@ -89,7 +88,7 @@ def acknowledge_before_the_append(patch: pytest.MonkeyPatch) -> None:
     original = Log.append_as_leader
     count = 0
 
-    def append(self: Log, records: memoryview, **arguments: object) -> object:
+    def append(self: Log, records: memoryview, **arguments: Any) -> object:
         nonlocal count
         count += 1
         info = original(self, records, **arguments)  # type: ignore[arg-type]
@@ -98,14 +97,14 @@ def acknowledge_before_the_append(patch: pytest.MonkeyPatch) -> None:
         return info
 
     patch.setattr(Log, "append_as_leader", append)
-    patch.setattr(Partition, "has_reached", lambda self, required_offset: ErrorCode.NONE)
+    patch.setattr(Partition, "check_enough_replicas_reach_offset", lambda self, required_offset: (True, ErrorCode.NONE))
 
 
 def give_offsets_twice(patch: pytest.MonkeyPatch) -> None:
     original = Log.append_as_leader
     count = 0
 
-    def append(self: Log, records: memoryview, **arguments: object) -> object:
+    def append(self: Log, records: memoryview, **arguments: Any) -> object:
         nonlocal count
         count += 1
         if count % 40 == 0:
@@ -116,13 +115,13 @@ def give_offsets_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def answer_duplicates_with_new_offsets(patch: pytest.MonkeyPatch) -> None:
-    original = log.duplicate_info
+    original = Log._duplicate_info
 
-    def info(batch: ProducedBatch, log_start_offset: int, config: LogConfig) -> LogAppendInfo:
-        answer = original(batch, log_start_offset, config)
+    def info(self: Log, batch: ProducedBatch) -> LogAppendInfo:
+        answer = original(self, batch)
         return answer._replace(first_offset=answer.first_offset + 1)
 
-    patch.setattr(log, "duplicate_info", info)
+    patch.setattr(Log, "_duplicate_info", info)
 
 
 def count_a_flush_for_what_came_after_it_began(patch: pytest.MonkeyPatch) -> None:
@@ -131,13 +130,7 @@ def count_a_flush_for_what_came_after_it_began(patch: pytest.MonkeyPatch) -> Non
 
 
 def sync_files_but_not_their_names(patch: pytest.MonkeyPatch) -> None:
-    original = FlushTask.__init__
-
-    def init(self: FlushTask, *arguments: object, **named: object) -> None:
-        named["sync_directory"] = False
-        original(self, *arguments, **named)  # type: ignore[arg-type]
-
-    patch.setattr(FlushTask, "__init__", init)
+    patch.setattr(FlushTask, "sync_names", lambda self: None)
 
 
 POWER = frozenset({"power", "slow_disk"})

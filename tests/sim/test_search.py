@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sim.outcome import Outcome
-from tests.sim.search import Progress, search, search_parser
-from tests.sim.transactions.plan import TransactionPlan
+from soak.sim.outcome import Outcome
+from soak.sim.search import Progress, search, search_parser
+from soak.sim.transactions.plan import TransactionPlan
 
 FAILS = 12
 
@@ -56,7 +56,7 @@ def test_seeds_that_end_out_of_order_are_played_once() -> None:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_search_goes_on_behind_the_last_one(tmp_path: Path, jobs: int) -> None:
     file = tmp_path / "progress.json"
-    options = search_parser("tests.sim", None).parse_args(["--first", "5", "--progress", str(file)])
+    options = search_parser("soak.sim", None).parse_args(["--first", "5", "--progress", str(file)])
     assert search(options, fake_play, lambda progress: progress.played >= 4) == 0
     before = json.loads(file.read_text())
     assert (before["played"], before["next_seed"]) == (4, 9)

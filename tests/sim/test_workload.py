@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.sim.scenario import Plan, Run
-from tests.sim.workload import TOPIC
+from soak.sim.scenario import Plan, Run
+from soak.sim.workload import TOPIC
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.simulation.loop import SimLoop, run

@@ -29,7 +29,7 @@ def test_the_lost_commit_is_found() -> None:
     said = play("careless", 100).stderr
     assert re.search(r"SimulationError: seed \d+ fails after .* committed, and never billed: \{b'order \d+", said)
     assert re.search(r"\d kill program\n", said)
-    assert "play it again with seeds=[" in said
+    assert "repeat it with seeds=[" in said
 
 
 @pytest.mark.verify

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.simulation.scenarios import RECORDS, follow, produce_all, two_topics_in_a_storm
@@ -127,13 +128,13 @@ async def test_a_scenario_is_a_test_with_fixtures(sim: Simulation, tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({"brokers": 0}, "a cluster has brokers, not 0"),
-        ({"seeds": 0}, "nothing is played"),
-        ({"seeds": iter(())}, "nothing is played"),
+        ({"brokers": 0}, "expected at least one broker, not 0"),
+        ({"seeds": 0}, "expected at least one seed"),
+        ({"seeds": iter(())}, "expected at least one seed"),
         ({"config": {"log.retention.hour": 1}}, "did you mean 'log.retention.hours'"),
     ],
 )
-def test_arguments_that_mean_nothing(arguments: dict[str, object], complaint: str) -> None:
+def test_arguments_that_mean_nothing(arguments: dict[str, Any], complaint: str) -> None:
     async def scenario(_: Simulation) -> None:
         raise AssertionError("it is played")
 

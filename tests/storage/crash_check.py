@@ -93,7 +93,7 @@ def read_everything(log: Log) -> list[Batch]:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         data = log.read(offset, 300, max_offset=log.log_end_offset, min_one_message=True)
-        whole = list(iter_batches(bytes(data.records)))
+        whole = list(iter_batches(bytes(data.data)))
         require(bool(whole), f"nothing can be read at {offset} of {log.log_end_offset}")
         batches += whole
         offset = whole[-1].last_offset + 1

@@ -16,6 +16,7 @@ from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_dir import LOG_START_OFFSET_CHECKPOINT
 from barnabas.storage.log_manager import LogManager
+from barnabas.storage.log_validator import CLIENT_RULES, COORDINATOR_RULES, AppendRules
 
 ROOT = "/data"
 TP = TopicPartition("t", 0)
@@ -126,7 +127,7 @@ class World:
         for index in range(count):
             value = f"{topic_partition}/{epoch}/{base + index}/".encode() * 3
             builder.append(str(base + index).encode(), value, (), self.now_ms + base + index)
-        self._append(log, promise, builder.build(), base, base + count, epoch, "client")
+        self._append(log, promise, builder.build(), base, base + count, epoch)
 
     def end_transaction(self, producer_id: int, *, commit: bool, epoch: int = 0) -> None:
         """Appends a transaction marker."""
@@ -138,16 +139,25 @@ class World:
             timestamp=self.now_ms,
         )
         base = self.log.log_end_offset
-        self._append(self.log, self.promises[TP], marker, base, base + 1, epoch, "coordinator")
+        self._append(self.log, self.promises[TP], marker, base, base + 1, epoch, COORDINATOR_RULES)
 
-    def _append(self, log: Log, promise: Promise, batch: bytes, base: int, end: int, epoch: int, origin: str) -> None:
+    def _append(
+        self,
+        log: Log,
+        promise: Promise,
+        batch: bytes,
+        base: int,
+        end: int,
+        epoch: int,
+        rules: AppendRules = CLIENT_RULES,
+    ) -> None:
         buffer = bytearray(batch)
         stored = bytearray(batch)
         stored[0:8] = base.to_bytes(8, "big")
         stored[12:16] = epoch.to_bytes(4, "big")
         promise.versions[base] = bytes(stored)
         promise.next_offset[base] = end
-        log.append_as_leader(memoryview(buffer), leader_epoch=epoch, origin=origin)  # type: ignore[arg-type]
+        log.append_as_leader(memoryview(buffer), leader_epoch=epoch, rules=rules)
         promise.end = end
         log.update_high_watermark(log.log_end_offset)
 

@@ -18,7 +18,7 @@ def run(manager: LogManager, tasks: Iterable[LaneTask]) -> None:
         try:
             task()
         except LogDirFailedError as error:
-            manager.held.fail_log_dir(error.path, error.cause)
+            manager.held.fail(error)
 
 
 def load(manager: LogManager, strays: Mapping[str, str] | None = None) -> None:
@@ -30,7 +30,7 @@ def load(manager: LogManager, strays: Mapping[str, str] | None = None) -> None:
 def flush(manager: LogManager, logs: Iterable[Log]) -> None:
     """Make what is in logs durable."""
     for log in logs:
-        run(manager, [LaneTask(log.directory, lambda log=log: log.flush())])
+        run(manager, [LaneTask(log.directory, log.flush)])
 
 
 def checkpoint(manager: LogManager, *names: str) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from barnabas.protocol.record_batch import ControlType, RecordBatchBuilder, control_batch, iter_batches
 from barnabas.storage.filesystem import FileSystem, OsFileSystem
@@ -12,6 +13,8 @@ from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 
 NOW_MS = 1_700_000_000_000
+
+T = TypeVar("T")
 
 
 class Clock:
@@ -49,6 +52,15 @@ def marker(producer_id: int, *, epoch: int = 0, commit: bool, coordinator_epoch:
             )
         )
     )
+
+
+def finished(steps: Generator[None, None, T]) -> T:
+    """The result of work that is done in steps."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
 
 
 def retain(log: Log) -> list[str]:
@@ -92,7 +104,7 @@ def offsets_in(log: Log, start: int | None = None) -> list[int]:
     offset = log.log_start_offset if start is None else start
     found: list[int] = []
     while offset < log.log_end_offset:
-        batches = list(iter_batches(log.read(offset, 300, min_one_message=True).records))
+        batches = list(iter_batches(log.read(offset, 300, min_one_message=True).data))
         if not batches:
             break
         found += [record.offset for entry in batches for record in entry.records() if record.offset >= offset]

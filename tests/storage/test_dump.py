@@ -10,6 +10,7 @@ from barnabas.protocol.record_batch import ControlType, RecordBatchBuilder, cont
 from barnabas.simulation.disk import SimDisk
 from barnabas.storage.dump import dump_file, verify_indexes
 from barnabas.storage.log import Log
+from barnabas.storage.log_validator import COORDINATOR_RULES
 
 FOLDER = f"/data/{TP}"
 
@@ -37,7 +38,7 @@ def fill(log: Log) -> None:
     marker = control_batch(
         ControlType.ABORT, producer_id=8, producer_epoch=0, coordinator_epoch=2, timestamp=NOW_MS + 51
     )
-    log.append_as_leader(memoryview(bytearray(marker)), leader_epoch=3, origin="coordinator")
+    log.append_as_leader(memoryview(bytearray(marker)), leader_epoch=3, rules=COORDINATOR_RULES)
 
 
 def files(disk: SimDisk, suffix: str) -> list[str]:
@@ -81,7 +82,7 @@ def test_the_other_files(disk: SimDisk) -> None:
     (aborted,) = lines(disk, ".txnindex")
     assert aborted == "version: 0 producerId: 8 firstOffset: 20 lastOffset: 21 lastStableOffset: 22"
     assert lines(disk, "leader-epoch-checkpoint") == ["0", "1", "3 0"]
-    with pytest.raises(ValueError, match="no file that a partition"):
+    with pytest.raises(ValueError, match="not the name of a file"):
         list(dump_file(disk, "/data/.lock"))
 
 
@@ -90,12 +91,13 @@ def test_damage_is_reported_where_it_is(disk: SimDisk) -> None:
     size = len(disk.tree()[path])
     disk.cut(path, size - 1)
     torn = [line for line in lines(disk, ".log") if ", the end of the file: a batch of " in line]
-    assert len(torn) == 1 and "the header there says baseOffset: " in torn[0]
+    assert len(torn) == 1 and "its header reads baseOffset: " in torn[0]
     disk.overwrite(path, 160, b"\xff\xff")
     assert any(line.endswith("isvalid: false") for line in lines(disk, ".log"))
     disk.overwrite(path, 8, b"\xff\xff\xff\xff")
     first, second = lines(disk, ".log")[:2]
-    assert first.startswith("Found 180 invalid bytes at position 0, behind which batches go on: no entry has length -1")
+    found = "Found 180 invalid bytes at position 0, followed by further batches: invalid entry of length -1"
+    assert first.startswith(found)
     assert second.startswith("baseOffset: 4 ")
 
 

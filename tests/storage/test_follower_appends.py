@@ -23,7 +23,7 @@ def test_epochs_begin_where_the_leader_began_them(tmp_path: Path) -> None:
     assert (info.first_offset, info.last_offset, log.log_end_offset) == (0, 9, 10)
     assert [tuple(entry) for entry in log.leader_epochs.entries] == [(0, 0), (3, 4), (4, 8)]
     assert offsets_in(log) == list(range(10))
-    assert bytes(log.read(0, 1 << 20).records) == fetched(0, 0, 3, 3, 4)
+    assert bytes(log.read(0, 1 << 20).data) == fetched(0, 0, 3, 3, 4)
 
 
 @pytest.mark.parametrize("kept", [1, 11, 12, 60, 61, 70])

@@ -61,6 +61,7 @@ HARMLESS = {
     "a folder for a snapshot": replaced("a-0/00000000000000000003.snapshot"),
     "a folder for the epochs": replaced("a-0/leader-epoch-checkpoint"),
     "a folder for the topic id": replaced("a-0/partition.metadata"),
+    "a folder for aborted transactions": folder_with("a-0/00000000000000000000.txnindex"),
     "a link to elsewhere": lambda root: (root / "a-0" / "link").symlink_to("/"),
     "no topic id": lambda root: (root / "a-0" / "partition.metadata").write_bytes(b""),
     "noise for a topic id": lambda root: (root / "a-0" / "partition.metadata").write_bytes(bytes(range(256))),
@@ -78,7 +79,6 @@ FATAL = {
     "a folder for a segment": folder_with(f"a-0/{SEGMENT}.log"),
     "a link for a segment": lambda root: (root / "a-0" / f"{SEGMENT}.log").symlink_to("/etc/passwd"),
     "a pipe for a segment": lambda root: os.mkfifo(root / "a-0" / f"{SEGMENT}.log"),
-    "a folder for aborted transactions": folder_with("a-0/00000000000000000000.txnindex"),
 }
 
 

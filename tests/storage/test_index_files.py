@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 from bisect import bisect_right
 from struct import pack
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from barnabas.simulation.disk import SimDisk
 from barnabas.storage.errors import CorruptIndexError
-from barnabas.storage.offset_index import OffsetIndex, OffsetPosition
+from barnabas.storage.index_file import BLOCK_BYTES
+from barnabas.storage.offset_index import ENTRIES_PER_BLOCK, OffsetIndex, OffsetPosition
 from barnabas.storage.time_index import TimeIndex, TimestampOffset
 from barnabas.storage.transaction_index import AbortedTxn, TransactionIndex
 
@@ -53,6 +55,36 @@ def test_offset_lookup_is_a_floor_search(steps: list[int], targets: list[int], w
     kept = [entry for entry in entries if entry.offset < cut]
     assert [index.entry(slot) for slot in range(index.entries)] == kept
     assert index.last_offset == (kept[-1].offset if kept else BASE)
+
+
+def test_offset_lookups_at_random_read_one_block_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 20 * ENTRIES_PER_BLOCK + 7
+    index = offset_index(disk(), 8 * count)
+    entries = [OffsetPosition(BASE + 10 * number, 100 * number) for number in range(1, count + 1)]
+    index.append_many(entries)
+    index.trim_to_valid_size()
+    reads: list[int] = []
+    read = OffsetIndex._read
+
+    def counting_read(self: OffsetIndex, length: int, position: int) -> bytes:
+        reads.append(length)
+        return read(self, length, position)
+
+    monkeypatch.setattr(OffsetIndex, "_read", counting_read)
+    targets = list(range(count))
+    random.Random(3).shuffle(targets)
+    for slot in targets[:500]:
+        assert index.lookup(BASE + 10 * slot + 15) == entries[slot]
+    assert max(reads) <= BLOCK_BYTES
+    reads.clear()
+    for slot in targets[500:1000]:
+        assert index.lookup(BASE + 10 * slot + 15) == entries[slot]
+        assert index.upper_bound(100 * slot, 100) == entries[slot]
+    assert len(reads) <= 520  # the first entry of a block is looked for in the block before as well
+    assert index.lookup(BASE + 9) == OffsetPosition(BASE, 0)
+    assert index.upper_bound(100 * count, 1) is None
+    index.truncate_to(BASE + 10)
+    assert index.lookup(BASE + 10**6) == OffsetPosition(BASE, 0)
 
 
 def test_offset_index_bytes_are_kafkas() -> None:

@@ -20,9 +20,12 @@ from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_manager import LogManager
+from barnabas.storage.log_validator import COORDINATOR_RULES, AppendRules
 
 NOW_MS = 1_700_000_000_000
-NEWEST = "4.1.1"
+NEWEST = "4.4.0"
+NO_OFFSET_BEFORE = re.compile(r"Non-consecutive offsets in \S+\n +-1 is followed by \d+\n(?! +\d+ is followed by)")
+"""Kafka 4.4.0 takes -1 for the offset before the first record of a file."""
 COMPLAINT = re.compile(r"mismatch|exception|non-?(con)?secutive|out of order|isvalid: false|invalid bytes|error", re.I)
 FORMAT_OF_MAGIC = {0: "0.9.0", 1: "0.10.2", 2: "3.0"}
 CODECS_OF_MAGIC = {0: 4, 1: 4, 2: 5}
@@ -65,7 +68,7 @@ def transact(log: Log) -> None:
         builder.append(b"k", b"v", (), NOW_MS)
         log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=3)
         end = control_batch(outcome, producer_id=producer_id, producer_epoch=0, coordinator_epoch=4, timestamp=NOW_MS)
-        log.append_as_leader(memoryview(bytearray(end)), leader_epoch=3, origin="coordinator")
+        log.append_as_leader(memoryview(bytearray(end)), leader_epoch=3, rules=COORDINATOR_RULES)
 
 
 @pytest.fixture(scope="module", params=["stopped", "killed"])
@@ -84,7 +87,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             numbers = range(start * 40, start * 40 + 40)
             for number in numbers:
                 buffer = bytearray(produced(magic, codec, number))
-                log.append_as_leader(memoryview(buffer), leader_epoch=start, produce_version=7 if magic == 2 else 2)
+                log.append_as_leader(memoryview(buffer), leader_epoch=start, rules=AppendRules())
             if magic == 2 and codec == Compression.NONE and start == 0:
                 transact(log)
         if request.param == "killed" and start == 0:
@@ -99,7 +102,8 @@ def kafka_dump(files: list[Path], *options: str) -> str:
     flags = logging_flags(NEWEST, "warn")
     result = run_java(TOOL_CLASSES["kafka-dump-log"], kafka_jars(NEWEST), arguments, timeout=200, flags=flags)
     assert result.returncode == 0, result.stdout + result.stderr
-    complaints = [line for line in (result.stdout + result.stderr).splitlines() if COMPLAINT.search(line)]
+    printed = NO_OFFSET_BEFORE.sub("", result.stdout + result.stderr)
+    complaints = [line for line in printed.splitlines() if COMPLAINT.search(line)]
     assert not complaints, complaints[:5]
     return result.stdout
 

@@ -12,7 +12,7 @@ from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.simulation.disk import SimDisk
 from barnabas.storage.log import Log
-from barnabas.storage.validation_result import RecordValidationError
+from barnabas.storage.log_validator import AppendRules, RecordValidationError
 
 ZSTD = 4
 KEYS = (b"a", None, b"", None)
@@ -31,7 +31,7 @@ def records(magic: int, codec: int, keys: tuple[bytes | None, ...]) -> memoryvie
 
 
 def append(log: Log, data: memoryview) -> int:
-    return log.append_as_leader(data, leader_epoch=0, produce_version=2 if data[16] < 2 else 7).last_offset
+    return log.append_as_leader(data, leader_epoch=0, rules=AppendRules()).last_offset
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete"])

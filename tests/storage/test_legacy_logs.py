@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.storage.logs import NOW_MS, base_offsets, offsets_in, open_log
@@ -11,6 +12,7 @@ from barnabas.protocol.compression import Compression
 from barnabas.protocol.legacy_records import build_message_set
 from barnabas.protocol.record_batch import Record, iter_batches
 from barnabas.storage.log import Log
+from barnabas.storage.log_validator import AppendRules
 
 FORMATS = [("0.9.0", 0), ("0.10.2", 1)]
 CODECS = [Compression.NONE, Compression.GZIP]
@@ -20,14 +22,14 @@ def append(log: Log, magic: int, codec: Compression, count: int = 3) -> None:
     start = log.log_end_offset
     records = [Record(index, NOW_MS + start + index, b"key", b"value" * 8, ()) for index in range(count)]
     data = build_message_set(records, magic=magic, codec=codec)
-    info = log.append_as_leader(memoryview(bytearray(data)), leader_epoch=0, produce_version=2)
+    info = log.append_as_leader(memoryview(bytearray(data)), leader_epoch=0, rules=AppendRules())
     assert (info.first_offset, info.last_offset) == (start, start + count - 1)
 
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(("version", "magic"), FORMATS)
 class TestLegacyLog:
-    def settings(self, version: str) -> dict[str, object]:
+    def settings(self, version: str) -> dict[str, Any]:
         return {"message_format_version": version, "segment_bytes": 1500, "index_interval_bytes": 100}
 
     def test_it_is_written_and_read(self, tmp_path: Path, version: str, magic: int, codec: Compression) -> None:
@@ -36,7 +38,7 @@ class TestLegacyLog:
             append(log, magic, codec)
         assert len(base_offsets(log)) > 1
         assert offsets_in(log) == list(range(60))
-        assert {one.magic for one in iter_batches(log.read(0, 1 << 20).records)} == {magic}
+        assert {one.magic for one in iter_batches(log.read(0, 1 << 20).data)} == {magic}
         assert log.leader_epochs.entries == []
 
     def test_every_offset_is_found(self, tmp_path: Path, version: str, magic: int, codec: Compression) -> None:
@@ -47,7 +49,7 @@ class TestLegacyLog:
         log.close()
         again = open_log(tmp_path / "t-0", **self.settings(version))
         for offset in range(60):
-            first = next(iter_batches(again.read(offset, 1, min_one_message=True).records))
+            first = next(iter_batches(again.read(offset, 1, min_one_message=True).data))
             assert first.last_offset - 2 <= offset <= first.last_offset
         found = again.fetch_offset_by_timestamp(NOW_MS + 31)
         assert (found is None) if magic == 0 else (found is not None and found.offset == 31)

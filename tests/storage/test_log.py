@@ -10,7 +10,18 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.storage.logs import NOW_MS, Clock, append, base_offsets, batch, marker, offsets_in, open_log, retain
+from tests.storage.logs import (
+    NOW_MS,
+    Clock,
+    append,
+    base_offsets,
+    batch,
+    finished,
+    marker,
+    offsets_in,
+    open_log,
+    retain,
+)
 
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -19,6 +30,7 @@ from barnabas.simulation.disk import SimDisk
 from barnabas.storage.errors import LogDirFailedError
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
+from barnabas.storage.log_validator import COORDINATOR_RULES
 
 PATH = "/logs/topic-0"
 DAY_MS = 86_400_000
@@ -186,9 +198,40 @@ def test_the_largest_timestamp_is_found_in_old_segments(disk: SimDisk) -> None:
     log = opened(disk, segment_bytes=200)
     for timestamp in (5, 90, 20, 90, 30):
         append(log, 2, timestamp=timestamp, step=-1)
-    assert log.max_timestamp_and_offset() == (90, 2)
+    assert finished(log.find_max_timestamp()) == (90, 2)
     assert opened(disk, clean=False).fetch_offset_by_timestamp(90) == (90, 2)
     assert log.fetch_offset_by_timestamp(91) is None
+
+
+@pytest.mark.parametrize("segment_bytes", [200, 10_000])
+def test_the_greatest_timestamp_is_one_of_the_records_that_are_left(disk: SimDisk, segment_bytes: int) -> None:
+    log = opened(disk, segment_bytes=segment_bytes, index_interval_bytes=100)
+    timestamps = [5, 90, 20, 70, 30, 70, 10, 60, 1]
+    for timestamp in timestamps:
+        append(log, 2, timestamp=timestamp, step=-1)
+    log.update_high_watermark(log.log_end_offset)
+    records = [(timestamp - number % 2, number) for number, timestamp in enumerate(t for t in timestamps for _ in "ab")]
+    for start in range(len(records)):
+        log.maybe_increment_log_start_offset(start)
+        assert finished(log.find_max_timestamp()) == max(records[start:], key=lambda one: (one[0], -one[1])), start
+    log.maybe_increment_log_start_offset(len(records))
+    assert finished(log.find_max_timestamp()) is None
+
+
+def test_the_greatest_timestamp_left_takes_steps_and_is_remembered(disk: SimDisk) -> None:
+    log = opened(disk, segment_bytes=1_000_000)
+    append(log, timestamp=900)
+    for number in range(1500):
+        append(log, timestamp=number % 700)
+    log.update_high_watermark(log.log_end_offset)
+    log.maybe_increment_log_start_offset(1)
+    assert sum(1 for _ in log.find_max_timestamp()) >= 7
+    append(log, timestamp=800)
+    again = log.find_max_timestamp()
+    assert next(again) is None
+    with pytest.raises(StopIteration) as end:
+        next(again)
+    assert end.value.value == (800, 1501)
 
 
 # -- retention ---------------------------------------------------------------------------------------------------------
@@ -448,7 +491,7 @@ def test_a_full_disk_keeps_a_log_from_being_opened_whose_aborted_transactions_fi
     """Nobody would write them down later, and readers after the next start would get what was aborted."""
     log = opened(disk)
     append(log, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
-    log.append_as_leader(marker(7, commit=False), leader_epoch=0, origin="coordinator")
+    log.append_as_leader(marker(7, commit=False), leader_epoch=0, rules=COORDINATOR_RULES)
     log.roll()
     append(log)
     log.close_handles()
@@ -458,7 +501,7 @@ def test_a_full_disk_keeps_a_log_from_being_opened_whose_aborted_transactions_fi
         opened(disk, clean=False)
     disk.heal()
     opened(disk, clean=False).close()
-    (aborted,) = opened(disk).read(0, 1000, read_committed=True).aborted_transactions or ()
+    (aborted,) = opened(disk).read(0, 1000, read_committed=True).aborted_transactions or []
     assert (aborted.producer_id, aborted.first_offset) == (7, 0)
 
 

@@ -38,7 +38,7 @@ def batch(*values: bytes) -> memoryview:
 
 def values(log: Log) -> list[bytes | None]:
     data = log.read(log.log_start_offset, 1 << 20, max_offset=None, min_one_message=True)
-    return [record.value for entry in iter_batches(bytes(data.records)) for record in entry.records()]
+    return [record.value for entry in iter_batches(bytes(data.data)) for record in entry.records()]
 
 
 def started(

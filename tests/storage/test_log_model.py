@@ -141,6 +141,7 @@ class LogAgainstList(RuleBasedStateMachine):
         assert (log.log_start_offset, log.log_end_offset) == (self.log_start_offset, self.log_end_offset)
         assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= log.log_end_offset
         assert log.recovery_point <= log.log_end_offset
+        log.check_invariants()
 
     @rule(data=st.data(), max_length=st.integers(0, 2000), min_one=st.booleans(), hard=st.booleans())
     def read(self, data: st.DataObject, max_length: int, min_one: bool, hard: bool) -> None:
@@ -149,7 +150,7 @@ class LogAgainstList(RuleBasedStateMachine):
         min_one = min_one and not hard
         found = self.log.read(offset, max_length, max_offset=bound, min_one_message=min_one, hard_limit=hard)
         expected = [entry for entry in self.batches if entry[1] >= offset and entry[1] < bound]
-        whole = [(entry.base_offset, entry.last_offset) for entry in iter_batches(found.records)]
+        whole = [(entry.base_offset, entry.last_offset) for entry in iter_batches(found.data)]
         assert whole == [entry[:2] for entry in expected[: len(whole)]]
         if offset < bound and expected and min_one:
             assert whole, "at least one batch was asked for"
@@ -161,7 +162,7 @@ class LogAgainstList(RuleBasedStateMachine):
             assert found.records or not max_length
         if found.records:
             segment = next(s for s in self.log.segments if s.base_offset == found.first.segment_base_offset)
-            assert segment.records.pread(len(found.records), found.first.position) == bytes(found.records)
+            assert segment.records.pread(len(found.records), found.first.position) == bytes(found.data)
 
     @rule(age=st.integers(-5, 10))
     def find_by_timestamp(self, age: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.storage.crash_world import NOW_MS, SMALL
 from tests.storage.lanes import retain, shut_down
-from tests.storage.logs import Clock, append, marker, open_log
+from tests.storage.logs import Clock, append, finished, marker, open_log
 from tests.storage.test_log_manager import batch, started, values
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -17,6 +17,7 @@ from barnabas.simulation.disk import SimDisk
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_manager import LogManager
+from barnabas.storage.log_validator import COORDINATOR_RULES
 from barnabas.storage.unsynced_files import run_together
 
 LIMIT = 16
@@ -104,7 +105,7 @@ def test_looks_into_old_segments_need_few_files(disk: SimDisk) -> None:
     assert disk.open_files <= LIMIT
     for log in logs:
         assert log.fetch_offset_by_timestamp(NOW_MS) is not None
-        assert log.max_timestamp_and_offset() is not None
+        assert finished(log.find_max_timestamp()) is not None
     assert disk.open_files <= LIMIT
 
 
@@ -151,7 +152,7 @@ def abort_unflushed(disk: SimDisk) -> Log:
     log.flush()
     disk.fsync_dir("/t-0")
     append(log, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
-    log.append_as_leader(marker(1, commit=False), leader_epoch=0, origin="coordinator")
+    log.append_as_leader(marker(1, commit=False), leader_epoch=0, rules=COORDINATOR_RULES)
     return log
 
 
@@ -175,7 +176,7 @@ def test_an_aborted_transaction_lasts_though_a_file_could_not_be_opened_at_first
 
 def test_an_aborted_transaction_lasts_though_its_segment_could_not_be_closed(disk: SimDisk) -> None:
     log = abort_unflushed(disk)
-    disk.fail("pwrite", errno.ENOSPC, ".snapshot")
+    disk.fail("open", errno.ENOSPC, "2.log")  # of the next segment, after this one got its final form
     with pytest.raises(KafkaError):
         log.roll()
     assert log.flush() == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections import Counter
 from typing import Any
@@ -11,10 +12,12 @@ from tests.storage.logs import NOW_MS, Clock, append, batch, marker, open_log
 
 from barnabas.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.protocol.file_layouts import SnapshotEntry, decode_snapshot, encode_snapshot
-from barnabas.simulation.disk import SimDisk
-from barnabas.storage import unreplicated_transactions
+from barnabas.simulation.disk import SimDisk, SimFile
+from barnabas.storage import producer_state, unreplicated_transactions
 from barnabas.storage.log import Log
+from barnabas.storage.log_validator import COORDINATOR_RULES
 from barnabas.storage.log_values import LogAppendInfo
+from barnabas.storage.producer_state import PRODUCERS_PER_WRITE, ProducedBatch, ProducerStateEntry
 
 MAX_SEQUENCE = 2**31 - 1
 
@@ -48,7 +51,7 @@ def test_a_window_of_five_batches_answers_repetitions_with_their_offsets(disk: S
     first = [produce(log, sequence, 2).first_offset for sequence in range(0, 14, 2)]
     for sequence in range(4, 14, 2):
         again = produce(log, sequence, 2)
-        assert (again.duplicate, again.first_offset, again.last_offset, again.bytes) == (
+        assert (again.duplicate, again.first_offset, again.last_offset, again.valid_bytes) == (
             True,
             first[sequence // 2],
             first[sequence // 2] + 1,
@@ -128,7 +131,7 @@ def transactional(log: Log, producer_id: int, sequence: int = 0, count: int = 2)
 
 def end(log: Log, producer_id: int, *, commit: bool, coordinator_epoch: int = 0) -> None:
     records = marker(producer_id, commit=commit, coordinator_epoch=coordinator_epoch)
-    log.append_as_leader(records, leader_epoch=0, origin="coordinator")
+    log.append_as_leader(records, leader_epoch=0, rules=COORDINATOR_RULES)
 
 
 @pytest.mark.parametrize("reopen", [None, True, False])
@@ -289,7 +292,7 @@ def test_damage_above_the_high_watermark_does_not_keep_a_log_from_being_opened(
     log = opened(disk)
     log.restore_high_watermark(1)
     assert log.last_stable_offset == 1
-    assert ("cannot be told" in caplog.text) is is_transactional, "others are not looked through"
+    assert ("cannot determine" in caplog.text) is is_transactional, "others are not looked through"
 
 
 def test_records_outside_the_open_transaction_are_refused(disk: SimDisk) -> None:
@@ -340,7 +343,7 @@ def test_a_damaged_transaction_index_is_made_anew(disk: SimDisk, clean: bool, da
             is_transactional=True,
         )
         if number % 4 == 3:
-            log.append_as_leader(marker(number % 3, commit=False), leader_epoch=0, origin="coordinator")
+            log.append_as_leader(marker(number % 3, commit=False), leader_epoch=0, rules=COORDINATOR_RULES)
     end = log.log_end_offset
     log.close()
     paths = [f"/logs/topic-0/{name}" for name in disk.list_dir("/logs/topic-0") if name.endswith(".txnindex")]
@@ -353,3 +356,129 @@ def test_a_damaged_transaction_index_is_made_anew(disk: SimDisk, clean: bool, da
     assert reopened.read(0, 1 << 20, min_one_message=True, read_committed=True).aborted_transactions
     reopened.close()
     assert {path: disk.read_bytes(path) for path in paths} == whole
+
+
+def snapshot_entries(disk: SimDisk, offset: int) -> list[SnapshotEntry]:
+    return decode_snapshot(disk.read_bytes(f"/logs/topic-0/{offset:020d}.snapshot"))
+
+
+def produce_as(log: Log, producer_ids: range, sequence: int = 0) -> None:
+    for producer_id in producer_ids:
+        records = batch(producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        log.append_as_leader(records, leader_epoch=0)
+
+
+def test_a_roll_encodes_no_producer_and_a_flush_writes_them_in_small_parts(
+    disk: SimDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(disk)
+    producers = 3 * PRODUCERS_PER_WRITE + 1
+    for producer_id in range(producers):  # as appends would leave them
+        entry = log.producer_state.producers[producer_id] = ProducerStateEntry(producer_id, 0)
+        entry.add_batch(ProducedBatch(0, 0, 0, NOW_MS))
+    append(log)
+    work: list[str] = []
+    pack, copy, write = producer_state.pack_snapshot_entry, ProducerStateEntry.copy, SimFile.pwrite
+
+    def counting_pack(*fields: Any) -> bytes:
+        work.append("pack")
+        return pack(*fields)
+
+    def counting_copy(self: ProducerStateEntry, version: int) -> ProducerStateEntry:
+        work.append("copy")
+        return copy(self, version)
+
+    def counting_write(self: SimFile, data: bytes, position: int) -> int:
+        work.append("write")
+        return write(self, data, position)
+
+    monkeypatch.setattr(producer_state, "pack_snapshot_entry", counting_pack)
+    monkeypatch.setattr(ProducerStateEntry, "copy", counting_copy)
+    monkeypatch.setattr(SimFile, "pwrite", counting_write)
+    log.roll()
+    flush = log.begin_flush()
+    assert not {"pack", "copy"} & {*work}, "the thread of the log only takes references"
+    produce_as(log, range(7, 9), 1)
+    assert work.count("copy") == 2, "only producers that go on are copied"
+    produce_as(log, range(7, 9), 2)
+    assert work.count("copy") == 2, "each of them once"
+    work.clear()
+    flush.run()
+    assert work.count("pack") == producers
+    parts = [part.count("pack") for part in " ".join(work).split("write")]
+    assert max(parts) == PRODUCERS_PER_WRITE
+    log.complete_flush(flush)
+    assert [entry.last_sequence for entry in snapshot_entries(disk, 1)] == [0] * producers
+
+
+def test_a_snapshot_that_is_written_later_has_the_state_at_its_offset(disk: SimDisk) -> None:
+    log = opened(disk)
+    produce_as(log, range(3))
+    produce(log, 0, is_transactional=True)
+    log.roll()
+    produce_as(log, range(3), 1)
+    log.append_as_leader(marker(9, commit=True), leader_epoch=0, rules=COORDINATOR_RULES)
+    log.producer_state.remove_expired(NOW_MS * 2)
+    log.flush()
+    found = snapshot_entries(disk, 4)
+    assert [(one.producer_id, one.last_sequence, one.last_offset) for one in found] == [
+        (0, 0, 0),
+        (1, 0, 1),
+        (2, 0, 2),
+        (9, 0, 3),
+    ]
+    assert [one.current_txn_first_offset for one in found] == [-1, -1, -1, 3]
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_truncation_during_a_flush_leaves_no_snapshot_of_what_was_removed(disk: SimDisk, steps: int) -> None:
+    log = opened(disk)
+    produce_as(log, range(3))
+    log.roll()
+    flush = log.begin_flush()
+    for step in (flush.write, flush.sync, flush.rename)[:steps]:
+        step()
+    log.truncate_to(2)
+    for step in (flush.write, flush.sync, flush.rename)[steps:]:
+        step()
+    flush.sync_names()
+    log.complete_flush(flush)
+    assert not [name for name in disk.list_dir("/logs/topic-0") if "00003.snapshot" in name]
+    assert log.producer_state.latest_snapshot_offset in (None, 2)
+    produce_as(log, range(5, 8))
+    log.close()
+    assert {*opened(disk).producer_state.producers} == {0, 1, 5, 6, 7}
+
+
+def test_a_truncation_to_a_snapshot_that_is_not_written_yet_takes_its_state(disk: SimDisk) -> None:
+    log = opened(disk)
+    produce_as(log, range(3))
+    log.roll()
+    produce_as(log, range(3), 1)
+    disk.fail("pread", errno.EIO, "000.log", times=None)
+    log.truncate_to(3)
+    assert [entry.last_sequence for entry in log.producer_state.producers.values()] == [0, 0, 0]
+    produce_as(log, range(3), 1)
+
+
+def test_a_full_disk_costs_a_snapshot_and_no_flush(disk: SimDisk) -> None:
+    log = opened(disk)
+    produce_as(log, range(3))
+    log.roll()
+    disk.fail("pwrite", errno.ENOSPC, ".snapshot", times=None)
+    assert log.flush() == 3
+    assert log.producer_state.latest_snapshot_offset is None
+    assert not [name for name in disk.list_dir("/logs/topic-0") if "snapshot" in name]
+    log.close_handles()
+    assert {*opened(disk, clean=False, recovery_point=3).producer_state.producers} == {0, 1, 2}
+
+
+def test_a_roll_without_a_flush_before_a_crash_costs_no_producer(disk: SimDisk) -> None:
+    log = opened(disk)
+    produce_as(log, range(3))
+    log.flush()
+    log.roll()
+    produce_as(log, range(3), 1)
+    log.close_handles()
+    log = opened(disk, clean=False, recovery_point=3)
+    assert [entry.last_sequence for entry in log.producer_state.producers.values()] == [1, 1, 1]

@@ -7,7 +7,7 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.legacy_records import build_message_set
 from barnabas.protocol.record import Record, TimestampType
 from barnabas.protocol.record_batch import ControlType, RecordBatchBuilder, control_batch, iter_batches
-from barnabas.storage.record_conversion import down_convert
+from barnabas.storage.record_conversion import WRAPPED_RECORDS, ConversionBudget, down_convert
 
 NOW = 1_700_000_000_000
 MARKER = control_batch(
@@ -100,3 +100,71 @@ def test_damage_is_reported() -> None:
     with pytest.raises(KafkaError) as caught:
         down_convert(bytes(data), 1, fetch_offset=0)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def expanding(base_offset: int, size: int = 100_000, codec: int = Compression.GZIP) -> bytes:
+    """One record that is far smaller in its batch."""
+    builder = RecordBatchBuilder(base_offset=base_offset, codec=codec)
+    builder.append(None, bytes(size), (), NOW)
+    return builder.build()
+
+
+def offsets_of(data: bytes) -> list[int]:
+    return [record.offset for record in read_all(data)]
+
+
+@pytest.mark.parametrize("codec", OLD_CODECS)
+def test_conversion_stops_at_a_batch_by_the_decompressed_bytes_of_all_partitions(codec: Compression) -> None:
+    data = b"".join(expanding(offset, codec=codec) for offset in range(5))
+    budget = ConversionBudget(350_000)
+    assert offsets_of(down_convert(data, 1, fetch_offset=0, budget=budget)) == [0, 1, 2]
+    assert budget.left < 50_000
+    small = batch_of(0, 2)
+    assert down_convert(data, 1, fetch_offset=0, budget=budget) == b""
+    assert offsets_of(down_convert(small, 1, fetch_offset=0, budget=budget)) == [0, 1]
+
+
+def test_conversion_counts_the_heads_of_messages() -> None:
+    builder = RecordBatchBuilder(codec=Compression.GZIP)
+    for _ in range(1000):
+        builder.append(None, b"", (), NOW)
+    budget = ConversionBudget(1 << 20)
+    down_convert(builder.build(), 1, fetch_offset=0, budget=budget)
+    assert (1 << 20) - budget.left >= 1000 * (34 + 7)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_conversion_always_makes_progress(magic: int) -> None:
+    data = b"".join(expanding(offset) for offset in range(5))
+    position, found = 0, list[int]()
+    for offset in range(5):
+        found += offsets_of(down_convert(data[position:], magic, fetch_offset=offset, budget=ConversionBudget(1)))
+        position += len(expanding(offset))
+    assert found == [0, 1, 2, 3, 4]
+    # A batch of which nothing is left for this reader uses up the budget, and is no progress.
+    for left_out in (batch_of(0, 2), MARKER):
+        answer = down_convert(left_out + expanding(20), magic, fetch_offset=19, budget=ConversionBudget(1))
+        assert offsets_of(answer) == [20]
+
+
+def test_batches_before_one_that_cannot_be_converted_are_given_and_its_error_comes_with_the_next_fetch() -> None:
+    damaged = bytearray(batch_of(2, 2))
+    damaged[57:61] = (99).to_bytes(4, "big")
+    for bad in (batch_of(2, 1, Compression.ZSTD), bytes(damaged), expanding(2, 65 << 20)):
+        assert offsets_of(down_convert(batch_of(0, 2) + bad, 1, fetch_offset=0)) == [0, 1]
+        with pytest.raises(KafkaError):
+            down_convert(bad, 1, fetch_offset=2, budget=ConversionBudget(1 << 20))
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_a_batch_of_very_many_records_becomes_several_messages(codec: Compression) -> None:
+    builder = RecordBatchBuilder(base_offset=7, codec=codec)
+    for i in range(2 * WRAPPED_RECORDS + 1):
+        builder.append(None, b"v", (), NOW + i)
+    converted = down_convert(builder.build(), 1, fetch_offset=7)
+    sizes = [sum(1 for _ in one.records()) for one in iter_batches(converted)]
+    if codec:
+        assert sizes == [WRAPPED_RECORDS, WRAPPED_RECORDS, 1]
+    assert [(one.offset, one.timestamp) for one in read_all(converted)] == [
+        (7 + i, NOW + i) for i in range(2 * WRAPPED_RECORDS + 1)
+    ]

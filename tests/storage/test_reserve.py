@@ -8,7 +8,7 @@ import pytest
 from tests.storage.crash_world import NOW_MS
 
 from barnabas.simulation.disk import SimDisk
-from barnabas.storage.reserve import DISK_SHARE, LOANS, Reserve
+from barnabas.storage.reserve import DISK_SHARE, PARTS, Reserve
 
 SIZE = 64 << 10
 CAPACITY = SIZE * DISK_SHARE
@@ -51,14 +51,14 @@ def test_it_is_given_up_only_where_there_is_no_room(disk: SimDisk) -> None:
 def test_half_of_it_is_lent_in_parts(disk: SimDisk) -> None:
     reserve = Reserve(disk, PATH, SIZE)
     reserve.fill()
-    assert reserve.lend(), "there is room already"
+    assert reserve.release_part(), "there is room already"
     assert disk.size(PATH) == SIZE
     loans = 0
     fill(disk)
-    while reserve.lend():
+    while reserve.release_part():
         loans += 1
         fill(disk)
-    assert loans == LOANS // 2
+    assert loans == PARTS // 2
     assert disk.size(PATH) == SIZE // 2
 
 

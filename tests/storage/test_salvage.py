@@ -40,8 +40,8 @@ def dumped(data: bytes) -> list[DumpEntry]:
     return list(dump_file(disk, PATH, deep_iteration=True, print_data=True))
 
 
-def kinds(data: bytes) -> list[str]:
-    return [entry.kind for entry in dumped(data)]
+def kinds(data: bytes | bytearray) -> list[str]:
+    return [entry.kind for entry in dumped(bytes(data))]
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4])
@@ -74,8 +74,8 @@ def test_a_length_that_is_wrong_hides_no_other_batch(length: int) -> None:
     assert isinstance(first, FoundBatch) and isinstance(last, FoundBatch) and isinstance(damage, Damage)
     assert (damage.position, damage.end, last.base_offset) == (len(wrong), 2 * len(wrong), 6)
     (problem,) = [entry for entry in dumped(batch(0) + wrong + batch(6)) if entry.kind == "problem"]
-    assert f"Found {len(wrong)} invalid bytes at position {len(wrong)}, behind which batches go on" in str(problem)
-    assert "the header there says baseOffset: 3 lastOffset: 5" in str(problem)
+    assert f"Found {len(wrong)} invalid bytes at position {len(wrong)}, followed by further batches" in str(problem)
+    assert "its header reads baseOffset: 3 lastOffset: 5" in str(problem)
 
 
 def test_records_of_a_torn_tail_are_shown_as_far_as_they_go() -> None:

@@ -177,9 +177,9 @@ def test_settings_changed_at_one_broker_count_at_all(cluster: Cluster) -> None:
 
 def test_a_number_of_fetchers_counts_at_once_and_for_all_brokers(cluster: Cluster) -> None:
     def numbers(broker_id: int) -> set[int]:
-        links = cluster.server(broker_id)._links
-        assert links is not None
-        return {number for _, number in links.replication.fetchers._fetchers}
+        member = cluster.server(broker_id)._member
+        assert member is not None
+        return {number for _, number in member._replication.fetchers._fetchers}
 
     with Numbers(cluster.bootstrap, "orders") as load:
         load.grows()
@@ -246,7 +246,7 @@ def test_a_follower_that_is_cut_off_its_leader_falls_behind_and_comes_back() -> 
             assert cluster.wait_for_isr("orders", timeout=DEADLINE_S) == (1, 2, 3)
         assert load.errors == []
         assert cluster.leader("orders") == leader
-        with pytest.raises(ValueError, match="not two brokers"):
+        with pytest.raises(ValueError, match="expected two different brokers"):
             cluster.cut(1, 1)
 
 
@@ -304,11 +304,11 @@ async def test_a_broker_whose_session_expired_comes_back() -> None:
 
 async def test_ids_are_unique_and_a_folder_belongs_to_one_cluster() -> None:
     async with Cluster(brokers=2) as cluster:
-        producer_ids = [await cluster.server(one).state.producer_ids.next_id() for one in (1, 2, 1, 2)]
+        producer_ids = [await cluster.server(one).state.producer_ids.generate_producer_id() for one in (1, 2, 1, 2)]
         assert len(set(producer_ids)) == 4
         with pytest.raises(RuntimeError, match="runs already"):
             await cluster.astart(1)
-        with pytest.raises(KeyError, match="there is no partition nothing-0"):
+        with pytest.raises(KeyError, match="partition nothing-0 does not exist"):
             cluster.leader("nothing")
         with pytest.raises(KafkaError):
             await cluster.acreate_topic("orders", replication_factor=3)
@@ -321,7 +321,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         Cluster().kill(1)
     with Cluster(brokers=1) as cluster:
         cluster.kill(1)
-        with pytest.raises(RuntimeError, match="does not run"):
+        with pytest.raises(RuntimeError, match="is not running"):
             cluster.pause(1)
 
 
@@ -351,7 +351,7 @@ def test_a_client_that_asks_for_a_topic_that_is_not_there_asks_again() -> None:
 
 def test_a_leader_moves_although_nobody_dies() -> None:
     with Cluster(3, {"t": 1}) as cluster, Numbers(cluster.bootstrap, "t") as numbers:
-        wait_until(lambda: numbers.acknowledged, timeout_s=DEADLINE_S, what="the first number")
+        wait_until(lambda: bool(numbers.acknowledged), timeout_s=DEADLINE_S, what="the first number")
         first = cluster.leader("t")
         second = cluster.move_leader("t")
         assert first != second == cluster.leader("t")
@@ -360,7 +360,7 @@ def test_a_leader_moves_although_nobody_dies() -> None:
         count = len(numbers.acknowledged)
         wait_until(lambda: len(numbers.acknowledged) > count, timeout_s=DEADLINE_S, what="a number at the new leader")
         assert cluster.brokers == [1, 2, 3]
-        with pytest.raises(ValueError, match="could lead"):
+        with pytest.raises(ValueError, match="other candidates"):
             cluster.move_leader("t", to=third)
     assert numbers.errors == []
 
@@ -381,7 +381,7 @@ def test_a_broker_comes_in_later_and_leads() -> None:
 
 def test_a_coordinator_moves_to_another_broker_and_members_follow() -> None:
     with Cluster(3, {"t": 1}) as cluster:
-        with pytest.raises(KeyError, match="nobody has asked"):
+        with pytest.raises(KeyError, match="no client has looked up"):
             cluster.coordinator("readers")
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0, "transactional.id": "tx"})
         producer.init_transactions(DEADLINE_S)
@@ -417,7 +417,7 @@ def test_readers_are_sent_to_the_replica_in_their_rack() -> None:
             found = read_all(cluster.bootstrap, "t", 5, {"client.rack": rack, "client.id": "near"})
         assert found == [0, 1, 2, 3, 4]
         assert near.requests
-    with pytest.raises(TypeError, match="one name"):
+    with pytest.raises(TypeError, match="a single name"):
         Cluster(racks="north")
 
 
@@ -441,5 +441,5 @@ def test_one_broker_goes_wrong_on_purpose_and_again_after_its_start() -> None:
         before = len(fault.requests)
         AdminClient({"bootstrap.servers": cluster.address(other)}).list_topics(timeout=DEADLINE_S)
         assert len(fault.requests) > before
-        with pytest.raises(KeyError, match="there is no broker 3, but 1, 2"):
+        with pytest.raises(KeyError, match=r"unknown broker 3\. Expected one of 1, 2"):
             cluster.faults(3)

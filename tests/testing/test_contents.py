@@ -63,19 +63,19 @@ def test_keys_go_where_clients_send_them() -> None:
 
 @pytest.mark.parametrize("records", ["one", b"one", [1], [("k", {})], [("k", "v", {}, 4)]])
 def test_what_is_no_record(records: Any) -> None:
-    with Broker(["t"]) as broker, pytest.raises(TypeError, match=r"is one record|wanted|a record is a value"):
+    with Broker(["t"]) as broker, pytest.raises(TypeError, match=r"is a single record|expected|a record is a value"):
         broker.produce("t", records)
 
 
 def test_topics_that_are_not_there() -> None:
     with Broker(config={"auto.create.topics.enable": False}) as broker:
-        with pytest.raises(KafkaError, match="there is no topic t"):
+        with pytest.raises(KafkaError, match="topic t does not exist"):
             broker.produce("t", ["a"])
-        with pytest.raises(KafkaError, match="there is no topic t"):
+        with pytest.raises(KafkaError, match="topic t does not exist"):
             broker.records("t")
         assert broker.committed("nobody") == {}
         broker.create_topic("t")
-        with pytest.raises(KafkaError, match="no partition 1"):
+        with pytest.raises(KafkaError, match="partition 1 does not exist"):
             broker.produce("t", ["a"], partition=1)
 
 
@@ -89,7 +89,7 @@ def test_records_are_deleted() -> None:
         assert broker.records("t") == []
         with pytest.raises(KafkaError, match="OFFSET_OUT_OF_RANGE"):
             broker.delete_records("t", 1, before=7)
-        with pytest.raises(KafkaError, match="no topic u"):
+        with pytest.raises(KafkaError, match="topic u does not exist"):
             broker.delete_records("u")
 
 
@@ -106,7 +106,7 @@ def test_waiting_for_what_another_thread_writes() -> None:
 def test_waiting_for_a_group() -> None:
     with Broker({"t": 2}) as broker:
         broker.produce("t", ["a"] * 10)
-        with pytest.raises(TimeoutError, match="g lags behind in t after 0 s: t-0: 5, t-1: 5"):
+        with pytest.raises(TimeoutError, match="g has lag in t after 0 s: t-0: 5, t-1: 5"):
             broker.wait_for_lag("g", "t", timeout=0)
         reader = threading.Thread(target=consumed, args=(broker.bootstrap, "t", "g", 10))
         reader.start()
@@ -138,9 +138,9 @@ def test_a_snapshot_starts_brokers_with_data(tmp_path: Path) -> None:
             assert [one.value for one in copy.records("t")] == [b"v"]
             assert set(copy.committed("g").values()) == {1}
             copy.produce("t", ["only here"])
-    with pytest.raises(FileNotFoundError, match="is no folder"), Broker(snapshot=tmp_path / "none"):
+    with pytest.raises(FileNotFoundError, match="is not a directory"), Broker(snapshot=tmp_path / "none"):
         pass
-    with pytest.raises(FileNotFoundError, match="is no data directory"), Broker(snapshot=tmp_path):
+    with pytest.raises(FileNotFoundError, match="is not a data directory"), Broker(snapshot=tmp_path):
         pass
 
 

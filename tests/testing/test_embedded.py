@@ -146,7 +146,7 @@ def test_a_topic_is_there_when_create_returns_and_gone_when_delete_returns() -> 
             assert write_and_read(broker.bootstrap, "t", b"%d" % number) == [b"%d" % number]
             broker.delete_topic("t")
             assert "t" not in state.metadata
-            assert state.replica_manager.find("t", 0) is None
+            assert state.replica_manager.get_partition("t", 0) is None
             assert not any((Path(state.config.log_dirs[0]) / f"t-{index}").exists() for index in (0, 1))
         assert len(ids) == 4
 
@@ -213,7 +213,7 @@ def test_settings_override_the_defaults() -> None:
         state = broker.server.state
         assert state.broker_id == 7
         assert state.replica_manager.acks_all_on_disk
-        assert state.replica_manager.partition("t", 0).log.config.max_message_bytes == 1000
+        assert state.replica_manager.get_leader_partition("t", 0).log.config.max_message_bytes == 1000
 
 
 def test_the_host_and_port_asked_for() -> None:
@@ -317,7 +317,7 @@ def test_twenty_brokers_start_without_waiting_for_a_disk(monkeypatch: pytest.Mon
         for broker in brokers:
             store = broker.server.state.store
             assert isinstance(store, EmbeddedStore)
-            journal = store.line._journal
+            journal = store.request_processor._journal
             assert journal is not None
             assert journal._connection.execute("PRAGMA synchronous").fetchone() == (0,)
     assert forced == []
@@ -327,9 +327,69 @@ def test_twenty_brokers_start_without_waiting_for_a_disk(monkeypatch: pytest.Mon
 def test_data_that_stay_are_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forced: list[int] = []
     really = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda number: (forced.append(number), really(number)))
+    monkeypatch.setattr(os, "fsync", lambda number: [forced.append(number), really(number)])
     with Broker(["t"], data_dir=tmp_path / "data"):
         assert forced != []
     forced.clear()
     with Broker(["t"], config={"acks.all.durability": "disk"}):
         assert forced != []
+
+
+FORKED_INSIDE = """
+import os, sys
+from barnabas import Broker
+
+with Broker(["t"]) as broker:
+    child = os.fork()
+    if child == 0:
+        try:
+            broker.create_topic("u")
+        except RuntimeError as error:
+            print(error)
+    else:
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        broker.produce("t", [b"after"])
+        assert [record.value for record in broker.records("t")] == [b"after"]
+if child == 0:
+    print("left")
+    os._exit(7)  # as multiprocessing's children end; at exit() libuv joins threads that only the parent has
+print("stopped")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+def test_a_forked_child_leaves_the_block_and_the_broker_goes_on_in_its_parent() -> None:
+    done = subprocess.run(
+        [sys.executable, "-u", "-c", FORKED_INSIDE], capture_output=True, text=True, timeout=60, check=False
+    )
+    refused, *rest = done.stdout.splitlines()
+    assert "the parent of this one" in refused
+    assert rest == ["left", "stopped"], done.stderr
+    assert done.returncode == 0
+
+
+FORKED_ON_A_LOOP = """
+import asyncio, os, sys
+from barnabas import Broker
+
+async def main():
+    async with Broker(["t"]) as broker:
+        child = os.fork()
+        if child:
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            await broker.aproduce("t", [b"after"])
+            assert len(await broker.arecords("t")) == 1
+    if child == 0:
+        os._exit(7)
+    print("stopped")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+def test_a_child_that_was_forked_on_the_loop_of_a_broker_stops_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED_ON_A_LOOP], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "stopped\n"), done.stderr

@@ -106,7 +106,7 @@ def test_fixtures_without_any_setup(tmp_path: Path) -> None:
 
 def test_fixtures_are_listed_with_what_they_do(tmp_path: Path) -> None:
     result = run_pytest(tmp_path, "--fixtures")
-    for name, sentence in (("kafka_broker", "loopback port"), ("kafka_topic", "fresh topic")):
+    for name, sentence in (("kafka_broker", "loopback port"), ("kafka_topic", "a new topic")):
         (line,) = [line for line in result.stdout.splitlines() if line.startswith(f"{name} ")]
         assert "barnabas" in line or ".src" in line or "pytest_plugin" in line
         assert sentence in result.stdout
@@ -137,5 +137,5 @@ def test_markers_that_make_no_sense(tmp_path: Path) -> None:
     (tmp_path / "test_mistakes.py").write_text(MISTAKES)
     result = run_pytest(tmp_path)
     assert "1 passed, 4 errors" in result.stdout, result.stdout + result.stderr
-    assert "takes topics, config, snapshot, clock, schema_registry, partitions, each by its name" in result.stdout
-    assert result.stdout.count("what the marker says of a broker is for `kafka`") >= 3
+    assert "accepts keyword arguments topics, config, snapshot, clock, schema_registry, partitions" in result.stdout
+    assert result.stdout.count("the marker has settings of a broker for fixture `kafka`") >= 3

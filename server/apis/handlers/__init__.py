@@ -1,1 +1,1 @@
-"""One file per API: what the broker does with a request."""
+"""The handlers: one module for each API."""

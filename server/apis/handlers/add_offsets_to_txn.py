@@ -1,7 +1,7 @@
-"""AddOffsetsToTxn (key 25): offsets of a group are going to be committed in a transaction (KIP-98).
+"""AddOffsetsToTxn (key 25): adds the offsets of a group to a transaction (KIP-98).
 
-The partition of `__consumer_offsets` that the group belongs to takes part in it. Version 2 knows PRODUCER_FENCED.
-Producers of KIP-890 leave it out: TxnOffsetCommit 5 says as much.
+The partition of `__consumer_offsets` of the group is added to the transaction. Version 2 has PRODUCER_FENCED. Producers
+of KIP-890 do not send it: TxnOffsetCommit 5 adds the partition.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ....protocol.producer_identity import ProducerIdentity
-from ...coordinator.transaction.metadata import V1
-from ..ports import CommittedOffsets, Groups, ProducerTransactions
+from ...coordinator.group.group_coordinator import GroupCoordinator
+from ...coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from ...coordinator.transaction.transaction_metadata import V1
+from ..error_responses import producer_error_for_version
+from ..pending_reply import PendingReply
 from ..request_context import RequestContext
-from ..transaction_errors import known_to
 
 FIRST_VERSION_WITH_FENCING = 2
 
@@ -21,22 +23,18 @@ async def handle(
     ctx: RequestContext,
     request: AddOffsetsToTxnRequest,
     *,
-    committed_offsets: CommittedOffsets,
-    groups: Groups,
-    transactions: ProducerTransactions,
-) -> None:
-    """Answers when it is durable. Raises KafkaError COORDINATOR_NOT_AVAILABLE if there is no place for offsets."""
-    await groups.find_coordinator(request.group_id)
-    place = committed_offsets.place_of(request.group_id)
-
-    def reply(error: ErrorCode) -> None:
-        code = known_to(ctx.api_version, FIRST_VERSION_WITH_FENCING, error)
-        ctx.respond(AddOffsetsToTxnResponse(error_code=code))
-
-    transactions.add_partitions_soon(
+    group_coordinator: GroupCoordinator,
+    transaction_coordinator: TransactionCoordinator,
+) -> AddOffsetsToTxnResponse:
+    """Respond when the addition is durable. Raise KafkaError COORDINATOR_NOT_AVAILABLE without a topic for offsets."""
+    await group_coordinator.group_manager.find_coordinator(request.group_id)
+    reply = PendingReply[ErrorCode]()
+    transaction_coordinator.add_partitions_with_retry(
         request.transactional_id,
         ProducerIdentity(request.producer_id, request.producer_epoch),
-        frozenset({place}),
+        frozenset({group_coordinator.group_manager.place_of(request.group_id)}),
         V1,
         reply,
     )
+    error = producer_error_for_version(ctx.api_version, FIRST_VERSION_WITH_FENCING, await reply)
+    return AddOffsetsToTxnResponse(error_code=error)

@@ -1,14 +1,13 @@
-"""AddPartitionsToTxn (key 24): partitions take part in a producer's transaction (KIP-98).
+"""AddPartitionsToTxn (key 24): adds partitions to a producer's transaction (KIP-98).
 
-Version 2 knows PRODUCER_FENCED. From 4 on it is spoken between brokers: for several transactions at once, and to ask
-whether partitions are part of one (KIP-890); 5 knows TRANSACTION_ABORTABLE. All partitions of a transaction are added
-or none: where one cannot be, the others are told OPERATION_NOT_ATTEMPTED.
+Version 2 has PRODUCER_FENCED. From version 4 on it is a request between brokers: for several transactions, and to
+verify partitions of a transaction (KIP-890); 5 has TRANSACTION_ABORTABLE. Either all partitions of a transaction are
+added or none: if a partition has an error, the others have OPERATION_NOT_ATTEMPTED.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from ....protocol.acls import AclOperation, AclResourceType
@@ -23,12 +22,14 @@ from ....protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ....protocol.producer_identity import ProducerIdentity
-from ...coordinator.transaction.metadata import V1, V2, Place
+from ...coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from ...coordinator.transaction.transaction_metadata import V1, V2, Place
+from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal
-from ...runtime.turns import Steps
-from ..ports import ClusterMetadata, ProducerTransactions
+from ...runtime.loop_sharing import SlicedWork, Steps
+from ..error_responses import producer_error_for_version
+from ..pending_reply import PendingReply
 from ..request_context import RequestContext
-from ..transaction_errors import known_to
 
 FIRST_VERSION_WITH_FENCING = 2
 FIRST_VERSION_OF_BROKERS = 4
@@ -36,90 +37,97 @@ FIRST_VERSION_OF_BROKERS = 4
 Outcomes: TypeAlias = dict[Place, ErrorCode]
 
 
-def handle(
+async def handle(
     ctx: RequestContext,
     request: AddPartitionsToTxnRequest,
     *,
-    metadata: ClusterMetadata,
-    transactions: ProducerTransactions,
-) -> Steps[None]:
-    """Answers when what is added is durable."""
+    metadata_cache: MetadataCache,
+    sliced_work: SlicedWork,
+    transaction_coordinator: TransactionCoordinator,
+) -> AddPartitionsToTxnResponse:
+    """Respond when all additions are durable."""
+    results: dict[str, Outcomes] = {}
     if ctx.api_version < FIRST_VERSION_OF_BROKERS:
-        only = AddPartitionsToTxnTransaction(
+        transaction = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
             producer_id=request.v3_and_below_producer_id,
             producer_epoch=request.v3_and_below_producer_epoch,
             topics=request.v3_and_below_topics,
         )
+        replies = await sliced_work.complete(_begin_all(ctx, [transaction], metadata_cache, transaction_coordinator))
+        outcomes = await replies[transaction.transactional_id]
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(outcomes))
+    # Of several entries for one id the first counts.
+    transactions = {entry.transactional_id: entry for entry in reversed(request.transactions)}
+    steps = _begin_all(ctx, reversed(transactions.values()), metadata_cache, transaction_coordinator)
+    for name, reply in (await sliced_work.complete(steps)).items():
+        results[name] = await reply
+    names = dict.fromkeys(entry.transactional_id for entry in request.transactions)
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(transactional_id=name, topic_results=_results(results[name])) for name in names
+        ]
+    )
 
-        def added(outcomes: Outcomes) -> None:
-            ctx.respond(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(outcomes)))
 
-        yield from _begin(ctx, only, metadata, transactions, added)
-        return
-    # Of several entries for one id the first one counts. None waits for another to be durable.
-    wanted = {one.transactional_id: one for one in reversed(request.transactions)}
-    found: dict[str, Outcomes] = {}
-
-    def one_found(name: str, outcomes: Outcomes) -> None:
-        found[name] = outcomes
-        if len(found) == len(wanted):
-            respond()
-
-    def respond() -> None:
-        names = dict.fromkeys(each.transactional_id for each in request.transactions)
-        results = [AddPartitionsToTxnResult(transactional_id=one, topic_results=_results(found[one])) for one in names]
-        ctx.respond(AddPartitionsToTxnResponse(results_by_transaction=results))
-
-    if not wanted:
-        respond()
-    for one in reversed(wanted.values()):
-        yield from _begin(ctx, one, metadata, transactions, partial(one_found, one.transactional_id))
+def _begin_all(
+    ctx: RequestContext,
+    transactions: Iterable[AddPartitionsToTxnTransaction],
+    metadata_cache: MetadataCache,
+    transaction_coordinator: TransactionCoordinator,
+) -> Steps[dict[str, PendingReply[Outcomes]]]:
+    """Begin all additions: no addition waits until another is durable."""
+    replies: dict[str, PendingReply[Outcomes]] = {}
+    for transaction in transactions:
+        reply = replies[transaction.transactional_id] = PendingReply()
+        yield from _begin(ctx, transaction, metadata_cache, transaction_coordinator, reply)
         yield
+    return replies
 
 
 def _begin(
     ctx: RequestContext,
-    wanted: AddPartitionsToTxnTransaction,
-    metadata: ClusterMetadata,
-    transactions: ProducerTransactions,
-    found: Callable[[Outcomes], None],
+    transaction: AddPartitionsToTxnTransaction,
+    metadata_cache: MetadataCache,
+    transaction_coordinator: TransactionCoordinator,
+    done: PendingReply[Outcomes],
 ) -> Steps[None]:
-    """`found` is told once what becomes of one transaction's partitions."""
-    places, errors = yield from _sorted(ctx, wanted.topics, metadata)
-    identity = ProducerIdentity(wanted.producer_id, wanted.producer_epoch)
+    """Begin to add, or verify, the partitions of one transaction."""
+    places, errors = yield from _sorted(ctx, transaction.topics, metadata_cache)
+    name, identity = transaction.transactional_id, ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
     if errors:
-        found(dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED) | errors)
+        done(dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED) | errors)
         return
-    if wanted.verify_only:
-        verified = transactions.verify_partitions(wanted.transactional_id, identity, frozenset(places))
-        found({place: verified[place] for place in places})
+    if transaction.verify_only:
+        verified = transaction_coordinator.verify_partitions_in_transaction(name, identity, frozenset(places))
+        done({place: verified[place] for place in places})
         return
 
     def reply(error: ErrorCode) -> None:
-        found(dict.fromkeys(places, known_to(ctx.api_version, FIRST_VERSION_WITH_FENCING, error)))
+        error = producer_error_for_version(ctx.api_version, FIRST_VERSION_WITH_FENCING, error)
+        done(dict.fromkeys(places, error))
 
-    # Brokers have a request for many producers, of whom none is to wait for another's last transaction.
+    # A request of a broker has the transactions of many producers: none may wait for the last transaction of another.
     if ctx.api_version >= FIRST_VERSION_OF_BROKERS:
-        transactions.add_partitions(wanted.transactional_id, identity, frozenset(places), V2, reply)
+        transaction_coordinator.add_partitions_to_transaction(name, identity, frozenset(places), V2, reply)
     else:
-        transactions.add_partitions_soon(wanted.transactional_id, identity, frozenset(places), V1, reply)
+        transaction_coordinator.add_partitions_with_retry(name, identity, frozenset(places), V1, reply)
 
 
 def _sorted(
-    ctx: RequestContext, topics: Iterable[AddPartitionsToTxnTopic], metadata: ClusterMetadata
+    ctx: RequestContext, topics: Iterable[AddPartitionsToTxnTopic], metadata_cache: MetadataCache
 ) -> Steps[tuple[list[Place], Outcomes]]:
-    """Partitions that may be added, each once, and what is wrong with the others."""
+    """Return the partitions that may be added, each once, and the errors of the others."""
     places: dict[Place, None] = {}
     errors: Outcomes = {}
     for topic in topics:
         is_allowed = ctx.api_version >= FIRST_VERSION_OF_BROKERS or (
-            not is_internal(topic.name) and ctx.may(AclOperation.WRITE, AclResourceType.TOPIC, topic.name)
+            not is_internal(topic.name) and ctx.is_authorized(AclOperation.WRITE, AclResourceType.TOPIC, topic.name)
         )
         for index in topic.partitions:
             if not is_allowed:
                 errors[topic.name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif not metadata.has_partition(topic.name, index):
+            elif not metadata_cache.has_partition(topic.name, index):
                 errors[topic.name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 places[topic.name, index] = None

@@ -1,7 +1,7 @@
-"""AlterClientQuotas (key 49, KIP-546): set and remove quotas of users, client ids and addresses.
+"""AlterClientQuotas (key 49, KIP-546): sets and removes quotas of users, client ids and addresses.
 
-Version 1 is the same in flexible form. Each entity succeeds or fails on its own, and with all of its quotas; what is
-changed counts from the next request on.
+Version 1 is flexible. Each entity succeeds or fails on its own, with all of its quotas. A change applies from the next
+request on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ....protocol.messages.alter_client_quotas import (
 )
 from ...quotas.entities import Entity, check_quota, entity_of, invalid
 from ...quotas.quota_settings import QuotaSettings
-from ...runtime.turns import Pace
+from ...runtime.loop_sharing import CountBudget
 from ..request_context import RequestContext
 
 
@@ -25,22 +25,22 @@ async def handle(
     ctx: RequestContext,
     request: AlterClientQuotasRequest,
     *,
-    quotas: QuotaSettings,
+    quota_settings: QuotaSettings,
 ) -> AlterClientQuotasResponse:
     """An entity that is named twice is not changed at all."""
     response = AlterClientQuotasResponse(entries=[])
     named = [_key(entry) for entry in request.entries]
     times_named = Counter(named)
-    pace = Pace()
+    budget = CountBudget()
     for entry, key in zip(request.entries, named, strict=True):
-        await pace.step()
+        await budget.step()
         in_order = sorted(entry.entity, key=lambda part: part.entity_type)
         answer = ResponseEntryData(error_message=None, entity=in_order)
         try:
             if times_named[key] > 1:
                 names = ", ".join(f"{kind}={name}" for kind, name in key)
                 raise invalid(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{names}}})")
-            await _alter(entry, validate_only=request.validate_only, quotas=quotas)
+            await _alter(entry, validate_only=request.validate_only, quota_settings=quota_settings)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         response.entries.append(answer)
@@ -51,13 +51,13 @@ def _key(entry: EntryData) -> tuple[tuple[str, str | None], ...]:
     return tuple(sorted(((part.entity_type, part.entity_name) for part in entry.entity), key=str))
 
 
-async def _alter(entry: EntryData, *, validate_only: bool, quotas: QuotaSettings) -> None:
+async def _alter(entry: EntryData, *, validate_only: bool, quota_settings: QuotaSettings) -> None:
     """Change one entity's quotas. Raises KafkaError."""
     entity = entity_of([(part.entity_type, part.entity_name) for part in entry.entity])
-    await quotas.check_host(entity)
+    await quota_settings.check_host(entity)
     changes = _changes(entity, entry)
     if not validate_only:
-        await quotas.alter(entity, changes)
+        await quota_settings.alter(entity, changes)
 
 
 def _changes(entity: Entity, entry: EntryData) -> dict[str, float | None]:

@@ -1,6 +1,6 @@
-"""AlterConfigs (key 33): give topics and brokers a whole new set of settings; what is not named falls back.
+"""AlterConfigs (key 33): replaces all settings of topics and brokers. Omitted settings return to their defaults.
 
-Superseded by IncrementalAlterConfigs (KIP-339), as two clients that read, change and write undo each other's work.
+Superseded by IncrementalAlterConfigs (KIP-339): two clients that read, change and write undo each other's changes.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from ....protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from ...config.config_changes import alter_each
-from ..ports import Configs
+from ...config.config_admin_manager import alter_each
+from ...config.config_repository import ConfigRepository
 from ..request_context import RequestContext
 
 
-async def handle(ctx: RequestContext, request: AlterConfigsRequest, *, configs: Configs) -> AlterConfigsResponse:
+async def handle(
+    ctx: RequestContext, request: AlterConfigsRequest, *, config_repository: ConfigRepository
+) -> AlterConfigsResponse:
     """Replace the settings of each resource; each succeeds or fails on its own."""
-    changer = configs.changer(validate_only=request.validate_only)
+    changer = config_repository.changer(validate_only=request.validate_only)
     responses = await alter_each(
         request.resources, lambda one: changer.replace(one, one.configs), AlterConfigsResourceResponse
     )

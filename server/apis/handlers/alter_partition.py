@@ -1,7 +1,7 @@
-"""AlterPartition (key 56): a leader asks the controller for other in-sync replicas (KIP-497).
+"""AlterPartition (key 56): proposes in-sync replicas, from a leader to the controller (KIP-497).
 
-v1 brings the leader's recovery state (KIP-704), v2 topic ids and INELIGIBLE_REPLICA (KIP-841), which older leaders are
-told as OPERATION_NOT_ATTEMPTED, v3 the epoch of each broker in sync (KIP-903).
+v1 adds the leader's recovery state (KIP-704), v2 topic ids and INELIGIBLE_REPLICA (KIP-841), which is
+OPERATION_NOT_ATTEMPTED in older versions, v3 the epoch of each in-sync broker (KIP-903).
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from ....protocol.messages.alter_partition import (
     ResponseTopicData,
 )
 from ....protocol.topic_partition import TopicPartition
-from ...metadata.znodes import PartitionState
-from ...replication.isr_changes import IsrChange
-from ...runtime.turns import Pace
-from ..ports import BrokersController, ClusterMetadata
+from ...controller.kafka_controller import KafkaController
+from ...metadata.metadata_cache import MetadataCache
+from ...metadata.znodes import LeaderIsrAndControllerEpoch
+from ...replication.leader_and_isr import IsrChange
+from ...runtime.loop_sharing import CountBudget
 from ..request_context import RequestContext
 
 TOPIC_ID_VERSION = 2
@@ -29,42 +30,42 @@ async def handle(
     ctx: RequestContext,
     request: AlterPartitionRequest,
     *,
-    brokers_controller: BrokersController,
-    metadata: ClusterMetadata,
+    controller: KafkaController,
+    metadata_cache: MetadataCache,
 ) -> AlterPartitionResponse:
-    """Each partition on its own, in short turns. Raises KafkaError NOT_CONTROLLER, STALE_BROKER_EPOCH."""
-    names = await _names(request, ctx.api_version, metadata)
+    """Change each partition on its own, in slices. Raise KafkaError NOT_CONTROLLER, STALE_BROKER_EPOCH."""
+    names = await _names(request, ctx.api_version, metadata_cache)
     if None in names:
-        # Who has just become controller knows the topics when its term has begun, for which this waits. A leader that
-        # was told before that a topic is unknown would wait for other orders, which do not come.
-        await brokers_controller.alter_partitions(request.broker_id, request.broker_epoch, [])
-        names = await _names(request, ctx.api_version, metadata)
-    proposals, pace = [], Pace()
+        # A new controller loads the topics first, and this waits for it: after UNKNOWN_TOPIC_ID the leader would wait
+        # for a LeaderAndIsr request that is not sent.
+        await controller.alter_partitions(request.broker_id, request.broker_epoch, [])
+        names = await _names(request, ctx.api_version, metadata_cache)
+    proposals, budget = [], CountBudget()
     for name, topic in zip(names, request.topics, strict=True):
         if name is not None:
             for partition in topic.partitions:
                 proposals.append(_proposal(name, partition, ctx.api_version))
-                await pace.step()
-    results = await brokers_controller.alter_partitions(request.broker_id, request.broker_epoch, proposals)
+                await budget.step()
+    results = await controller.alter_partitions(request.broker_id, request.broker_epoch, proposals)
     response = AlterPartitionResponse()
     for name, topic in zip(names, request.topics, strict=True):
         answer = ResponseTopicData(topic_name=topic.topic_name, topic_id=topic.topic_id)
         response.topics.append(answer)
-        await pace.step()
+        await budget.step()
         for partition in topic.partitions:
-            result: PartitionState | ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID
+            result: LeaderIsrAndControllerEpoch | ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID
             if name is not None:
                 result = results[TopicPartition(name, partition.partition_index)]
             answer.partitions.append(_answer(partition.partition_index, result, ctx.api_version))
-            await pace.step()
+            await budget.step()
     return response
 
 
-async def _names(request: AlterPartitionRequest, version: int, metadata: ClusterMetadata) -> list[str | None]:
-    names, pace = list[str | None](), Pace()
+async def _names(request: AlterPartitionRequest, version: int, metadata_cache: MetadataCache) -> list[str | None]:
+    names, budget = list[str | None](), CountBudget()
     for topic in request.topics:
-        names.append(topic.topic_name if version < TOPIC_ID_VERSION else metadata.topic_name(topic.topic_id))
-        await pace.step()
+        names.append(topic.topic_name if version < TOPIC_ID_VERSION else metadata_cache.topic_name(topic.topic_id))
+        await budget.step()
     return names
 
 
@@ -83,8 +84,8 @@ def _proposal(name: str, partition: PartitionData, version: int) -> IsrChange:
     )
 
 
-def _answer(index: int, result: PartitionState | ErrorCode, version: int) -> ResponsePartitionData:
-    if isinstance(result, PartitionState):
+def _answer(index: int, result: LeaderIsrAndControllerEpoch | ErrorCode, version: int) -> ResponsePartitionData:
+    if isinstance(result, LeaderIsrAndControllerEpoch):
         return ResponsePartitionData(
             partition_index=index,
             leader_id=result.leader,

@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (key 45): moves replicas between brokers (KIP-455).
 
-The answer says that a partition is on its way, or with null for replicas on its way back; of the end
-ListPartitionReassignments tells.
+A success means that a reassignment has begun, or with null replicas that its cancellation has begun.
+ListPartitionReassignments reports its end.
 """
 
 from __future__ import annotations
@@ -15,20 +15,25 @@ from ....protocol.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from ....protocol.topic_partition import TopicPartition
-from ..ports import ActiveController
+from ...controller.kafka_controller import KafkaController
 from ..request_context import RequestContext
 
 
 async def handle(
-    ctx: RequestContext, request: AlterPartitionReassignmentsRequest, *, controller: ActiveController
+    ctx: RequestContext, request: AlterPartitionReassignmentsRequest, *, controller: KafkaController
 ) -> AlterPartitionReassignmentsResponse:
-    """Decides on each partition on its own; of one that is named twice the last wish counts."""
+    """Reassign each partition on its own. If a request names a partition twice, the last entry counts.
+
+    Raises KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT.
+    """
     wishes: dict[TopicPartition, Sequence[int] | None] = {
         TopicPartition(topic.name, partition.partition_index): partition.replicas
         for topic in request.topics
         for partition in topic.partitions
     }
-    results = await controller.reassign(wishes, may_change_factor=request.allow_replication_factor_change)
+    results = await controller.alter_partition_reassignments(
+        wishes, may_change_factor=request.allow_replication_factor_change, timeout_ms=request.timeout_ms
+    )
     topics: dict[str, ReassignableTopicResponse] = {}
     for (name, index), error in results.items():
         answer = ReassignablePartitionResponse(partition_index=index, error_message=None)

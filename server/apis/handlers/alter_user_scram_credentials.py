@@ -1,6 +1,7 @@
-"""AlterUserScramCredentials (key 51, KIP-554): set and remove users' SCRAM credentials.
+"""AlterUserScramCredentials (key 51, KIP-554): sets and removes SCRAM credentials of users.
 
-Clients send a password's PBKDF2 hash; what is stored is derived from it (RFC 5802) and cannot be used in its place.
+Clients send the PBKDF2 hash of a password. The stored keys are derived from it (RFC 5802) and do not authenticate a
+client.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ....common.room_logger import room_logger
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -16,22 +18,24 @@ from ....protocol.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from ....protocol.room_logger import room_logger
 from ....protocol.sasl_server import LONGEST_USER, MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential
-from ...runtime.turns import RESOURCES, Pace
+from ...runtime.loop_sharing import CountBudget
 from ...security.scram_credentials import ScramCredentials
 from ..request_context import RequestContext
 
 logger = room_logger("security")
 
+USERS_PER_TURN = 20
+"""Users whose credentials are changed, each after a read of all credentials of that user."""
+
 MOST_CHANGES = 1000
-"""Of one request: each is a write of its own to the metadata store."""
+"""Alterations of one request: each is a write of its own to the metadata store."""
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
 async def handle(
-    ctx: RequestContext, request: AlterUserScramCredentialsRequest, *, scram: ScramCredentials
+    ctx: RequestContext, request: AlterUserScramCredentialsRequest, *, scram_credentials: ScramCredentials
 ) -> AlterUserScramCredentialsResponse:
     """Each user succeeds or fails on their own, with all of their credentials. Raises KafkaError INVALID_REQUEST."""
     if len(request.deletions) + len(request.upsertions) > MOST_CHANGES:
@@ -40,12 +44,12 @@ async def handle(
     asked: list[Change] = [*request.deletions, *request.upsertions]
     for change in asked:
         changes.setdefault(change.name, []).append(change)
-    results, pace = [], Pace(RESOURCES)
+    results, budget = [], CountBudget(USERS_PER_TURN)
     for user, wanted in changes.items():
-        await pace.step()
+        await budget.step()
         result = AlterUserScramCredentialsResult(user=user, error_message=None)
         try:
-            await scram.alter(user, _checked(user, wanted))
+            await scram_credentials.alter(user, _checked(user, wanted))
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         else:
@@ -55,7 +59,7 @@ async def handle(
 
 
 def _checked(user: str, wanted: Sequence[Change]) -> dict[str, ScramCredential | None]:
-    """A user's new credentials by mechanism, None for one that is to go. Raises KafkaError."""
+    """Return the new credentials of a user by mechanism, None for a credential to delete. Raise KafkaError."""
     if not user:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if len(user) > LONGEST_USER:

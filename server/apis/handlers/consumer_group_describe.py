@@ -1,7 +1,6 @@
-"""ConsumerGroupDescribe (key 69): groups of the consumer protocol, what their members have and what they shall have.
+"""ConsumerGroupDescribe (key 69): groups of the consumer protocol, with current and target assignments.
 
-Version 1 says which protocol a member speaks. Groups of the classic protocol are DescribeGroups' business: to a client
-that asks here first they are not found.
+Version 1 adds the protocol of each member. Groups of the classic protocol are not found: DescribeGroups describes them.
 """
 
 from __future__ import annotations
@@ -18,15 +17,16 @@ from ....protocol.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
-from ...coordinator.group.consumer.assignment import NOTHING
-from ...coordinator.group.consumer.assignment import Assignment as Partitions
-from ...coordinator.group.consumer.group import ConsumerGroup
-from ...coordinator.group.consumer.member import ConsumerMember
-from ...runtime.turns import Pace, steps_of
-from ..answer_budget import Budget
+from ...coordinator.group.assignment import NOTHING
+from ...coordinator.group.assignment import Assignment as Partitions
+from ...coordinator.group.consumer_group import ConsumerGroup
+from ...coordinator.group.consumer_group_manager import ConsumerGroupManager
+from ...coordinator.group.consumer_group_member import ConsumerGroupMember
+from ...metadata.metadata_cache import MetadataCache
+from ...runtime.loop_sharing import CountBudget, lookup_steps
 from ..authorized_operations import authorized_operations
-from ..ports import ClusterMetadata, ConsumerProtocolGroups
 from ..request_context import RequestContext
+from ..response_budget import ResponseBudget
 
 CLASSIC, CONSUMER = 0, 1
 TOPICS_REFUSED = "The group has described topic(s) that the client is not authorized to describe."
@@ -36,32 +36,32 @@ async def handle(
     ctx: RequestContext,
     request: ConsumerGroupDescribeRequest,
     *,
-    consumer_groups: ConsumerProtocolGroups,
-    metadata: ClusterMetadata,
+    consumer_group_manager: ConsumerGroupManager,
+    metadata_cache: MetadataCache,
 ) -> ConsumerGroupDescribeResponse:
     """Each group on its own, and once.
 
-    Groups for which there is no room in the answer are COORDINATOR_LOAD_IN_PROGRESS: the client asks for them again.
+    Groups for which there is no room in the answer are COORDINATOR_LOAD_IN_PROGRESS: the client requests them again.
     """
-    may_see = partial(ctx.may, AclOperation.DESCRIBE, AclResourceType.TOPIC)
-    budget, pace = Budget(), Pace()
+    may_see = partial(ctx.is_authorized, AclOperation.DESCRIBE, AclResourceType.TOPIC)
+    budget, turn_budget = ResponseBudget(), CountBudget()
     answers = []
     for group_id in dict.fromkeys(request.group_ids):
-        if not consumer_groups.are_served:
+        if not consumer_group_manager.are_served:
             answer = DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
-        elif budget.is_spent:
+        elif budget.is_exhausted:
             answer = DescribedGroup(group_id=group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
-            answer = _answer(consumer_groups, metadata, group_id)
+            answer = _answer(consumer_group_manager, metadata_cache, group_id)
         budget.spend(sum(map(_size, answer.members)))
-        if ctx.is_guarded and not all(map(may_see, _topics(answer))):
+        if ctx.has_authorizer and not all(map(may_see, _topics(answer))):
             answer = DescribedGroup(
                 group_id=group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=TOPICS_REFUSED
             )
         if answer.error_code == ErrorCode.NONE and request.include_authorized_operations:
             answer.authorized_operations = authorized_operations(ctx, AclResourceType.GROUP, group_id)
         answers.append(answer)
-        await pace.step(steps_of(group_id) + len(answer.members))
+        await turn_budget.step(lookup_steps(group_id) + len(answer.members))
     return ConsumerGroupDescribeResponse(groups=answers)
 
 
@@ -79,31 +79,33 @@ def _topics(group: DescribedGroup) -> set[str]:
 
 
 def _size(member: Member) -> int:
-    """About how many bytes it takes."""
+    """Return the approximate size of a member in bytes."""
     assigned = [*member.assignment.topic_partitions, *member.target_assignment.topic_partitions]
     names = sum(map(len, member.subscribed_topic_names)) + len(member.subscribed_topic_regex or "")
     return 200 + names + sum(50 + 4 * len(one.partitions) + len(one.topic_name) for one in assigned)
 
 
-def _answer(consumer_groups: ConsumerProtocolGroups, metadata: ClusterMetadata, group_id: str) -> DescribedGroup:
+def _answer(
+    consumer_group_manager: ConsumerGroupManager, metadata_cache: MetadataCache, group_id: str
+) -> DescribedGroup:
     try:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
-        group = consumer_groups.consumer_group(group_id)
+        group = consumer_group_manager.get_consumer_group(group_id)
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
-    assignors = consumer_groups.assignors
+    assignors = consumer_group_manager.assignors
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.preferred_assignor or assignors[0],
-        members=[_member(metadata, group, member) for member in group.members.values()],
+        members=[_member(metadata_cache, group, member) for member in group.members.values()],
     )
 
 
-def _member(metadata: ClusterMetadata, group: ConsumerGroup, member: ConsumerMember) -> Member:
+def _member(metadata_cache: MetadataCache, group: ConsumerGroup, member: ConsumerGroupMember) -> Member:
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -113,19 +115,19 @@ def _member(metadata: ClusterMetadata, group: ConsumerGroup, member: ConsumerMem
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.regex,
-        assignment=_assignment(metadata, member.assigned),
-        target_assignment=_assignment(metadata, group.targets.get(member.member_id, NOTHING)),
+        assignment=_assignment(metadata_cache, member.assigned),
+        target_assignment=_assignment(metadata_cache, group.targets.get(member.member_id, NOTHING)),
         member_type=CONSUMER if member.classic is None else CLASSIC,
     )
 
 
-def _assignment(metadata: ClusterMetadata, assigned: Partitions) -> Assignment:
-    """With the names of topics; those that are gone are left out."""
+def _assignment(metadata_cache: MetadataCache, assigned: Partitions) -> Assignment:
+    """Return the assignment with topic names, without deleted topics."""
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(partitions))
             for topic_id, partitions in assigned.items()
-            for name in (metadata.topic_name(topic_id),)
+            for name in (metadata_cache.topic_name(topic_id),)
             if name is not None
         ]
     )

@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat (key 68): be a member of a group in which the broker assigns partitions (KIP-848).
+"""ConsumerGroupHeartbeat (key 68): the membership in a group in which the broker assigns partitions (KIP-848).
 
-It joins (epoch 0), leaves (-1, or -2 for a static member that will be back), says what has changed and hears what has.
-Version 1 subscribes by regular expression, and members make their ids themselves (KIP-1082). Answered once what it
-changed is durable.
+A member joins with epoch 0 and leaves with -1, or -2 as a static member that will return. A heartbeat contains the
+changes of the member, its response the changes of the assignment. Version 1 adds subscriptions by regular expression
+and member ids of the clients (KIP-1082). The response is sent when the changes of the member are durable.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from ....protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from ...coordinator.group.consumer.assignment import from_wire
-from ...coordinator.group.consumer.beat import Beat, BeatResult
-from ..ports import ConsumerProtocolGroups
+from ...coordinator.group.assignment import from_wire
+from ...coordinator.group.consumer_group_manager import ConsumerGroupManager
+from ...coordinator.group.consumer_heartbeat import ConsumerHeartbeat, HeartbeatResult
 from ..request_context import RequestContext
 
 
 def handle(
-    ctx: RequestContext, request: ConsumerGroupHeartbeatRequest, *, consumer_groups: ConsumerProtocolGroups
+    ctx: RequestContext, request: ConsumerGroupHeartbeatRequest, *, consumer_group_manager: ConsumerGroupManager
 ) -> None:
-    """Hand the request to the group, which answers."""
+    """Pass the heartbeat to the group. The group responds in a callback: without changes before this returns."""
 
-    def reply(result: BeatResult) -> None:
+    def reply(result: HeartbeatResult) -> None:
         ctx.respond(_response(result))
 
-    if not consumer_groups.are_served:
-        reply(BeatResult(ErrorCode.UNSUPPORTED_VERSION))
+    if not consumer_group_manager.are_served:
+        reply(HeartbeatResult(ErrorCode.UNSUPPORTED_VERSION))
         return
-    consumer_groups.consumer_group_heartbeat(_beat(ctx, request), reply)
+    consumer_group_manager.consumer_group_heartbeat(_beat(ctx, request), reply)
 
 
-def _beat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Beat:
+def _beat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
     topics, owned = request.subscribed_topic_names, request.topic_partitions
-    return Beat(
+    return ConsumerHeartbeat(
         group_id=request.group_id,
         member_id=request.member_id,
         epoch=request.member_epoch,
@@ -52,12 +52,12 @@ def _beat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Beat:
         owned=None if owned is None else from_wire(owned),
         client_id=ctx.client_id or "",
         client_host=f"/{ctx.client_host}",
-        names_itself=ctx.api_version >= 1,
-        may_see=partial(ctx.may, AclOperation.DESCRIBE, AclResourceType.TOPIC),
+        generates_member_id=ctx.api_version >= 1,
+        may_see=partial(ctx.is_authorized, AclOperation.DESCRIBE, AclResourceType.TOPIC),
     )
 
 
-def _response(result: BeatResult) -> ConsumerGroupHeartbeatResponse:
+def _response(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
     assignment = None
     if result.assignment is not None:
         assignment = Assignment(

@@ -1,6 +1,7 @@
-"""ControlledShutdown (key 7): a broker asks the controller to have others lead what it leads, before it stops.
+"""ControlledShutdown (key 7): moves leaderships from a broker to other replicas, before the broker stops.
 
-v2 brings the broker epoch (KIP-380). What remains has no other replica in sync; the broker may ask again.
+v2 adds the broker epoch (KIP-380). The remaining partitions have no other in-sync replica; the broker may repeat the
+request.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ from ....protocol.messages.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
-from ..ports import BrokersController
+from ...controller.kafka_controller import KafkaController
 from ..request_context import RequestContext
 
 
 async def handle(
-    ctx: RequestContext, request: ControlledShutdownRequest, *, brokers_controller: BrokersController
+    ctx: RequestContext, request: ControlledShutdownRequest, *, controller: KafkaController
 ) -> ControlledShutdownResponse:
     """Raises KafkaError NOT_CONTROLLER, BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH."""
-    remaining = await brokers_controller.controlled_shutdown(request.broker_id, request.broker_epoch)
+    remaining = await controller.controlled_shutdown(request.broker_id, request.broker_epoch)
     return ControlledShutdownResponse(
         remaining_partitions=[RemainingPartition(topic_name=name, partition_index=index) for name, index in remaining]
     )

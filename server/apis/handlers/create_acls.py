@@ -1,19 +1,19 @@
-"""CreateAcls (key 30): add rules of access. Without an authorizer it is refused.
+"""CreateAcls (key 30): creates ACLs. Without an authorizer it is an error.
 
-Version 1 knows patterns of names (KIP-290), 3 users as resources (KIP-373).
+Version 1 adds name patterns (KIP-290), 3 users as resources (KIP-373).
 """
 
 from __future__ import annotations
 
+from ....common.room_logger import room_logger
 from ....protocol.acl_bindings import AclBinding, ResourcePattern
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from ....protocol.room_logger import room_logger
 from ...metadata.acl_store import TooManyRulesError
 from ...metadata.metadata_store import STORE_FAILED
-from ...runtime.turns import Pace
-from ..acl_messages import binding_of
-from ..ports import AccessRules
+from ...runtime.loop_sharing import CountBudget
+from ...security.acl_authorizer import AclAuthorizer
+from ..acl_messages import to_acl_binding
 from ..request_context import RequestContext
 
 logger = room_logger("authorizer")
@@ -22,12 +22,14 @@ MOST_RULES = 10_000
 """In one request (`MAX_RECORDS_PER_USER_OP` of Kafka's QuorumController)."""
 
 
-async def handle(ctx: RequestContext, request: CreateAclsRequest, *, acls: AccessRules | None) -> CreateAclsResponse:
+async def handle(
+    ctx: RequestContext, request: CreateAclsRequest, *, acl_authorizer: AclAuthorizer | None
+) -> CreateAclsResponse:
     """Each rule on its own; they count from the next request on.
 
     Raises KafkaError POLICY_VIOLATION for more than `MOST_RULES`.
     """
-    if acls is None:
+    if acl_authorizer is None:
         refused = AclCreationResult(
             error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured."
         )
@@ -36,21 +38,21 @@ async def handle(ctx: RequestContext, request: CreateAclsRequest, *, acls: Acces
         reason = f"Unable to perform excessively large batch operation: {MOST_RULES} rules are allowed."
         raise KafkaError(ErrorCode.POLICY_VIOLATION, reason)
     bindings: dict[AclBinding, list[AclCreationResult]] = {}
-    results, pace = [], Pace()
+    results, budget = [], CountBudget()
     for creation in request.creations:
-        await pace.step()
+        await budget.step()
         result = AclCreationResult(error_message=None)
         try:
-            bindings.setdefault(binding_of(creation), []).append(result)
+            bindings.setdefault(to_acl_binding(creation), []).append(result)
         except KafkaError as wrong:
             result.error_code, result.error_message = wrong.code, wrong.message
         results.append(result)
     by_pattern: dict[ResourcePattern, list[AclBinding]] = {}
     for binding in bindings:
         by_pattern.setdefault(binding.pattern, []).append(binding)
-    failed = await acls.create(bindings)
+    failed = await acl_authorizer.create(bindings)
     for pattern, group in by_pattern.items():
-        await pace.step()
+        await budget.step()
         if pattern in failed:
             error = failed[pattern]
             logger.error("access rules of %s could not be stored: %r", pattern.name, error)

@@ -1,4 +1,4 @@
-"""CreateDelegationToken (key 38, KIP-48, KIP-373): a name and a secret by which somebody else is let in for a user."""
+"""CreateDelegationToken (key 38, KIP-48, KIP-373): creates a token with which clients authenticate as a user."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from ...metadata.token_store import DelegationToken, kept_size
-from ..ports import Tokens
+from ...security.delegation_token_manager import DelegationTokenManager
+from ..delegation_token_requests import check_token_requests_allowed, parse_principal, split_principal
 from ..request_context import RequestContext
-from ..token_messages import check_allowed, kind_and_name, principal_of
 
 MOST_RENEWERS = 100
 LONGEST_RENEWERS = 8192
@@ -17,31 +17,31 @@ FIRST_VERSION_WITH_OWNERS = 3
 
 
 async def handle(
-    ctx: RequestContext, request: CreateDelegationTokenRequest, *, delegation_tokens: Tokens
+    ctx: RequestContext, request: CreateDelegationTokenRequest, *, delegation_token_manager: DelegationTokenManager
 ) -> CreateDelegationTokenResponse:
     """For the client itself, or for another user if it may; a refusal names both. Raises KafkaError."""
-    check_allowed(ctx)
+    check_token_requests_allowed(ctx)
     owner = requester = str(ctx.session.principal)
     if request.owner_principal_name:
-        owner = principal_of(request.owner_principal_type or "", request.owner_principal_name)
+        owner = parse_principal(request.owner_principal_type or "", request.owner_principal_name)
     response = _between(owner, requester, ctx.api_version)
     try:
-        token = await _made(ctx, request, owner, requester, delegation_tokens)
+        token = await _made(ctx, request, owner, requester, delegation_token_manager)
     except KafkaError as error:
         response.error_code = error.code
         return response
     response.issue_timestamp_ms, response.max_timestamp_ms = token.issue_ms, token.max_ms
     response.expiry_timestamp_ms = token.expiry_ms
-    response.token_id, response.hmac = token.token_id, delegation_tokens.secret(token.token_id)
+    response.token_id, response.hmac = token.token_id, delegation_token_manager.secret(token.token_id)
     return response
 
 
 def _between(owner: str, requester: str, version: int) -> CreateDelegationTokenResponse:
     """An answer without a token."""
     response = CreateDelegationTokenResponse(issue_timestamp_ms=-1, expiry_timestamp_ms=-1, max_timestamp_ms=-1)
-    response.principal_type, response.principal_name = kind_and_name(owner)
+    response.principal_type, response.principal_name = split_principal(owner)
     if version >= FIRST_VERSION_WITH_OWNERS:
-        kind, name = kind_and_name(requester)
+        kind, name = split_principal(requester)
         response.token_requester_principal_type, response.token_requester_principal_name = kind, name
     return response
 
@@ -51,15 +51,15 @@ async def _made(
     request: CreateDelegationTokenRequest,
     owner: str,
     requester: str,
-    delegation_tokens: Tokens,
+    delegation_token_manager: DelegationTokenManager,
 ) -> DelegationToken:
     """Raises KafkaError."""
-    if owner != requester and not ctx.may(AclOperation.CREATE_TOKENS, AclResourceType.USER, owner):
+    if owner != requester and not ctx.is_authorized(AclOperation.CREATE_TOKENS, AclResourceType.USER, owner):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     if len(request.renewers) > MOST_RENEWERS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A delegation token has {MOST_RENEWERS} renewers at most")
     if sum(kept_size(one.principal_name) for one in request.renewers) > LONGEST_RENEWERS:
         text = f"The renewers of a delegation token have names of {LONGEST_RENEWERS} bytes at most in all"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-    renewers = [principal_of(one.principal_type, one.principal_name) for one in request.renewers]
-    return await delegation_tokens.create(owner, requester, renewers, request.max_lifetime_ms)
+    renewers = [parse_principal(one.principal_type, one.principal_name) for one in request.renewers]
+    return await delegation_token_manager.create(owner, requester, renewers, request.max_lifetime_ms)

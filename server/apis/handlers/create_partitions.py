@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37): the count is the new total. Records stay where they are, so keys may change partition."""
+"""CreatePartitions (key 37): the count is the new total. Existing records are not moved: keys may change partition."""
 
 from __future__ import annotations
 
@@ -11,35 +11,33 @@ from ....protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from ...controller.topic_rules import PartitionsCreation
-from ...quotas.charge import price_of_changes
-from ..ports import ActiveController
+from ...controller.admin_manager import PartitionsCreation
+from ...controller.kafka_controller import KafkaController
+from ...quotas.request_quota_usage import new_controller_mutation_quota
 from ..request_context import RequestContext
 
 STRICT_QUOTA_VERSION = 3
-"""From here on, clients over their quota of changes are refused; before, the answer says to wait (KIP-599)."""
+"""From here on clients over their controller mutation quota are refused; before, they are throttled (KIP-599)."""
 
 
 async def handle(
-    ctx: RequestContext, request: CreatePartitionsRequest, *, controller: ActiveController
+    ctx: RequestContext, request: CreatePartitionsRequest, *, controller: KafkaController
 ) -> CreatePartitionsResponse:
     """Extends each topic on its own terms; one named twice is not extended."""
     named = Counter(topic.name for topic in request.topics)
     wishes = [_wish(topic) for topic in request.topics if named[topic.name] == 1]
     outcomes: dict[str, KafkaError | None]
     try:
-        pay = price_of_changes(ctx.charge, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
-        outcomes = await controller.create_partitions(wishes, validate_only=request.validate_only, pay=pay)
+        mutation_quota = new_controller_mutation_quota(ctx.quota_usage, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
+        outcomes = await controller.create_partitions(
+            wishes, validate_only=request.validate_only, timeout_ms=request.timeout_ms, mutation_quota=mutation_quota
+        )
     except KafkaError as failure:
         outcomes = dict.fromkeys((wish.name for wish in wishes), failure.as_result())
     duplicate = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
     results = []
     for name, count in named.items():
-        error = duplicate if count > 1 else outcomes[name]
-        if error is None and request.timeout_ms <= 0 and not request.validate_only:
-            text = "The partitions were created, but there was no time to wait for them."
-            error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
-        results.append(_result(name, error))
+        results.append(_result(name, duplicate if count > 1 else outcomes[name]))
     return CreatePartitionsResponse(results=results)
 
 

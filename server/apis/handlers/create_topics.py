@@ -1,10 +1,11 @@
 """CreateTopics (key 19).
 
-v1 can validate only. v4 takes -1 for the broker's defaults (KIP-464; taken from older versions, too, as Kafka does).
-v5 answers with the resulting configuration (KIP-525), v7 with the topic id. From v6 on, who is over the quota of
-changes is refused with THROTTLING_QUOTA_EXCEEDED; before, the answer only says to wait (KIP-599). A timeout of 0 or
-less asks not to wait: the topic is made and the answer says REQUEST_TIMED_OUT. Kafka answers when the controller
-itself knows who leads; here the other brokers have heard of it, too.
+v1 can validate only. v4 takes -1 for the broker's defaults (KIP-464; accepted in older versions, too, as in Kafka). v5
+returns the resulting configuration (KIP-525), v7 the topic id. From v6 on a client over its controller mutation quota
+gets THROTTLING_QUOTA_EXCEEDED; in older versions its response only has a throttle time (KIP-599). After the timeout the
+response is REQUEST_TIMED_OUT for every topic, and the creation continues; with a timeout of 0 or less the response is
+immediate. Kafka responds when the controller has elected the leaders, Barnabas when the other brokers have the
+metadata, too.
 """
 
 from __future__ import annotations
@@ -22,33 +23,38 @@ from ....protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from ....protocol.schema import ZERO_UUID
-from ...config.config_description import ConfigDescriber
-from ...controller.topic_maker import CreatedTopic
-from ...controller.topic_rules import TopicCreation
+from ...config.config_helper import ConfigHelper
+from ...config.config_repository import ConfigRepository
+from ...controller.admin_manager import CreatedTopic, TopicCreation
+from ...controller.kafka_controller import KafkaController
 from ...metadata.topic_names import CLUSTER_METADATA_TOPIC
-from ...quotas.charge import price_of_changes
-from ...runtime.turns import WISHES, Pace
-from ..ports import ActiveController, Configs
+from ...quotas.request_quota_usage import new_controller_mutation_quota
+from ...runtime.loop_sharing import CountBudget
 from ..request_context import RequestContext
+
+RESULTS_PER_TURN = 50
+"""Created topics whose results are built, settings included."""
 
 CONFIGS_VERSION = 5
 STRICT_QUOTA_VERSION = 6
 MOST_SETTINGS = 50_000
-"""In one answer: those of a thousand topics. The others' cannot be told of."""
-HEARD_SECONDS = 1.0
-"""For so long a client waits until other brokers have heard of its topics, so that it may go to any of them next."""
+"""Settings in one response: the settings of a thousand topics. The settings of further topics are omitted."""
 
 
 async def handle(
-    ctx: RequestContext, request: CreateTopicsRequest, *, configs: Configs, controller: ActiveController
+    ctx: RequestContext,
+    request: CreateTopicsRequest,
+    *,
+    config_repository: ConfigRepository,
+    controller: KafkaController,
 ) -> CreateTopicsResponse:
     """Creates each topic on its own terms; one named twice is not created."""
     named = Counter(topic.name for topic in request.topics)
     refused: dict[str, KafkaError] = {}
     wishes: list[TopicCreation] = []
-    pace = Pace()
+    budget = CountBudget()
     for topic in request.topics:
-        await pace.step()
+        await budget.step()
         if named[topic.name] > 1:
             text = "Create topics request from client contains multiple entries for the following topics: "
             refused[topic.name] = KafkaError(ErrorCode.INVALID_REQUEST, f"{text}{topic.name}")
@@ -59,20 +65,20 @@ async def handle(
             wishes.append(_wish(topic))
     results: Mapping[str, CreatedTopic | KafkaError]
     try:
-        pay = price_of_changes(ctx.charge, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
-        results = await controller.create_topics(wishes, validate_only=request.validate_only, pay=pay)
-        if not request.validate_only and any(isinstance(one, CreatedTopic) for one in results.values()):
-            await controller.heard(min(request.timeout_ms / 1000, HEARD_SECONDS))
+        mutation_quota = new_controller_mutation_quota(ctx.quota_usage, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
+        results = await controller.create_topics(
+            wishes, validate_only=request.validate_only, timeout_ms=request.timeout_ms, mutation_quota=mutation_quota
+        )
     except KafkaError as error:
         results = dict.fromkeys((wish.name for wish in wishes), error.as_result())
-    describer = configs.describer(with_synonyms=False, with_documentation=False)
+    describer = config_repository.describer(with_synonyms=False, with_documentation=False)
     response = CreateTopicsResponse(topics=[])
-    pace, left = Pace(WISHES), MOST_SETTINGS
+    budget, left = CountBudget(RESULTS_PER_TURN), MOST_SETTINGS
     for name in named:
         result = _result(ctx, request, name, refused.get(name) or results[name], describer if left > 0 else None)
         left -= len(result.configs or ())
         response.topics.append(result)
-        await pace.step()
+        await budget.step()
     return response
 
 
@@ -91,16 +97,13 @@ def _result(
     request: CreateTopicsRequest,
     name: str,
     outcome: CreatedTopic | KafkaError,
-    describer: ConfigDescriber | None,
+    describer: ConfigHelper | None,
 ) -> CreatableTopicResult:
     if isinstance(outcome, KafkaError):
         return CreatableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message, configs=[])
-    if request.timeout_ms <= 0 and not request.validate_only:
-        text = "The topic was created, but there was no time to wait for it."
-        return CreatableTopicResult(name=name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=text, configs=[])
     topic_id = ZERO_UUID if request.validate_only else outcome.topic_id
-    if not ctx.may(AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC, name):
-        # Not even what was asked for itself, as Kafka has it: the rest is the broker's defaults.
+    if not ctx.is_authorized(AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC, name):
+        # Without the settings of the request, too, as in Kafka: the others are the defaults of the broker.
         hidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return CreatableTopicResult(
             name=name, topic_id=topic_id, error_message=None, topic_config_error_code=hidden, configs=[]
@@ -115,7 +118,7 @@ def _result(
     return told
 
 
-def _configs(describer: ConfigDescriber, topic: CreatedTopic) -> list[CreatableTopicConfigs]:
+def _configs(describer: ConfigHelper, topic: CreatedTopic) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(
             name=entry.name,

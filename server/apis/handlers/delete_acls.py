@@ -1,10 +1,11 @@
-"""DeleteAcls (key 31): remove rules of access. Without an authorizer it is refused.
+"""DeleteAcls (key 31): deletes ACLs. Without an authorizer it is an error.
 
-Version 1 knows patterns of names (KIP-290), 3 users as resources (KIP-373).
+Version 1 adds name patterns (KIP-290), 3 users as resources (KIP-373).
 """
 
 from __future__ import annotations
 
+from ....common.room_logger import room_logger
 from ....protocol.acl_bindings import AclBinding
 from ....protocol.acls import AclPatternType
 from ....protocol.errors import ErrorCode, KafkaError
@@ -15,20 +16,21 @@ from ....protocol.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from ....protocol.room_logger import room_logger
 from ...metadata.metadata_store import STORE_FAILED, StoreError
-from ...runtime.turns import next_turn
-from ..acl_messages import filter_of
-from ..ports import AccessRules
+from ...runtime.loop_sharing import next_turn
+from ...security.acl_authorizer import AclAuthorizer
+from ..acl_messages import to_acl_binding_filter
 from ..request_context import RequestContext
 
 logger = room_logger("authorizer")
 PATTERNS_VERSION = 1
 
 
-async def handle(ctx: RequestContext, request: DeleteAclsRequest, *, acls: AccessRules | None) -> DeleteAclsResponse:
-    """Each filter on its own; what it selects no longer counts from the next request on."""
-    if acls is None:
+async def handle(
+    ctx: RequestContext, request: DeleteAclsRequest, *, acl_authorizer: AclAuthorizer | None
+) -> DeleteAclsResponse:
+    """Delete the ACLs of each filter on its own. The deletion applies from the next request on."""
+    if acl_authorizer is None:
         error = ErrorCode.SECURITY_DISABLED
         refused = DeleteAclsFilterResult(error_code=error, error_message="No Authorizer is configured.")
         return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
@@ -36,20 +38,20 @@ async def handle(ctx: RequestContext, request: DeleteAclsRequest, *, acls: Acces
     for one in request.filters:
         # Many may be about one pattern each.
         await next_turn()
-        results.append(await _deleted(ctx, one, acls))
+        results.append(await _deleted(ctx, one, acl_authorizer))
     return DeleteAclsResponse(filter_results=results)
 
 
-async def _deleted(ctx: RequestContext, one: DeleteAclsFilter, acls: AccessRules) -> DeleteAclsFilterResult:
+async def _deleted(ctx: RequestContext, one: DeleteAclsFilter, acl_authorizer: AclAuthorizer) -> DeleteAclsFilterResult:
     try:
-        wanted = filter_of(one)
+        wanted = to_acl_binding_filter(one)
     except KafkaError as error:
         return DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
     if ctx.api_version < PATTERNS_VERSION:
         wanted = wanted._replace(pattern_type=AclPatternType.LITERAL)
-    selected = await acls.selected(wanted)
+    selected = await acl_authorizer.selected(wanted)
     try:
-        await acls.delete(selected)
+        await acl_authorizer.delete(selected)
     except (StoreError, ValueError) as error:
         logger.error("access rules could not be deleted: %r", error)
         return DeleteAclsFilterResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message=STORE_FAILED)

@@ -1,7 +1,7 @@
 """DeleteRecords (key 21): raises the log start offset (KIP-107).
 
-The data go when whole segments lie below it. Offset -1 stands for the high watermark. It is answered when every live
-replica has moved, and the leader's own move is on disk.
+Segments below the log start offset are deleted. Offset -1 is the high watermark. The response is sent when every live
+replica has raised its log start offset, and that of the leader is on disk.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from ....protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from ...runtime.turns import Pace
+from ...runtime.loop_sharing import CountBudget
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
-    from ..ports import Replicas
+    from ...replication.replica_manager import ReplicaManager
 
 NO_LOW_WATERMARK = -1
 
 
 async def handle(
-    _: RequestContext, request: DeleteRecordsRequest, *, replica_manager: Replicas
+    _: RequestContext, request: DeleteRecordsRequest, *, replica_manager: ReplicaManager
 ) -> DeleteRecordsResponse:
     """Moves each partition on its own, and has all of them on disk together."""
     offsets = [
@@ -34,13 +34,13 @@ async def handle(
         for partition in topic.partitions
     ]
     results = iter(await replica_manager.delete_records(offsets, request.timeout_ms))
-    response, pace = DeleteRecordsResponse(), Pace()
+    response, budget = DeleteRecordsResponse(), CountBudget()
     for topic in request.topics:
         answer = DeleteRecordsTopicResult(name=topic.name)
         response.topics.append(answer)
         for wanted in topic.partitions:
             answer.partitions.append(_result(wanted.partition_index, next(results)))
-            await pace.step()
+            await budget.step()
     return response
 
 

@@ -1,10 +1,10 @@
-"""DeleteTopics (key 20): when the answer leaves, the topics are gone from the metadata and from the log directories.
+"""DeleteTopics (key 20): deletes topics from the metadata and from the log directories before the response.
 
-Of brokers that are away the log directories are not waited for: the deletion goes on when they are back.
-REQUEST_TIMED_OUT says that topics are not gone from one that is there; the deletion goes on, too.
+It does not wait for stopped brokers: they delete their replicas when they start. REQUEST_TIMED_OUT means that the
+timeout expired before all live brokers had deleted their replicas; the deletion continues.
 
-v3 knows TOPIC_DELETION_DISABLED, v5 has messages and refuses clients over their quota of changes (KIP-599), v6 names
-topics by name or by id.
+v3 has TOPIC_DELETION_DISABLED, v5 has messages and refuses clients over their controller mutation quota (KIP-599), v6
+names topics by name or by id.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from ....protocol.messages.delete_topics import (
 )
 from ....protocol.schema import ZERO_UUID
 from ...config.settings import Settings
-from ...quotas.charge import price_of_changes
-from ...runtime.turns import Pace
-from ..ports import ActiveController, ClusterMetadata
+from ...controller.kafka_controller import KafkaController
+from ...metadata.metadata_cache import MetadataCache
+from ...quotas.request_quota_usage import new_controller_mutation_quota
+from ...runtime.loop_sharing import CountBudget
 from ..request_context import RequestContext
 
 DELETION_DISABLED_VERSION = 3
@@ -36,8 +37,8 @@ async def handle(
     request: DeleteTopicsRequest,
     *,
     config: Settings,
-    controller: ActiveController,
-    metadata: ClusterMetadata,
+    controller: KafkaController,
+    metadata_cache: MetadataCache,
 ) -> DeleteTopicsResponse:
     """Deletes each topic on its own terms."""
     if ctx.api_version >= TOPIC_STATES_VERSION:
@@ -50,46 +51,43 @@ async def handle(
             code = ErrorCode.INVALID_REQUEST
         disabled = KafkaError(code, "Topic deletion is disabled.")
         return DeleteTopicsResponse(responses=[_result(topic.name, topic.topic_id, disabled) for topic in wanted])
-    resolved = await _resolve(wanted, metadata=metadata)
+    resolved = await _resolve(wanted, metadata_cache=metadata_cache)
     names = [name for name, _, error in resolved if error is None and name is not None]
     outcomes: dict[str, KafkaError | None]
     try:
-        pay = price_of_changes(ctx.charge, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
-        outcomes = await controller.delete_topics(names, timeout_ms=request.timeout_ms, pay=pay)
+        mutation_quota = new_controller_mutation_quota(ctx.quota_usage, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
+        outcomes = await controller.delete_topics(names, timeout_ms=request.timeout_ms, mutation_quota=mutation_quota)
     except KafkaError as failure:
         outcomes = dict.fromkeys(names, failure.as_result())
-    responses, pace = [], Pace()
+    responses, budget = [], CountBudget()
     for name, topic_id, error in resolved:
-        await pace.step()
+        await budget.step()
         outcome = error if error is not None or name is None else outcomes[name]
-        if outcome is None and request.timeout_ms <= 0:
-            text = "The topic was deleted, but there was no time to wait for it."
-            outcome = KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
         responses.append(_result(name, topic_id, outcome))
     return DeleteTopicsResponse(responses=responses)
 
 
 async def _resolve(
-    wanted: list[DeleteTopicState], *, metadata: ClusterMetadata
+    wanted: list[DeleteTopicState], *, metadata_cache: MetadataCache
 ) -> list[tuple[str | None, UUID, KafkaError | None]]:
     """Finds the name and id of each topic, or why it cannot be deleted."""
     named = Counter(topic.name for topic in wanted if topic.name is not None)
     # Topics addressed by id count under their name, too: one of both ways may address it.
-    named.update(name for topic in wanted if topic.name is None and (name := metadata.topic_name(topic.topic_id)))
+    named.update(name for topic in wanted if topic.name is None and (name := metadata_cache.topic_name(topic.topic_id)))
     resolved: list[tuple[str | None, UUID, KafkaError | None]] = []
-    pace = Pace()
+    budget = CountBudget()
     for topic in wanted:
-        await pace.step()
+        await budget.step()
         name, topic_id, error = topic.name, topic.topic_id, None
         if name is not None and topic_id.int:
             text = "Topic name and topic ID can not both be specified."
             error = KafkaError(ErrorCode.INVALID_REQUEST, text)
         elif name is not None:
-            topic_id = metadata.topic_id(name) or ZERO_UUID
+            topic_id = metadata_cache.topic_id(name) or ZERO_UUID
         elif not topic_id.int:
             error = KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id was specified.")
         else:
-            name = metadata.topic_name(topic_id)
+            name = metadata_cache.topic_name(topic_id)
             if name is None:
                 error = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
         if error is None and name is not None and named[name] > 1:

@@ -1,7 +1,6 @@
-"""DescribeAcls (key 29): rules of access. Without an authorizer it is refused, by which user interfaces know to hide
-the subject.
+"""DescribeAcls (key 29): ACLs. Without an authorizer it is an error: user interfaces then hide their ACL pages.
 
-Version 1 knows patterns of names (KIP-290), 3 users as resources (KIP-373).
+Version 1 adds name patterns (KIP-290), 3 users as resources (KIP-373).
 """
 
 from __future__ import annotations
@@ -15,30 +14,30 @@ from ....protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from ...runtime.turns import Pace
-from ..acl_messages import filter_of
-from ..ports import AccessRules
+from ...runtime.loop_sharing import CountBudget
+from ...security.acl_authorizer import AclAuthorizer
+from ..acl_messages import to_acl_binding_filter
 from ..request_context import RequestContext
 
 PATTERNS_VERSION = 1
 
 
 async def handle(
-    ctx: RequestContext, request: DescribeAclsRequest, *, acls: AccessRules | None
+    ctx: RequestContext, request: DescribeAclsRequest, *, acl_authorizer: AclAuthorizer | None
 ) -> DescribeAclsResponse:
-    """The rules that the filter selects. Raises KafkaError INVALID_REQUEST."""
-    if acls is None:
+    """Return the ACLs that the filter selects. Raise KafkaError INVALID_REQUEST."""
+    if acl_authorizer is None:
         return DescribeAclsResponse(
             error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
         )
-    wanted = filter_of(request)
+    wanted = to_acl_binding_filter(request)
     if ctx.api_version < PATTERNS_VERSION:
-        # Such a client knows literal names only, and does not say so.
+        # Version 0 has literal names only, and no field for the pattern type.
         wanted = wanted._replace(pattern_type=AclPatternType.LITERAL)
     resources: dict[ResourcePattern, DescribeAclsResource] = {}
-    pace = Pace()
-    for pattern, entry in await acls.selected(wanted):
-        await pace.step()
+    budget = CountBudget()
+    for pattern, entry in await acl_authorizer.selected(wanted):
+        await budget.step()
         resource = resources.get(pattern)
         if resource is None:
             resource = resources[pattern] = DescribeAclsResource(

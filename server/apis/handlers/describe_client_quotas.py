@@ -1,6 +1,6 @@
 """DescribeClientQuotas (key 48, KIP-546): the quotas of users, client ids and addresses that a filter selects.
 
-Version 1 is the same in flexible form.
+Version 1 is flexible.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ....protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from ...quotas.filters import QuotaFilter
+from ...quotas.entities import QuotaFilter
 from ...quotas.quota_settings import QuotaSettings
 from ..request_context import RequestContext
 
 
 async def handle(
-    ctx: RequestContext, request: DescribeClientQuotasRequest, *, quotas: QuotaSettings
+    ctx: RequestContext, request: DescribeClientQuotasRequest, *, quota_settings: QuotaSettings
 ) -> DescribeClientQuotasResponse:
     """INVALID_REQUEST or UNSUPPORTED_VERSION for a filter that cannot be; the entries are null then, as Kafka's are."""
     components = [(one.entity_type, one.match_type, one.match) for one in request.components]
@@ -33,7 +33,7 @@ async def handle(
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
                 values=[ValueData(key=key, value=value) for key, value in limits.items()],
             )
-            async for entity, limits in quotas.described()
+            async for entity, limits in quota_settings.described()
             if limits and wanted.matches(entity)
         ]
     )

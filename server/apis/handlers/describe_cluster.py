@@ -1,6 +1,6 @@
 """DescribeCluster (key 60): cluster id, controller and brokers.
 
-v1 tells broker endpoints from controller endpoints (KIP-919): this listener is a broker's. v2 may ask for fenced
+v1 distinguishes the endpoints of brokers and controllers (KIP-919): this listener is a broker's. v2 can include fenced
 brokers (KIP-1073): a broker that is registered in the store is never fenced.
 """
 
@@ -12,15 +12,15 @@ from ....protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from ...metadata.metadata_cache import MetadataCache
 from ..authorized_operations import NOT_REQUESTED, cluster_operations
-from ..ports import ClusterMetadata
 from ..request_context import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2
 
 
 def handle(
-    ctx: RequestContext, request: DescribeClusterRequest, *, metadata: ClusterMetadata
+    ctx: RequestContext, request: DescribeClusterRequest, *, metadata_cache: MetadataCache
 ) -> DescribeClusterResponse:
     """Raises KafkaError MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE."""
     if request.endpoint_type == CONTROLLERS:
@@ -32,11 +32,11 @@ def handle(
     asked = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         endpoint_type=BROKERS,
-        cluster_id=metadata.cluster_id,
-        controller_id=metadata.controller_id,
+        cluster_id=metadata_cache.cluster_id,
+        controller_id=metadata_cache.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in metadata.response_brokers(ctx.listener.name)
+            for broker in metadata_cache.response_brokers(ctx.listener.name)
         ],
         cluster_authorized_operations=cluster_operations(ctx) if asked else NOT_REQUESTED,
     )

@@ -1,7 +1,7 @@
-"""DescribeConfigs (key 32): every setting of topics, brokers, loggers, client metrics and groups.
+"""DescribeConfigs (key 32): all settings of topics, brokers, loggers, client metrics and groups.
 
-Version 0 says of a value whether it is a default; 1 (KIP-226) says where it comes from and, if asked, what would hold
-without it; 3 (KIP-569) adds types and, if asked, documentation. Passwords are never told, nor values of unknown keys.
+Version 0 marks defaults; 1 (KIP-226) has the source of a value and, on request, its synonyms; 3 (KIP-569) adds types
+and, on request, documentation. Passwords and values of unknown keys are never returned.
 """
 
 from __future__ import annotations
@@ -13,20 +13,32 @@ from ....protocol.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from ...runtime.turns import Steps
-from ..ports import Configs
+from ...config.config_repository import ConfigRepository
+from ...runtime.loop_sharing import SlicedWork, Steps
 from ..request_context import RequestContext
 
 MOST_ENTRIES = 200_000
-"""Settings in one answer: those of five thousand topics. Synonyms and sentences count as settings, too."""
+"""Settings in one response: the settings of five thousand topics. Synonyms and documentation count as settings, too."""
 WITH_SYNONYMS, WITH_DOCUMENTATION = 4, 10
-"""How many settings more one with them counts as."""
+"""The number of further settings that a setting with synonyms, or with documentation, counts as."""
 TOO_MANY = f"One answer holds {MOST_ENTRIES} settings at most."
 
 
-def handle(ctx: RequestContext, request: DescribeConfigsRequest, *, configs: Configs) -> Steps[DescribeConfigsResponse]:
-    """Describe each resource, once; one that cannot be described carries an error of its own."""
-    describer = configs.describer(
+async def handle(
+    ctx: RequestContext,
+    request: DescribeConfigsRequest,
+    *,
+    config_repository: ConfigRepository,
+    sliced_work: SlicedWork,
+) -> DescribeConfigsResponse:
+    """Describe each resource once. A resource that cannot be described has an error."""
+    return await sliced_work.complete(_build_response(ctx, request, config_repository))
+
+
+def _build_response(
+    ctx: RequestContext, request: DescribeConfigsRequest, config_repository: ConfigRepository
+) -> Steps[DescribeConfigsResponse]:
+    describer = config_repository.describer(
         with_synonyms=request.include_synonyms, with_documentation=request.include_documentation
     )
     wanted = dict.fromkeys(

@@ -13,27 +13,27 @@ from ....protocol.messages.describe_delegation_token import (
     EncodedDelegationTokens,
 )
 from ...metadata.token_store import DelegationToken
-from ..answer_budget import Budget
-from ..ports import Tokens
+from ...security.delegation_token_manager import DelegationTokenManager
+from ..delegation_token_requests import check_token_requests_allowed, split_principal
 from ..request_context import RequestContext
-from ..token_messages import check_allowed, kind_and_name
+from ..response_budget import ResponseBudget
 
 FIRST_VERSION_WITH_REQUESTERS = 3
 MOST_BYTES = 16 << 20
-"""Of tokens in an answer: eighty thousand with one renewer. All that a user may have come to nine megabytes, with the
-longest names of renewers; but any number of users may name the same one as a renewer, and some may see everybody's."""
+"""Encoded tokens in one response: eighty thousand with one renewer. The tokens of one user take up to nine megabytes,
+with the longest names of renewers. But any number of users may name the same renewer, and some clients may see all."""
 _TOKEN, _USER = AclResourceType.DELEGATION_TOKEN, AclResourceType.USER
 
 
 async def handle(
-    ctx: RequestContext, request: DescribeDelegationTokenRequest, *, delegation_tokens: Tokens
+    ctx: RequestContext, request: DescribeDelegationTokenRequest, *, delegation_token_manager: DelegationTokenManager
 ) -> EncodedDelegationTokens:
-    """Of certain owners, or of all. Raises KafkaError, POLICY_VIOLATION if there are more than fit into an answer: a
-    part of them could not be told from all of them.
+    """Describe the tokens of the requested owners, or of all. Raise KafkaError, POLICY_VIOLATION for too many: a
+    client cannot distinguish a part of them from all.
 
-    Each is encoded as it comes. As objects they take up to six times that.
+    Each token is encoded when it is read: the objects of all tokens would take up to six times the memory.
     """
-    check_allowed(ctx)
+    check_token_requests_allowed(ctx)
     asker = str(ctx.session.principal)
     owners = None
     if request.owners is not None:
@@ -44,23 +44,25 @@ async def handle(
             return False
         return (
             token.concerns(asker)
-            or ctx.may(AclOperation.DESCRIBE, _TOKEN, token.token_id)
-            or ctx.may(AclOperation.DESCRIBE_TOKENS, _USER, token.owner)
+            or ctx.is_authorized(AclOperation.DESCRIBE, _TOKEN, token.token_id)
+            or ctx.is_authorized(AclOperation.DESCRIBE_TOKENS, _USER, token.owner)
         )
 
-    rows, budget = EncodedItems(), Budget(MOST_BYTES)
-    async for token in delegation_tokens.all():
+    rows, budget = EncodedItems(), ResponseBudget(MOST_BYTES)
+    async for token in delegation_token_manager.all():
         if is_wanted(token):
-            if budget.is_spent:
+            if budget.is_exhausted:
                 raise KafkaError(ErrorCode.POLICY_VIOLATION, "There are more delegation tokens than fit into an answer")
-            row = encode_item(_described(token, delegation_tokens, ctx.api_version), ctx.api_version)
+            row = encode_item(_described(token, delegation_token_manager, ctx.api_version), ctx.api_version)
             budget.spend(len(row))
             rows.add(row)
     return EncodedDelegationTokens(tokens=rows)
 
 
-def _described(token: DelegationToken, tokens: Tokens, version: int) -> DescribedDelegationToken:
-    kind, name = kind_and_name(token.owner)
+def _described(
+    token: DelegationToken, delegation_token_manager: DelegationTokenManager, version: int
+) -> DescribedDelegationToken:
+    kind, name = split_principal(token.owner)
     row = DescribedDelegationToken(
         principal_type=kind,
         principal_name=name,
@@ -68,12 +70,12 @@ def _described(token: DelegationToken, tokens: Tokens, version: int) -> Describe
         expiry_timestamp=token.expiry_ms,
         max_timestamp=token.max_ms,
         token_id=token.token_id,
-        hmac=tokens.secret(token.token_id),
+        hmac=delegation_token_manager.secret(token.token_id),
         renewers=[
             DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name)
-            for kind, name in map(kind_and_name, token.renewers)
+            for kind, name in map(split_principal, token.renewers)
         ],
     )
     if version >= FIRST_VERSION_WITH_REQUESTERS:
-        row.token_requester_principal_type, row.token_requester_principal_name = kind_and_name(token.requester)
+        row.token_requester_principal_type, row.token_requester_principal_name = split_principal(token.requester)
     return row

@@ -1,8 +1,8 @@
-"""DescribeGroups (key 15): members of classic groups and what they were given.
+"""DescribeGroups (key 15): the members of classic groups and their assignments.
 
-Version 3 can tell which operations the client may carry out (KIP-430), 4 names static members, 6 says of a group that
-does not exist that it is not there (KIP-1043) where it was a `Dead` one without an error before. So does a group of
-the consumer protocol: it is ConsumerGroupDescribe's business.
+Version 3 can return the authorized operations (KIP-430), 4 adds static members, 6 returns GROUP_ID_NOT_FOUND (KIP-1043)
+where older versions return a `Dead` group without an error. A group of the consumer protocol is not found either:
+ConsumerGroupDescribe describes it.
 """
 
 from __future__ import annotations
@@ -15,39 +15,40 @@ from ....protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from ...coordinator.group.group import Group
-from ...coordinator.group.states import GroupState
-from ...runtime.turns import Pace, steps_of
-from ..answer_budget import Budget
+from ...coordinator.group.classic_group import ClassicGroup, ClassicGroupState
+from ...coordinator.group.group_coordinator import GroupCoordinator
+from ...runtime.loop_sharing import CountBudget, lookup_steps
 from ..authorized_operations import authorized_operations
-from ..ports import Groups
 from ..request_context import RequestContext
+from ..response_budget import ResponseBudget
 
 FIRST_VERSION_WITH_NOT_FOUND = 6
 
 
-async def handle(ctx: RequestContext, request: DescribeGroupsRequest, *, groups: Groups) -> DescribeGroupsResponse:
+async def handle(
+    ctx: RequestContext, request: DescribeGroupsRequest, *, group_coordinator: GroupCoordinator
+) -> DescribeGroupsResponse:
     """Each group on its own, and once.
 
-    Groups for which there is no room in the answer are COORDINATOR_LOAD_IN_PROGRESS: the client asks for them again.
+    Groups for which there is no room in the answer are COORDINATOR_LOAD_IN_PROGRESS: the client requests them again.
     """
-    budget, pace = Budget(), Pace()
+    budget, turn_budget = ResponseBudget(), CountBudget()
     answers = []
     for group_id in dict.fromkeys(request.groups):
-        answer = _answer(groups, group_id, ctx.api_version, budget)
+        answer = _answer(group_coordinator, group_id, ctx.api_version, budget)
         if answer.error_code == ErrorCode.NONE and request.include_authorized_operations:
             answer.authorized_operations = authorized_operations(ctx, AclResourceType.GROUP, group_id)
         answers.append(answer)
-        await pace.step(steps_of(group_id))
+        await turn_budget.step(lookup_steps(group_id))
     return DescribeGroupsResponse(groups=answers)
 
 
-def _answer(groups: Groups, group_id: str, version: int, budget: Budget) -> DescribedGroup:
+def _answer(group_coordinator: GroupCoordinator, group_id: str, version: int, budget: ResponseBudget) -> DescribedGroup:
     try:
-        group = groups.classic_group(group_id)
+        group = group_coordinator.group_manager.get_classic_group(group_id)
     except KafkaError as error:
         return _not_described(group_id, version, error)
-    if budget.is_spent:
+    if budget.is_exhausted:
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     described = _describe(group)
     budget.spend(sum(len(one.member_metadata) + len(one.member_assignment) for one in described.members))
@@ -58,18 +59,18 @@ def _not_described(group_id: str, version: int, error: KafkaError) -> DescribedG
     if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
         return DescribedGroup(group_id=group_id, error_code=error.code)
     if version < FIRST_VERSION_WITH_NOT_FOUND:
-        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        return DescribedGroup(group_id=group_id, group_state=ClassicGroupState.DEAD.value)
     return DescribedGroup(
         group_id=group_id,
-        group_state=GroupState.DEAD.value,
+        group_state=ClassicGroupState.DEAD.value,
         error_code=error.code,
         error_message=error.message,
     )
 
 
-def _describe(group: Group) -> DescribedGroup:
+def _describe(group: ClassicGroup) -> DescribedGroup:
     """Only in a STABLE group do metadata and assignments belong together."""
-    is_stable = group.state is GroupState.STABLE
+    is_stable = group.state is ClassicGroupState.STABLE
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,

@@ -1,8 +1,7 @@
-"""DescribeLogDirs (key 35): which partitions lie in which log directory, and how large they are (KIP-113).
+"""DescribeLogDirs (key 35): the partitions in each log directory, and their sizes (KIP-113).
 
-v3 has a top-level error (KIP-784), v4 the size of the volume and what is free on it (KIP-827), v5 whether a directory
-takes no new partitions (KIP-1066), which none can be told here. A directory that failed is listed with
-KAFKA_STORAGE_ERROR and nothing in it.
+v3 has a top-level error (KIP-784), v4 the total and free bytes of the volume (KIP-827), v5 cordoned directories
+(KIP-1066), which Barnabas does not have. A failed directory is listed with KAFKA_STORAGE_ERROR and without partitions.
 """
 
 from __future__ import annotations
@@ -19,21 +18,27 @@ from ....protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from ...runtime.turns import Steps
-from ..ports import LogDirs
+from ...replication.replica_manager import ReplicaManager
+from ...runtime.loop_sharing import SlicedWork, Steps
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
     from ...replication.described_log_dirs import DescribedLogDir
 
 
-def handle(
-    ctx: RequestContext, request: DescribeLogDirsRequest, *, log_dirs: LogDirs
+async def handle(
+    ctx: RequestContext, request: DescribeLogDirsRequest, *, replica_manager: ReplicaManager, sliced_work: SlicedWork
+) -> DescribeLogDirsResponse:
+    """Describe each log directory with all partitions, or with the requested partitions."""
+    return await sliced_work.complete(_build_response(ctx, request, replica_manager))
+
+
+def _build_response(
+    ctx: RequestContext, request: DescribeLogDirsRequest, replica_manager: ReplicaManager
 ) -> Steps[DescribeLogDirsResponse]:
-    """Describes every directory, with all partitions or those asked for."""
     wanted = None if request.topics is None else [(one.topic, one.partitions) for one in request.topics]
     response = DescribeLogDirsResponse(results=[])
-    for found in (yield from log_dirs.describe_log_dirs(wanted)):
+    for found in (yield from replica_manager.describe_log_dirs(wanted)):
         response.results.append((yield from _result(found)))
     return response
 

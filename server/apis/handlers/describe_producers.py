@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): the idempotent and transactional producers that a partition knows (KIP-664)."""
+"""DescribeProducers (key 61): the idempotent and transactional producers of a partition (KIP-664)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,25 @@ from ....protocol.messages.describe_producers import (
 )
 from ....storage.producer_state import ProducerStateEntry
 from ...metadata.topic_names import check_name
-from ...runtime.turns import Steps
+from ...runtime.loop_sharing import SlicedWork, Steps
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
-    from ..ports import Replicas
+    from ...replication.replica_manager import ReplicaManager
 
 NO_OFFSET = -1
 
 
-def handle(
-    _: RequestContext, request: DescribeProducersRequest, *, replica_manager: Replicas
+async def handle(
+    ctx: RequestContext, request: DescribeProducersRequest, *, replica_manager: ReplicaManager, sliced_work: SlicedWork
+) -> DescribeProducersResponse:
+    """Describe each partition once, on its own: only its leader has the producers."""
+    return await sliced_work.complete(_build_response(ctx, request, replica_manager))
+
+
+def _build_response(
+    ctx: RequestContext, request: DescribeProducersRequest, replica_manager: ReplicaManager
 ) -> Steps[DescribeProducersResponse]:
-    """Describes each partition once, on its own; only its leader knows."""
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
@@ -40,7 +46,7 @@ def handle(
     return response
 
 
-def _describe(replica_manager: Replicas, topic: str, index: int) -> PartitionResponse:
+def _describe(replica_manager: ReplicaManager, topic: str, index: int) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
     try:
         check_name(topic)

@@ -16,35 +16,46 @@ from ....protocol.messages.describe_topic_partitions import (
 )
 from ....protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from ...config.settings import Settings
+from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal, is_legal
-from ...runtime.turns import Steps
+from ...runtime.loop_sharing import SlicedWork, Steps
 from ..authorized_operations import authorized_operations
-from ..ports import ClusterMetadata
 from ..request_context import RequestContext
 
 METADATA_VERSION = 12
 """The Metadata version that describes a partition in the same way."""
 
 
-def handle(
-    ctx: RequestContext, request: DescribeTopicPartitionsRequest, *, config: Settings, metadata: ClusterMetadata
+async def handle(
+    ctx: RequestContext,
+    request: DescribeTopicPartitionsRequest,
+    *,
+    config: Settings,
+    metadata_cache: MetadataCache,
+    sliced_work: SlicedWork,
+) -> DescribeTopicPartitionsResponse:
+    """Fill one page. An invalid cursor is INVALID_REQUEST for every requested topic."""
+    return await sliced_work.complete(_build_response(ctx, request, config, metadata_cache))
+
+
+def _build_response(
+    ctx: RequestContext, request: DescribeTopicPartitionsRequest, config: Settings, metadata_cache: MetadataCache
 ) -> Steps[DescribeTopicPartitionsResponse]:
-    """Fills one page; a cursor that points nowhere is INVALID_REQUEST for every topic asked for."""
     limit = max(1, min(request.response_partition_limit, config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     try:
-        names = _names(request, metadata=metadata)
+        names = _names(request, metadata_cache=metadata_cache)
     except KafkaError as error:
         topics = [_refused(topic.name, error.code) for topic in request.topics]
         return DescribeTopicPartitionsResponse(topics=topics)
     for name in names:
         yield
-        if not request.topics and not ctx.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name):
+        if not request.topics and not ctx.is_authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, name):
             continue
         if limit == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        topic = metadata.response_topic(name, ctx.listener.name, METADATA_VERSION)
+        topic = metadata_cache.response_topic(name, ctx.listener.name, METADATA_VERSION)
         if topic is None:
             if request.topics:
                 response.topics.append(_unknown(ctx, name))
@@ -60,10 +71,10 @@ def handle(
     return response
 
 
-def _names(request: DescribeTopicPartitionsRequest, *, metadata: ClusterMetadata) -> list[str]:
-    """Topics that are asked for, or all, from the cursor on. Raises KafkaError INVALID_REQUEST."""
+def _names(request: DescribeTopicPartitionsRequest, *, metadata_cache: MetadataCache) -> list[str]:
+    """Return the requested topics, or all, from the cursor on. Raise KafkaError INVALID_REQUEST."""
     cursor = request.cursor
-    wanted = {topic.name for topic in request.topics} or set(metadata.topic_names)
+    wanted = {topic.name for topic in request.topics} or set(metadata_cache.topic_names)
     if cursor is None:
         return sorted(wanted)
     if cursor.partition_index < 0:

@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65, KIP-664): what this broker knows of transactional ids that it coordinates."""
+"""DescribeTransactions (key 65, KIP-664): the states of transactional ids that this broker coordinates."""
 
 from __future__ import annotations
 
@@ -11,24 +11,34 @@ from ....protocol.messages.describe_transactions import (
     TransactionState,
 )
 from ....protocol.topic_partition import indexes_by_topic
-from ...runtime.turns import Steps
-from ..answer_budget import Budget
-from ..ports import ProducerTransactions
+from ...coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from ...runtime.loop_sharing import SlicedWork, Steps
 from ..request_context import RequestContext
+from ..response_budget import ResponseBudget
 
 PARTITION_BYTES = 8
 
 
-def handle(
-    ctx: RequestContext, request: DescribeTransactionsRequest, *, transactions: ProducerTransactions
+async def handle(
+    ctx: RequestContext,
+    request: DescribeTransactionsRequest,
+    *,
+    transaction_coordinator: TransactionCoordinator,
+    sliced_work: SlicedWork,
+) -> DescribeTransactionsResponse:
+    """Describe each transactional id once. The response omits ids beyond its budget: clients request them again."""
+    return await sliced_work.complete(_build_response(ctx, request, transaction_coordinator))
+
+
+def _build_response(
+    ctx: RequestContext, request: DescribeTransactionsRequest, transaction_coordinator: TransactionCoordinator
 ) -> Steps[DescribeTransactionsResponse]:
-    """Each transactional id once, on its own. Those without room in the answer are put off: clients ask again."""
-    response, budget = DescribeTransactionsResponse(), Budget()
+    response, budget = DescribeTransactionsResponse(), ResponseBudget()
     for transactional_id in dict.fromkeys(request.transactional_ids):
         try:
-            if budget.is_spent:
+            if budget.is_exhausted:
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the answer is full")
-            answer = _described(ctx, transactional_id, transactions)
+            answer = _described(ctx, transactional_id, transaction_coordinator)
         except KafkaError as error:
             answer = TransactionState(error_code=error.code, transactional_id=transactional_id)
         budget.spend(
@@ -39,9 +49,11 @@ def handle(
     return response
 
 
-def _described(ctx: RequestContext, transactional_id: str, transactions: ProducerTransactions) -> TransactionState:
-    """Raises KafkaError TRANSACTIONAL_ID_NOT_FOUND and as `ProducerTransactions.find`."""
-    transaction = transactions.find(transactional_id)
+def _described(
+    ctx: RequestContext, transactional_id: str, transaction_coordinator: TransactionCoordinator
+) -> TransactionState:
+    """Raises KafkaError TRANSACTIONAL_ID_NOT_FOUND and as `TransactionCoordinator.find`."""
+    transaction = transaction_coordinator.state_manager.find_transaction(transactional_id)
     if transaction is None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "There is no such transactional id.")
     known = transaction.metadata
@@ -55,6 +67,6 @@ def _described(ctx: RequestContext, transactional_id: str, transactions: Produce
         topics=[
             TopicData(topic=topic, partitions=indexes)
             for topic, indexes in indexes_by_topic(sorted(known.partitions)).items()
-            if ctx.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
+            if ctx.is_authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
         ],
     )

@@ -1,6 +1,6 @@
-"""DescribeUserScramCredentials (key 50, KIP-554): which users have SCRAM credentials, without the secrets.
+"""DescribeUserScramCredentials (key 50, KIP-554): users with SCRAM credentials, without the secrets.
 
-They lie in the metadata tree where Kafka up to 3.9 has them, beside the users' quotas.
+They are stored in the metadata tree at the path of Kafka up to 3.9, together with the quotas of the user.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ....protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from ...runtime.turns import Pace
+from ...runtime.loop_sharing import CountBudget
 from ...security.scram_credentials import ScramCredentials
 from ..request_context import RequestContext
 
@@ -23,15 +23,15 @@ MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 
 
 async def handle(
-    ctx: RequestContext, request: DescribeUserScramCredentialsRequest, *, scram: ScramCredentials
+    ctx: RequestContext, request: DescribeUserScramCredentialsRequest, *, scram_credentials: ScramCredentials
 ) -> DescribeUserScramCredentialsResponse:
-    """Describes the users asked for, or all who have credentials if none is named."""
+    """Describe the requested users, or all users with credentials if the request names none."""
     counts = Counter(user.name for user in request.users or ())
-    found = await scram.described(counts)
-    results, pace = [], Pace()
+    found = await scram_credentials.described(counts)
+    results, budget = [], CountBudget()
     for user in counts or sorted(found):
         results.append(_result(user, counts[user], found))
-        await pace.step()
+        await budget.step()
     return DescribeUserScramCredentialsResponse(results=results)
 
 

@@ -10,16 +10,19 @@ from ....protocol.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from ....protocol.topic_partition import TopicPartition
-from ..ports import ActiveController
+from ...controller.kafka_controller import KafkaController
 from ..request_context import RequestContext
 
 PREFERRED, UNCLEAN = 0, 1
 
 
 async def handle(
-    ctx: RequestContext, request: ElectLeadersRequest, *, controller: ActiveController
+    ctx: RequestContext, request: ElectLeadersRequest, *, controller: KafkaController
 ) -> ElectLeadersResponse:
-    """Elects for each partition on its own. Raises KafkaError INVALID_REQUEST for an unknown kind of election."""
+    """Elects for each partition on its own.
+
+    Raises KafkaError INVALID_REQUEST for an unknown kind of election, REQUEST_TIMED_OUT.
+    """
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}.")
     wanted = request.topic_partitions
@@ -27,7 +30,9 @@ async def handle(
     if wanted is not None:
         partitions = [TopicPartition(topic.topic, index) for topic in wanted for index in topic.partitions]
         partitions = list(dict.fromkeys(partitions))
-    results = await controller.elect_leaders(partitions, allow_unclean=request.election_type == UNCLEAN)
+    results = await controller.elect_leaders(
+        partitions, allow_unclean=request.election_type == UNCLEAN, timeout_ms=request.timeout_ms
+    )
     by_topic: dict[str, list[PartitionResult]] = {}
     for partition, error in results.items():
         result = PartitionResult(

@@ -1,18 +1,18 @@
-"""ExpireDelegationToken (key 40, KIP-48): have a token end, at once or then."""
+"""ExpireDelegationToken (key 40, KIP-48): ends a token immediately or after a period."""
 
 from __future__ import annotations
 
 from ....protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
-from ..ports import Tokens
+from ...security.delegation_token_manager import DelegationTokenManager
+from ..delegation_token_requests import check_token_requests_allowed
 from ..request_context import RequestContext
-from ..token_messages import check_allowed
 
 
 async def handle(
-    ctx: RequestContext, request: ExpireDelegationTokenRequest, *, delegation_tokens: Tokens
+    ctx: RequestContext, request: ExpireDelegationTokenRequest, *, delegation_token_manager: DelegationTokenManager
 ) -> ExpireDelegationTokenResponse:
     """For owner, requester and renewers. Raises KafkaError."""
-    check_allowed(ctx)
+    check_token_requests_allowed(ctx)
     principal = str(ctx.session.principal)
-    expiry_ms = await delegation_tokens.expire(principal, bytes(request.hmac), request.expiry_time_period_ms)
+    expiry_ms = await delegation_token_manager.expire(principal, bytes(request.hmac), request.expiry_time_period_ms)
     return ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry_ms)

@@ -1,11 +1,11 @@
-"""Fetch (key 1): records from the offsets asked for, now or when enough of them are there.
+"""Fetch (key 1): records from the requested offsets, immediately or when enough records are available.
 
-Version 3 (KIP-74) bounds the whole answer: from 3 on its first non-empty partition holds at least one whole batch, and
-a later one whose first batch does not fit is empty, where older readers get a part of it. 4 adds isolation levels; 7
-incremental sessions (KIP-227); 9 leader epoch fencing (KIP-320); 11 lets consumers read from followers that are nearer
-(KIP-392); 12 detects divergence (KIP-595); 13 names topics by id (KIP-516); 15 tells which life of a follower asks
-(KIP-903); 16 tells who leads if this broker does not (KIP-951). Readers of versions 0-3 get records converted to
-the format they know.
+Version 3 (KIP-74) limits the whole response: from 3 on its first non-empty partition has at least one whole batch, and
+a later partition whose first batch does not fit is empty, where older versions return a part of it. 4 adds isolation
+levels; 7 incremental sessions (KIP-227); 9 leader epoch fencing (KIP-320); 11 lets consumers read from closer followers
+(KIP-392); 12 detects divergence (KIP-595); 13 names topics by id (KIP-516); 15 has the epoch of a follower (KIP-903);
+16 returns the current leader after an error (KIP-951). Records for versions 0-3 are converted to the format of the
+version.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from ....protocol.messages.fetch import (
     PartitionData,
 )
 from ....protocol.schema import ZERO_UUID, Buffer
-from ....storage.record_conversion import down_convert
+from ....storage.log_values import FetchIsolation
+from ....storage.record_conversion import ConversionBudget, down_convert
 from ...replication.delayed_fetch import CONSUMER, FetchParams, FetchResult
 from ...replication.fetch_session import (
     FINAL_EPOCH,
@@ -39,19 +40,24 @@ from ...replication.fetch_session import (
     PartitionKey,
     requested_items,
 )
-from ...runtime.turns import FETCHED_PARTITIONS, LongWork, Steps
+from ...runtime.loop_sharing import SlicedWork, Steps
 from ..leader_hints import LeaderHints
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
     from ...config.settings import Settings
+    from ...metadata.metadata_cache import MetadataCache
     from ...replication.fetch_session import FetchSessions
+    from ...replication.replica_manager import ReplicaManager
     from ...runtime.ports import Work
-    from ..ports import ClusterMetadata, Replicas
+
+ANSWERED_PARTITIONS_PER_TURN = 500
+"""Partitions of a fetch whose responses are built: a millisecond or two."""
 
 ZSTD = "zstd"
 MOST_CONVERTED_BYTES = 4 << 20
-"""In one answer to a reader for whom records have to be brought into another format, each of them in Python."""
+"""Bytes converted for one response, record by record in Python: of the stored batches, and of their decompressed
+records."""
 CONVERSION_LANE = "conversion"
 SINCE_WHOLE_BATCHES = 3
 SINCE_CURRENT_FORMAT = 4
@@ -71,38 +77,40 @@ def handle(
     config: Settings,
     fault: Callable[[str], bool],
     fetch_sessions: FetchSessions,
-    long_work: LongWork,
-    metadata: ClusterMetadata,
-    replica_manager: Replicas,
+    sliced_work: SlicedWork,
+    metadata_cache: MetadataCache,
+    replica_manager: ReplicaManager,
     work: Work,
 ) -> FetchResponse | None:
-    """Answer now if anything calls for it, else when there is enough."""
-    fetch = _Fetch(ctx, request, fetch_sessions, metadata, replica_manager)
+    """Read the partitions. Returns None before the response: `ReplicaManager` calls back, immediately or when enough
+    bytes are available, without a task per request.
+    """
+    fetch = _Fetch(ctx, request, fetch_sessions, metadata_cache, replica_manager)
     if fault("fetch-session-lost"):
         fetch_sessions.close(request.session_id)
     try:
         items = fetch.open_session()
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    on_resume = None if ctx.charge is None else ctx.charge.resume
+    on_resume = None if ctx.quota_usage is None else ctx.quota_usage.resume
     respond = fetch.respond
     if ctx.api_version < SINCE_CURRENT_FORMAT:
-        respond = partial(fetch.convert, work, long_work)
-    elif len(items) > FETCHED_PARTITIONS:
-        respond = partial(fetch.respond_in_turns, long_work)
+        respond = partial(fetch.convert, work, sliced_work)
+    elif len(items) > ANSWERED_PARTITIONS_PER_TURN:
+        respond = partial(fetch.respond_in_turns, sliced_work)
     waiting = replica_manager.fetch_records(fetch.params(items, config.fetch_max_bytes), respond, on_resume=on_resume)
     if waiting is not None:
         ctx.on_disconnect(waiting.cancel)
     return None
 
 
-def _converted(result: FetchResult, fetch_offset: int, magic: int) -> FetchResult:
-    """What was found in one partition, in an older format."""
+def _converted(result: FetchResult, fetch_offset: int, magic: int, budget: ConversionBudget) -> FetchResult:
+    """Return the result of one partition with its records in an older format."""
     if isinstance(result, KafkaError) or not len(result.records):
         return result
     try:
-        # Nothing is lent to readers of versions that have to be converted for.
-        result.records = down_convert(cast(Buffer, result.records), magic, fetch_offset=fetch_offset)
+        # Records for versions that need a conversion were read with `as_file_slice=False`.
+        result.records = down_convert(cast(Buffer, result.records), magic, fetch_offset=fetch_offset, budget=budget)
     except KafkaError as error:
         return error.as_result()
     return result
@@ -131,31 +139,32 @@ class _Fetch:
         ctx: RequestContext,
         request: FetchRequest,
         sessions: FetchSessions,
-        metadata: ClusterMetadata,
-        replica_manager: Replicas,
+        metadata_cache: MetadataCache,
+        replica_manager: ReplicaManager,
     ) -> None:
         self._ctx = ctx
         self._request = request
         self._sessions = sessions
-        self._metadata = metadata
+        self._metadata = metadata_cache
         self._replicas = replica_manager
         self._version = ctx.api_version
         self._by_id = ctx.api_version >= SINCE_TOPIC_IDS
         asking = request.replica_state.replica_id if self._version >= SINCE_REPLICA_STATE else request.replica_id
         self._follower = max(asking, CONSUMER)
-        """The broker that follows; CONSUMER for everybody else."""
-        # Only brokers may read what is not committed, and they may read everything.
+        """The broker id of a follower; CONSUMER for other clients."""
+        # Only brokers may read uncommitted records, and they may read all topics.
         self._may_follow = self._follower != CONSUMER and (
-            not ctx.is_guarded or ctx.may(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
+            not ctx.has_authorizer
+            or ctx.is_authorized(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
         )
-        ctx.is_followers = self._may_follow
+        ctx.is_replica_fetch = self._may_follow
         self._session: FetchSession | None = None
         self._asked: list[tuple[FetchItem, str | ErrorCode]] = []
-        """What is to be answered, in this order, with the names of the topics or why they are not read."""
+        """The items of the response in its order, with the name of their topic or the error."""
         self._hints: LeaderHints | None = None
 
     def open_session(self) -> dict[PartitionKey, FetchItem]:
-        """Find out which partitions are to be read. Raises KafkaError for a session the broker does not know."""
+        """Return the partitions to read. Raise KafkaError for an unknown session."""
         request, sessions = self._request, self._sessions
         epoch = request.session_epoch
         if self._version < SINCE_SESSIONS or epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -165,8 +174,13 @@ class _Fetch:
                     sessions.close(request.session_id)
                 if epoch == INITIAL_EPOCH:
                     now = self._replicas.loop_time()
+                    client = self._ctx.session
                     self._session = sessions.open(
-                        items, uses_topic_ids=self._by_id, now=now, is_follower=self._may_follow
+                        items,
+                        uses_topic_ids=self._by_id,
+                        now=now,
+                        is_follower=self._may_follow,
+                        client=(client.client_host, client.client_port),
                     )
             return items
         now = self._replicas.loop_time()
@@ -174,39 +188,41 @@ class _Fetch:
         return {} if self._session is None else self._session.items
 
     def params(self, items: dict[PartitionKey, FetchItem], most_bytes: int) -> FetchParams:
-        """What is to be read, and when to answer."""
+        """Return the partitions to read and the conditions of the response."""
         ctx, request = self._ctx, self._request
-        topic_name, guarded = self._metadata.topic_name, ctx.is_guarded and not self._may_follow
+        topic_name, guarded = self._metadata.topic_name, ctx.has_authorizer and not self._may_follow
         follower = self._follower
         wanted: list[tuple[str, FetchPartition]] = []
         for item in items.values():
             name = topic_name(item.topic) if isinstance(item.topic, UUID) else item.topic
             if name is None:
                 self._asked.append((item, ErrorCode.UNKNOWN_TOPIC_ID))
-            elif guarded and (follower != CONSUMER or not ctx.may(AclOperation.READ, AclResourceType.TOPIC, name)):
+            elif guarded and (
+                follower != CONSUMER or not ctx.is_authorized(AclOperation.READ, AclResourceType.TOPIC, name)
+            ):
                 self._asked.append((item, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             else:
                 self._asked.append((item, name))
                 wanted.append((name, item.request))
-        # Before version 3 a request has no limit of its own, but the broker has. More than may be answered is not
-        # worth waiting for.
+        # The requests before version 3 contain no limit, but the broker has one. The request does not wait for more
+        # bytes than the limit.
         max_bytes = min(request.max_bytes, most_bytes)
         if self._version < SINCE_CURRENT_FORMAT:
             max_bytes = min(max_bytes, MOST_CONVERTED_BYTES)
-        if ctx.charge is not None and follower == CONSUMER:
-            max_bytes = min(max_bytes, ctx.charge.most_fetch_bytes())
+        if ctx.quota_usage is not None and follower == CONSUMER:
+            max_bytes = min(max_bytes, ctx.quota_usage.most_fetch_bytes())
         has_errors = len(wanted) < len(self._asked)
         params = FetchParams(
             wanted,
             0 if has_errors else request.max_wait_ms,
             min(request.min_bytes, max_bytes),
             max_bytes,
-            "transactions committed" if request.isolation_level == 1 else "high watermark",
+            FetchIsolation.TXN_COMMITTED if request.isolation_level == 1 else FetchIsolation.HIGH_WATERMARK,
             self._version < SINCE_WHOLE_BATCHES,
             self._version >= SINCE_CURRENT_FORMAT,
         )
         if follower != CONSUMER:
-            params.follower, params.isolation = follower, "log end"
+            params.follower, params.isolation = follower, FetchIsolation.LOG_END
             params.follower_epoch = request.replica_state.replica_epoch
         elif self._version >= SINCE_ANY_REPLICA:
             params.any_replica = True
@@ -214,51 +230,52 @@ class _Fetch:
                 params.rack, params.listener = request.rack_id, ctx.listener.name
         return params
 
-    def convert(self, work: Work, long_work: LongWork, results: list[FetchResult]) -> None:
-        """Answer with what was found in the format that the reader knows, into which it is brought beside the loop."""
+    def convert(self, work: Work, sliced_work: SlicedWork, results: list[FetchResult]) -> None:
+        """Respond with the records converted to the format of the version, in a lane."""
         magic = 0 if self._version <= 1 else 1
         offsets = [item.request.fetch_offset for item, name in self._asked if isinstance(name, str)]
 
         def convert_all() -> list[FetchResult]:
-            return [_converted(result, offset, magic) for result, offset in zip(results, offsets, strict=True)]
+            budget = ConversionBudget(MOST_CONVERTED_BYTES)
+            return [_converted(result, offset, magic, budget) for result, offset in zip(results, offsets, strict=True)]
 
         def converted(made: list[FetchResult] | None, error: BaseException | None) -> None:
             if made is None:
                 self._ctx.finish(None, error)
-            elif len(made) > FETCHED_PARTITIONS:
-                self.respond_in_turns(long_work, made)
+            elif len(made) > ANSWERED_PARTITIONS_PER_TURN:
+                self.respond_in_turns(sliced_work, made)
             else:
                 self.respond(made)
 
         work.submit(CONVERSION_LANE, convert_all, converted)
 
     def respond(self, results: list[FetchResult]) -> None:
-        """Answer with what was found; in a session only with what changed since the last answer."""
+        """Respond with the results; in a session only with the partitions that changed since the last response."""
         if not self._is_put_off(results):
             topics: list[FetchableTopicResponse] = []
             self._add_answers(topics, self._asked, iter(results))
             self._ctx.respond(self._response(topics))
 
-    def respond_in_turns(self, long_work: LongWork, results: list[FetchResult]) -> None:
-        """Likewise, for very many partitions."""
+    def respond_in_turns(self, sliced_work: SlicedWork, results: list[FetchResult]) -> None:
+        """Respond in slices, for very many partitions."""
         if not self._is_put_off(results):
-            long_work.run(self._answering(results), self._ctx.finish)
+            sliced_work.run(self._answering(results), self._ctx.finish)
 
     def _answering(self, results: list[FetchResult]) -> Steps[FetchResponse]:
         topics: list[FetchableTopicResponse] = []
         found = iter(results)
-        for first in range(0, len(self._asked), FETCHED_PARTITIONS):
-            self._add_answers(topics, self._asked[first : first + FETCHED_PARTITIONS], found)
+        for first in range(0, len(self._asked), ANSWERED_PARTITIONS_PER_TURN):
+            self._add_answers(topics, self._asked[first : first + ANSWERED_PARTITIONS_PER_TURN], found)
             yield
         return self._response(topics)
 
     def _is_put_off(self, results: list[FetchResult]) -> bool:
-        """Whether the client is over its quota; if so it has been answered."""
-        charge = self._ctx.charge
-        if charge is None or self._follower != CONSUMER:
+        """Return whether the client is over its quota, after the empty response."""
+        quota_usage = self._ctx.quota_usage
+        if quota_usage is None or self._follower != CONSUMER:
             return False
         size = sum(len(result.records) for result in results if not isinstance(result, KafkaError))
-        if not charge.fetched(size):
+        if not quota_usage.fetched(size):
             return False
         self._ctx.respond(self._put_off(self._session, incremental=self._request.session_epoch > INITIAL_EPOCH))
         return True
@@ -295,8 +312,8 @@ class _Fetch:
         )
 
     def _put_off(self, session: FetchSession | None, *, incremental: bool) -> FetchResponse:
-        """An empty answer, as the client is over its quota and has to ask again. A session that was to begin with this
-        answer is dropped.
+        """Return an empty response: the client is over its quota and repeats its request. A session that would begin
+        with this response is closed.
         """
         if session is not None and not incremental:
             self._sessions.close(session.id)
@@ -334,7 +351,7 @@ class _Fetch:
         return answer
 
     def _check_codec(self, topic: str, index: int) -> None:
-        """Raises KafkaError if the request's version may not be answered with what the topic compresses with."""
+        """Raise KafkaError if the version of the request does not support the compression of the topic."""
         if self._replicas.log_config(topic, index).compression_type == ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "reading zstd needs Fetch version 10")
 
@@ -344,7 +361,7 @@ class _Fetch:
         return FetchableTopicResponse(topic=topic, topic_id=ZERO_UUID, partitions=[])
 
     def _unread(self, item: FetchItem, code: ErrorCode) -> PartitionData:
-        """The answer about a topic that was not even looked for."""
+        """Return the error of a topic that was not read."""
         return PartitionData(
             partition_index=item.request.partition,
             error_code=code,

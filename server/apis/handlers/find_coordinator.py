@@ -1,18 +1,25 @@
-"""FindCoordinator (key 10): where the coordinator of a group, a transactional id or a share group is.
+"""FindCoordinator (key 10): the coordinator of a group, a transactional id or a share group.
 
-Version 1 adds the kind of key, 4 asks for several keys at once (KIP-699), 6 knows share groups (KIP-932). The first
-question about a group creates `__consumer_offsets`, about a transactional id `__transaction_state`; Kafka answers that
-one with COORDINATOR_NOT_AVAILABLE, here the client waits for the topic instead. Share groups have no coordinators yet.
+Version 1 adds the type of key, 4 takes several keys (KIP-699), 6 adds share groups (KIP-932). The first request for a
+group creates `__consumer_offsets`, for a transactional id `__transaction_state`, and for a share-partition
+`__share_group_state`. Kafka responds to that request with COORDINATOR_NOT_AVAILABLE, Barnabas when the topic exists.
+The key of a share-partition is `group:topic id:partition`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
+from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from ...runtime.turns import Pace, steps_of
-from ..ports import ClusterMetadata, Groups, ProducerTransactions
+from ...coordinator.group.group_coordinator import GroupCoordinator
+from ...coordinator.share.share_coordinator import ShareCoordinator
+from ...coordinator.share.share_partition_key import SharePartitionKey
+from ...coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from ...metadata.metadata_cache import MetadataCache
+from ...runtime.loop_sharing import CountBudget, lookup_steps
 from ..request_context import RequestContext
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -26,19 +33,24 @@ async def handle(
     ctx: RequestContext,
     request: FindCoordinatorRequest,
     *,
-    groups: Groups,
-    metadata: ClusterMetadata,
-    transactions: ProducerTransactions,
+    group_coordinator: GroupCoordinator,
+    metadata_cache: MetadataCache,
+    share_coordinator: ShareCoordinator,
+    transaction_coordinator: TransactionCoordinator,
 ) -> FindCoordinatorResponse:
     """One answer for each key; before version 4 there is just one."""
-    finders = {GROUP: groups.find_coordinator, TRANSACTION: transactions.find_coordinator}
+    finders: dict[int, Callable[[str], Awaitable[int]]] = {
+        GROUP: group_coordinator.group_manager.find_coordinator,
+        TRANSACTION: transaction_coordinator.state_manager.find_coordinator,
+        SHARE: partial(_find_share_coordinator, ctx, share_coordinator),
+    }
     if ctx.api_version >= 4:
-        answers, pace = [], Pace()
+        answers, budget = [], CountBudget()
         for key in dict.fromkeys(request.coordinator_keys):
-            answers.append(await _coordinator(ctx, request.key_type, key, finders, metadata))
-            await pace.step(steps_of(key))
+            answers.append(await _coordinator(ctx, request.key_type, key, finders, metadata_cache))
+            await budget.step(lookup_steps(key))
         return FindCoordinatorResponse(coordinators=answers)
-    answer = await _coordinator(ctx, request.key_type, request.key, finders, metadata)
+    answer = await _coordinator(ctx, request.key_type, request.key, finders, metadata_cache)
     return FindCoordinatorResponse(
         error_code=answer.error_code,
         error_message=answer.error_message or NO_ERROR,
@@ -48,12 +60,23 @@ async def handle(
     )
 
 
+async def _find_share_coordinator(ctx: RequestContext, share_coordinator: ShareCoordinator, key: str) -> int:
+    """Return the coordinator of a share-partition, for other brokers only."""
+    if not ctx.is_authorized(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+    try:
+        share_partition = SharePartitionKey.parse(key)
+    except ValueError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    return await share_coordinator.find_coordinator(share_partition)
+
+
 async def _coordinator(
     ctx: RequestContext,
     key_type: int,
     key: str,
     finders: Mapping[int, Callable[[str], Awaitable[int]]],
-    metadata: ClusterMetadata,
+    metadata_cache: MetadataCache,
 ) -> Coordinator:
     """The coordinator of one key, or why there is none."""
     version = ctx.api_version
@@ -61,10 +84,8 @@ async def _coordinator(
     try:
         if key_type not in kinds:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is not known")
-        if key_type == SHARE:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker has no such coordinators")
         node_id = await finders[key_type](key)
-        endpoint = metadata.endpoint(node_id, ctx.listener.name)
+        endpoint = metadata_cache.endpoint(node_id, ctx.listener.name)
         if endpoint is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator cannot be reached this way")
     except KafkaError as error:

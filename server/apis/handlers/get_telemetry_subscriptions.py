@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (key 71): which metrics a client shall push, and how often (KIP-714)."""
+"""GetTelemetrySubscriptions (key 71): the metrics that a client sends, and their interval (KIP-714)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ....protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 from ...config.settings import Settings
-from ...telemetry.client_telemetry import ClientTelemetry
+from ...telemetry.client_metrics_manager import ClientMetricsManager
 from ..request_context import RequestContext
 
 ACCEPTED = [Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY]
-"""In this order clients choose."""
+"""In the order of preference."""
 
 
 def handle(
@@ -20,16 +20,16 @@ def handle(
     request: GetTelemetrySubscriptionsRequest,
     *,
     config: Settings,
-    telemetry: ClientTelemetry,
+    client_metrics_manager: ClientMetricsManager,
 ) -> GetTelemetrySubscriptionsResponse:
-    """Totals are asked for and not what was added: a push that is lost then changes nothing. Raises KafkaError."""
-    client = telemetry.wish(ctx.session, ctx.client_id, request.client_instance_id)
+    """Request totals instead of deltas: totals are correct after a lost push. Raise KafkaError."""
+    client = client_metrics_manager.subscriptions_of(ctx.session, ctx.client_id, request.client_instance_id)
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=client.id,
         subscription_id=client.subscription,
         accepted_compression_types=[*ACCEPTED],
-        push_interval_ms=client.wish.interval_ms,
+        push_interval_ms=client.requested.interval_ms,
         telemetry_max_bytes=config.telemetry_max_bytes,
         delta_temporality=False,
-        requested_metrics=[*client.wish.metrics],
+        requested_metrics=[*client.requested.metrics],
     )

@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs (key 44, KIP-339): set, delete, extend or shorten single settings.
+"""IncrementalAlterConfigs (key 44, KIP-339): sets, deletes, extends or shortens single settings.
 
-Besides topics and brokers it changes the levels of loggers (KIP-412), which live as long as the process.
+It also changes the levels of broker loggers (KIP-412), which are lost when the process ends.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from ....protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from ...config.config_changes import alter_each
-from ..ports import Configs
+from ...config.config_admin_manager import alter_each
+from ...config.config_repository import ConfigRepository
 from ..request_context import RequestContext
 
 
 async def handle(
-    ctx: RequestContext, request: IncrementalAlterConfigsRequest, *, configs: Configs
+    ctx: RequestContext, request: IncrementalAlterConfigsRequest, *, config_repository: ConfigRepository
 ) -> IncrementalAlterConfigsResponse:
     """Edit the settings of each resource; each succeeds or fails on its own."""
-    changer = configs.changer(validate_only=request.validate_only)
+    changer = config_repository.changer(validate_only=request.validate_only)
     responses = await alter_each(
         request.resources, lambda one: changer.edit(one, one.configs), AlterConfigsResourceResponse
     )

@@ -1,46 +1,53 @@
-"""JoinGroup (key 11): become a member of a group, or stay one through a rebalance.
+"""JoinGroup (key 11): joins a group, or rejoins it in a rebalance. The response is sent at the end of the rebalance.
 
-Version 1 adds the rebalance timeout (before, the session timeout stands for both), 4 tells a newcomer its id first
-(KIP-394), 5 knows static members (KIP-345), 7 names the protocol type in the answer (KIP-559), 8 carries a reason
-(KIP-800), 9 lets a static leader that is back keep the assignment (KIP-814). Answered when the rebalance is over.
+Version 1 adds the rebalance timeout (the session timeout in version 0), 4 returns the id of a new member first
+(KIP-394), 5 adds static members (KIP-345), 7 returns the protocol type (KIP-559), 8 has a reason (KIP-800), 9 lets a
+static leader that returns keep the assignment (KIP-814).
 """
 
 from __future__ import annotations
 
+from ....common.room_logger import room_logger
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from ....protocol.room_logger import room_logger
 from ...config.settings import Settings
-from ...coordinator.group.member import NO_MEMBER, JoinReply, JoinResult
-from ...coordinator.group.requests import Joining
-from ..ports import Groups
+from ...coordinator.group.classic_group import NO_MEMBER, JoinReply, JoinRequest, JoinResult
+from ...coordinator.group.group_coordinator import GroupCoordinator
 from ..request_context import RequestContext
 
 logger = room_logger("groups")
 
 MOST_PROTOCOLS = 1000
 MOST_METADATA_BYTES = 1024 * 1024
-"""Of one member, all its protocols together."""
+"""Metadata of one member, in all its protocols together."""
 
 
-def handle(ctx: RequestContext, request: JoinGroupRequest, *, config: Settings, groups: Groups) -> None:
-    """Hand the member to its group, which answers."""
+def handle(
+    ctx: RequestContext, request: JoinGroupRequest, *, config: Settings, group_coordinator: GroupCoordinator
+) -> None:
+    """Pass the member to its group, which responds in a callback when the rebalance ends."""
 
     def reply(result: JoinResult) -> None:
         ctx.respond(_response(ctx.api_version, result))
 
     try:
-        _join(ctx, request, groups.later(reply), config, groups)
+        _join(ctx, request, group_coordinator.pace_reply(reply), config, group_coordinator)
     except KafkaError as error:
         reply(JoinResult(error.code, NO_MEMBER))
 
 
-def _join(ctx: RequestContext, request: JoinGroupRequest, reply: JoinReply, config: Settings, groups: Groups) -> None:
+def _join(
+    ctx: RequestContext,
+    request: JoinGroupRequest,
+    reply: JoinReply,
+    config: Settings,
+    group_coordinator: GroupCoordinator,
+) -> None:
     if not request.group_id:
-        reply.now(JoinResult(ErrorCode.INVALID_GROUP_ID, request.member_id))
+        reply.immediately(JoinResult(ErrorCode.INVALID_GROUP_ID, request.member_id))
         return
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
-        reply.now(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
+        reply.immediately(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         return
     if len(request.protocols) > MOST_PROTOCOLS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member has at most {MOST_PROTOCOLS} protocols")
@@ -51,9 +58,9 @@ def _join(ctx: RequestContext, request: JoinGroupRequest, reply: JoinReply, conf
         who = request.member_id or ctx.client_id
         logger.debug("group %r: %r joins: %.200r", request.group_id, who, request.reason)
     rebalance_timeout_ms = request.session_timeout_ms if ctx.api_version == 0 else request.rebalance_timeout_ms
-    groups.join(
+    group_coordinator.join_group(
         request.group_id,
-        Joining(
+        JoinRequest(
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             client_id=ctx.client_id or "",

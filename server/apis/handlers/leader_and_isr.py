@@ -1,23 +1,23 @@
-"""LeaderAndIsr (key 4): the controller says which partitions this broker leads or follows, in which epochs.
+"""LeaderAndIsr (key 4): the partitions that this broker leads or follows, and their epochs, from the controller.
 
-v2 brings the broker epoch (KIP-380), v5 topic ids. An order in an epoch that is known already changes nothing and is
-answered with STALE_CONTROLLER_EPOCH, as by Kafka.
+v2 adds the broker epoch (KIP-380), v5 topic ids. A state whose epoch is not newer changes nothing and has
+STALE_CONTROLLER_EPOCH in the response, as in Kafka.
 """
 
 from __future__ import annotations
 
 from ....protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from ...controller.control_requests import leader_and_isr_response, orders_of
-from ..ports import ControllerOrders
+from ...controller.control_requests import leader_and_isr_response, leader_and_isr_states
+from ...controller.controller_request_handler import ControllerRequestHandler
 from ..request_context import RequestContext
 
 
 async def handle(
-    ctx: RequestContext, request: LeaderAndIsrRequest, *, orders: ControllerOrders
+    ctx: RequestContext, request: LeaderAndIsrRequest, *, controller_request_handler: ControllerRequestHandler
 ) -> LeaderAndIsrResponse:
-    """Each partition on its own. Raises KafkaError STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
-    given = await orders_of(request)
-    results = await orders.leader_and_isr(
+    """Apply the state of each partition on its own. Raise KafkaError STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
+    given = await leader_and_isr_states(request)
+    results = await controller_request_handler.leader_and_isr(
         given, controller_epoch=request.controller_epoch, broker_epoch=request.broker_epoch
     )
     return await leader_and_isr_response(ctx.api_version, given, results)

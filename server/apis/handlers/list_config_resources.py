@@ -1,4 +1,4 @@
-"""ListConfigResources (key 74, KIP-1142): names of what can be configured.
+"""ListConfigResources (key 74, KIP-1142): names of resources with configurations.
 
 Version 0 was ListClientMetricsResources (KIP-714) and lists client metrics subscriptions only.
 """
@@ -14,7 +14,8 @@ from ....protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from ..ports import ClusterMetadata, Configs
+from ...config.config_repository import ConfigRepository
+from ...metadata.metadata_cache import MetadataCache
 from ..request_context import RequestContext
 
 _LISTED = (
@@ -27,9 +28,13 @@ _LISTED = (
 
 
 def handle(
-    ctx: RequestContext, request: ListConfigResourcesRequest, *, configs: Configs, metadata: ClusterMetadata
+    ctx: RequestContext,
+    request: ListConfigResourcesRequest,
+    *,
+    config_repository: ConfigRepository,
+    metadata_cache: MetadataCache,
 ) -> ListConfigResourcesResponse:
-    """List the resources of the kinds asked for, of every kind if none is named."""
+    """List the resources of the requested types, or of all types if the request names none."""
     kinds = request.resource_types if ctx.api_version >= 1 else [ConfigResourceType.CLIENT_METRICS]
     if not set(kinds) <= set(_LISTED):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
@@ -38,15 +43,17 @@ def handle(
             ConfigResource(resource_name=name, resource_type=kind)
             for kind in _LISTED
             if not kinds or kind in kinds
-            for name in _names(kind, configs=configs, metadata=metadata)
+            for name in _names(kind, config_repository=config_repository, metadata_cache=metadata_cache)
         ]
     )
 
 
-def _names(kind: ConfigResourceType, *, configs: Configs, metadata: ClusterMetadata) -> Iterator[str]:
+def _names(
+    kind: ConfigResourceType, *, config_repository: ConfigRepository, metadata_cache: MetadataCache
+) -> Iterator[str]:
     if kind is ConfigResourceType.TOPIC:
-        yield from metadata.topic_names
+        yield from metadata_cache.topic_names
     elif kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
-        yield from map(str, metadata.brokers)
+        yield from map(str, metadata_cache.brokers)
     else:
-        yield from configs.configured(kind)
+        yield from config_repository.configured(kind)

@@ -1,9 +1,9 @@
 """ListOffsets (key 2): offsets by time, and the ends of a log.
 
-Version 0 answers several segment starts; 4 adds leader epochs; 5 tells that a new leader does not know the end yet;
-7 the offset of the largest timestamp; 8 the earliest local offset (KIP-405); 9 the latest tiered one; 11 the earliest
-one not yet uploaded. Nothing is tiered here, so the earliest local offset is the log start and the last two are unknown
-(-1), as Kafka answers without remote storage.
+Version 0 returns several segment starts; 4 adds leader epochs; 5 has OFFSET_NOT_AVAILABLE, while a new leader has no
+high watermark; 7 the offset of the largest timestamp; 8 the earliest local offset (KIP-405); 9 the latest tiered one;
+11 the earliest one not yet uploaded. Barnabas has no tiered storage: the earliest local offset is the log start offset,
+and the last two are -1, as in Kafka without remote storage.
 """
 
 from __future__ import annotations
@@ -20,25 +20,31 @@ from ....protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from ....protocol.special_timestamps import FIRST_VERSIONS
-from ...replication.partition import FetchIsolation
-from ...runtime.turns import Steps
+from ....storage.log_values import FetchIsolation
+from ...runtime.loop_sharing import SlicedWork, Steps
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
-    from ..ports import Replicas
+    from ...replication.replica_manager import ReplicaManager
 
 SINCE_LEADER_EPOCH = 4
 SINCE_OFFSET_NOT_AVAILABLE = 5
 CONSUMER_REPLICA_ID = -1
 
 
-def handle(
-    ctx: RequestContext, request: ListOffsetsRequest, *, replica_manager: Replicas
+async def handle(
+    ctx: RequestContext, request: ListOffsetsRequest, *, replica_manager: ReplicaManager, sliced_work: SlicedWork
+) -> ListOffsetsResponse:
+    """Find the offset for each partition on its own. A partition that is named twice has an error."""
+    return await sliced_work.complete(_build_response(ctx, request, replica_manager))
+
+
+def _build_response(
+    ctx: RequestContext, request: ListOffsetsRequest, replica_manager: ReplicaManager
 ) -> Steps[ListOffsetsResponse]:
-    """Each partition on its own; one named twice is an error for that partition."""
-    isolation: FetchIsolation = "log end"
+    isolation: FetchIsolation = FetchIsolation.LOG_END
     if request.replica_id == CONSUMER_REPLICA_ID:
-        isolation = "transactions committed" if request.isolation_level == 1 else "high watermark"
+        isolation = FetchIsolation.TXN_COMMITTED if request.isolation_level == 1 else FetchIsolation.HIGH_WATERMARK
     named = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
     topics = []
     for topic in request.topics:
@@ -47,7 +53,7 @@ def handle(
             try:
                 if named[topic.name, wanted.partition_index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
-                answers.append(_offset(ctx.api_version, replica_manager, isolation, topic.name, wanted))
+                answers.append((yield from _offset(ctx.api_version, replica_manager, isolation, topic.name, wanted)))
             except KafkaError as error:
                 code = error.code
                 if code is ErrorCode.OFFSET_NOT_AVAILABLE and ctx.api_version < SINCE_OFFSET_NOT_AVAILABLE:
@@ -63,8 +69,8 @@ def handle(
 
 
 def _offset(
-    version: int, replica_manager: Replicas, isolation: FetchIsolation, topic: str, wanted: ListOffsetsPartition
-) -> ListOffsetsPartitionResponse:
+    version: int, replica_manager: ReplicaManager, isolation: FetchIsolation, topic: str, wanted: ListOffsetsPartition
+) -> Steps[ListOffsetsPartitionResponse]:
     """Raises KafkaError."""
     index, timestamp = wanted.partition_index, wanted.timestamp
     answer = ListOffsetsPartitionResponse(partition_index=index, offset=-1, timestamp=-1)
@@ -74,7 +80,7 @@ def _offset(
         )
         return answer
     _check_timestamp(version, timestamp)
-    found = replica_manager.fetch_offset_for_timestamp(
+    found = yield from replica_manager.fetch_offset_for_timestamp(
         topic, index, timestamp, isolation=isolation, current_leader_epoch=wanted.current_leader_epoch
     )
     answer.offset, answer.timestamp = found.offset, found.timestamp
@@ -83,6 +89,6 @@ def _offset(
 
 
 def _check_timestamp(version: int, timestamp: int) -> None:
-    """Raises KafkaError for a special timestamp that the request's version does not know."""
+    """Raise KafkaError for a special timestamp that the version of the request does not have."""
     if timestamp < 0 and version < FIRST_VERSIONS.get(timestamp, version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning in version {version}")

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): the partitions whose replicas are on their way to other brokers (KIP-455)."""
+"""ListPartitionReassignments (key 46): the partitions whose replicas are being moved to other brokers (KIP-455)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from ....protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from ..ports import ActiveController
+from ...controller.kafka_controller import KafkaController
 from ..request_context import RequestContext
 
 
 def handle(
-    ctx: RequestContext, request: ListPartitionReassignmentsRequest, *, controller: ActiveController
+    ctx: RequestContext, request: ListPartitionReassignmentsRequest, *, controller: KafkaController
 ) -> ListPartitionReassignmentsResponse:
-    """Lists all reassignments, or those among the partitions asked for; others are left out without an error."""
+    """List all reassignments, or the reassignments of the requested partitions, without errors for the others."""
     wanted = None
     if request.topics is not None:
         wanted = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
     topics = []
-    for topic in controller.reassignments():
+    for topic in controller.list_partition_reassignments():
         partitions = [
             OngoingPartitionReassignment(
                 partition_index=index,

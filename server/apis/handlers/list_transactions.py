@@ -14,12 +14,11 @@ from ....protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
-from ...coordinator.transaction.states import LABELS
-from ...coordinator.transaction.transaction import HeldTransaction
+from ...coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from ...coordinator.transaction.transaction_metadata import LABELS, TransactionEntry
 from ...patterns.linear_pattern import LinearPattern
 from ...patterns.regex_syntax import RegexSyntaxError
-from ...runtime.turns import Pace
-from ..ports import ProducerTransactions
+from ...runtime.loop_sharing import CountBudget
 from ..request_context import RequestContext
 
 
@@ -28,28 +27,28 @@ async def handle(
     request: ListTransactionsRequest,
     *,
     now_ms: Callable[[], int],
-    transactions: ProducerTransactions,
+    transaction_coordinator: TransactionCoordinator,
 ) -> ListTransactionsResponse:
     """Names the states in the filter that there are not. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
     pattern = _pattern(request.transactional_id_pattern)
     unknown = [name for name in request.state_filters if name not in LABELS.values()]
-    if transactions.is_loading:
+    if transaction_coordinator.state_manager.is_loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     states, producers = set(request.state_filters), set(request.producer_id_filters)
-    since_ms, listed, pace = now_ms() - request.duration_filter, [], Pace()
+    since_ms, listed, budget = now_ms() - request.duration_filter, [], CountBudget()
 
-    def is_wanted(transaction: HeldTransaction) -> bool:
+    def is_wanted(transaction: TransactionEntry) -> bool:
         known = transaction.metadata
         return (
             (not producers or known.producer_id in producers)
             and (not states or known.state.label in states)
             and (request.duration_filter < 0 or known.start_ms < since_ms)
             and (pattern is None or pattern.matches(transaction.transactional_id))
-            and ctx.may(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
+            and ctx.is_authorized(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
         )
 
     try:
-        for transaction in transactions.transactions:
+        for transaction in transaction_coordinator.state_manager.transactions:
             if is_wanted(transaction):
                 listed.append(
                     TransactionState(
@@ -58,7 +57,7 @@ async def handle(
                         transaction_state=transaction.metadata.state.label,
                     )
                 )
-            await pace.step()
+            await budget.step()
     except RegexSyntaxError as error:
         raise _invalid(request.transactional_id_pattern, error) from None
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)

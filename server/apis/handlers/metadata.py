@@ -1,15 +1,16 @@
-"""Metadata (key 3): brokers, topics, and who leads which partition.
+"""Metadata (key 3): brokers, topics, and the leaders of partitions.
 
-v0 has no way to ask for no topics: an empty list means all. v4 lets the client forbid auto-creation (KIP-361); before
-it was implied. v12 asks by topic id (KIP-516). A topic that is created because it was asked for is ready when the
-answer leaves, but the answer itself is an error, so that clients ask again: in a cluster the next broker asked may not
-have heard of it yet. It is LEADER_NOT_AVAILABLE, as of Kafka's brokers around ZooKeeper; that of Kafka 4,
-UNKNOWN_TOPIC_OR_PARTITION, is final to kafkajs.
+v0 cannot request an empty list of topics: an empty list means all. v4 lets the client forbid auto-creation (KIP-361),
+which older versions imply. v12 takes topic ids (KIP-516). A topic that the request creates exists when the response is
+sent, but the response has an error, so that clients repeat the request: the next broker may not have its metadata yet.
+The error is LEADER_NOT_AVAILABLE, as in Kafka with ZooKeeper; for UNKNOWN_TOPIC_OR_PARTITION, the error of Kafka 4,
+kafkajs does not retry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 from uuid import UUID
 
 from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
@@ -22,11 +23,12 @@ from ....protocol.messages.metadata import (
 )
 from ....protocol.schema import ZERO_UUID
 from ...config.settings import Settings
+from ...controller.kafka_controller import KafkaController
+from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal, is_legal
-from ...quotas.charge import price_of_changes
-from ...runtime.turns import Pace, Steps
+from ...quotas.request_quota_usage import new_controller_mutation_quota
+from ...runtime.loop_sharing import CountBudget, SlicedWork, Steps, next_turn
 from ..authorized_operations import NOT_REQUESTED, authorized_operations, cluster_operations
-from ..ports import ActiveController, ClusterMetadata
 from ..request_context import RequestContext
 
 NULL_MEANS_ALL_VERSION = 1
@@ -38,51 +40,70 @@ MAY_BE_THERE = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Why a topic could not be created that this broker does not know: it has started and was not told of topics yet, or
-cannot reach the controller. A client that heard there is no such topic would give up what it has for it, librdkafka an
-idempotent producer's sequence. Source: AutoTopicCreationManager of Kafka 3.9 with ZooKeeper.
+"""Errors of a creation after which the topic may exist: this broker has just started and has no metadata yet, or does
+not reach the controller. After UNKNOWN_TOPIC_OR_PARTITION a client drops its state of the topic, librdkafka the
+sequence of an idempotent producer. Source: AutoTopicCreationManager of Kafka 3.9 with ZooKeeper.
 """
 TOPIC_ID_VERSION = 12
+Topics: TypeAlias = list[MetadataResponseTopic]
+AUTO_CREATION_MS = 5_000
+"""Timeout of the creation of topics. Kafka does not wait: the client repeats the request in either case."""
 
 
-def handle(
+async def handle(
     ctx: RequestContext,
     request: MetadataRequest,
     *,
     config: Settings,
-    controller: ActiveController,
-    metadata: ClusterMetadata,
-) -> Steps[MetadataResponse | Awaitable[MetadataResponse]]:
-    """Answers from the cache, each topic once, unless one is to be created first."""
+    controller: KafkaController,
+    metadata_cache: MetadataCache,
+    sliced_work: SlicedWork,
+) -> MetadataResponse:
+    """Respond from the metadata cache, with each topic once. Create missing topics first if that is allowed."""
     wanted = request.topics
-    if wanted is None or (not wanted and ctx.api_version < NULL_MEANS_ALL_VERSION and not ctx.refusals):
-        return _all(ctx, request, metadata=metadata)
-    if ctx.api_version < TOPIC_ID_VERSION and any(topic.name is None or topic.topic_id.int for topic in wanted):
-        # Versions 10 and 11 have the fields, but brokers of that time could not look up by id.
-        return _each(ctx, request, map(_refused, wanted), metadata=metadata)
-    if any(topic.topic_id.int for topic in wanted):
+    if wanted is None or (not wanted and ctx.api_version < NULL_MEANS_ALL_VERSION and not ctx.denied):
+        steps = _all(ctx, request, metadata_cache)
+    elif ctx.api_version < TOPIC_ID_VERSION and any(topic.name is None or topic.topic_id.int for topic in wanted):
+        # Versions 10 and 11 have the fields, but brokers of that time did not look up topics by id.
+        steps = _each(ctx, request, map(_refused, wanted))
+    elif any(topic.topic_id.int for topic in wanted):
         ids = dict.fromkeys(topic.topic_id for topic in wanted)
-        return _each(ctx, request, (_by_id(ctx, topic_id, metadata=metadata) for topic_id in ids), metadata=metadata)
-    names = dict.fromkeys(topic.name or "" for topic in wanted)
-    may_create = config.auto_create_topics_enable and request.allow_auto_topic_creation
-    return _named(ctx, request, names, may_create, controller=controller, metadata=metadata)
+        steps = _each(ctx, request, (_by_id(ctx, topic_id, metadata_cache) for topic_id in ids))
+    else:
+        names = dict.fromkeys(topic.name or "" for topic in wanted)
+        may_create = config.auto_create_topics_enable and request.allow_auto_topic_creation
+        topics, creatable = await sliced_work.complete(_named(ctx, request, names, may_create, metadata_cache))
+        if creatable:
+            # The creation uses timeouts, which need a task: see `EAGER` in `kafka_apis.py`.
+            await next_turn()
+            # From here on the request is completed even if the client disconnects.
+            ctx.on_disconnect(_complete_anyway)
+            topics += await _create(ctx, creatable, controller)
+        return _response(ctx, request, topics, metadata_cache)
+    return _response(ctx, request, await sliced_work.complete(steps), metadata_cache)
+
+
+def _complete_anyway() -> None:
+    """Replace the cancellation of the request."""
 
 
 def _may_create(ctx: RequestContext, name: str) -> bool:
     create = AclOperation.CREATE
-    return ctx.may(create, AclResourceType.TOPIC, name) or ctx.may(create, AclResourceType.CLUSTER, CLUSTER_NAME)
+    return ctx.is_authorized(create, AclResourceType.TOPIC, name) or ctx.is_authorized(
+        create, AclResourceType.CLUSTER, CLUSTER_NAME
+    )
 
 
-def _all(ctx: RequestContext, request: MetadataRequest, *, metadata: ClusterMetadata) -> Steps[MetadataResponse]:
-    """Topics that the client may see. Of those that come or go in between some are told of, and none as unknown."""
+def _all(ctx: RequestContext, request: MetadataRequest, metadata_cache: MetadataCache) -> Steps[Topics]:
+    """Build all topics with the ACL. A topic created or deleted in between may be missing, but is never unknown."""
     topics = []
-    for name in list(metadata.topic_names):
-        if ctx.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name):
-            topic = metadata.response_topic(name, ctx.listener.name, ctx.api_version)
+    for name in list(metadata_cache.topic_names):
+        if ctx.is_authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, name):
+            topic = metadata_cache.response_topic(name, ctx.listener.name, ctx.api_version)
             if topic is not None:
-                topics.append(_told(ctx, request, topic))
+                topics.append(_with_operations(ctx, request, topic))
         yield
-    return _response(ctx, request, topics, metadata=metadata)
+    return topics
 
 
 def _named(
@@ -90,18 +111,16 @@ def _named(
     request: MetadataRequest,
     names: Iterable[str],
     may_create: bool,
-    *,
-    controller: ActiveController,
-    metadata: ClusterMetadata,
-) -> Steps[MetadataResponse | Awaitable[MetadataResponse]]:
-    """What is known of topics, then those that are not, or may not be made; first some are made, if they may be."""
+    metadata_cache: MetadataCache,
+) -> Steps[tuple[Topics, list[str]]]:
+    """Build the topics of these names, and return the names of the missing topics that may be created."""
     topics: list[MetadataResponseTopic] = []
     failed: list[MetadataResponseTopic] = []
     creatable: list[str] = []
     for name in names:
-        topic = metadata.response_topic(name, ctx.listener.name, ctx.api_version)
+        topic = metadata_cache.response_topic(name, ctx.listener.name, ctx.api_version)
         if topic is not None:
-            topics.append(_told(ctx, request, topic))
+            topics.append(_with_operations(ctx, request, topic))
         elif not may_create or not is_legal(name):
             failed.append(_unknown(name))
         elif _may_create(ctx, name):
@@ -109,46 +128,36 @@ def _named(
         else:
             failed.append(_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         yield
-    topics += failed
-    if creatable:
-        return _create_and_respond(ctx, request, topics, creatable, controller=controller, metadata=metadata)
-    return _response(ctx, request, topics, metadata=metadata)
+    return topics + failed, creatable
 
 
-def _each(
-    ctx: RequestContext, request: MetadataRequest, topics: Iterator[MetadataResponseTopic], *, metadata: ClusterMetadata
-) -> Steps[MetadataResponse]:
+def _each(ctx: RequestContext, request: MetadataRequest, topics: Iterator[MetadataResponseTopic]) -> Steps[Topics]:
     described = []
     for topic in topics:
-        described.append(_told(ctx, request, topic))
+        described.append(_with_operations(ctx, request, topic))
         yield
-    return _response(ctx, request, described, metadata=metadata)
+    return described
 
 
-def _by_id(ctx: RequestContext, topic_id: UUID, *, metadata: ClusterMetadata) -> MetadataResponseTopic:
-    name = metadata.topic_name(topic_id)
-    topic = metadata.response_topic(name, ctx.listener.name, ctx.api_version) if name else None
+def _by_id(ctx: RequestContext, topic_id: UUID, metadata_cache: MetadataCache) -> MetadataResponseTopic:
+    name = metadata_cache.topic_name(topic_id)
+    topic = metadata_cache.response_topic(name, ctx.listener.name, ctx.api_version) if name else None
     if topic is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
     return topic
 
 
-async def _create_and_respond(
-    ctx: RequestContext,
-    request: MetadataRequest,
-    topics: list[MetadataResponseTopic],
-    creatable: list[str],
-    *,
-    controller: ActiveController,
-    metadata: ClusterMetadata,
-) -> MetadataResponse:
+async def _create(ctx: RequestContext, creatable: list[str], controller: KafkaController) -> Topics:
+    """Create topics, and return them with the error after which the client repeats its request."""
+    topics: Topics = []
     try:
-        results = await controller.auto_create(creatable, pay=price_of_changes(ctx.charge))
+        mutation_quota = new_controller_mutation_quota(ctx.quota_usage)
+        results = await controller.auto_create(creatable, timeout_ms=AUTO_CREATION_MS, mutation_quota=mutation_quota)
     except KafkaError as error:
         results = dict.fromkeys(creatable, error)
-    pace = Pace()
+    budget = CountBudget()
     for name in creatable:
-        await pace.step()
+        await budget.step()
         error_or_none = results.get(name)
         if name not in results:
             topics.append(_unknown(name))
@@ -156,7 +165,7 @@ async def _create_and_respond(
             topics.append(_failed(name, ErrorCode.LEADER_NOT_AVAILABLE))
         else:
             topics.append(_failed(name, error_or_none.code))
-    return _response(ctx, request, topics, metadata=metadata)
+    return topics
 
 
 def _unknown(name: str) -> MetadataResponseTopic:
@@ -172,8 +181,10 @@ def _refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
 
 
-def _told(ctx: RequestContext, request: MetadataRequest, topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    """The topic, or a copy with what the client may do to it, if asked for: it is shared with other answers."""
+def _with_operations(
+    ctx: RequestContext, request: MetadataRequest, topic: MetadataResponseTopic
+) -> MetadataResponseTopic:
+    """Return the topic, or a copy with the authorized operations: the topic is shared with other responses."""
     if topic.error_code or not request.include_topic_authorized_operations:
         return topic
     return MetadataResponseTopic(
@@ -186,13 +197,13 @@ def _told(ctx: RequestContext, request: MetadataRequest, topic: MetadataResponse
 
 
 def _response(
-    ctx: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic], *, metadata: ClusterMetadata
+    ctx: RequestContext, request: MetadataRequest, topics: Topics, metadata_cache: MetadataCache
 ) -> MetadataResponse:
     operations = cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_REQUESTED
     return MetadataResponse(
-        brokers=metadata.response_brokers(ctx.listener.name),
-        cluster_id=metadata.cluster_id,
-        controller_id=metadata.controller_id,
+        brokers=metadata_cache.response_brokers(ctx.listener.name),
+        cluster_id=metadata_cache.cluster_id,
+        controller_id=metadata_cache.controller_id,
         topics=topics,
         cluster_authorized_operations=operations,
     )

@@ -1,9 +1,8 @@
-"""OffsetCommit (key 8): write down how far a group has read.
+"""OffsetCommit (key 8): commits offsets of a group.
 
-Version 0 puts offsets into ZooKeeper, where consumers of Kafka 0.8 look for them; since 1 they are the group's, fenced
-by its generation. 1 has a timestamp for each partition, 2 to 4 how long to keep them, 5 leaves that to the broker
-(KIP-211), 6 adds the leader epoch (KIP-320), 7 static members (KIP-345), 9 members of the consumer protocol (KIP-848),
-10 names topics by id.
+Version 0 writes offsets to ZooKeeper, for consumers of Kafka 0.8; since 1 they belong to the group, fenced by its
+generation. 1 has a timestamp for each partition, 2 to 4 a retention time, which 5 leaves to the broker (KIP-211), 6
+adds the leader epoch (KIP-320), 7 static members (KIP-345), 9 members of the consumer protocol (KIP-848), 10 topic ids.
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ from ....protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from ...config.settings import Settings
-from ...coordinator.allowance import Maker
-from ...coordinator.group.offset_commits import Committer
+from ...coordinator.creation_limiter import ClientIdentity
+from ...coordinator.group.group_coordinator import GroupCoordinator
+from ...coordinator.group.offset_metadata_manager import Committer
 from ...coordinator.group.offsets import CommittedOffset, Place
 from ...coordinator.group.zookeeper_offsets import ZooKeeperOffsets
-from ..ports import ClusterMetadata, CommittedOffsets
+from ...metadata.metadata_cache import MetadataCache
 from ..request_context import RequestContext
 
 TOPIC_ID_VERSION = 10
@@ -37,38 +37,41 @@ def handle(
     ctx: RequestContext,
     request: OffsetCommitRequest,
     *,
-    committed_offsets: CommittedOffsets,
+    group_coordinator: GroupCoordinator,
     config: Settings,
-    metadata: ClusterMetadata,
+    metadata_cache: MetadataCache,
     now_ms: Callable[[], int],
     zookeeper_offsets: ZooKeeperOffsets,
 ) -> Awaitable[OffsetCommitResponse] | None:
-    """Partitions that cannot be committed are told so; the others are one record batch and share its fate."""
-    check = partial(_refusal, metadata, config.offset_metadata_max_bytes)
-    response, offsets = _split(ctx, request, metadata, now_ms(), check)
-    maker = Maker(f"/{ctx.client_host}", ctx.client_id or "")
+    """Commit all valid partitions in one record batch. Invalid partitions have an error of their own.
+
+    The coordinator replies in a callback, without a task per request: groups with many members commit often.
+    """
+    check = partial(_refusal, metadata_cache, config.offset_metadata_max_bytes)
+    response, offsets = _split(ctx, request, metadata_cache, now_ms(), check)
+    client = ClientIdentity(f"/{ctx.client_host}", ctx.client_id or "")
     if ctx.api_version == 0:
         places = {place: offset.offset for place, offset in offsets.items()}
-        return _commit_to_zookeeper(response, zookeeper_offsets.commit(request.group_id, places, maker))
+        return _commit_to_zookeeper(response, zookeeper_offsets.commit(request.group_id, places, client))
     reply = partial(_finish, ctx, response)
     committer = Committer(
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
         ctx.api_version,
-        maker,
+        client,
     )
     try:
-        committed_offsets.commit(request.group_id, committer, offsets, reply)
+        group_coordinator.commit_offsets(request.group_id, committer, offsets, reply)
     except KafkaError as error:
         reply(error.code)
     return None
 
 
 def _split(
-    ctx: RequestContext, request: OffsetCommitRequest, metadata: ClusterMetadata, now_ms: int, check: Check
+    ctx: RequestContext, request: OffsetCommitRequest, metadata_cache: MetadataCache, now_ms: int, check: Check
 ) -> tuple[OffsetCommitResponse, dict[Place, CommittedOffset]]:
-    """The response with the errors that are known already, and what may be committed."""
+    """Return the response with the errors of invalid partitions, and the offsets of the valid partitions."""
     by_id = ctx.api_version >= TOPIC_ID_VERSION
     expire_ms = NOT_GIVEN
     if request.retention_time_ms != NOT_GIVEN:
@@ -76,7 +79,7 @@ def _split(
     offsets: dict[Place, CommittedOffset] = {}
     topics = []
     for topic in request.topics:
-        name = metadata.topic_name(topic.topic_id) if by_id else topic.name
+        name = metadata_cache.topic_name(topic.topic_id) if by_id else topic.name
         answers = []
         for asked in topic.partitions:
             if name is None:
@@ -90,8 +93,10 @@ def _split(
     return OffsetCommitResponse(topics=topics), offsets
 
 
-def _refusal(metadata: ClusterMetadata, most_bytes: int, topic: str, asked: OffsetCommitRequestPartition) -> ErrorCode:
-    if not metadata.has_partition(topic, asked.partition_index):
+def _refusal(
+    metadata_cache: MetadataCache, most_bytes: int, topic: str, asked: OffsetCommitRequestPartition
+) -> ErrorCode:
+    if not metadata_cache.has_partition(topic, asked.partition_index):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if len(asked.committed_metadata or "") > most_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -109,7 +114,7 @@ def _offset(asked: OffsetCommitRequestPartition, now_ms: int, expire_ms: int) ->
 
 
 def _finish(ctx: RequestContext, response: OffsetCommitResponse, outcome: ErrorCode) -> None:
-    """Answer with the outcome for every partition that had no error of its own."""
+    """Respond with the outcome for each partition without an error of its own."""
     ctx.respond(_with_outcome(response, outcome))
 
 

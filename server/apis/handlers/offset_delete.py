@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -9,54 +11,97 @@ from ....protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ...coordinator.group.group import CONSUMER_PROTOCOL_TYPE
-from ...coordinator.group.group_id import check_group_id
-from ...coordinator.group.group_port import GroupPort
+from ...coordinator.group.classic_group import CONSUMER_PROTOCOL_TYPE
+from ...coordinator.group.group import Group, GroupType, check_group_id
+from ...coordinator.group.group_coordinator import GroupCoordinator
 from ...coordinator.group.offsets import Place
-from ...runtime.turns import COMMITTED_PARTITIONS, Pace
-from ..ports import ClusterMetadata, CommittedOffsets
+from ...coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from ...metadata.metadata_cache import MetadataCache
+from ...metadata.metadata_store import StoreError
+from ...runtime.loop_sharing import CountBudget
 from ..request_context import RequestContext
+
+PARTITIONS_PER_TURN = 5000
+"""Partitions whose committed offset is deleted."""
 
 
 async def handle(
-    ctx: RequestContext, request: OffsetDeleteRequest, *, committed_offsets: CommittedOffsets, metadata: ClusterMetadata
-) -> OffsetDeleteResponse | None:
-    """Each partition on its own; answered when all that is removed is removed on disk."""
+    ctx: RequestContext,
+    request: OffsetDeleteRequest,
+    *,
+    group_coordinator: GroupCoordinator,
+    metadata_cache: MetadataCache,
+    zookeeper_offsets: ZooKeeperOffsets,
+) -> OffsetDeleteResponse:
+    """Delete the offset of each partition on its own. Respond when the deletion is durable."""
     check_group_id(request.group_id)
-    response, pace = OffsetDeleteResponse(), Pace(COMMITTED_PARTITIONS)
+    response, budget = OffsetDeleteResponse(), CountBudget(PARTITIONS_PER_TURN)
     known: dict[Place, OffsetDeleteResponsePartition] = {}
     for topic in request.topics:
         answers = []
         for partition in topic.partitions:
             answer = OffsetDeleteResponsePartition(partition_index=partition.partition_index)
-            if metadata.has_partition(topic.name, partition.partition_index):
+            if metadata_cache.has_partition(topic.name, partition.partition_index):
                 known[topic.name, partition.partition_index] = answer
             else:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             answers.append(answer)
-            await pace.step()
+            await budget.step()
         response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
-    group = _group(committed_offsets, request.group_id)
-    for place, answer in known.items():
-        if not group.is_empty and (group.subscribed_topics is None or group.is_subscribed(place[0])):
+    try:
+        group = _group(group_coordinator, request.group_id)
+    except KafkaError as error:
+        # A group of version 0 alone has offsets in the metadata tree and is not a group of the coordinator.
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND and await _delete_in_tree(zookeeper_offsets, request, known):
+            return response
+        raise
+    # Computed once: the topics of a group with many members are the union of their subscriptions.
+    subscribed = frozenset[str]() if group.is_empty else group.subscribed_topics
+    for (name, _), answer in known.items():
+        if subscribed is None or name in subscribed:
             answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    deletable = {place: answer for place, answer in known.items() if not answer.error_code}
+    places, is_decided, outcomes = group.offsets.places, asyncio.Event(), list[ErrorCode]()
 
-    def done(outcome: ErrorCode) -> None:
-        for answer in known.values():
-            answer.error_code = answer.error_code or outcome
-        ctx.respond(response)
+    def decided(outcome: ErrorCode) -> None:
+        outcomes.append(outcome)
+        is_decided.set()
 
-    places = group.offsets.places
-    removed = [place for place, answer in known.items() if not answer.error_code and place in places]
-    committed_offsets.remove_offsets(group, removed, done)
-    return None
+    group_coordinator.delete_offsets(group, [place for place in deletable if place in places], decided)
+    await is_decided.wait()
+    for answer in deletable.values():
+        answer.error_code = outcomes[0]
+    if outcomes[0] is ErrorCode.NONE:
+        await _delete_in_tree(zookeeper_offsets, request, deletable)
+    return response
 
 
-def _group(committed_offsets: CommittedOffsets, group_id: str) -> GroupPort:
-    """Raises KafkaError GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP if what its members read is not known."""
-    group = committed_offsets.find(group_id)
+async def _delete_in_tree(
+    zookeeper_offsets: ZooKeeperOffsets,
+    request: OffsetDeleteRequest,
+    answers: dict[Place, OffsetDeleteResponsePartition],
+) -> bool:
+    """Delete offsets of OffsetCommit 0, too; return whether any existed, or the store failed."""
+    try:
+        return bool(await zookeeper_offsets.delete_offsets(request.group_id, list(answers)))
+    except StoreError:
+        for answer in answers.values():
+            answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return True
+
+
+def _group(group_coordinator: GroupCoordinator, group_id: str) -> Group:
+    """Return a group with committed offsets.
+
+    Raises KafkaError GROUP_ID_NOT_FOUND, also for a share group, which has no committed offsets; NON_EMPTY_GROUP if the
+    subscriptions of the members are unknown.
+    """
+    group = group_coordinator.group_manager.find_group(group_id)
     if group is None or group.is_dead:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-    if not group.is_empty and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+    if group.type is GroupType.SHARE:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    is_classic = group.type is GroupType.CLASSIC
+    if is_classic and not group.is_empty and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {group_id} has members.")
     return group

@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ends in the leader's log (KIP-101).
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch in the leader's log (KIP-101).
 
-v1 answers with the epoch found, the largest not above the one asked for (KIP-279); v2 fences by the leader epoch that
-the client believes in (KIP-320). The epoch that goes on ends at the log end offset, for consumers, too.
+v1 returns the largest epoch of the log that is not above the requested epoch (KIP-279); v2 fences by the leader epoch
+of the client (KIP-320). The current epoch ends at the log end offset, for consumers, too.
 """
 
 from __future__ import annotations
@@ -16,17 +16,27 @@ from ....protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from ...runtime.turns import Steps
+from ...runtime.loop_sharing import SlicedWork, Steps
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
-    from ..ports import Replicas
+    from ...replication.replica_manager import ReplicaManager
 
 
-def handle(
-    _: RequestContext, request: OffsetForLeaderEpochRequest, *, replica_manager: Replicas
+async def handle(
+    ctx: RequestContext,
+    request: OffsetForLeaderEpochRequest,
+    *,
+    replica_manager: ReplicaManager,
+    sliced_work: SlicedWork,
+) -> OffsetForLeaderEpochResponse:
+    """Return the end of the epoch for each partition on its own: (-1, -1) for an unknown epoch."""
+    return await sliced_work.complete(_build_response(ctx, request, replica_manager))
+
+
+def _build_response(
+    ctx: RequestContext, request: OffsetForLeaderEpochRequest, replica_manager: ReplicaManager
 ) -> Steps[OffsetForLeaderEpochResponse]:
-    """Answers each partition on its own; an epoch that the log knows nothing of is (-1, -1)."""
     response = OffsetForLeaderEpochResponse()
     for topic in request.topics:
         answer = OffsetForLeaderTopicResult(topic=topic.topic)
@@ -37,7 +47,7 @@ def handle(
     return response
 
 
-def _end(replica_manager: Replicas, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end(replica_manager: ReplicaManager, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
     try:
         answer.leader_epoch, answer.end_offset = replica_manager.last_offset_for_leader_epoch(

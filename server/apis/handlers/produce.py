@@ -1,10 +1,10 @@
-"""Produce (key 0): append to partitions this broker leads; answer at once, or with acks=-1 when all is committed.
+"""Produce (key 0): appends to partitions that this broker leads. With acks -1 the response waits for the commit.
 
-Where `flush.messages` is reached acks=1 waits for the flush. Versions 0-2 may carry messages of format 0 and 1 and
-several of them; 3 (KIP-98) wants exactly one record batch a partition; 10 tells who leads if this broker does not
-(KIP-951); 11 knows TRANSACTION_ABORTABLE, 12 adds the partitions to the producer's transaction (KIP-890); 13 names
-topics by id (KIP-516). acks=0 gets no answer; if any of its partitions fails the connection is closed, which is the
-only way to tell the client.
+At `flush.messages` acks 1 waits for the flush, too. Versions 0-2 have messages of formats 0 and 1, and several of them
+per partition; 3 (KIP-98) requires exactly one record batch per partition; 10 returns the current leader after
+NOT_LEADER_OR_FOLLOWER (KIP-951); 11 has TRANSACTION_ABORTABLE, 12 adds the partitions to the producer's transaction
+(KIP-890); 13 names topics by id (KIP-516). There is no response to acks 0: if a partition fails the connection is
+closed, the only way to report the error.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ....protocol.apis import API_MESSAGES, ApiKey
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -22,23 +23,28 @@ from ....protocol.messages.produce import (
     ProduceResponse,
 )
 from ....protocol.produce_entries import SINCE_TOPIC_IDS, AllAppended, Place, ProduceEntries, response_of
-from ....protocol.refused_before import RefusedBefore
-from ....storage.record_validator import RecordValidationError
-from ...coordinator.transaction.enlistment import Manner
+from ....protocol.sequence_gap_guard import SequenceGapGuard
+from ....storage.log_validator import AppendRules, RecordValidationError
+from ...coordinator.transaction.add_partitions_to_txn_manager import TransactionSupportedOperation
+from ...replication.append_request import AppendEntry, AppendRequest
 from ...replication.delayed_produce import AppendCallback, AppendResult
-from ...replication.postponed_appends import AppendEntry
-from ...runtime.turns import LongWork, Steps
+from ...runtime.loop_sharing import SlicedWork, Steps
 from ..leader_hints import LeaderHints
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
-    from ...coordinator.transaction.enlistment import Enlistment
-    from ..ports import ClusterMetadata, Replicas
+    from ...coordinator.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+    from ...metadata.metadata_cache import MetadataCache
+    from ...replication.replica_manager import ReplicaManager
 
 ADMIN_CLIENT_ID = "__admin_client"
-"""The one client id that Kafka lets write to internal topics."""
+"""The only client id that Kafka allows to write to internal topics."""
 SINCE_LEADER_HINTS = 10
 FIRST_ABORTABLE_VERSION = 11
+RULES_BY_VERSION = [
+    AppendRules(requires_single_v2_batch=version >= 3, allows_zstd=version >= 7, raises_if_heavy=True)
+    for version in range(API_MESSAGES[ApiKey.PRODUCE].versions[1] + 1)
+]
 
 
 def handle(
@@ -46,49 +52,54 @@ def handle(
     request: ProduceEntries,
     *,
     fault: Callable[[str], bool],
-    long_work: LongWork,
-    metadata: ClusterMetadata,
-    replica_manager: Replicas,
-    enlistment: Enlistment,
+    sliced_work: SlicedWork,
+    metadata_cache: MetadataCache,
+    replica_manager: ReplicaManager,
+    add_partitions_to_txn_manager: AddPartitionsToTxnManager,
 ) -> None:
-    """Append everything, each partition succeeding or failing on its own."""
-    produce = _Produce(ctx, request, metadata, fault, long_work)
+    """Append to each partition on its own.
+
+    Returns before the response: `ReplicaManager` calls back with the results, without a task per request.
+    """
+    produce = _Produce(ctx, request, metadata_cache, fault, sliced_work)
     if request.transactional_id is not None:
-        _in_transaction(ctx, request, produce, enlistment, replica_manager)
+        _in_transaction(ctx, request, produce, add_partitions_to_txn_manager, replica_manager)
         return
-    replica_manager.append_records(
-        produce.entries(request, replica_manager),
+    append = AppendRequest(
         request.acks,
         request.timeout_ms,
         produce.respond,
-        produce_version=ctx.api_version,
-        internal_topics_allowed=ctx.client_id == ADMIN_CLIENT_ID,
+        RULES_BY_VERSION[ctx.api_version],
+        ctx.client_id == ADMIN_CLIENT_ID,
     )
+    replica_manager.append_records(produce.entries(request, replica_manager), append)
 
 
 def _in_transaction(
     ctx: RequestContext,
     request: ProduceEntries,
     produce: _Produce,
-    enlistment: Enlistment,
-    replica_manager: Replicas,
+    add_partitions_to_txn_manager: AddPartitionsToTxnManager,
+    replica_manager: ReplicaManager,
 ) -> None:
     """Append once the partitions are part of the producer's transaction."""
 
     def append(entries: list[AppendEntry], callback: AppendCallback) -> None:
-        replica_manager.append_records(
-            entries,
+        append_request = AppendRequest(
             request.acks,
             request.timeout_ms,
             callback,
-            produce_version=ctx.api_version,
+            RULES_BY_VERSION[ctx.api_version],
             internal_topics_allowed=ctx.client_id == ADMIN_CLIENT_ID,
-            in_transaction=True,
+            has_transactional_id=True,
         )
+        replica_manager.append_records(entries, append_request)
 
-    manner = Manner.of(ctx.api_version, FIRST_ABORTABLE_VERSION)
+    supported_operation = TransactionSupportedOperation.for_version(ctx.api_version, FIRST_ABORTABLE_VERSION)
     entries = produce.entries(request, replica_manager)
-    enlistment.produce(request.transactional_id or "", manner, entries, append, produce.respond)
+    add_partitions_to_txn_manager.handle_produce_append(
+        request.transactional_id or "", supported_operation, entries, append, produce.respond
+    )
 
 
 class _Produce(AllAppended):
@@ -97,29 +108,29 @@ class _Produce(AllAppended):
     It does not keep the request's records, which are in a shared buffer.
     """
 
-    __slots__ = ("_acks", "_ctx", "_fault", "_long_work", "_metadata", "_refused")
+    __slots__ = ("_acks", "_ctx", "_fault", "_metadata", "_refused", "_sliced_work")
 
     def __init__(
         self,
         ctx: RequestContext,
         request: ProduceEntries,
-        metadata: ClusterMetadata,
+        metadata_cache: MetadataCache,
         fault: Callable[[str], bool],
-        long_work: LongWork,
+        sliced_work: SlicedWork,
     ) -> None:
         self.places = request.places
         self.throttle_time_ms = 0
         self._ctx = ctx
         self._acks = request.acks
-        self._long_work = long_work
-        self._metadata = metadata
+        self._sliced_work = sliced_work
+        self._metadata = metadata_cache
         self._fault = fault
         self._refused: dict[int, KafkaError] = {}
         """Why nothing is to be appended, by the positions of the places."""
 
-    def entries(self, request: ProduceEntries, replica_manager: Replicas) -> list[AppendEntry]:
-        """What is to be appended where, by the names of topics."""
-        before = self._ctx.channel.session.refused_before
+    def entries(self, request: ProduceEntries, replica_manager: ReplicaManager) -> list[AppendEntry]:
+        """Return the entries to append, with topic names in place of ids."""
+        before = self._ctx.channel.session.sequence_gap_guard
         by_id = self._ctx.api_version >= SINCE_TOPIC_IDS
         if not by_id and not before:
             return request.entries
@@ -136,15 +147,15 @@ class _Produce(AllAppended):
             entries.append((name, index, records))
         return entries
 
-    def _gap(self, name: str, place: Place, records: memoryview, replica_manager: Replicas) -> KafkaError | None:
-        """Why records behind refused ones are refused, too; what is wrong with a partition is found by appending."""
-        before = self._ctx.channel.session.refused_before
+    def _gap(self, name: str, place: Place, records: memoryview, replica_manager: ReplicaManager) -> KafkaError | None:
+        """Return the error for records after a refused batch, if any. Errors of the partition occur in the append."""
+        before = self._ctx.channel.session.sequence_gap_guard
         with suppress(KafkaError):
             return before.gap(place, records, replica_manager.active_producers(name, place[1])) if before else None
         return None
 
     def respond(self, results: list[AppendResult]) -> None:
-        """Answer with what became of the entries."""
+        """Respond with the results of the entries."""
         if self._refused:
             appended = iter(results)
             results = [self._refused.get(position) or next(appended) for position in range(len(self.places))]
@@ -161,19 +172,19 @@ class _Produce(AllAppended):
         elif self._fault("produce-answer-lost"):
             ctx.close()
         else:
-            if failed or ctx.refusals:
-                self._long_work.run(self._response(results), ctx.finish)
+            if failed or ctx.denied:
+                self._sliced_work.run(self._response(results), ctx.finish)
             else:
                 self.results = results
                 ctx.respond(self)
 
     def _response(self, results: list[AppendResult]) -> Steps[ProduceResponse]:
-        """The answer if not all of it went well."""
+        """Build the response with errors."""
         answers = []
         session = self._ctx.session
-        before = session.refused_before = session.refused_before or RefusedBefore()
+        before = session.sequence_gap_guard = session.sequence_gap_guard or SequenceGapGuard()
         for place, result in zip(self.places, results, strict=True):
-            error = before.heard(place, result if isinstance(result, KafkaError) else None)
+            error = before.record_result(place, result if isinstance(result, KafkaError) else None)
             answers.append(self._answer(place[1], error or result))
             yield
         response = response_of(self.places, answers)
@@ -186,12 +197,12 @@ class _Produce(AllAppended):
         return response
 
     def _answer(self, index: int, result: AppendResult) -> PartitionProduceResponse:
-        """One partition's answer; of an error with the records at fault where they are known (KIP-467)."""
+        """Return the response of one partition: for an error with the invalid records, if known (KIP-467)."""
         if not isinstance(result, KafkaError):
             return PartitionProduceResponse(
                 index=index,
                 base_offset=result.first_offset,
-                log_append_time_ms=result.log_append_time_ms,
+                log_append_time_ms=result.log_append_time,
                 log_start_offset=result.log_start_offset,
             )
         faults = result.record_errors if isinstance(result, RecordValidationError) else ()

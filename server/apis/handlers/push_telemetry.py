@@ -1,15 +1,15 @@
-"""PushTelemetry (key 72): what a client has measured (KIP-714)."""
+"""PushTelemetry (key 72): receives the metrics of a client (KIP-714)."""
 
 from __future__ import annotations
 
 from ....protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
-from ...telemetry.client_telemetry import ClientTelemetry
+from ...telemetry.client_metrics_manager import ClientMetricsManager
 from ..request_context import RequestContext
 
 
 async def handle(
-    ctx: RequestContext, request: PushTelemetryRequest, *, telemetry: ClientTelemetry
+    ctx: RequestContext, request: PushTelemetryRequest, *, client_metrics_manager: ClientMetricsManager
 ) -> PushTelemetryResponse:
     """Raises KafkaError."""
-    await telemetry.push(ctx.session, request)
+    await client_metrics_manager.push(ctx.session, request)
     return PushTelemetryResponse()

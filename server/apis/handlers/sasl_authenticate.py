@@ -1,7 +1,7 @@
-"""SaslAuthenticate (key 36, KIP-152): one message of an authentication, and the broker's answer to it.
+"""SaslAuthenticate (key 36, KIP-152): one message of an authentication.
 
-Version 1 tells for how long the client is believed (KIP-368). A client that fails hears it after a while
-(`connection.failed.authentication.delay.ms`) and is then no longer served.
+Version 1 returns the lifetime of the session (KIP-368). The response to a failed authentication is delayed by
+`connection.failed.authentication.delay.ms`, and the connection is then closed.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from ....protocol.messages.sasl_authenticate import SaslAuthenticateRequest, Sas
 from ..request_context import RequestContext
 
 
-async def handle(ctx: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse | None:
-    """On a listener without SASL, or out of turn, it is an error."""
+async def handle(ctx: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    """Authenticate the session. A request on a listener without SASL, or without SaslHandshake, is an error."""
     authentication = ctx.session.authentication
     if authentication is None:
         text = "SaslAuthenticate request received on a listener without SASL"
         return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=text)
     try:
-        answer, lifetime_ms = await authentication.go_on(ctx.session, bytes(request.auth_bytes))
+        answer, lifetime_ms = await authentication.evaluate_response(ctx.session, bytes(request.auth_bytes))
     except KafkaError as error:
         response = SaslAuthenticateResponse(error_code=error.code, error_message=error.message)
         if error.code is not ErrorCode.SASL_AUTHENTICATION_FAILED:
             return response
         await asyncio.sleep(authentication.failure_delay)
-        ctx.respond(response)
-        ctx.close()
-        return None
-    return SaslAuthenticateResponse(error_message=None, auth_bytes=answer, session_lifetime_ms=lifetime_ms)
+        ctx.close_after_response()
+        return response
+    # Kafka's message of a success is empty: clients that expect a string fail at null.
+    return SaslAuthenticateResponse(error_message="", auth_bytes=answer, session_lifetime_ms=lifetime_ms)

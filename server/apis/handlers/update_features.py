@@ -1,7 +1,7 @@
-"""UpdateFeatures (key 57): other levels for features of the cluster (KIP-584); `transaction.version` has several.
+"""UpdateFeatures (key 57): changes the levels of cluster features (KIP-584); `transaction.version` has several.
 
-Version 0 allows downgrades or not, 1 says what is meant, and may only ask (KIP-778); since 2 a success names nothing.
-All updates are made or none.
+Version 0 allows or forbids downgrades, 1 has the type of upgrade and can validate only (KIP-778); since 2 a success has
+no results for single features. Either all updates are made or none.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from ....protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from ...controller.kafka_controller import KafkaController
 from ...metadata.cluster_features import ClusterFeatures, FeatureUpdate, UpgradeType
-from ..ports import ActiveController
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_TYPES = 1
 MOST = 100
-"""Updates in a request: there are not so many features."""
+"""Updates in one request: more than there are features."""
 
 
 async def handle(
-    ctx: RequestContext, request: UpdateFeaturesRequest, *, controller: ActiveController, features: ClusterFeatures
+    ctx: RequestContext, request: UpdateFeaturesRequest, *, controller: KafkaController, features: ClusterFeatures
 ) -> UpdateFeaturesResponse:
-    """Raises KafkaError NOT_CONTROLLER, INVALID_REQUEST, INVALID_UPDATE_VERSION, FEATURE_UPDATE_FAILED."""
+    """Raises KafkaError NOT_CONTROLLER, INVALID_REQUEST, INVALID_UPDATE_VERSION, FEATURE_UPDATE_FAILED.
+
+    REQUEST_TIMED_OUT, too: the update may still be made.
+    """
     if not controller.is_active:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
     if len(request.feature_updates) > MOST:
@@ -34,7 +37,7 @@ async def handle(
         one.feature: FeatureUpdate(one.max_version_level, _type_of(one, ctx.api_version))
         for one in request.feature_updates
     }
-    await features.update(updates, validate_only=request.validate_only)
+    await features.update(updates, validate_only=request.validate_only, timeout_ms=request.timeout_ms)
     return UpdateFeaturesResponse(results=[UpdatableFeatureResult(feature=name) for name in updates])
 
 

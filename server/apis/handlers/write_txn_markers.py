@@ -1,6 +1,7 @@
-"""WriteTxnMarkers (key 27): end transactions on partitions that this broker leads (KIP-98).
+"""WriteTxnMarkers (key 27): ends transactions on partitions that this broker leads (KIP-98).
 
-Coordinators send it to leaders, operators to end a transaction that hangs (KIP-664). Answered when all is durable.
+Sent by transaction coordinators, and by administrators to end a hanging transaction (KIP-664). Since version 2 a marker
+has the transaction version of its producer (KIP-1228). The response is sent when all markers are durable.
 """
 
 from __future__ import annotations
@@ -17,18 +18,21 @@ from ....protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ...coordinator.transaction.markers import MarkerWriter, TransactionMarker
-from ...coordinator.transaction.metadata import Place
-from ...runtime.turns import MARKERS, Pace
+from ...coordinator.transaction.transaction_marker_channel_manager import MarkerWriter, TransactionMarker
+from ...coordinator.transaction.transaction_metadata import Place
+from ...runtime.loop_sharing import CountBudget
 from ..request_context import RequestContext
+
+MARKERS_PER_TURN = 100
+"""Markers that are begun: each takes some tens of microseconds."""
 
 
 async def handle(
-    ctx: RequestContext, request: WriteTxnMarkersRequest, *, markers: MarkerWriter
+    ctx: RequestContext, request: WriteTxnMarkersRequest, *, marker_writer: MarkerWriter
 ) -> WriteTxnMarkersResponse:
-    """Each partition on its own; producers are told each once."""
+    """Write the markers of each partition on its own. The response has each producer once."""
     outcomes: dict[int, dict[Place, ErrorCode]] = {}
-    pace, loop = Pace(MARKERS), asyncio.get_running_loop()
+    budget, loop = CountBudget(MARKERS_PER_TURN), asyncio.get_running_loop()
     writing: list[asyncio.Future[None]] = []
     for asked in request.markers:
         of_producer = outcomes.setdefault(asked.producer_id, {})
@@ -44,12 +48,16 @@ async def handle(
                 is_written.set_result(None)
 
         marker = TransactionMarker(
-            asked.producer_id, asked.producer_epoch, asked.transaction_result, asked.coordinator_epoch
+            asked.producer_id,
+            asked.producer_epoch,
+            asked.transaction_result,
+            asked.coordinator_epoch,
+            asked.transaction_version,
         )
         writing.append(is_written)
         places = list(_places(asked))
-        markers.write(marker, places, written)
-        await pace.step(1 + len(places))
+        marker_writer.write(marker, places, written)
+        await budget.step(1 + len(places))
     for each in writing:
         await each
     return WriteTxnMarkersResponse(markers=[_result(producer_id, results) for producer_id, results in outcomes.items()])

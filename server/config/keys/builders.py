@@ -1,4 +1,4 @@
-"""Short constructors, so that a table of keys reads as a table: one line a key."""
+"""Short constructors of keys, for the tables: `integer("num.partitions", 1, MEDIUM, Range(1), doc="…")`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONG_MAX = 2**63 - 1
 
 
 class _Builder:
-    """Makes keys of one type: `integer("num.partitions", 1, MEDIUM, Range(1))`."""
+    """A constructor of keys of one type."""
 
     __slots__ = ("_type",)
 
@@ -31,6 +31,7 @@ class _Builder:
         validator: Validator | None = None,
         *,
         mode: UpdateMode = READ_ONLY,
+        doc: str | None = None,
         internal: bool = False,
     ) -> ConfigKey:
         return ConfigKey(
@@ -40,6 +41,7 @@ class _Builder:
             validator=validator,
             importance=importance,
             update_mode=mode,
+            doc=doc,
             internal=internal,
         )
 

@@ -1,4 +1,4 @@
-"""The tables of all keys by resource, and which key stands in for which."""
+"""The tables of all keys by resource, and the synonyms of keys."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from .cluster_keys import DYNAMIC_ONLY_KEYS as _DYNAMIC_ONLY
 from .coordinator_keys import COORDINATOR_KEYS
 from .definition import ConfigTable
 from .group_keys import GROUP_KEYS as _GROUP
+from .group_type_keys import SHARE_KEYS, STREAMS_KEYS
 from .log_keys import LOG_KEYS
 from .network_keys import NETWORK_KEYS
 from .own_keys import OWN_KEYS
@@ -24,6 +25,8 @@ BROKER_KEYS = ConfigTable(
         *NETWORK_KEYS,
         *CLUSTER_KEYS,
         *COORDINATOR_KEYS,
+        *SHARE_KEYS,
+        *STREAMS_KEYS,
         *SECURITY_KEYS,
         *QUORUM_KEYS,
         *REMOTE_KEYS,
@@ -38,7 +41,7 @@ CLIENT_METRICS_KEYS = ConfigTable(_CLIENT_METRICS)
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 
-# Broker keys that say the same thing in different units, the one that wins first, with the factor to the winner's unit.
+# Broker keys for one value in different units, by descending precedence, with the factor to the unit of the first.
 _SAME_SETTING: tuple[tuple[tuple[str, int], ...], ...] = (
     (("log.retention.ms", 1), ("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)),
     (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
@@ -46,10 +49,10 @@ _SAME_SETTING: tuple[tuple[tuple[str, int], ...], ...] = (
     (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
 )
 
-# Name of a group -> its members in the order in which they win; the group has the name of its first member.
+# First key of a chain -> its keys, by descending precedence.
 UNIT_CHAINS = MappingProxyType({chain[0][0]: chain for chain in _SAME_SETTING})
 
-# Each of them stands for the others, but a scheduler's interval only stands in for the flush interval.
+# All keys of a chain are synonyms, except that the scheduler's interval only replaces a missing flush interval.
 _STAND_IN_ONLY = "log.flush.scheduler.interval.ms"
 BROKER_SYNONYMS = MappingProxyType(
     {
@@ -76,6 +79,7 @@ TOPIC_SYNONYMS = MappingProxyType(
         "local.retention.bytes": "log.local.retention.bytes",
         "local.retention.ms": "log.local.retention.ms",
         "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+        "max.decompressed.message.bytes": "max.decompressed.message.bytes",
         "max.message.bytes": "message.max.bytes",
         "message.downconversion.enable": "log.message.downconversion.enable",
         "message.format.version": "log.message.format.version",
@@ -87,6 +91,8 @@ TOPIC_SYNONYMS = MappingProxyType(
         "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
         "min.insync.replicas": "min.insync.replicas",
         "preallocate": "log.preallocate",
+        "remote.copy.lag.bytes": "log.remote.copy.lag.bytes",
+        "remote.copy.lag.ms": "log.remote.copy.lag.ms",
         "retention.bytes": "log.retention.bytes",
         "retention.ms": "log.retention.ms",
         "segment.bytes": "log.segment.bytes",
@@ -97,7 +103,23 @@ TOPIC_SYNONYMS = MappingProxyType(
     }
 )
 
+# Group key -> the broker key that it takes its default from.
+GROUP_SYNONYMS = MappingProxyType(
+    {
+        **{name: f"group.{name}" for name in GROUP_KEYS if f"group.{name}" in BROKER_KEYS},
+        "streams.assignor.name": "group.streams.assignors",
+    }
+)
+
 
 def synonyms(broker_key: str) -> tuple[str, ...]:
-    """Names under which a broker key may be set, the winning one first (Kafka: DynamicBrokerConfig)."""
+    """Return the names under which a broker key may be set, by descending precedence (Kafka: DynamicBrokerConfig)."""
     return BROKER_SYNONYMS.get(broker_key, (broker_key,))
+
+
+def group_documentation(name: str) -> str | None:
+    """Return the description of a group's key, its own or that of the broker key that it overrides."""
+    own = GROUP_KEYS[name].doc
+    if own is None and name in GROUP_SYNONYMS:
+        own = BROKER_KEYS[GROUP_SYNONYMS[name]].doc
+    return None if own is None else own.replace(" A group can override it.", "")

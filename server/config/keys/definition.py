@@ -1,17 +1,19 @@
-"""What a configuration key is: its type, default, validator, importance and when it may change."""
+"""Definition of a configuration key: type, default, validator, importance, update mode and description."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from .validators import ConfigError, Validator, java_double
+from .validators import ConfigError, Validator, ValidList, java_double
 
 ConfigValue = bool | int | float | str | tuple[str, ...] | None
 
 SENSITIVE_MASK = "[hidden]"
+NO_EFFECT = "Accepted for compatibility with configurations of Apache Kafka; it has no effect in Barnabas."
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?")
@@ -19,7 +21,7 @@ _LIST_SEPARATOR = re.compile(r"\s*,\s*")
 
 
 class ConfigType(IntEnum):
-    """Type of a value; the numbers are those of DescribeConfigs v3+ (KIP-569)."""
+    """Type of a value; the numbers of DescribeConfigs v3+ (KIP-569)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -33,7 +35,7 @@ class ConfigType(IntEnum):
 
 
 class Importance(Enum):
-    """How likely an operator is to care."""
+    """Importance of a key for operators."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -53,7 +55,7 @@ _INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
-    """One key. `default` is already typed; None means Kafka's null, that is "not set"."""
+    """A configuration key, as an entry of a table. `default` is typed; None is Kafka's null, "not set"."""
 
     name: str
     type: ConfigType
@@ -62,15 +64,17 @@ class ConfigKey:
     importance: Importance
     update_mode: UpdateMode = UpdateMode.READ_ONLY
     internal: bool = False
+    doc: str | None = None
+    """Description for `docs/configuration.md` and DescribeConfigs; None: the key is accepted and has no effect."""
 
     @property
     def sensitive(self) -> bool:
-        """True if the value never leaves the broker, neither in answers nor in the log."""
+        """Whether the value is hidden in responses and in the log."""
         return self.type is ConfigType.PASSWORD
 
     @property
     def is_dynamic(self) -> bool:
-        """True if a broker takes new values while it runs."""
+        """Whether the value can change while the broker runs."""
         return self.update_mode is not UpdateMode.READ_ONLY
 
     @property
@@ -78,23 +82,38 @@ class ConfigKey:
         """Name of the attribute that holds the value: `log.segment.bytes` is `log_segment_bytes`."""
         return self.name.replace(".", "_")
 
-    def parse(self, raw: str | None) -> ConfigValue:
-        """Turn text as written in a file or request into a checked value.
+    @property
+    def documentation(self) -> str:
+        """The description in DescribeConfigs v3+ (KIP-569)."""
+        return NO_EFFECT if self.doc is None else self.doc
 
-        Raises ConfigError, which names the key, the value and what is allowed.
+    def parse(self, raw: str | None) -> ConfigValue:
+        """Parse and validate a value from a file or a request. A list loses its duplicates (KIP-1161).
+
+        Raise ConfigError, whose message has the key, the value and the allowed values.
         """
         value = None if raw is None else parse_value(self.name, self.type, raw)
+        if isinstance(self.validator, ValidList) and isinstance(value, tuple):
+            value = tuple(dict.fromkeys(value))
         if self.validator is not None:
             self.validator.check(self.name, value)
         return value
 
+    def duplicates(self, raw: str) -> list[str]:
+        """Return the entries that a list has more than once, of which `parse` keeps the first."""
+        if not isinstance(self.validator, ValidList):
+            return []
+        entries = parse_value(self.name, self.type, raw)
+        assert isinstance(entries, tuple)
+        return [entry for entry, count in Counter(entries).items() if count > 1]
+
     def format(self, value: ConfigValue) -> str | None:
-        """Text of a value as Kafka's tools print it, None for null; passwords are masked."""
+        """Return the value as Kafka's tools print it, None for null, and the mask for a password."""
         return format_value(self.type, value)
 
 
 def parse_value(name: str, kind: ConfigType, raw: str) -> ConfigValue:
-    """Typed value of `raw`, read the way Kafka's ConfigDef.parseType reads it."""
+    """Parse `raw` as Kafka's ConfigDef.parseType does."""
     text = raw.strip()
     if kind in _INTEGER_BITS:
         return _parse_integer(name, kind, raw)
@@ -124,7 +143,7 @@ def _parse_integer(name: str, kind: ConfigType, raw: str) -> int:
 
 
 def format_value(kind: ConfigType, value: ConfigValue) -> str | None:
-    """Text of `value` as Kafka's ConfigDef.convertToString gives it."""
+    """Format `value` as Kafka's ConfigDef.convertToString does."""
     if value is None:
         return None
     if kind is ConfigType.PASSWORD:

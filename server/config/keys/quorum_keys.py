@@ -4,26 +4,36 @@ from __future__ import annotations
 
 from .builders import HIGH, LONG_MAX, LOW, MEDIUM, boolean, integer, list_of, long, password, string
 from .definition import ConfigKey
-from .validators import OneOf, Range, Voters
+from .validators import Range, ValidList, Voters
 
+# fmt: off
 QUORUM_KEYS: tuple[ConfigKey, ...] = (
     integer("broker.heartbeat.interval.ms", 2000, MEDIUM),
     integer("broker.session.timeout.ms", 9000, MEDIUM),
-    string("controller.listener.names", None, HIGH),
+    list_of("controller.listener.names", None, HIGH, ValidList(is_empty_allowed=False)),
     long("controller.performance.always.log.threshold.ms", 2000, MEDIUM, Range(0), internal=True),
     long("controller.performance.sample.period.ms", 60000, MEDIUM, Range(100), internal=True),
     integer("controller.quorum.append.linger.ms", 25, MEDIUM, Range(0)),
+    boolean("controller.quorum.auto.join.enable", False, LOW),
     list_of("controller.quorum.bootstrap.servers", (), HIGH, Voters()),
     integer("controller.quorum.election.backoff.max.ms", 1000, HIGH, Range(0)),
     integer("controller.quorum.election.timeout.ms", 1000, HIGH, Range(0)),
+    integer("controller.quorum.fetch.max.bytes", 1048576, LOW, Range(1)),
+    integer("controller.quorum.fetch.snapshot.max.bytes", 1048576, LOW, Range(1)),
     integer("controller.quorum.fetch.timeout.ms", 2000, HIGH, Range(0)),
     integer("controller.quorum.request.timeout.ms", 2000, MEDIUM, Range(0)),
     integer("controller.quorum.retry.backoff.ms", 20, LOW, Range(0)),
     list_of("controller.quorum.voters", (), HIGH, Voters()),
-    integer("controller.quota.window.num", 11, LOW, Range(1)),
-    integer("controller.quota.window.size.seconds", 1, LOW, Range(1)),
-    integer("controller.socket.timeout.ms", 30000, MEDIUM),
-    string("early.start.listeners", None, HIGH),
+    integer("controller.quota.window.num", 11, LOW, Range(1),
+        doc=(
+            "Number of windows of `controller.quota.window.size.seconds` in which unused quota of topic changes "
+            "accumulates."
+        )),
+    integer("controller.quota.window.size.seconds", 1, LOW, Range(1),
+        doc="Length of each of the `controller.quota.window.num` windows."),
+    integer("controller.socket.timeout.ms", 30000, MEDIUM,
+        doc="Timeout of requests to other brokers, except fetches."),
+    list_of("early.start.listeners", None, HIGH, ValidList(is_null_allowed=True)),
     boolean("eligible.leader.replicas.enable", False, HIGH),
     integer("initial.broker.registration.timeout.ms", 60000, MEDIUM),
     long("internal.metadata.delete.delay.millis", 60000, LOW, internal=True),
@@ -39,43 +49,84 @@ QUORUM_KEYS: tuple[ConfigKey, ...] = (
     integer("metadata.max.idle.interval.ms", 500, LOW, Range(0)),
     long("metadata.max.retention.bytes", 104857600, HIGH),
     long("metadata.max.retention.ms", 604800000, HIGH),
-    integer("node.id", -1, HIGH, Range(0)),
-    string("password.encoder.cipher.algorithm", "AES/CBC/PKCS5Padding", LOW),
-    integer("password.encoder.iterations", 4096, LOW, Range(1024)),
-    integer("password.encoder.key.length", 128, LOW, Range(8)),
-    string("password.encoder.keyfactory.algorithm", None, LOW),
-    password("password.encoder.old.secret", None, MEDIUM),
-    password("password.encoder.secret", None, MEDIUM),
-    list_of("process.roles", (), HIGH, OneOf("broker", "controller")),
+    integer("node.id", -1, HIGH, Range(0),
+        doc="Id of this broker, KRaft's name for `broker.id`."),
+    string("password.encoder.cipher.algorithm", "AES/CBC/PKCS5Padding", LOW,
+        doc="Cipher of passwords in the metadata tree: `AES/CBC/PKCS5Padding` or `AES/GCM/NoPadding`."),
+    integer("password.encoder.iterations", 4096, LOW, Range(1024),
+        doc="Iterations of PBKDF2 that derive the key of a stored password from the secret."),
+    integer("password.encoder.key.length", 128, LOW, Range(8),
+        doc="Bits of the key of a stored password: 128, 192 or 256."),
+    string("password.encoder.keyfactory.algorithm", None, LOW,
+        doc="PBKDF2 variant that derives the key of a stored password; `PBKDF2WithHmacSHA512` if not set."),
+    password("password.encoder.old.secret", None, MEDIUM,
+        doc=(
+            "Previous value of `password.encoder.secret`: at start, passwords encoded with it are encoded again with "
+            "the new secret. Remove it after the restart of all brokers."
+        )),
+    password("password.encoder.secret", None, MEDIUM,
+        doc=(
+            "Secret with which passwords in dynamic settings are encrypted in the metadata tree, in the format of "
+            "Kafka 3.9. Without it AlterConfigs rejects them. Requires `pip install 'barnabas[tls]'`."
+        )),
+    list_of("process.roles", (), HIGH, ValidList("broker", "controller", is_empty_allowed=False)),
     string("sasl.mechanism.controller.protocol", "GSSAPI", HIGH),
     long("server.max.startup.time.ms", LONG_MAX, MEDIUM, Range(0), internal=True),
     long("unclean.leader.election.interval.ms", 300000, MEDIUM, Range(1), internal=True),
     boolean("unstable.api.versions.enable", False, HIGH, internal=True),
     boolean("unstable.feature.versions.enable", False, HIGH, internal=True),
     string("zookeeper.clientCnxnSocket", None, MEDIUM),
-    string("zookeeper.connect", None, HIGH),
-    integer("zookeeper.connection.timeout.ms", None, HIGH),
-    integer("zookeeper.max.in.flight.requests", 10, HIGH, Range(1)),
+    string("zookeeper.connect", None, HIGH,
+        doc=(
+            "Addresses of the ZooKeeper ensemble of the cluster, separated by commas, and after the last address the "
+            "path of the cluster, which is created if it is missing. Not set: a standalone broker."
+        )),
+    integer("zookeeper.connection.timeout.ms", None, HIGH,
+        doc="Timeout of the first connection to the ensemble; if not set, `zookeeper.session.timeout.ms`."),
+    integer("zookeeper.max.in.flight.requests", 10, HIGH, Range(1),
+        doc="Maximum number of requests to the ensemble in flight."),
     boolean("zookeeper.metadata.migration.enable", False, HIGH),
     integer("zookeeper.metadata.migration.min.batch.size", 200, MEDIUM, Range(1), internal=True),
-    integer("zookeeper.session.timeout.ms", 18000, HIGH),
-    boolean("zookeeper.set.acl", False, HIGH),
-    list_of("zookeeper.ssl.cipher.suites", None, LOW),
-    boolean("zookeeper.ssl.client.enable", False, MEDIUM),
-    boolean("zookeeper.ssl.crl.enable", False, LOW),
+    integer("zookeeper.session.timeout.ms", 18000, HIGH,
+        doc="Time without contact after which the session of a broker expires."),
+    boolean("zookeeper.set.acl", False, HIGH,
+        doc=(
+            "Whether brokers restrict the nodes that they create to their own identity: changes for all nodes, and "
+            "reads for credentials."
+        )),
+    list_of("zookeeper.ssl.cipher.suites", None, LOW,
+        doc="Not supported: a value is rejected."),
+    boolean("zookeeper.ssl.client.enable", False, MEDIUM,
+        doc="Whether to connect to the ensemble with TLS."),
+    boolean("zookeeper.ssl.crl.enable", False, LOW,
+        doc="Not supported: `true` is rejected."),
     list_of("zookeeper.ssl.enabled.protocols", None, LOW),
-    string("zookeeper.ssl.endpoint.identification.algorithm", "HTTPS", LOW),
-    string("zookeeper.ssl.keystore.location", None, MEDIUM),
-    password("zookeeper.ssl.keystore.password", None, MEDIUM),
-    string("zookeeper.ssl.keystore.type", None, MEDIUM),
-    boolean("zookeeper.ssl.ocsp.enable", False, LOW),
+    string("zookeeper.ssl.endpoint.identification.algorithm", "HTTPS", LOW,
+        doc=(
+            "`HTTPS`: the certificates of the ensemble must contain its host names; empty: the host name is not "
+            "checked."
+        )),
+    string("zookeeper.ssl.keystore.location", None, MEDIUM,
+        doc="PEM file with the client certificate and its key for the ensemble."),
+    password("zookeeper.ssl.keystore.password", None, MEDIUM,
+        doc="Password of the key in `zookeeper.ssl.keystore.location`."),
+    string("zookeeper.ssl.keystore.type", None, MEDIUM,
+        doc="`PEM`; any other value is rejected."),
+    boolean("zookeeper.ssl.ocsp.enable", False, LOW,
+        doc="Not supported: `true` is rejected."),
     string("zookeeper.ssl.protocol", "TLSv1.2", LOW),
-    string("zookeeper.ssl.truststore.location", None, MEDIUM),
+    string("zookeeper.ssl.truststore.location", None, MEDIUM,
+        doc=(
+            "PEM file with the certificates that verify the ensemble's certificates; if not set, the trust store of "
+            "the operating system."
+        )),
     password("zookeeper.ssl.truststore.password", None, MEDIUM),
-    string("zookeeper.ssl.truststore.type", None, MEDIUM),
+    string("zookeeper.ssl.truststore.type", None, MEDIUM,
+        doc="`PEM`; any other value is rejected."),
 )
+# fmt: on
 
-# Keys that only mean something to a member of a KRaft quorum. `node.id` is not among them: it names the broker.
+# Keys for members of a KRaft quorum only. `node.id` is not included: it is the id of the broker.
 KRAFT_NAMES = frozenset(
     key.name
     for key in QUORUM_KEYS
@@ -83,12 +134,11 @@ KRAFT_NAMES = frozenset(
     or key.name in ("early.start.listeners", "initial.broker.registration.timeout.ms")
 ) - {"controller.socket.timeout.ms", "controller.quota.window.num", "controller.quota.window.size.seconds"}
 
-# Keys of ZooKeeper's clusters on which nothing depends here: of its Java client, of the way to KRaft, and of what Kafka
-# stored there in encrypted form.
+# Keys of ZooKeeper clusters without effect: keys of its Java client and of the migration to KRaft.
 ZOOKEEPER_NAMES = frozenset(
     key.name
     for key in QUORUM_KEYS
-    if key.name.startswith(("zookeeper.metadata.", "password.encoder."))
+    if key.name.startswith("zookeeper.metadata.")
     or key.name
     in (
         "zookeeper.clientCnxnSocket",

@@ -1,4 +1,4 @@
-"""What values a configuration key takes; the text of each rule is the one Kafka's tools print."""
+"""Validators of configuration values; each has the text that Kafka's tools print."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ _THROTTLED_REPLICA = re.compile(r"[0-9]+:[0-9]+")
 
 
 class ConfigError(ValueError):
-    """A value that a key does not take. The message names the key, the value and what is allowed."""
+    """An invalid value of a key. The message has the key, the value and the allowed values."""
 
-    def __init__(self, name: str, value: object, reason: str) -> None:
-        super().__init__(f"Invalid value {_shown(value)} for configuration {name}: {reason}")
+    def __init__(self, name: str, value: object, reason: str, *, sentence: str | None = None) -> None:
+        """Kafka reports some errors without the value: `sentence` is then the whole message."""
+        super().__init__(sentence or f"Invalid value {_shown(value)} for configuration {name}: {reason}")
         self.name = name
         self.reason = reason
 
@@ -31,7 +32,7 @@ def _shown(value: object) -> str:
 
 
 def java_double(value: float) -> str:
-    """Java's Double.toString: plain between 1e-3 and 1e7, otherwise one digit before the point and an `E`."""
+    """Format a number as Java's Double.toString: plain between 1e-3 and 1e7, otherwise with one digit and an `E`."""
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -46,10 +47,10 @@ def java_double(value: float) -> str:
 
 
 class Validator(Protocol):
-    """A rule for values; `str()` says the rule."""
+    """A rule for values; `str()` returns its text."""
 
     def check(self, name: str, value: object) -> None:
-        """Raise ConfigError if `value` breaks the rule. None is a value: most rules let it pass."""
+        """Raise ConfigError if `value` is invalid. None is a value, which most rules accept."""
         ...
 
 
@@ -76,7 +77,7 @@ class Range:
 
 
 class RangeOr:
-    """A range, or one value outside it with a meaning of its own (gzip's default level -1)."""
+    """A range, or one special value outside of it (gzip's default level -1)."""
 
     __slots__ = ("maximum", "minimum", "special")
 
@@ -96,7 +97,7 @@ class RangeOr:
 
 
 class OneOf:
-    """Strings, or lists of strings, out of a closed set."""
+    """A string, or a list of strings, from a fixed set."""
 
     __slots__ = ("allowed", "ignore_case")
 
@@ -115,6 +116,43 @@ class OneOf:
     def __str__(self) -> str:
         choices = f"[{', '.join(self.allowed)}]"
         return f"(case insensitive) {choices}" if self.ignore_case else choices
+
+
+class ValidList:
+    """A list without duplicates and without empty entries (KIP-1161), of any strings or from a fixed set.
+
+    `ConfigKey.parse` removes duplicates before it checks the rule.
+    """
+
+    __slots__ = ("allowed", "is_empty_allowed", "is_null_allowed")
+
+    def __init__(self, *allowed: str, is_empty_allowed: bool = True, is_null_allowed: bool = False) -> None:
+        self.allowed = allowed
+        self.is_empty_allowed = is_empty_allowed
+        self.is_null_allowed = is_null_allowed
+
+    def check(self, name: str, value: object) -> None:
+        if value is None:
+            if not self.is_null_allowed:
+                raise _list_error(name, "values must not be null.")
+            return
+        assert isinstance(value, tuple)
+        if not value and not self.is_empty_allowed:
+            choices = f"[{', '.join(self.allowed)}]" if self.allowed else "any non-empty value"
+            raise _list_error(name, f"must not be empty. Valid values include: {choices}")
+        assert len(set(value)) == len(value), name
+        for entry in value:
+            if not entry:
+                raise _list_error(name, "values must not be empty.")
+            if self.allowed and entry not in self.allowed:
+                raise ConfigError(name, entry, f"String must be one of: {', '.join(self.allowed)}")
+
+    def __str__(self) -> str:
+        return f"[{', '.join(self.allowed)}]" if self.allowed else ""
+
+
+def _list_error(name: str, reason: str) -> ConfigError:
+    return ConfigError(name, None, reason, sentence=f"Configuration '{name}' {reason}")
 
 
 class NonNull:
@@ -140,7 +178,7 @@ class NonEmpty:
 
 
 class Voters:
-    """List of servers of a KRaft quorum. The key is ignored, so any list will do; the rule is only printed."""
+    """List of servers of a KRaft quorum. The key is ignored, so any list is valid; the rule is printed only."""
 
     def check(self, name: str, value: object) -> None:
         if value is None:
@@ -183,11 +221,40 @@ class MetadataVersion:
 class OffsetReset:
     """Where a share group starts: an end of the log, or an ISO 8601 duration before now."""
 
-    _DURATION = re.compile(r"by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?")
-
     def check(self, name: str, value: object) -> None:
-        if value not in ("latest", "earliest") and not self._DURATION.fullmatch(str(value)):
-            raise ConfigError(name, value, "Value must be latest, earliest or by_duration:PnDTnHnMn.nS")
+        if value in ("latest", "earliest"):
+            return
+        prefix, _, duration = str(value).partition(":")
+        if prefix != "by_duration" or (parse_duration_ms(duration) or 0) < 0 or parse_duration_ms(duration) is None:
+            allowed = "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
+            raise ConfigError(name, value, f"Invalid value `{value}` for configuration {name}. {allowed}")
 
     def __str__(self) -> str:
         return "[latest, earliest, by_duration:PnDTnHnMn.nS]"
+
+
+_DURATION = re.compile(
+    r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?[0-9]+)D)?"
+    r"(?P<time>T(?:(?P<hours>[-+]?[0-9]+)H)?(?:(?P<minutes>[-+]?[0-9]+)M)?"
+    r"(?:(?P<seconds>[-+]?[0-9]+)(?:[.,](?P<fraction>[0-9]{0,9}))?S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+_LONGEST_DURATION_TEXT = 200
+_LONGEST_DURATION_SECONDS = 2**63 - 1
+
+
+def parse_duration_ms(text: str) -> int | None:
+    """Return an ISO 8601 duration in milliseconds, rounded down, as Java's Duration.parse; None if it is not one."""
+    match = _DURATION.fullmatch(text) if len(text) <= _LONGEST_DURATION_TEXT else None
+    if match is None or (match["time"] or "").upper() == "T":
+        return None
+    parts = [match[unit] for unit in ("days", "hours", "minutes", "seconds")]
+    if not any(parts):
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in parts)
+    whole = days * 86_400 + hours * 3600 + minutes * 60 + seconds
+    nanoseconds = int((match["fraction"] or "").ljust(9, "0"))
+    total = whole * 10**9 + (-nanoseconds if (match["seconds"] or "").startswith("-") else nanoseconds)
+    if match["sign"] == "-":
+        total = -total
+    return total // 10**6 if abs(total) <= _LONGEST_DURATION_SECONDS * 10**9 else None

@@ -1,1 +1,1 @@
-"""Consumer groups: who is a member, who reads what, how far they have read."""
+"""The group coordinator: the members of groups, their assignments and their committed offsets."""

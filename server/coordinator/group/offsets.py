@@ -1,4 +1,4 @@
-"""The offsets that a group has committed, and when they expire."""
+"""Committed offsets of one group (Kafka: OffsetAndMetadata, OffsetMetadataManager.Offsets) and their expiration."""
 
 from __future__ import annotations
 
@@ -17,68 +17,70 @@ Place = tuple[str, int]
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has read a partition: the next offset to read."""
+    """The committed offset of a partition: the offset of the next record to read (Kafka: OffsetAndMetadata)."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int = -1
-    """When it is to go by the wish of whoever committed it (OffsetCommit 2 to 4); -1 for the broker's rule."""
+    """The time of expiration that the client chose (OffsetCommit 2 to 4); -1 for the broker's retention."""
     topic_id: UUID = ZERO_UUID
 
 
-class OffsetExpiry(NamedTuple):
-    """When offsets of a group go (KIP-211, KIP-496)."""
+class OffsetExpirationCondition(NamedTuple):
+    """The rule for the expiration of a group's offsets (KIP-211, KIP-496)."""
 
     since_ms: int | None = None
-    """When the group lost its last member; None if the time runs from each commit."""
+    """The time at which the group lost its last member; None if the retention begins with each commit."""
     keep: frozenset[str] = frozenset()
-    """Topics whose offsets stay."""
+    """The topics whose offsets do not expire."""
 
 
 class PendingOffset(NamedTuple):
-    """An offset committed in a transaction that is open."""
+    """An offset that was committed in an open transaction."""
 
     order: int
-    """Larger for what was written down later."""
+    """Its position in the log, relative to other pending offsets of the group."""
     offset: CommittedOffset
 
 
 @dataclass(slots=True)
 class GroupOffsets:
-    """Committed offsets by place. What is being written counts as there for `__bool__`: the group must not go.
+    """The committed offsets of a group by partition.
 
-    Offsets of a transaction count from its commit on, unless others for the same place were written later.
+    An offset that was committed in a transaction counts from the commit of the transaction, unless another offset for
+    its partition was written later. `__bool__` includes offsets that are not durable yet: the group must not be deleted
+    during their append.
     """
 
     committed: dict[Place, CommittedOffset] = field(default_factory=dict)
     in_flight: Counter[Place] = field(default_factory=Counter)
-    """Places whose offset is being written, and how many times."""
+    """The number of appends in flight by partition."""
     pending: dict[int, dict[Place, PendingOffset]] = field(default_factory=dict)
-    """Of open transactions, by producer id."""
+    """The offsets in open transactions by producer id."""
     _producers: dict[Place, set[int]] = field(default_factory=dict)
-    """Whose transactions are in `pending`, by place: there may be thousands of them."""
-    _unsettled: Counter[Place] = field(default_factory=Counter)
-    """Places whose offset is being written in a transaction."""
+    """The producer ids in `pending` by partition: a group may have thousands of open transactions."""
+    _pending_in_flight: Counter[Place] = field(default_factory=Counter)
+    """The part of `in_flight` that belongs to transactions."""
     _order: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.committed) or bool(self.in_flight) or bool(self.pending)
 
     def commit(self, offsets: Mapping[Place, CommittedOffset]) -> None:
-        """These count from now on; what was written before them never will."""
+        """Set offsets, and drop the pending offsets of their partitions: those were written earlier."""
         self.committed.update(offsets)
-        self._settle(offsets)
+        self._drop_all_pending(offsets)
 
     def remove(self, places: Iterable[Place]) -> None:
-        """Nothing is committed for these places any more."""
-        gone = list(places)
-        for place in gone:
+        """Remove the offsets and the pending offsets of partitions."""
+        removed = list(places)
+        for place in removed:
             self.committed.pop(place, None)
-        self._settle(gone)
+        self._drop_all_pending(removed)
 
-    def _settle(self, places: Iterable[Place]) -> None:
+    def _drop_all_pending(self, places: Iterable[Place]) -> None:
         if self.pending:
             for place in places:
                 self._drop_pending(place, self._order)
@@ -88,67 +90,68 @@ class GroupOffsets:
             pending = self.pending[producer_id]
             if pending[place].order <= up_to:
                 del pending[place]
-                self._no_longer(place, producer_id)
+                self._remove_producer(place, producer_id)
                 if not pending:
                     del self.pending[producer_id]
 
-    def _no_longer(self, place: Place, producer_id: int) -> None:
+    def _remove_producer(self, place: Place, producer_id: int) -> None:
         producers = self._producers[place]
         producers.remove(producer_id)
         if not producers:
             del self._producers[place]
 
     def begin_pending(self, places: Iterable[Place]) -> None:
-        """Offsets of these places are being written in a transaction."""
-        gathered = list(places)
-        self.begin(gathered)
-        self._unsettled.update(gathered)
+        """Count an append in a transaction as in flight."""
+        appended = list(places)
+        self.begin(appended)
+        self._pending_in_flight.update(appended)
 
     def finish_pending(self, places: Iterable[Place]) -> None:
-        """They are written, or will not be."""
-        gathered = list(places)
-        self.finish(gathered)
-        self._unsettled -= Counter(gathered)
+        """End an append in a transaction, successful or not."""
+        appended = list(places)
+        self.finish(appended)
+        self._pending_in_flight -= Counter(appended)
 
     def add_pending(self, producer_id: int, offsets: Mapping[Place, CommittedOffset]) -> None:
-        """These are written, and count once the producer's transaction is committed."""
+        """Add offsets of a producer's open transaction."""
         self._order += 1
         pending = self.pending.setdefault(producer_id, {})
         for place, offset in offsets.items():
             pending[place] = PendingOffset(self._order, offset)
             self._producers.setdefault(place, set()).add(producer_id)
 
-    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """The producer's transaction is over."""
+    def complete_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Apply or drop the pending offsets of a producer's transaction."""
         for place, (order, offset) in self.pending.pop(producer_id, {}).items():
-            self._no_longer(place, producer_id)
+            self._remove_producer(place, producer_id)
             if is_commit:
                 self.committed[place] = offset
                 self._drop_pending(place, order)
 
     def has_pending(self, topic: str, partition: int) -> bool:
-        """Whether a transaction is open that may change the offset of a partition (KIP-447)."""
+        """Return whether an open transaction may change the offset of a partition (KIP-447)."""
         place = topic, partition
-        return place in self._unsettled or place in self._producers
+        return place in self._pending_in_flight or place in self._producers
 
     def begin(self, places: Iterable[Place]) -> None:
-        """Offsets of these places are being written."""
+        """Count an append of these partitions' offsets as in flight."""
         self.in_flight.update(iter(places))
 
     def finish(self, places: Iterable[Place]) -> None:
-        """They are written, or will not be."""
+        """End an append of these partitions' offsets, successful or not."""
         for place in places:
             self.in_flight[place] -= 1
+            assert self.in_flight[place] >= 0, f"an append of the offset of {place} ended twice"
             if not self.in_flight[place]:
                 del self.in_flight[place]
 
     @property
     def places(self) -> set[Place]:
-        """Every place that a record says something about."""
+        """The partitions that have a record in the log, or one in flight."""
         return self.committed.keys() | self.in_flight.keys() | self._producers.keys()
 
     def places_of(self, topics: Container[str]) -> set[Place]:
-        """Those of `places` that are of these topics."""
+        """Return the partitions of these topics in `places`."""
         return {
             place
             for known in (self.committed, self.in_flight, self._producers)
@@ -159,9 +162,9 @@ class GroupOffsets:
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
         return self.committed.get((topic, partition))
 
-    def expired(self, now_ms: int, retention_ms: int, expiry: OffsetExpiry) -> Iterator[Place]:
-        """Places whose offset has outlived its time; an expiry of the commit's own counts instead of the group's."""
-        since_ms, keep = expiry
+    def expired(self, now_ms: int, retention_ms: int, condition: OffsetExpirationCondition) -> Iterator[Place]:
+        """Yield the partitions whose offset has expired; a time that the client chose precedes the retention."""
+        since_ms, keep = condition
         for place, offset in self.committed.items():
             if place[0] in keep or place in self.in_flight or (self.pending and self.has_pending(*place)):
                 continue

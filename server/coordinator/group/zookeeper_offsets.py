@@ -1,80 +1,148 @@
-"""Offsets where consumers of Kafka 0.8 keep them: `/consumers/<group>/offsets/<topic>/<partition>` of ZooKeeper's tree.
+"""Offsets of consumers of Kafka 0.8, which OffsetCommit and OffsetFetch of version 0 reach.
 
-OffsetCommit and OffsetFetch of version 0 are a way to that tree for clients without ZooKeeper. These offsets are not
-those of the group in `__consumer_offsets`: no generation fences them and they never expire.
+They are stored in the metadata tree (see `ConsumerOffsetStore`), apart from the offsets in `__consumer_offsets`,
+and are not fenced by a generation. They are deleted with their topic, with their group (DeleteGroups) and by
+OffsetDelete. As each node of the tree is in the memory of the process that serves it, their number is bounded; groups
+that have committed nothing for `offsets.retention.minutes` are deleted when the bound is reached.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ....common.room_logger import room_logger
 from ....protocol.errors import ErrorCode
-from ...metadata.metadata_store import NodeExistsError, NoNodeError, StoreError
-from ..allowance import Allowance, Maker
-from .offsets import Place
+from ...metadata.consumer_offset_store import OFFSETS_PER_WRITE, ConsumerOffsetStore, is_legal_group_id
+from ...metadata.metadata_store import StoreError
+from ...runtime.loop_sharing import CountBudget
+from ..creation_limiter import ClientIdentity, CreationLimiter
 
 if TYPE_CHECKING:
+    from ...config.settings import Settings
     from ...metadata.metadata_store import MetadataStore
+    from .offsets import Place
 
-ROOT = "/consumers"
+logger = room_logger("groups")
 
+COUNTED_OFFSETS_PER_TURN = 5000
+"""Offsets in the metadata tree that are counted per turn of the loop; each group counts as one more."""
 
-def _is_legal(group_id: str) -> bool:
-    """Whether the group id can be the name of a node: it must not lead elsewhere in the tree."""
-    return bool(group_id) and group_id not in (".", "..") and "/" not in group_id and group_id.isprintable()
-
-
-def _path(group_id: str, place: Place) -> str:
-    return f"{ROOT}/{group_id}/offsets/{place[0]}/{place[1]}"
+MOST_OFFSETS, MOST_OFFSETS_OF_A_HOST = 100_000, 40_000
+"""Offsets of all groups in the tree, and those created by one host since this broker started. Each takes about a
+kilobyte of memory."""
+SECONDS_BETWEEN_COUNTS = 60.0
+"""All offsets are counted again no more often than this: other brokers create and delete some, too."""
+MINUTE_MS = 60_000
 
 
 class ZooKeeperOffsets:
-    """The offsets of all groups there. Loop-thread only."""
+    """The offsets of all groups in the tree, with their limits. Used on the loop only."""
 
-    def __init__(self, store: MetadataStore) -> None:
-        self._store = store
-        self._allowance = Allowance()
-        """How many groups each client may make here."""
+    def __init__(self, store: MetadataStore, config: Settings, now_ms: Callable[[], int]) -> None:
+        self._store = ConsumerOffsetStore(store)
+        self._config = config
+        self._now_ms = now_ms
+        self._creation_limiter = CreationLimiter(MOST_OFFSETS_OF_A_HOST)
+        """How many offsets each client may create."""
+        self._creating = asyncio.Lock()
+        """Held by commits of new offsets, so that none of them is created while all are counted."""
+        self._count = MOST_OFFSETS
+        """Offsets in the tree; at the bound until they are counted for the first time."""
+        self._next_count_s = 0.0
+        """Loop time."""
 
-    async def commit(self, group_id: str, offsets: Mapping[Place, int], maker: Maker) -> ErrorCode:
-        """Write offsets one after another; an error leaves the later ones as they were."""
-        if not _is_legal(group_id):
+    async def commit(self, group_id: str, offsets: Mapping[Place, int], client: ClientIdentity) -> ErrorCode:
+        """Write offsets in several portions; an error leaves the later portions as they were."""
+        if not is_legal_group_id(group_id):
             return ErrorCode.INVALID_GROUP_ID
+        places, budget = list(offsets), CountBudget()
         try:
-            for place, offset in offsets.items():
-                path, data = _path(group_id, place), str(offset).encode()
-                try:
-                    await self._store.set(path, data)
-                except NoNodeError:
-                    if await self._store.exists(f"{ROOT}/{group_id}") is None:
-                        if not self._allowance.has_room(maker):
+            for first in range(0, len(places), OFFSETS_PER_WRITE):
+                some = {place: offsets[place] for place in places[first : first + OFFSETS_PER_WRITE]}
+                if await self._store.missing(group_id, list(some)):
+                    async with self._creating:
+                        if not await self._create(group_id, some, client):
                             return ErrorCode.GROUP_MAX_SIZE_REACHED
-                        self._allowance.made(group_id, maker)
-                    await self._create(path, data)
+                else:
+                    await self._store.write(group_id, some)
+                await budget.step(len(some))
         except StoreError:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 
-    async def _create(self, path: str, data: bytes) -> None:
-        """Create a node with its parents."""
-        parts = path.split("/")
-        for depth in range(2, len(parts)):
-            try:
-                await self._store.create("/".join(parts[:depth]))
-            except NodeExistsError:
-                continue
-        try:
-            await self._store.create(path, data)
-        except NodeExistsError:
-            await self._store.set(path, data)
-
     async def read(self, group_id: str, place: Place) -> int | None:
-        """The offset of a partition, None if there is none that can be read."""
-        if not _is_legal(group_id):
+        """Return the offset of a partition, None if there is none that can be read."""
+        if not is_legal_group_id(group_id):
             return None
         try:
-            data, _ = await self._store.get(_path(group_id, place))
-            return int(data)
-        except (StoreError, ValueError):
+            return await self._store.read(group_id, place)
+        except StoreError:
             return None
+
+    async def delete(self, group_ids: Sequence[str]) -> set[str]:
+        """Delete the offsets of these groups; return the groups that had any. Raises StoreError."""
+        legal = [group_id for group_id in group_ids if is_legal_group_id(group_id)]
+        if not legal or not await self._store.has_groups():
+            return set()
+        budget = CountBudget()
+        deleted = set()
+        for group_id in legal:
+            count = await self._store.count(group_id)
+            if await self._store.delete_group(group_id):
+                deleted.add(group_id)
+                self._count -= count
+            await budget.step(1 + count)
+        return deleted
+
+    async def delete_offsets(self, group_id: str, places: Sequence[Place]) -> list[Place]:
+        """Delete the offsets of these partitions; return the partitions that had one. Raises StoreError."""
+        if not places or not is_legal_group_id(group_id) or not await self._store.has_groups():
+            return []
+        budget = CountBudget()
+        deleted: list[Place] = []
+        for first in range(0, len(places), OFFSETS_PER_WRITE):
+            deleted += await self._store.delete(group_id, places[first : first + OFFSETS_PER_WRITE])
+            await budget.step(OFFSETS_PER_WRITE)
+        self._count -= len(deleted)
+        return deleted
+
+    async def _create(self, group_id: str, offsets: Mapping[Place, int], client: ClientIdentity) -> bool:
+        """Write offsets of which some are new; return False, and write nothing, if that would be too many."""
+        new = await self._store.missing(group_id, list(offsets))
+        if not self._creation_limiter.can_create(client, len(new)) or not await self._make_room(len(new)):
+            return False
+        await self._store.write(group_id, offsets)
+        self._count += len(new)
+        for topic, partition in new:
+            self._creation_limiter.record_creation(f"{group_id}/{topic}/{partition}", client)
+        return True
+
+    async def _make_room(self, new: int) -> bool:
+        """Return whether there is room for `new` offsets; count again and delete expired groups if there is none."""
+        now_s = asyncio.get_running_loop().time()
+        if self._count + new > MOST_OFFSETS and now_s >= self._next_count_s:
+            self._next_count_s = now_s + SECONDS_BETWEEN_COUNTS
+            self._count = 0
+            groups = await self._store.groups()
+            budget = CountBudget(COUNTED_OFFSETS_PER_TURN)
+            for group_id in groups:
+                count = await self._store.count(group_id)
+                self._count += count
+                await budget.step(1 + count)
+            if self._count + new > MOST_OFFSETS:
+                await self._delete_expired(groups, new)
+        return self._count + new <= MOST_OFFSETS
+
+    async def _delete_expired(self, groups: Sequence[str], new: int) -> None:
+        """Delete groups without a recent commit until there is room for `new` offsets."""
+        newest_ms = self._now_ms() - self._config.offsets_retention_minutes * MINUTE_MS
+        budget = CountBudget()
+        for group_id in groups:
+            if self._count + new <= MOST_OFFSETS:
+                return
+            if await self._store.last_commit_ms(group_id) < newest_ms:
+                logger.info("group %s has expired: its offsets in the metadata tree are deleted", group_id)
+                await self.delete([group_id])
+            await budget.step()

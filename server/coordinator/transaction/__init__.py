@@ -1,1 +1,1 @@
-"""Transactions: who is in the middle of one, and that each ends everywhere or nowhere (KIP-98, KIP-890)."""
+"""The transaction coordinator: producer ids, open transactions, and their commit or abort (KIP-98, KIP-890)."""

@@ -1,8 +1,8 @@
-"""One connection of a client of the served tree: frames in, answers and notifications out.
+"""One connection of a client of the served tree: frames in, responses and notifications out.
 
-Answers leave in the order of the requests. A read is answered from memory, but not before the writes that its
-connection asked for earlier; writes stand in the tree's line, many of a connection at a time. A notification is on its
-way before the answer of any read that could have seen what it tells of.
+Responses are sent in the order of the requests. A read is answered from memory, after the earlier writes of its
+connection; many writes of one connection may wait in the tree's request processor. A notification is sent before the
+response of any read that could have seen its change.
 Source: NIOServerCnxn, ZooKeeperServer.processConnectRequest and processPacket of Apache ZooKeeper 3.8.
 """
 
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from ....protocol.errors import ProtocolError
-from ....protocol.room_logger import room_logger
+from ....common.room_logger import room_logger
+from ....protocol.errors import ProtocolError, as_value
 from ....protocol.zookeeper.constants import (
     NOTIFICATION_XID,
     PASSWORD_SIZE,
@@ -38,10 +38,9 @@ from ....protocol.zookeeper.records import (
     RequestHead,
     WatcherEvent,
 )
-from ...runtime.turns import TREE_ANSWER_BYTES, TREE_REQUESTS
+from ..data_tree import Transaction
 from ..metadata_store import EventType, SessionExpiredError, StoreError, StoreUnavailableError, WatchEvent
-from ..node_tree import Transaction
-from ..tree_rights import OPEN, allows, digest_id
+from ..tree_acls import OPEN_ACL, allows, digest_id
 from .requests import WRITES, Caller, Write, code_of, read, understood
 
 if TYPE_CHECKING:
@@ -49,14 +48,19 @@ if TYPE_CHECKING:
 
 logger = room_logger("metadata")
 
+RESPONSE_BYTES_PER_TURN = 1 << 16
+"""Bytes of responses to one connection beyond which its further requests wait."""
+REQUESTS_PER_TURN = 50
+"""Requests of one connection that are handled."""
+
 READ_AHEAD_BYTES = 1 << 16
 """Received and not yet handled bytes beyond which reading stops, once a whole frame is among them."""
 MOST_IN_FLIGHT = 1000
 """Writes of one connection that are not answered yet."""
 UNSENT_BYTES = 1 << 18
-"""Nothing more is read from a client with so many unread bytes."""
+"""Reading from a client pauses while it has this number of unread bytes."""
 UNHEARD_BYTES = 16 << 20
-"""A client with so many unread bytes, notifications included, is cut off."""
+"""A client with this number of unread bytes, notifications included, is disconnected."""
 MOST_IDENTITIES = 64
 
 _WRITING = frozenset({OpCode.MULTI, *WRITES})
@@ -79,11 +83,11 @@ class TreeConnection(asyncio.Protocol):
         self.received = 0
         self.sent = 0
         self.in_flight = 0
-        """Writes, and whatever else others have to wait for, that are not answered yet."""
+        """Unanswered writes and other operations for which later requests have to wait."""
         self.choked_tick: int | None = None
         """The tick at which the client began to leave answers unread; None if it does not."""
         self._server = server
-        self._tree = server.line.tree
+        self._tree = server.request_processor.tree
         self._frames = FrameStream()
         self._parked: bytes | None = None
         """A frame that waits for writes before it."""
@@ -97,19 +101,20 @@ class TreeConnection(asyncio.Protocol):
         """Whether `serve` is due in the loop's next turn."""
         self._answer_bytes = 0
 
-    # -- what the transport calls ----------------------------------------------------------------------------------
+    # -- called by the transport -----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Counts it in, or refuses it."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES)
-        self.host = str(self._transport.get_extra_info("peername", ("",))[0])
+        peer, own = (self._transport.get_extra_info(name, ("", 0)) for name in ("peername", "sockname"))
+        self.host = str(peer[0])
         self._who = (Id("ip", self.host),)
-        if not self._server.admit(self):
+        if not self._server.admit(self, (self.host, int(peer[1])), (str(own[0]), int(own[1]))):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Its watches go with it, its session stays."""
+        """Removes the connection's watches; its session continues."""
         self._is_closing = True
         self._transport = None
         self._parked = None
@@ -118,7 +123,7 @@ class TreeConnection(asyncio.Protocol):
         self._server.forget(self)
 
     def data_received(self, data: bytes) -> None:
-        """Handles whole frames; hearing of a session prolongs it."""
+        """Handles whole frames; each request prolongs the session."""
         if self._is_closing:
             return
         self._server.clock.touch(self.session)
@@ -137,7 +142,7 @@ class TreeConnection(asyncio.Protocol):
         self.choked_tick = None
         self.serve()
 
-    # -- what the server calls -------------------------------------------------------------------------------------
+    # -- called by the server --------------------------------------------------------------------------------------
 
     @property
     def half_received(self) -> int:
@@ -160,7 +165,7 @@ class TreeConnection(asyncio.Protocol):
         self.serve()
 
     def serve(self) -> None:
-        """Handle what may be handled now, a portion in each turn of the loop."""
+        """Handle the frames that need not wait, a portion in each turn of the loop."""
         if self._is_serving or self._is_closing:
             return
         self._is_serving = True
@@ -174,23 +179,23 @@ class TreeConnection(asyncio.Protocol):
         if not self._is_closing:
             self._pace()
 
-    def hear(self, event: WatchEvent, acl: Sequence[Acl]) -> None:
+    def process(self, event: WatchEvent, acl: Sequence[Acl]) -> None:
         """Notifies the client of an event, unless it may not read the node."""
-        if acl and acl is not OPEN and not allows(acl, Perms.READ, self._who):
+        if acl and acl is not OPEN_ACL and not allows(acl, Perms.READ, self._who):
             return
-        told = WatcherEvent(_EVENT_CODES[event.type], SYNC_CONNECTED, event.path)
-        self._send(encode(ReplyHead(NOTIFICATION_XID, -1, ZkError.OK)), encode(told))
+        notification = WatcherEvent(_EVENT_CODES[event.type], SYNC_CONNECTED, event.path)
+        self._send(encode(ReplyHead(NOTIFICATION_XID, -1, ZkError.OK)), encode(notification))
         if self.unsent > UNHEARD_BYTES:
             self.abort()
 
     def close(self) -> None:
-        """Sends what is ready, then closes."""
+        """Sends the finished responses, then closes."""
         self._is_closing = True
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Closes at once."""
+        """Closes immediately."""
         self._is_closing = True
         if self._transport is not None:
             self._transport.abort()
@@ -199,10 +204,10 @@ class TreeConnection(asyncio.Protocol):
 
     def _serve_portion(self) -> None:
         self._answer_bytes = 0
-        for _ in range(TREE_REQUESTS):
+        for _ in range(REQUESTS_PER_TURN):
             if self._is_closing or self.choked_tick is not None or not self._server.has_room(self):
                 return
-            if self._answer_bytes > TREE_ANSWER_BYTES:
+            if self._answer_bytes > RESPONSE_BYTES_PER_TURN:
                 break
             if not self.session and self._answers_word():
                 return
@@ -220,7 +225,7 @@ class TreeConnection(asyncio.Protocol):
         return is_held or self._parked is not None or self.choked_tick is not None
 
     def _pace(self) -> None:
-        """Stops reading while received frames have to wait, and goes on after that."""
+        """Stops reading while received frames have to wait, and resumes afterwards."""
         assert self._transport is not None
         should_pause = self._frames.pending > READ_AHEAD_BYTES and self._is_behind()
         if should_pause != self._is_paused:
@@ -229,7 +234,7 @@ class TreeConnection(asyncio.Protocol):
         self._server.hold(self)
 
     def _handle(self, data: bytes) -> bool:
-        """Handles a frame, or says that it has to wait. Raises ProtocolError if the connection has to end."""
+        """Handles a frame; False if it has to wait. Raises ProtocolError if the connection has to end."""
         if not self.session:
             return self.in_flight == 0 and self._connect(data)
         header, at = decode_at(RequestHead, data, 0)
@@ -269,7 +274,7 @@ class TreeConnection(asyncio.Protocol):
             write = understood(header.type, data, at)
             error = write.error
         except ProtocolError as malformed:
-            error = malformed
+            error = as_value(malformed)
         session, who = self.session, self._who
 
         def plan() -> Transaction:
@@ -280,17 +285,17 @@ class TreeConnection(asyncio.Protocol):
         size = len(data)
         self.in_flight += 1
         self._server.queued_bytes += size
-        self._server.line.submit(plan, partial(self._written, header.xid, write, size))
+        self._server.request_processor.submit(plan, partial(self._written, header.xid, write, size))
 
     def _written(self, xid: int, write: Write | None, size: int, outcome: Transaction | BaseException) -> None:
         self.in_flight -= 1
         self._server.queued_bytes -= size
         if isinstance(outcome, StoreUnavailableError):
-            # Nobody knows whether it took place, and a lost connection says just that.
+            # It is unknown whether the write took place, and a lost connection has exactly this meaning for the client.
             logger.error("closed the connection from %s: %s", self.host, outcome)
             self.abort()
         elif isinstance(outcome, Transaction):
-            assert write is not None, "only what was understood is written"
+            assert write is not None, "only a decoded request is written"
             zxid = self._tree.zxid if outcome.is_empty else outcome.zxid
             self._reply(xid, ZkError.OK, write.answer(outcome.results), zxid)
         elif write is not None and write.is_multi and _is_of_one(outcome):
@@ -344,7 +349,7 @@ class TreeConnection(asyncio.Protocol):
         return True
 
     def connected(self, session: int, timeout_ms: int, password: bytes) -> None:
-        """The session has begun or goes on; 0: it is over, or never was."""
+        """The session has begun or continues; 0: it has expired, or never existed."""
         self.in_flight -= 1
         self.session = session
         answer = encode(ConnectResponse(0, timeout_ms, session, password))

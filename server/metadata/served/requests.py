@@ -1,4 +1,4 @@
-"""What each operation of ZooKeeper's protocol reads of the tree or writes to it; no I/O.
+"""The effect of each operation of ZooKeeper's protocol on the tree, and its response; no I/O.
 
 Source: FinalRequestProcessor and PrepRequestProcessor of Apache ZooKeeper 3.8.
 """
@@ -6,11 +6,11 @@ Source: FinalRequestProcessor and PrepRequestProcessor of Apache ZooKeeper 3.8.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ....protocol.errors import ProtocolError
+from ....protocol.errors import ProtocolError, as_value
 from ....protocol.zookeeper.constants import AddWatchMode, CreateFlag, OpCode, Perms, WatcherType, ZkError
 from ....protocol.zookeeper.jute import decode, encode
 from ....protocol.zookeeper.multi import READ_PARTS, WRITE_PARTS, Part, decode_parts, encode_results
@@ -38,6 +38,16 @@ from ....protocol.zookeeper.records import (
     WatcherTypeRequest,
     WhoAmIResponse,
 )
+from ..data_tree import (
+    DataTree,
+    Node,
+    Outcome,
+    ProtectedCreate,
+    SetAcl,
+    SetNull,
+    TreeOperation,
+    children_version,
+)
 from ..metadata_store import (
     ROOT,
     BadVersionError,
@@ -54,21 +64,14 @@ from ..metadata_store import (
     WatchEvent,
     check_path,
 )
-from ..node_tree import (
-    Node,
-    NodeTree,
-    Outcome,
-    ProtectedCreate,
-    SetAcl,
-    SetNull,
-    TreeOperation,
-    children_version,
-)
-from ..tree_rights import InvalidAclError, NoAuthError, allows, without_digests
-from ..tree_watches import Watcher, WatchKind
+from ..tree_acls import InvalidAclError, NoAuthError, allows, without_digests
+from ..watch_manager import Watcher, WatchKind
 
 WATCH_BYTES = 32 << 20
 """Memory for the watches of one session."""
+MULTI_READ_BYTES, CHILD_BYTES = 4 << 20, 50
+"""The size limit of the response to one MultiRead, which may request the same large node thousands of times, and the
+cost of each child name beyond its characters. ZooKeeper's client accepts responses of 1 MiB by default."""
 ALL_WATCH_BYTES = 256 << 20
 """Memory for all watches together."""
 
@@ -115,15 +118,15 @@ ERROR_CODES: dict[type[BaseException], ZkError] = {
 
 
 def code_of(error: BaseException) -> ZkError:
-    """The error code that a client is told."""
+    """Return the error code for the client."""
     return ERROR_CODES.get(type(error), ZkError.SYSTEM_ERROR)
 
 
 @dataclass(slots=True)
 class Caller:
-    """Who asks: a session, its proved identities, and where its notifications go."""
+    """The sender of a request: a session, its proved identities, and the receiver of its notifications."""
 
-    tree: NodeTree
+    tree: DataTree
     session: int
     watcher: Watcher
     who: tuple[Id, ...]
@@ -201,12 +204,12 @@ def _get_acl(caller: Caller, request: PathRequest) -> GetAclResponse:
 
 
 def _sync(_: Caller, request: PathRequest) -> PathResponse:
-    # Whoever is answered has waited for its own writes, and those of others are seen as soon as they are answered.
+    # The response is sent after the session's own writes, and other sessions' writes are visible once acknowledged.
     return PathResponse(request.path)
 
 
 def _who_am_i(caller: Caller, _: tuple[()]) -> WhoAmIResponse:
-    # A digest's user stands before the colon.
+    # The user of a digest precedes the colon.
     users = [one.id.partition(":")[0] if one.scheme == "digest" else one.id for one in caller.who]
     return WhoAmIResponse([ClientInfo(one.scheme, user) for one, user in zip(caller.who, users, strict=True)])
 
@@ -255,7 +258,7 @@ def _watches_of_type(caller: Caller, request: WatcherTypeRequest) -> int:
 
 
 def _set_watches(caller: Caller, request: SetWatchesRequest | SetWatches2Request) -> tuple[()]:
-    """Watches of a client that is back: what happened meanwhile is told at once (DataTree.setWatches)."""
+    """Restore a returning client's watches; report changes during its absence immediately (DataTree.setWatches)."""
     since = request.relative_zxid
     for path in request.data_watches:
         node = caller.tree.look(path)
@@ -285,7 +288,7 @@ def _watch_or_tell(caller: Caller, path: str, kind: int, happened: EventType | N
     if happened is None:
         caller.watch(path, kind)
     else:
-        caller.watcher.hear(WatchEvent(happened, path), () if node is None else node.acl)
+        caller.watcher.process(WatchEvent(happened, path), () if node is None else node.acl)
 
 
 Read = Callable[[Caller, Any], tuple[Any, ...]]
@@ -304,13 +307,13 @@ READS: Mapping[int, tuple[type[tuple[Any, ...]], Read]] = {
     OpCode.ADD_WATCH: (AddWatchRequest, _add_watch),
     OpCode.WHO_AM_I: (tuple, _who_am_i),
 }
-"""Operations that are answered from memory: their request, and what makes the answer of it."""
+"""Operations that are answered from memory: their request, and the function that returns the response."""
 
 
 def read(caller: Caller, opcode: int, frame: bytes, at: int) -> bytes:
     """Answers a request that begins at `at` of its frame. Raises StoreError, ProtocolError."""
     if opcode == OpCode.MULTI_READ:
-        return encode_results(_read_part(caller, part) for part in decode_parts(frame, at, READ_PARTS))
+        return encode_results(_read_parts(caller, decode_parts(frame, at, READ_PARTS)))
     if opcode == OpCode.RECONFIG:
         raise ReconfigDisabledError("")
     if opcode not in READS:
@@ -319,6 +322,21 @@ def read(caller: Caller, opcode: int, frame: bytes, at: int) -> bytes:
     request = () if kind is tuple else decode(kind, frame, at)
     reply = answer(caller, request)
     return encode(reply) if reply else b""
+
+
+def _read_parts(caller: Caller, parts: Sequence[Part]) -> Iterator[Part]:
+    """Answer reads until `MULTI_READ_BYTES` are reached; the others fail, and the client has to request fewer."""
+    size = 0
+    for part in parts:
+        if size > MULTI_READ_BYTES:
+            yield OpCode.ERROR, ErrorResponse(ZkError.SYSTEM_ERROR)
+            continue
+        opcode, answer = _read_part(caller, part)
+        if isinstance(answer, GetDataResponse):
+            size += len(answer.data or b"")
+        elif isinstance(answer, NamesResponse):
+            size += sum(len(name) + CHILD_BYTES for name in answer.names)
+        yield opcode, answer
 
 
 def _read_part(caller: Caller, part: Part) -> Part:
@@ -395,7 +413,7 @@ def _nothing(_: Outcome) -> tuple[()]:
 
 
 class WriteRow(NamedTuple):
-    """A writing operation: its request, what it means for the tree, and what is answered."""
+    """A writing operation: its request, its tree operation, and its response."""
 
     request: type[tuple[Any, ...]]
     operation: Callable[[Any], TreeOperation]
@@ -405,7 +423,7 @@ class WriteRow(NamedTuple):
 WRITES: Mapping[int, WriteRow] = {
     OpCode.CREATE: WriteRow(CreateRequest, _creation, _made),
     OpCode.CREATE2: WriteRow(CreateRequest, _creation, _made_with_stat),
-    # Both begin like any creation; what follows does not matter, as they are refused by their flags.
+    # Both begin like any creation; the rest of the request does not matter, because their flags are rejected.
     OpCode.CREATE_CONTAINER: WriteRow(CreateRequest, _creation, _made_with_stat),
     OpCode.CREATE_TTL: WriteRow(CreateRequest, _creation, _made_with_stat),
     OpCode.DELETE: WriteRow(VersionRequest, _deletion, _nothing),
@@ -416,7 +434,7 @@ WRITES: Mapping[int, WriteRow] = {
 
 
 class Write(NamedTuple):
-    """A request to write, understood: the operations, of which an error may stand in place of the last one."""
+    """A decoded write request: its operations. An error may replace the last operation."""
 
     operations: Sequence[TreeOperation]
     error: StoreError | None
@@ -424,7 +442,7 @@ class Write(NamedTuple):
     is_multi: bool
 
     def answer(self, outcomes: Sequence[Outcome]) -> bytes:
-        """What is answered when all of it took place."""
+        """The response after all operations took place."""
         replies = [
             (opcode, WRITES[opcode].answer(outcome)) for opcode, outcome in zip(self.opcodes, outcomes, strict=True)
         ]
@@ -434,7 +452,7 @@ class Write(NamedTuple):
         return encode(reply) if reply else b""
 
     def refusal(self, error: StoreError) -> bytes:
-        """What is answered to a Multi of which nothing took place, because of one operation."""
+        """The response to a Multi that failed as a whole because of one operation."""
         codes = [ZkError.OK] * error.index + [code_of(error)]
         codes += [ZkError.RUNTIME_INCONSISTENCY] * (len(self.opcodes) - len(codes))
         return encode_results((OpCode.ERROR, ErrorResponse(code)) for code in codes)
@@ -454,6 +472,6 @@ def understood(opcode: int, frame: bytes, at: int) -> Write:
         try:
             operations.append(WRITES[kind].operation(request))
         except StoreError as refusal:
-            error, error.index = refusal, index
+            error, refusal.index = as_value(refusal), index
             break
     return Write(operations, error, [kind for kind, _ in parts], is_multi)

@@ -1,8 +1,8 @@
 """Serves the embedded tree of one broker to other processes, as if it were a ZooKeeper of one server.
 
-Sessions are kept in the journal with the nodes: a client comes back to its own when the broker has been restarted,
-killed or not, within the session's timeout counted from the start. Memory is bounded whatever clients do: connections,
-sessions, half-received frames, writes that wait, answers that nobody takes, watches.
+Sessions are kept in the journal with the nodes: a client can resume its session after a restart or crash of the broker,
+within the session's timeout counted from the start. Memory is bounded for any behaviour of clients: connections,
+sessions, partial frames, waiting writes, unread responses, watches.
 Source: ZooKeeperServer and NIOServerCnxnFactory of Apache ZooKeeper 3.8.
 """
 
@@ -14,25 +14,26 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ....protocol.room_logger import room_logger
+from ....common.room_logger import room_logger
 from ....protocol.zookeeper.constants import PASSWORD_SIZE
 from ...runtime.log_limit import LimitedLog
-from ..node_tree import RemoteSession, Transaction
+from ..data_tree import RemoteSession, Transaction
 from .connection import TreeConnection
-from .session_clock import TICK_MS, SessionClock, negotiated
-from .words import answer
+from .four_letter_commands import answer
+from .session_tracker import TICK_MS, SessionTracker, negotiate_session_timeout
 
 if TYPE_CHECKING:
-    from ..write_line import WriteLine
+    from ..sync_request_processor import SyncRequestProcessor
 
 logger = room_logger("metadata")
 
 MOST_CONNECTIONS = 500
 FILES_SHARE = 4
 """The most that connections may have of the files that a process may have open."""
-MOST_SESSIONS = 10_000
+MOST_SESSIONS, MOST_SESSIONS_OF_A_HOST = 10_000, 1000
+"""At the same time. Where there are as many, sessions without a connection and without a node make room."""
 QUEUED_BYTES = 32 << 20
-"""Nothing more is read while so many bytes of writes wait for the disk."""
+"""Reading pauses while this number of bytes of writes waits for the disk."""
 HALF_RECEIVED_BYTES = 32 << 20
 """How much half-received frames may hold together; beyond that the connection with the oldest is cut off."""
 FREE_BYTES = 1 << 16
@@ -46,29 +47,36 @@ class TreeServer:
 
     def __init__(
         self,
-        line: WriteLine,
+        request_processor: SyncRequestProcessor,
         addresses: Sequence[tuple[str, int]],
         loop: asyncio.AbstractEventLoop,
         *,
         token_bytes: Callable[[int], bytes],
         open_files: Callable[[], int | None] = lambda: None,
+        is_trusted: Callable[[tuple[str, int], tuple[str, int]], bool] = lambda peer, own: True,
     ) -> None:
-        """`line` is where the tree's writes stand, `addresses` are hosts and ports to listen at.
+        """`request_processor` orders the tree's writes, `addresses` are hosts and ports to listen at.
 
-        `token_bytes` gives what nobody can guess; `open_files` how many files the process may have open.
+        `token_bytes` returns secret random bytes; `open_files` is the limit of the process; `is_trusted` decides by
+        both addresses of a new connection whether it is served.
         """
-        self.line = line
+        self.request_processor = request_processor
         self.loop = loop
-        self.clock = SessionClock()
+        self.clock = SessionTracker()
         self.ticks = 0
         self.connections: dict[TreeConnection, None] = {}
         self.queued_bytes = 0
         self._addresses = addresses
         self._token_bytes = token_bytes
         self._open_files = open_files
+        self._is_trusted = is_trusted
         self._servers: list[asyncio.Server] = []
         self._owners: dict[int, TreeConnection] = {}
         """The connection of each session that has one."""
+        self._hosts: dict[str, dict[int, None]] = {}
+        """The sessions that were begun from each address, the oldest first."""
+        self._hosts_of: dict[int, str] = {}
+        """The address of each of these sessions."""
         self._ending: dict[int, None] = {}
         self._arriving: dict[TreeConnection, int] = {}
         """Half-received frames, the oldest first."""
@@ -87,14 +95,14 @@ class TreeServer:
 
     async def start(self) -> None:
         """Bind and serve; every session that was kept has its whole timeout from now on. Raises OSError."""
-        for number, session in self.line.tree.remote_sessions.items():
+        for number, session in self.request_processor.tree.remote_sessions.items():
             self.clock.begin(number, session.timeout_ms)
         for host, port in self._addresses:
             self._servers.append(await self.loop.create_server(lambda: TreeConnection(self), host or None, port))
         self._ticker = self.loop.call_later(TICK_MS / 1000, self._tick)
 
     async def close(self) -> None:
-        """Stop. Sessions stay in the journal: their clients may come back to them."""
+        """Stop. Sessions are kept in the journal, so that their clients can resume them."""
         self._is_closed = True
         if self._ticker is not None:
             self._ticker.cancel()
@@ -105,14 +113,19 @@ class TreeServer:
         for server in self._servers:
             await server.wait_closed()
 
-    # -- what connections call -------------------------------------------------------------------------------------
+    # -- called by connections -------------------------------------------------------------------------------------
 
-    def admit(self, connection: TreeConnection) -> bool:
-        """Count a connection in, or refuse it."""
+    def admit(self, connection: TreeConnection, peer: tuple[str, int], own: tuple[str, int]) -> bool:
+        """Count a connection between these addresses in, or refuse it."""
+        if not self._is_trusted(peer, own):
+            self.log_refusal(
+                "refused a connection from %s: it belongs to another user of this machine", connection.host
+            )
+            return False
         open_files = self._open_files()
         most = MOST_CONNECTIONS if open_files is None else min(MOST_CONNECTIONS, open_files // FILES_SHARE)
         if len(self.connections) >= most:
-            # Whoever has no session yet has the least to lose.
+            # A connection without a session is the least costly to close.
             homeless = next((one for one in self.connections if not one.session), None)
             if homeless is None:
                 self.log_refusal("refused a connection from %s: there are %d", connection.host, most)
@@ -123,7 +136,7 @@ class TreeServer:
         return True
 
     def forget(self, connection: TreeConnection) -> None:
-        """A connection is gone."""
+        """Remove a closed connection."""
         for where in (self.connections, self._arriving, self._waiting):
             where.pop(connection, None)
         if self.is_owner(connection):
@@ -166,28 +179,33 @@ class TreeServer:
             slowest.abort()
 
     def answer_to(self, word: str) -> str:
-        """What a four-letter word is answered."""
+        """Return the response to a four-letter word."""
         return answer(self, word)
 
     def log_refusal(self, message: str, *values: object) -> None:
-        """Log what clients do wrong, within the limit of the log."""
+        """Log a client's error, within the limit of the log."""
         self._refusals.write(logging.INFO, message, *values)
 
     # -- sessions --------------------------------------------------------------------------------------------------
 
     def known_session(self, number: int) -> RemoteSession | None:
-        """A session that a client may come back to."""
-        return None if number in self._ending else self.line.tree.remote_session(number)
+        """Return a session that a client may resume."""
+        return None if number in self._ending else self.request_processor.tree.remote_session(number)
 
     def begin_session(self, connection: TreeConnection, timeout_ms: int) -> None:
-        """Begin one, and tell the connection when it is stored."""
-        if len(self.clock) >= MOST_SESSIONS:
+        """Begin a session, and notify the connection when it is stored."""
+        of_host = self._hosts.setdefault(connection.host, {})
+        if len(of_host) >= MOST_SESSIONS_OF_A_HOST and not self._end_abandoned(of_host):
+            self.log_refusal("refused a session to %s: it has %d", connection.host, len(of_host))
+            connection.abort()
+            return
+        if len(self.clock) >= MOST_SESSIONS and not self._end_abandoned(self._hosts_of):
             self.log_refusal("refused a session to %s: there are %d", connection.host, MOST_SESSIONS)
             connection.abort()
             return
-        session = RemoteSession(self._token_bytes(PASSWORD_SIZE), negotiated(timeout_ms))
-        tree = self.line.tree
-        self.line.submit(lambda: tree.plan_session(session), partial(self._begun, connection, session))
+        session = RemoteSession(self._token_bytes(PASSWORD_SIZE), negotiate_session_timeout(timeout_ms))
+        tree = self.request_processor.tree
+        self.request_processor.submit(lambda: tree.plan_session(session), partial(self._begun, connection, session))
 
     def _begun(self, connection: TreeConnection, session: RemoteSession, outcome: Transaction | BaseException) -> None:
         if not isinstance(outcome, Transaction):
@@ -196,28 +214,44 @@ class TreeServer:
             return
         number = next(iter(outcome.sessions))
         self.clock.begin(number, session.timeout_ms)
+        self._hosts.setdefault(connection.host, {})[number] = None
+        self._hosts_of[number] = connection.host
         if connection in self.connections:
             self._owners[number] = connection
             connection.connected(number, session.timeout_ms, session.password)
             self.went_on(connection)
+
+    def _end_abandoned(self, sessions: Iterable[int]) -> bool:
+        """End the oldest of these sessions that has neither a connection nor a node; return whether there was one."""
+        tree = self.request_processor.tree
+        for number in sessions:
+            if number not in self._owners and number not in self._ending and not tree.ephemerals_of(number):
+                self.end_session(number)
+                return True
+        return False
 
     def resume_session(self, connection: TreeConnection, number: int, session: RemoteSession, timeout_ms: int) -> None:
         """Give a session to another connection; the one it had is closed."""
         former = self._owners.pop(number, None)
         if former is not None:
             former.abort()
-        self.line.tree.watches.drop(number)
+        self.request_processor.tree.watches.drop(number)
         self._owners[number] = connection
-        timeout_ms = negotiated(timeout_ms)
+        timeout_ms = negotiate_session_timeout(timeout_ms)
         self.clock.begin(number, timeout_ms)
         connection.connected(number, timeout_ms, session.password)
 
     def end_session(self, number: int, done: Callable[[], None] = lambda: None) -> None:
-        """End a session and its ephemeral nodes, a thousand at a time; `done` is called when they are gone."""
+        """End a session and its ephemeral nodes, a thousand per step; call `done` after the last step."""
         self._ending[number] = None
         self.clock.end(number)
-        tree = self.line.tree
-        self.line.submit(lambda: tree.plan_end_of(number), partial(self._ended, number, done))
+        host = self._hosts_of.pop(number, None)
+        if host is not None:
+            del self._hosts[host][number]
+            if not self._hosts[host]:
+                del self._hosts[host]
+        tree = self.request_processor.tree
+        self.request_processor.submit(lambda: tree.plan_end_of(number), partial(self._ended, number, done))
 
     def _ended(self, number: int, done: Callable[[], None], outcome: Transaction | BaseException) -> None:
         if self._is_closed:
@@ -226,7 +260,7 @@ class TreeServer:
         if not isinstance(outcome, Transaction):
             logger.error("session %#x cannot be ended yet: %s", number, outcome)
             self.loop.call_later(TICK_MS / 1000, self.end_session, number, done)
-        elif self.line.tree.ephemerals_of(number):
+        elif self.request_processor.tree.ephemerals_of(number):
             self.end_session(number, done)
         else:
             self._ending.pop(number, None)
@@ -242,7 +276,7 @@ class TreeServer:
                 owner.abort()
             self.end_session(number)
         for connection in self._overdue():
-            self.log_refusal("closed the connection from %s: nothing came of it", connection.host)
+            self.log_refusal("closed the connection from %s: no complete request arrived in time", connection.host)
             connection.abort()
 
     def _overdue(self) -> Iterable[TreeConnection]:

@@ -24,6 +24,7 @@ TOPIC = "t"
 PARTITIONS = 4
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
     "offsets.topic.num.partitions": "1",
     "group.min.session.timeout.ms": "100",
 }

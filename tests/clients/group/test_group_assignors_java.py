@@ -74,7 +74,7 @@ Ask = Callable[[str, list[Case]], list[tuple[Assignments, bytes]]]
 @pytest.fixture(scope="module")
 def ask() -> Ask:
     """Kafka's answers to cases, with the user data its first member would tell next."""
-    classpath = jars("org.apache.kafka:kafka-clients:4.1.1")
+    classpath = jars("org.apache.kafka:kafka-clients:4.4.0")
     classpath = [compile_java(SOURCES, classpath), *classpath]
 
     def answers(name: str, cases: list[Case]) -> list[tuple[Assignments, bytes]]:

@@ -32,7 +32,7 @@ async def read_all(world: GroupWorld, values: set[bytes], *readers: Reader) -> N
 @pytest.mark.parametrize("name", ASSIGNORS)
 def test_members_share_leave_and_come_back(name: str) -> None:
     async def story(world: GroupWorld) -> None:
-        settings = {"partition_assignment_strategy": [name]}
+        settings: dict[str, Any] = {"partition_assignment_strategy": [name]}
         first = world.reader(**settings)
         await read_all(world, await world.produce(200), first)
         second = world.reader(**settings)
@@ -72,7 +72,7 @@ def test_an_eager_member_gives_up_everything_at_every_rebalance() -> None:
 
 def test_a_cooperative_member_gives_up_only_what_others_get_and_reads_on() -> None:
     async def story(world: GroupWorld) -> None:
-        settings = {"partition_assignment_strategy": ["cooperative-sticky"]}
+        settings: dict[str, Any] = {"partition_assignment_strategy": ["cooperative-sticky"]}
         first = world.reader(**settings)
         await world.until_shared(first)
         second = world.reader(**settings)
@@ -92,7 +92,7 @@ def test_a_cooperative_member_gives_up_only_what_others_get_and_reads_on() -> No
 @pytest.mark.parametrize("name", ["range", "cooperative-sticky"])
 def test_a_crashed_members_partitions_go_to_others_after_its_session(name: str) -> None:
     async def story(world: GroupWorld) -> None:
-        settings = {"partition_assignment_strategy": [name], "enable_auto_commit": False}
+        settings: dict[str, Any] = {"partition_assignment_strategy": [name], "enable_auto_commit": False}
         readers = [world.reader(**settings) for _ in range(2)]
         await world.until_shared(*readers)
         values = await world.produce(100)
@@ -109,7 +109,7 @@ def test_a_crashed_members_partitions_go_to_others_after_its_session(name: str) 
 
 def test_who_does_not_read_in_time_is_out_and_hears_that_its_partitions_are_lost() -> None:
     async def story(world: GroupWorld) -> None:
-        settings = {"max_poll_interval_ms": 3_000}
+        settings: dict[str, Any] = {"max_poll_interval_ms": 3_000}
         first, second = world.reader(**settings), world.reader(**settings)
         await world.until_shared(first, second)
         first.is_asleep = True
@@ -148,7 +148,7 @@ def test_members_go_on_when_the_broker_was_killed() -> None:
             await world.restart()
             values = await world.produce(50)
             await world.until(
-                lambda values=values: values <= {v for r in readers for v in r.values},
+                lambda values=values: values <= {v for r in readers for v in r.values},  # type: ignore[misc]
                 "records after the restart are read",
             )
         await world.until_shared(*readers)
@@ -250,7 +250,7 @@ def test_a_consumer_subscribes_anew_and_unsubscribes() -> None:
                 assert not isinstance(described, KafkaError)
                 assert described.state == "Empty"
             consumer.assign([TopicPartition("u", 0)])
-            with pytest.raises(RuntimeError, match="assigned by hand"):
+            with pytest.raises(RuntimeError, match="assigned manually"):
                 consumer.subscribe([TOPIC])
 
     play(story)
@@ -376,8 +376,8 @@ def test_a_listener_may_seek_and_commit_but_not_read() -> None:
             consumer.subscribe([TOPIC], listener=Seeking())
             seen = [await consumer.getone() for _ in range(4)]
             assert {(r.partition, r.offset) for r in seen} == {(p, 9) for p in range(PARTITIONS)}
-            assert [str(error).partition(";")[0] for error in errors] == [
-                "a rebalance listener cannot read nor leave"
+            assert [str(error).partition(":")[0] for error in errors] == [
+                "a rebalance listener must not read or leave"
             ] * 2
             await consumer.unsubscribe()
             assert (await world.committed())[place] == 10
@@ -451,7 +451,7 @@ def test_versions_of_kafka_0_9_are_enough(monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_a_group_needs_is_asked_for() -> None:
     async def story(world: GroupWorld) -> None:
         async with world.consumer() as consumer:
-            with pytest.raises(ValueError, match="topics or to a pattern"):
+            with pytest.raises(ValueError, match="topics or a pattern required"):
                 consumer.subscribe([])
             with pytest.raises(TypeError, match="list of names"):
                 consumer.subscribe("t")
@@ -468,8 +468,8 @@ def test_what_a_group_needs_is_asked_for() -> None:
         for settings, message in (
             ({"heartbeat_interval_ms": 10_000, "session_timeout_ms": 9_000}, "less than"),
             ({"group_instance_id": ""}, "empty"),
-            ({"partition_assignment_strategy": ["rank"]}, "no assignor"),
-            ({"group_protocol": "newest"}, "not classic or consumer"),
+            ({"partition_assignment_strategy": ["rank"]}, "unknown assignor"),
+            ({"group_protocol": "newest"}, "Expected classic or consumer"),
             ({"group_remote_assignor": "range"}, "group_remote_assignor cannot be set with group_protocol='classic'"),
             ({"group_protocol": "consumer", "session_timeout_ms": 9_000}, "session_timeout_ms cannot be set"),
             ({"group_protocol": "consumer", "partition_assignment_strategy": ["range"]}, "strategy cannot be set"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from barnabas.clients import OffsetAndMetadata
 from barnabas.clients.admin import GroupDescription
 from barnabas.clients.cluster import ClusterView
 from barnabas.clients.connection import BrokerConnection
+from barnabas.clients.consumer import Consumer
 from barnabas.clients.errors import CommitFailedError, NoOffsetError, RebalanceInProgressError
 from barnabas.clients.offset_reset import ResetKind, ResetTarget, plan_reset, require_inactive
 from barnabas.clients.producer import Producer
@@ -108,7 +111,10 @@ def test_auto_commit_happens_at_intervals_and_covers_what_was_returned_before() 
 
 def test_auto_commit_covers_everything_at_a_rebalance_and_at_the_end() -> None:
     async def story(world: GroupWorld) -> None:
-        settings = {"auto_commit_interval_ms": 1_000_000, "partition_assignment_strategy": ["cooperative-sticky"]}
+        settings: dict[str, Any] = {
+            "auto_commit_interval_ms": 1_000_000,
+            "partition_assignment_strategy": ["cooperative-sticky"],
+        }
         first = world.reader(**settings)
         await world.produce(100)
         await world.until(lambda: len(first.records) == 100, "all is read")
@@ -120,6 +126,84 @@ def test_auto_commit_covers_everything_at_a_rebalance_and_at_the_end() -> None:
         await first.stop()
         await second.stop()
         assert sum((await world.committed()).values()) == 200
+
+    play(story)
+
+
+class ProcessingError(Exception):
+    """A record could not be processed."""
+
+
+async def fail_at(consumer: Consumer, offset: int) -> None:
+    async for record in consumer:
+        if record.offset == offset:
+            raise ProcessingError
+
+
+async def wait_at(consumer: Consumer, offset: int) -> None:
+    async for record in consumer:
+        if record.offset == offset:
+            await asyncio.sleep(3600)
+
+
+async def fail_in_a_batch(consumer: Consumer, offset: int) -> None:
+    """Of records 2, 3, …, which one read returned, the one at `offset` cannot be processed."""
+    await consumer.getmany(timeout_ms=60_000, max_records=2)
+    assert offset < 2 + len((await consumer.getmany(timeout_ms=60_000))[T0])
+    raise ProcessingError
+
+
+async def fail_after_a_commit(consumer: Consumer, offset: int) -> None:
+    await consumer.getmany(timeout_ms=60_000, max_records=2)
+    await consumer.getmany(timeout_ms=60_000)
+    await consumer.commit({T0: offset})
+    raise ProcessingError
+
+
+async def fail_after_a_seek(consumer: Consumer, offset: int) -> None:
+    await consumer.getmany(timeout_ms=60_000)
+    consumer.seek(T0, offset)
+    raise ProcessingError
+
+
+async def stop_at(consumer: Consumer, offset: int) -> None:
+    async for record in consumer:
+        if record.offset == offset - 1:
+            return
+
+
+@pytest.mark.parametrize("closing", ["async with", "finally"])
+@pytest.mark.parametrize(
+    ("work", "committed"),
+    [(fail_at, 4), (wait_at, 4), (fail_in_a_batch, 2), (fail_after_a_commit, 4), (fail_after_a_seek, 4), (stop_at, 4)],
+)
+def test_closing_commits_the_records_that_were_processed(
+    work: Callable[[Consumer, int], Awaitable[None]], committed: int, closing: str
+) -> None:
+    """A record whose processing raised, or was cancelled, is read again by the next member of the group."""
+
+    async def run(consumer: Consumer) -> None:
+        if closing == "async with":
+            async with consumer:
+                consumer.subscribe([TOPIC])
+                await work(consumer, 4)
+            return
+        await consumer.start()
+        try:
+            consumer.subscribe([TOPIC])
+            await work(consumer, 4)
+        finally:
+            await consumer.close()
+
+    async def story(world: GroupWorld) -> None:
+        await world.produce(10, partitions=1)
+        task = asyncio.create_task(run(world.consumer(auto_commit_interval_ms=1_000_000)))
+        if work is wait_at:
+            await asyncio.sleep(60)
+            task.cancel()
+        with suppress(ProcessingError, asyncio.CancelledError):
+            await task
+        assert (await world.committed()).get(T0) == committed
 
     play(story)
 
@@ -139,7 +223,7 @@ def test_without_auto_commit_nothing_is_committed_by_itself() -> None:
 def test_a_member_that_was_thrown_out_cannot_commit(name: str) -> None:
     async def story(world: GroupWorld) -> None:
         await world.produce(40)
-        settings = {"enable_auto_commit": False, "partition_assignment_strategy": [name]}
+        settings: dict[str, Any] = {"enable_auto_commit": False, "partition_assignment_strategy": [name]}
         async with world.consumer(max_poll_interval_ms=2_000, **settings) as late:
             late.subscribe([TOPIC])
             await take(late, 40)
@@ -162,7 +246,7 @@ def test_what_a_member_read_before_it_was_thrown_out_is_in_no_transaction(protoc
 
     async def story(world: GroupWorld) -> None:
         await world.produce(40)
-        settings = {"enable_auto_commit": False, "group_protocol": protocol}
+        settings: dict[str, Any] = {"enable_auto_commit": False, "group_protocol": protocol}
         late = world.consumer(max_poll_interval_ms=2_000, **settings)
         async with late, Producer(BOOTSTRAP, transactional_id="copier", rng=random.Random(3)) as producer:
             late.subscribe([TOPIC])
@@ -201,7 +285,10 @@ def test_a_member_speaks_for_what_it_was_given_until_it_is_given_something_else(
     """A cooperative one reads on while the next generation begins behind its back."""
 
     async def story(world: GroupWorld) -> None:
-        settings = {"enable_auto_commit": False, "partition_assignment_strategy": ["cooperative-sticky"]}
+        settings: dict[str, Any] = {
+            "enable_auto_commit": False,
+            "partition_assignment_strategy": ["cooperative-sticky"],
+        }
         async with world.consumer(**settings) as consumer:
             consumer.subscribe([TOPIC])
             await world.produce(40)

@@ -21,9 +21,9 @@ from tempfile import TemporaryDirectory
 
 from tests.barnabas_server import start_command
 from tests.compat.suites.brokers import SuiteBrokers
+from tests.foreign_tools import CHECKOUT, cache_dir, cache_entry, require_tool, run_checked
 from tests.golang import require_go
 from tests.server_process import free_port
-from tests.tools import CHECKOUT, cache_dir, cache_entry, require_tool, run_checked
 
 HERE = Path(__file__).parent
 PYTEST = ("-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--tb=short", "-rfEs")
@@ -33,6 +33,7 @@ AS_KAFKA = "4.3.0"
 GO_SETTINGS = {
     "acks.all.durability": "page-cache",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
     "group.min.session.timeout.ms": "1000",
     "num.partitions": "3",
     "sasl.enabled.mechanisms": "SCRAM-SHA-256",
@@ -45,6 +46,7 @@ KAFKAJS_SETTINGS = {
     "allow.everyone.if.no.acl.found": "true",
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
     "num.partitions": "2",
     "ssl.keystore.type": "PEM",
     "super.users": "User:ANONYMOUS",

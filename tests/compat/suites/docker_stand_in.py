@@ -29,9 +29,9 @@ from confluent_kafka.admin import (
 )
 from tests.barnabas_server import start_command
 from tests.compat.suites.brokers import SuiteBrokers
+from tests.foreign_tools import run_checked
 from tests.kdc import Kdc, require_kerberos
 from tests.server_process import free_port, wait_until
-from tests.tools import run_checked
 
 PLAIN_LOGIN = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
@@ -45,6 +45,7 @@ SETTINGS = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
     "super.users": "User:admin;User:ANONYMOUS",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,GSSAPI",
     "sasl.kerberos.service.name": "kafka",

@@ -21,6 +21,7 @@ SETTINGS = {
     "super.users": "User:ANONYMOUS",
     "num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
 }
 LEFT_OUT = ("share.", "group.share.", "offsets.topic.", "transaction.state.log.")
 """Settings of share groups, and how many replicas internal topics have: that goes by the number of brokers."""

@@ -22,7 +22,7 @@ from tests.server.data_plane import (
     values_in,
 )
 from tests.server.network.open_connections import open_connections
-from tests.server.orders import next_order
+from tests.server.partition_states import next_order
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.compression import Compression
@@ -32,12 +32,15 @@ from barnabas.protocol.messages.fetch import FetchTopic, ForgottenTopic
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import ControlType, control_batch
+from barnabas.server.apis.handlers.fetch import MOST_CONVERTED_BYTES
 from barnabas.server.apis.kafka_apis import LARGE_REQUEST_BYTES
-from barnabas.server.replication import partition_reader
+from barnabas.server.replication import replica_manager
+from barnabas.server.replication.append_request import AppendRequest
 from barnabas.server.replication.delayed_fetch import FetchedPartition
 from barnabas.simulation.disk import DiskFault
 from barnabas.simulation.machines import WorkDelays
 from barnabas.storage.errors import CorruptIndexError
+from barnabas.storage.log_validator import CLIENT_RULES, COORDINATOR_RULES
 from barnabas.storage.transaction_index import AbortedTxn, TransactionIndex
 
 LAST = 18
@@ -47,14 +50,14 @@ SLOW_DISK = WorkDelays(usual=2.0)
 def append_control(plane: DataPlane, producer_id: int, kind: ControlType) -> None:
     marker = control_batch(kind, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp=1)
     partition = plane.partition()
-    partition.append_records_to_leader(memoryview(bytearray(marker)), 1, api_version=9, origin="coordinator")
+    partition.append_records_to_leader(memoryview(bytearray(marker)), AppendRequest(1, 0, print, COORDINATOR_RULES))
 
 
 def append_transactional(plane: DataPlane, producer_id: int, *values: bytes) -> None:
     records = batch(
         *values, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True, timestamp=1
     )
-    plane.partition().append_records_to_leader(memoryview(bytearray(records)), 1, api_version=9)
+    plane.partition().append_records_to_leader(memoryview(bytearray(records)), AppendRequest(1, 0, print, CLIENT_RULES))
 
 
 @pytest.mark.parametrize("version", range(LAST + 1))
@@ -287,10 +290,8 @@ def test_after_a_wait_only_what_has_changed_is_read_again(monkeypatch: pytest.Mo
         waiting = reader.send(fetch(at(0), at(0, 1), max_wait_ms=60_000, min_bytes=1), 12)
         await plane.until(lambda: manager.delayed_operations["Fetch"] == 1)
         read: list[int] = []
-        again = manager._reader._read_partition
-        monkeypatch.setattr(
-            manager._reader, "_read_partition", lambda *args: (read.append(args[1].partition), again(*args))[1]
-        )
+        again = manager._read_partition
+        monkeypatch.setattr(manager, "_read_partition", lambda *args: (read.append(args[1].partition), again(*args))[1])
         await plane.append(batch(b"v"), index=1)
         answered = fetched(await asyncio.wait_for(waiting, 5))
         assert {index: values_in(data) for index, data in answered.items()} == {0: [], 1: [b"v"]}
@@ -377,7 +378,7 @@ def test_a_topic_deleted_under_a_waiting_reader() -> None:
     play(talk, settings=PAGE_CACHE)
 
 
-@pytest.mark.parametrize("most_at_once", [partition_reader.FETCHED_PARTITIONS, 1])
+@pytest.mark.parametrize("most_at_once", [replica_manager.READ_PARTITIONS_PER_TURN, 1])
 @pytest.mark.parametrize("how", ["close", "reset"])
 def test_a_reader_that_goes_away_leaves_no_watcher(
     how: str, most_at_once: int, monkeypatch: pytest.MonkeyPatch
@@ -397,11 +398,11 @@ def test_a_reader_that_goes_away_leaves_no_watcher(
         assert not purgatory.watchers
         await plane.append(batch(b"v"))
 
-    monkeypatch.setattr(partition_reader, "FETCHED_PARTITIONS", most_at_once)
+    monkeypatch.setattr(replica_manager, "READ_PARTITIONS_PER_TURN", most_at_once)
     play(talk, settings=PAGE_CACHE)
 
 
-@pytest.mark.parametrize("most_at_once", [partition_reader.FETCHED_PARTITIONS, 1])
+@pytest.mark.parametrize("most_at_once", [replica_manager.READ_PARTITIONS_PER_TURN, 1])
 def test_a_reader_that_is_gone_before_its_request_is_read_leaves_no_watcher(
     most_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -418,7 +419,7 @@ def test_a_reader_that_is_gone_before_its_request_is_read_leaves_no_watcher(
         await asyncio.sleep(30)
         assert not purgatory.watchers
 
-    monkeypatch.setattr(partition_reader, "FETCHED_PARTITIONS", most_at_once)
+    monkeypatch.setattr(replica_manager, "READ_PARTITIONS_PER_TURN", most_at_once)
     play(talk, settings=PAGE_CACHE, delays=SLOW_DISK)
 
 
@@ -570,6 +571,28 @@ def test_control_batches_are_left_out_for_old_readers() -> None:
         data = only_fetched(await connection.send(fetch(at(1)), 3))
         stub = bytes(data.records or b"")
         assert len(stub) == 12 and int.from_bytes(stub[8:], "big") == 0x7FFFFFFF
+
+    play(talk, settings=PAGE_CACHE)
+
+
+def test_old_readers_get_so_many_decompressed_bytes_of_all_partitions_and_the_rest_with_their_next_fetches() -> None:
+    size = MOST_CONVERTED_BYTES * 2 // 5
+
+    async def talk(plane: DataPlane) -> None:
+        connection = await plane.connect()
+        for index in (0, 1):
+            for letter in (b"a", b"b", b"c"):
+                packed = batch(letter * size, codec=Compression.GZIP)
+                await connection.send(produce(packed, index=index), 9)
+        places, rounds = [0, 0], []
+        while places != [3, 3]:
+            wanted = [at(places[index], index) for index in (0, 1)]
+            found = fetched(await connection.send(fetch(*wanted, max_bytes=1 << 20), 3))
+            assert {data.error_code for data in found.values()} == {ErrorCode.NONE}
+            rounds.append([[value[:1] for value in values_in(found[index]) if value] for index in (0, 1)])
+            for index in (0, 1):
+                places[index] += len(rounds[-1][index])
+        assert rounds == [[[b"a", b"b"], []], [[b"c"], [b"a"]], [[], [b"b", b"c"]]]
 
     play(talk, settings=PAGE_CACHE)
 

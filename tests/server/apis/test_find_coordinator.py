@@ -28,8 +28,8 @@ from barnabas.server.apis.handlers import (
 from barnabas.server.apis.handlers.find_coordinator import GROUP, SHARE, TRANSACTION
 from barnabas.server.broker_state import services
 from barnabas.server.coordinator import coordinator_topic
-from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
-from barnabas.server.runtime import turns
+from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC
+from barnabas.server.runtime import loop_sharing
 from barnabas.testing.broker import Broker
 
 NOBODY = (-1, "", -1)
@@ -41,7 +41,9 @@ async def broker() -> AsyncIterator[Broker]:
         yield running
 
 
-async def ask(broker: Broker, version: int, key_type: int, *keys: str) -> list[tuple[str, int, tuple[int, str, int]]]:
+async def ask(
+    broker: Broker, version: int, key_type: int, *keys: str, is_broker: bool = True
+) -> list[tuple[str, int, tuple[int, str, int]]]:
     """Key, error code and place of each answer, through the wire."""
     request = FindCoordinatorRequest(key_type=key_type)
     if version >= 4:
@@ -51,6 +53,7 @@ async def ask(broker: Broker, version: int, key_type: int, *keys: str) -> list[t
     context: Any = SimpleNamespace(
         api_version=version, broker=services(broker.server.state), listener=broker.server.listeners[0]
     )
+    context.is_authorized = lambda *_: is_broker
     data = b"".join(bytes(part) for part in encode_response(await handled(find_coordinator, context, request), version))
     response = decode_response(ApiKey.FIND_COORDINATOR, version, data, 0, len(data))
     assert isinstance(response, FindCoordinatorResponse)
@@ -68,7 +71,7 @@ async def test_this_broker_coordinates_a_group_and_creates_its_topic(broker: Bro
     topic = broker.server.state.metadata.topic(GROUP_METADATA_TOPIC)
     assert topic is not None and topic.is_internal
     assert len(topic.partitions) == 8
-    log = broker.server.state.replica_manager.partition(GROUP_METADATA_TOPIC, 0).log
+    log = broker.server.state.replica_manager.get_leader_partition(GROUP_METADATA_TOPIC, 0).log
     assert log.config.cleanup_policy == "compact"
 
 
@@ -86,7 +89,15 @@ async def test_each_key_gets_its_own_answer(broker: Broker) -> None:
 
 async def test_a_kind_of_key_that_the_version_does_not_know_is_refused(broker: Broker) -> None:
     assert await ask(broker, 5, SHARE, "g:t:0") == [("g:t:0", ErrorCode.INVALID_REQUEST, NOBODY)]
-    assert await ask(broker, 6, SHARE, "g:t:0") == [("g:t:0", ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)]
+    assert await ask(broker, 6, SHARE, "g:t:0") == [("g:t:0", ErrorCode.INVALID_REQUEST, NOBODY)]
+
+
+async def test_the_coordinator_of_a_share_partition_is_for_other_brokers(broker: Broker) -> None:
+    key, here = "g:AAAAAAAAAAAAAAAAAAAAAQ:0", (broker.server.state.broker_id, "127.0.0.1", broker.port)
+    refused = [(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NOBODY)]
+    assert await ask(broker, 6, SHARE, key, is_broker=False) == refused
+    assert broker.server.state.metadata.topic(SHARE_GROUP_STATE_TOPIC) is None
+    assert await ask(broker, 6, SHARE, key) == [(key, ErrorCode.NONE, here)]
 
 
 async def test_without_a_place_for_the_topic_there_is_no_coordinator() -> None:
@@ -114,9 +125,9 @@ async def test_long_names_are_hashed_a_few_in_a_turn(
 ) -> None:
     """Of which there are 250 in the largest request: half a second of the loop otherwise."""
     await ask(broker, 4, GROUP, "g")
-    await until(lambda: not broker.server.state.groups.is_loading)
+    await until(lambda: not broker.server.state.group_coordinator.group_manager.is_loading)
     hashed, most = 0, 0
-    find, rest = coordinator_topic.partition_for, turns.next_turn
+    find, rest = coordinator_topic.partition_for, loop_sharing.next_turn
 
     def hash_one(key: str, count: int) -> int:
         nonlocal hashed, most
@@ -130,13 +141,13 @@ async def test_long_names_are_hashed_a_few_in_a_turn(
         await rest()
 
     monkeypatch.setattr(coordinator_topic, "partition_for", hash_one)
-    monkeypatch.setattr(turns, "next_turn", begin_anew)
+    monkeypatch.setattr(loop_sharing, "next_turn", begin_anew)
     context: Any = SimpleNamespace(
         api_version=version,
         broker=services(broker.server.state),
         listener=broker.server.listeners[0],
-        is_guarded=False,
-        may=lambda *_: True,
+        has_authorizer=False,
+        is_authorized=lambda *_: True,
     )
     await handled(handler, context, request_)
     assert 0 < most <= 150_000

@@ -7,6 +7,7 @@ import struct
 from typing import Any
 
 import pytest
+from tests.frames import framed
 from tests.server.data_plane import DataPlane, play
 
 from barnabas.protocol.apis import API_MESSAGES, ApiKey
@@ -28,7 +29,7 @@ def header(key: int, version: int, correlation_id: int) -> bytes:
 def test_the_answer_to_api_versions_has_the_old_header_in_every_version() -> None:
     async def talk(plane: DataPlane) -> None:
         client = await plane.raw()
-        for version in range(5):
+        for version in range(6):
             request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
             client.send(ApiKey.API_VERSIONS, version, request, 40 + version)
             frame = await client.frame()
@@ -38,12 +39,12 @@ def test_the_answer_to_api_versions_has_the_old_header_in_every_version() -> Non
     play(talk)
 
 
-@pytest.mark.parametrize("version", [5, 99, 32767, -1])
+@pytest.mark.parametrize("version", [6, 99, 32767, -1])
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(version: int) -> None:
     async def talk(plane: DataPlane) -> None:
         client = await plane.raw()
         body = header(ApiKey.API_VERSIONS, version, 7) + b"whatever this may be"
-        client.writer.write(struct.pack(">i", len(body)) + body)
+        client.writer.write(framed(body))
         frame = await client.frame()
         correlation_id, error, count = struct.unpack_from(">ihi", frame)
         assert (correlation_id, error) == (7, ErrorCode.UNSUPPORTED_VERSION)
@@ -79,7 +80,7 @@ def test_what_is_no_request_closes_its_connection_and_no_other(body: bytes) -> N
         other = await plane.connect()
         client = await plane.raw()
         client.send(ApiKey.METADATA, 1, MetadataRequest(topics=[]), 1)
-        client.writer.write(struct.pack(">i", len(body)) + body)
+        client.writer.write(framed(body))
         client.send(ApiKey.METADATA, 1, MetadataRequest(topics=[]), 3)
         assert (await client.receive(ApiKey.METADATA, 1))[0] == 1
         assert await client.is_closed()
@@ -122,11 +123,13 @@ class Client:
         self.answers += 1
 
 
-@pytest.mark.parametrize("key", sorted(key for key, api in SERVED.items() if api.in_turn))
+@pytest.mark.parametrize("key", sorted(key for key, api in SERVED.items() if api.is_queued))
 def test_what_thousands_may_ask_for_at_once_is_handled_one_a_turn_of_the_loop(key: ApiKey) -> None:
     async def talk(plane: DataPlane) -> None:
         client: Any = Client()
-        apis = KafkaApis(services(plane.state), plane.loop, quotas=plane.state.quotas, turns=plane.state.turns)
+        apis = KafkaApis(
+            services(plane.state), plane.loop, quotas=plane.state.quotas, turn_queue=plane.state.turn_queue
+        )
         buffer = bytearray(header(key, 0, 1) + encode_request(API_MESSAGES[key].request(group_id="strangers"), 0))
         for _ in range(5):
             apis.handle(client, memoryview(buffer), 0, len(buffer))
@@ -142,7 +145,9 @@ def test_what_thousands_may_ask_for_at_once_is_handled_one_a_turn_of_the_loop(ke
 def test_those_who_come_are_answered_one_a_turn_of_the_loop_and_not_behind_members_of_groups() -> None:
     async def talk(plane: DataPlane) -> None:
         newcomers, members = Client(), Client()
-        apis = KafkaApis(services(plane.state), plane.loop, quotas=plane.state.quotas, turns=plane.state.turns)
+        apis = KafkaApis(
+            services(plane.state), plane.loop, quotas=plane.state.quotas, turn_queue=plane.state.turn_queue
+        )
 
         def ask(client: Any, key: ApiKey, **fields: Any) -> None:
             frame = bytearray(header(key, 0, 1) + encode_request(API_MESSAGES[key].request(**fields), 0))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from tests.server.data_plane import PAGE_CACHE, DataPlane, batch, play, produce
-from tests.server.orders import next_order
+from tests.server.partition_states import next_order
 
 from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.compression import Compression
@@ -18,7 +18,9 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from barnabas.protocol.record_batch_builder import ControlType, RecordBatchBuilder, control_batch
+from barnabas.server.replication.append_request import AppendRequest
 from barnabas.simulation.machines import START_MS, WorkDelays
+from barnabas.storage.log_validator import CLIENT_RULES, COORDINATOR_RULES
 
 LAST = 11
 LATEST, EARLIEST, MAX, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
@@ -167,7 +169,7 @@ def test_isolation() -> None:
         records = batch(
             b"open", timestamp=START_MS + 1, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True
         )
-        partition.append_records_to_leader(memoryview(bytearray(records)), 1, api_version=9)
+        partition.append_records_to_leader(memoryview(bytearray(records)), AppendRequest(1, 0, print, CLIENT_RULES))
         await plane.append(stamped(START_MS + 2))
         connection = await plane.connect()
         for version in range(1, LAST + 1):
@@ -179,7 +181,7 @@ def test_isolation() -> None:
         marker = control_batch(
             ControlType.COMMIT, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp=START_MS
         )
-        partition.append_records_to_leader(memoryview(bytearray(marker)), 1, api_version=9, origin="coordinator")
+        partition.append_records_to_leader(memoryview(bytearray(marker)), AppendRequest(1, 0, print, COORDINATOR_RULES))
         assert await find(connection, LATEST, isolation=1) == (0, 4, -1)
 
     play(talk, settings=PAGE_CACHE)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.server.handled import handled
+from tests.server.handled import SingleSteps, handled
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_response
@@ -28,11 +28,13 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
 )
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.apis.answer_budget import holds_much
 from barnabas.server.apis.handlers import delete_records, describe_log_dirs, describe_producers, offset_for_leader_epoch
 from barnabas.server.apis.request_context import RequestContext
+from barnabas.server.apis.response_budget import is_large_response
 from barnabas.server.broker_state import services
+from barnabas.server.replication.append_request import AppendRequest
 from barnabas.server.replication.described_log_dirs import describe_log_dirs as described
+from barnabas.storage.log_validator import CLIENT_RULES
 from barnabas.testing.broker import Broker
 
 TIMESTAMP = 1_700_000_000_000
@@ -49,12 +51,14 @@ async def broker() -> AsyncIterator[Broker]:
 
 
 def append(broker: Broker, topic: str, index: int, *, count: int, producer_id: int = -1) -> None:
-    idempotent = {"producer_id": producer_id, "producer_epoch": 3, "base_sequence": 0} if producer_id >= 0 else {}
+    idempotent: dict[str, Any] = (
+        {"producer_id": producer_id, "producer_epoch": 3, "base_sequence": 0} if producer_id >= 0 else {}
+    )
     builder = RecordBatchBuilder(**idempotent)
     for number in range(count):
         builder.append(b"k%d" % number, b"v", timestamp=TIMESTAMP)
-    partition = broker.server.state.replica_manager.partition(topic, index)
-    partition.append_records_to_leader(memoryview(bytearray(builder.build())), 1, api_version=9)
+    partition = broker.server.state.replica_manager.get_leader_partition(topic, index)
+    partition.append_records_to_leader(memoryview(bytearray(builder.build())), AppendRequest(1, 0, print, CLIENT_RULES))
 
 
 def ask(broker: Broker, handler: Any, key: ApiKey, version: int, request: Any) -> Any:
@@ -84,7 +88,7 @@ async def delete(broker: Broker, version: int, *wanted: tuple[str, int, int]) ->
 
 @pytest.mark.parametrize("version", range(3))
 async def test_records_are_deleted_up_to_an_offset_or_the_high_watermark(broker: Broker, version: int) -> None:
-    log = broker.server.state.replica_manager.partition("t", 0).log
+    log = broker.server.state.replica_manager.get_leader_partition("t", 0).log
     assert await delete(broker, version, ("t", 0, 4)) == [(4, ErrorCode.NONE)]
     assert log.log_start_offset == 4
     assert await delete(broker, version, ("t", 0, 2)) == [(4, ErrorCode.NONE)]
@@ -114,7 +118,7 @@ async def test_log_directories_in_every_version(broker: Broker, version: int) ->
     assert directory.log_dir == state.config.log_dirs[0]
     partitions = {(topic.name, p.partition_index): p for topic in directory.topics for p in topic.partitions}
     assert set(partitions) == {("t", 0), ("t", 1), ("empty", 0), ("compacted", 0), ("__consumer_offsets", 0)}
-    assert partitions["t", 0].partition_size == state.replica_manager.partition("t", 0).log.size > 0
+    assert partitions["t", 0].partition_size == state.replica_manager.get_leader_partition("t", 0).log.size > 0
     assert partitions["empty", 0].partition_size == 0
     assert {(p.offset_lag, p.is_future_key) for p in partitions.values()} == {(0, False)}
     if version >= 4:
@@ -172,9 +176,11 @@ class HeldLogs:
     def describing(self) -> Any:
         """Work on a description of all."""
         disk = SimpleNamespace(total_bytes=lambda path: 9, free_bytes=self.free_bytes)
-        log_dirs: Any = SimpleNamespace(describe_log_dirs=partial(described, self, disk))
+        log_dirs: Any = SimpleNamespace(describe_log_dirs=partial(described, cast(Any, self), disk))
         ctx = cast("RequestContext", None)
-        return describe_log_dirs.handle(ctx, DescribeLogDirsRequest(topics=None), log_dirs=log_dirs)
+        return describe_log_dirs.handle(
+            ctx, DescribeLogDirsRequest(topics=None), replica_manager=log_dirs, sliced_work=cast(Any, SingleSteps())
+        )
 
 
 def told(response: Any) -> set[tuple[str, str, int, bool]]:
@@ -190,7 +196,7 @@ def ended(work: Any) -> Any:
     """What work comes to that is done to its end now."""
     while True:
         try:
-            next(work)
+            work.send(None)
         except StopIteration as end:
             return end.value
 
@@ -203,7 +209,7 @@ def test_a_description_of_all_partitions_rests_after_each() -> None:
     while True:
         before = len(held.looked_at)
         try:
-            next(work)
+            work.send(None)
         except StopIteration as end:
             response = end.value
             break
@@ -212,15 +218,15 @@ def test_a_description_of_all_partitions_rests_after_each() -> None:
     assert sum(steps) == len(names)
     assert told(response) == {("/one", name.topic, name.partition, False) for name in names}
     assert [topic.name for topic in response.results[0].topics] == sorted({name.topic for name in names})
-    assert holds_much(response), "it is encoded beside the loop"
+    assert is_large_response(response), "it is encoded beside the loop"
 
 
 def test_numbers_do_not_make_an_answer_long() -> None:
     partitions = [MetadataResponsePartition(partition_index=index, replica_nodes=[1, 2, 3]) for index in range(900)]
     few = MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=partitions)])
-    assert not holds_much(few)
+    assert not is_large_response(few)
     many = MetadataResponse(topics=[MetadataResponseTopic(name=name, partitions=partitions) for name in ("t", "u")])
-    assert holds_much(many)
+    assert is_large_response(many)
 
 
 def test_partitions_come_go_and_move_while_they_are_described() -> None:
@@ -229,7 +235,7 @@ def test_partitions_come_go_and_move_while_they_are_described() -> None:
     held = HeldLogs(first, *others)
     work = held.describing()
     while first not in held.looked_at:
-        next(work)
+        work.send(None)
     del held.logs[first], held.places[first]
     del held.logs[deleted], held.places[deleted]
     held.add(moved, "/two")

@@ -20,8 +20,8 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from barnabas.server.replication.hosted_partitions import HostedPartitions
 from barnabas.server.replication.partition import Partition
+from barnabas.server.replication.replica_manager import ReplicaManager
 
 BOTH = range(2)
 ENDS = [ListOffsetsPartition(partition_index=i, timestamp=-1, max_num_offsets=1) for i in BOTH]
@@ -49,9 +49,9 @@ PRODUCERS = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_in
         (LATEST, 0, (Partition, "legacy_fetch_offsets_for_timestamp"), 0),
         (LATEST, 7, (Partition, "fetch_offset_for_timestamp"), 0),
         (DELETED, 2, (Partition, "delete_records"), 0),
-        (DELETED, 2, (HostedPartitions, "led"), 1),
+        (DELETED, 2, (ReplicaManager, "get_leader_partition"), 1),
         (EPOCHS, 3, (Partition, "end_offset_for_epoch"), 0),
-        (PRODUCERS, 0, (HostedPartitions, "led"), 0),
+        (PRODUCERS, 0, (ReplicaManager, "get_leader_partition"), 0),
     ],
     ids=lambda value: value[1] if isinstance(value, tuple) else None,
 )
@@ -63,7 +63,7 @@ def test_a_mistake_in_one_partition_is_not_that_of_the_others(
 
     def mistaken(self: Any, *args: Any, **options: Any) -> Any:
         nonlocal calls
-        if (args[1] if owner is HostedPartitions else self.topic_partition.partition) == 0:
+        if (args[1] if owner is ReplicaManager else self.topic_partition.partition) == 0:
             calls += 1
             if calls > spared:
                 raise ValueError("a mistake")

@@ -32,7 +32,7 @@ from barnabas.protocol.legacy_records import build_message_set
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record import TimestampType
 from barnabas.protocol.record_batch import iter_batches
-from barnabas.protocol.refused_before import BEHIND, LONGEST_NAME, MOST_PLACES, RefusedBefore
+from barnabas.protocol.sequence_gap_guard import FOLLOWING_REQUESTS, LONGEST_NAME, MAX_PARTITIONS, SequenceGapGuard
 from barnabas.server.replication.partition import Partition
 from barnabas.simulation.machines import WorkDelays
 
@@ -40,9 +40,7 @@ SLOW_DISK = WorkDelays(usual=0.5)
 LAST = 13
 
 
-async def error_of(
-    connection: BrokerConnection, records: bytes | None, version: int = 12, **options: object
-) -> ErrorCode:
+async def error_of(connection: BrokerConnection, records: bytes | None, version: int = 12, **options: Any) -> ErrorCode:
     """Produce to t-0 and give the error; the answer then has no offset."""
     answer = only_produced(await connection.send(produce(records, **options), version))  # type: ignore[arg-type]
     if answer.error_code != ErrorCode.NONE:
@@ -299,7 +297,7 @@ def test_append_time() -> None:
 
 def test_timestamps_out_of_bounds() -> None:
     async def talk(plane: DataPlane) -> None:
-        limits = {"message_timestamp_before_max_ms": "1000", "message_timestamp_after_max_ms": "1000"}
+        limits: dict[str, Any] = {"message_timestamp_before_max_ms": "1000", "message_timestamp_after_max_ms": "1000"}
         await plane.create_topic("fresh", **limits)
         connection = await plane.connect()
         now = plane.now_ms()
@@ -420,7 +418,7 @@ def test_a_topic_deleted_while_a_producer_waits() -> None:
     async def talk(plane: DataPlane) -> None:
         await plane.create_topic("doomed")
         connection = await plane.connect()
-        plane.state.replica_manager.flush_wanted(plane.partition())
+        plane.state.replica_manager.group_commit.request(plane.partition())
         waiting = connection.send(produce(batch(b"v"), topic="doomed", acks=-1), 9)
         log = plane.partition("doomed").log
         await plane.until(lambda: log.log_end_offset == 1)
@@ -488,7 +486,7 @@ def test_too_few_replicas_in_sync_after_the_append() -> None:
         await plane.until(lambda: partition.log.high_watermark == 0 and partition.log.log_end_offset == 1)
         partition.log.update_high_watermark(1)
         partition.in_sync_replicas = both[:1]
-        plane.state.replica_manager.progressed(partition)
+        plane.state.replica_manager.try_complete_delayed_requests(partition)
         answer = only_produced(await waiting)
         assert (answer.error_code, answer.base_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1)
         assert partition.log.log_end_offset == 1
@@ -570,7 +568,7 @@ def test_who_comes_behind_a_batch_that_was_refused_for_now_hears_the_same() -> N
         assert await error_of(connection, idempotent(7, 0, 1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         partition.is_leader = True
         assert await error_of(other, idempotent(7, 0, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        for sequence in range(2, 2 + BEHIND):
+        for sequence in range(2, 2 + FOLLOWING_REQUESTS):
             assert await error_of(connection, idempotent(7, 0, sequence)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert await error_of(connection, idempotent(7, 0, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a real gap"
         for sequence in range(1, 3):
@@ -603,33 +601,33 @@ def test_a_producer_that_was_forgotten_goes_on_after_a_refusal() -> None:
         partition.is_leader = False
         assert await error_of(connection, idempotent(7, 0, 9)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         partition.is_leader = True
-        heard = [await error_of(connection, idempotent(7, 0, 9)) for _ in range(BEHIND + 1)]
-        assert heard == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * BEHIND + [ErrorCode.NONE]
+        heard = [await error_of(connection, idempotent(7, 0, 9)) for _ in range(FOLLOWING_REQUESTS + 1)]
+        assert heard == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * FOLLOWING_REQUESTS + [ErrorCode.NONE]
 
     play(talk)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID])
 def test_a_topic_of_which_the_broker_had_not_heard_counts_as_refused_for_now(code: ErrorCode) -> None:
-    before, error = RefusedBefore(), KafkaError(code)
-    assert before.heard(("t", 0), error) is error
-    assert before.heard(("t", 0), KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)) is error
+    before, error = SequenceGapGuard(), KafkaError(code)
+    assert before.record_result(("t", 0), error) is error
+    assert before.record_result(("t", 0), KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)) is error
 
 
 def test_what_was_refused_before_is_bounded() -> None:
-    before, error = RefusedBefore(), KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
-    for index in range(MOST_PLACES + 10):
-        assert before.heard(("t", index), error) is error
+    before, error = SequenceGapGuard(), KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    for index in range(MAX_PARTITIONS + 10):
+        assert before.record_result(("t", index), error) is error
     gap = KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    assert before.heard(("t", 9), gap) is gap
-    assert before.heard(("t", 10), gap) is error
+    assert before.record_result(("t", 9), gap) is gap
+    assert before.record_result(("t", 10), gap) is error
 
 
 def test_topics_whose_names_are_too_long_to_be_made_are_not_remembered() -> None:
     """A client may ask for a thousand names of 32 KB on each of its connections."""
-    before, error = RefusedBefore(), KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    before, error = SequenceGapGuard(), KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     for name in ("n" * LONGEST_NAME, "n" * (LONGEST_NAME + 1)):
-        assert before.heard((name, 0), error) is error
+        assert before.record_result((name, 0), error) is error
     assert len(before) == 1
 
 

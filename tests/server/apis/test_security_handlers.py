@@ -26,17 +26,17 @@ from barnabas.server.apis.handlers import (
     describe_user_scram_credentials,
 )
 from barnabas.server.metadata.config_store import ConfigStore
+from barnabas.server.metadata.data_tree import DataTree
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import Create, Stat, Watch
-from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.metadata.scram_store import ScramStore
 from barnabas.server.metadata.znodes import encode_config
 from barnabas.server.quotas.quota_settings import QuotaSettings
-from barnabas.server.runtime.turns import ITEMS
+from barnabas.server.runtime.loop_sharing import ITEMS_PER_TURN
 from barnabas.server.security.scram_credentials import ScramCredentials
 
 if TYPE_CHECKING:
-    from barnabas.server.quotas.client_quotas import ClientQuotas
+    from barnabas.server.quotas.quota_managers import QuotaManagers
 
 EXACT, DEFAULT, ANY = 0, 1, 2
 Entities = list[dict[str, str | None]]
@@ -59,7 +59,7 @@ QUOTAS = {
 
 async def tree() -> EmbeddedStore:
     """A tree as Apache Kafka would have it."""
-    store = EmbeddedStore(NodeTree(lambda: 0))
+    store = EmbeddedStore(DataTree(lambda: 0))
     for path in ("/config", "/config/users", "/config/clients", "/config/ips"):
         await store.create(path)
     for path, config in QUOTAS.items():
@@ -69,11 +69,11 @@ async def tree() -> EmbeddedStore:
 
 def context(version: int, store: EmbeddedStore | None = None) -> Any:
     if store is None:
-        return SimpleNamespace(api_version=version, broker=SimpleNamespace(acls=None))
-    changing, configs, quotas = asyncio.Lock(), ConfigStore(store, now_ms=lambda: 0), cast("ClientQuotas", None)
+        return SimpleNamespace(api_version=version, broker=SimpleNamespace(acl_authorizer=None))
+    changing, configs, quotas = asyncio.Lock(), ConfigStore(store, now_ms=lambda: 0), cast("QuotaManagers", None)
     broker = SimpleNamespace(
-        scram=ScramCredentials(ScramStore(configs), changing),
-        quotas=QuotaSettings(store, configs, quotas, changing),
+        scram_credentials=ScramCredentials(ScramStore(configs), changing),
+        quota_settings=QuotaSettings(configs, quotas, changing),
     )
     return SimpleNamespace(api_version=version, broker=broker)
 
@@ -195,7 +195,7 @@ class CountedStore(EmbeddedStore):
 
 async def crowd(count: int) -> CountedStore:
     """So many users with quotas and credentials."""
-    store = CountedStore(NodeTree(lambda: 0))
+    store = CountedStore(DataTree(lambda: 0))
     for path in ("/config", "/config/users", "/config/clients", "/config/ips"):
         await store.create(path)
     data = encode_config(QUOTAS["/config/users/anna"] or {})
@@ -211,7 +211,7 @@ async def read_turn_by_turn(store: CountedStore, answer: Any, between: Callable[
     while not task.done():
         before = store.reads
         await asyncio.sleep(0)
-        assert store.reads - before <= ITEMS
+        assert store.reads - before <= ITEMS_PER_TURN
     return await task
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 from tests.server.control_plane import BROKER_ID, ControlPlane
-from tests.server.handled import handled
+from tests.server.handled import SingleSteps, handled, handled_in_steps
 
 from barnabas.protocol.acls import CLUSTER_NAME, AclResourceType
 from barnabas.protocol.apis import ApiKey
@@ -57,9 +57,8 @@ from barnabas.server.apis.handlers import (
     list_partition_reassignments,
     metadata,
 )
-from barnabas.server.apis.services import bind
 from barnabas.server.apis.table import SERVED
-from barnabas.server.controller.topic_rules import TopicCreation
+from barnabas.server.controller.admin_manager import TopicCreation
 from barnabas.server.metadata.metadata_cache import PartitionImage, TopicImage
 
 OTHER_ID = UUID(int=77)
@@ -95,14 +94,19 @@ async def test_topics_may_come_and_go_while_all_are_listed() -> None:
     """Who is gone by then was never asked for, and is not unknown."""
     plane = await with_topics("a", "b", "d")
     steps = metadata.handle(
-        plane.context(12), MetadataRequest(topics=None), config=plane.config, controller=None, metadata=plane.metadata
+        plane.context(12),
+        MetadataRequest(topics=None),
+        config=plane.config,
+        controller=None,
+        metadata_cache=plane.metadata,
+        sliced_work=cast(Any, SingleSteps()),
     )
-    next(steps)
+    steps.send(None)
     await plane.controller.create_topics([TopicCreation("c", 1, 1)])
     plane.metadata.remove_topics(["b"])
     with pytest.raises(StopIteration) as end:
         while True:
-            next(steps)
+            steps.send(None)
     assert [(topic.name, topic.error_code) for topic in end.value.value.topics] == [("a", 0), ("d", 0)]
 
 
@@ -125,13 +129,13 @@ def asked_a_step(
         asked.append(name)
         return name not in forbidden
 
-    context.is_guarded, context.may = True, may
-    steps = bind(handler.handle, context.broker)(context, request)
+    context.has_authorizer, context.is_authorized = True, may
+    steps = handled_in_steps(handler, context, request)
     most = len(asked)
     while True:
         before = len(asked)
         try:
-            next(steps)
+            steps.send(None)
         except StopIteration as end:
             return max(most, len(asked) - before), end.value
         most = max(most, len(asked) - before)
@@ -165,12 +169,12 @@ async def test_a_topic_that_is_gone_before_its_page_is_filled_is_not_unknown() -
     first, gone, last = with_many_topics(plane, 3)
     request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=10)
     context = plane.context(0)
-    steps = bind(describe_topic_partitions.handle, context.broker)(context, request)
-    next(steps)
+    steps = handled_in_steps(describe_topic_partitions, context, request)
+    steps.send(None)
     plane.metadata.remove_topics([gone])
     with pytest.raises(StopIteration) as end:
         while True:
-            next(steps)
+            steps.send(None)
     assert [(topic.name, topic.error_code) for topic in end.value.value.topics] == [(first, 0), (last, 0)]
 
 
@@ -235,7 +239,7 @@ async def test_a_topic_that_may_be_there_is_not_denied(
 ) -> None:
     """A broker of a cluster that has started knows no topic until the controller has told it."""
 
-    async def refuse(names: Iterable[str], **_: object) -> dict[str, KafkaError]:
+    async def refuse(names: Iterable[str], **_: Any) -> dict[str, KafkaError]:
         if is_whole:
             raise KafkaError(error)
         return dict.fromkeys(names, KafkaError(error))
@@ -341,18 +345,10 @@ async def test_create_topics_in_every_version(version: int) -> None:
         assert response.topics[0].topic_id == plane.metadata.topic_id("good")
 
 
-async def test_topic_is_created_even_if_there_is_no_time_to_wait() -> None:
-    plane = await with_topics()
-    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-    response = await ask_create(plane, 7, topic, timeout_ms=0)
-    assert response.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert "t" in plane.metadata
-
-
 async def test_validation_only_says_what_would_be() -> None:
     plane = await with_topics()
     topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1)
-    response = await ask_create(plane, 7, topic, validate_only=True, timeout_ms=0)
+    response = await ask_create(plane, 7, topic, validate_only=True)
     assert (response.topics[0].error_code, response.topics[0].num_partitions) == (ErrorCode.NONE, 1)
     assert response.topics[0].topic_id == UUID(int=0)
     assert "t" not in plane.metadata
@@ -446,7 +442,7 @@ async def test_deletion_can_be_disabled(version: int, code: ErrorCode) -> None:
 async def test_delete_topics_waits_for_as_long_as_the_client_says(monkeypatch: pytest.MonkeyPatch) -> None:
     plane, waited = await with_topics("a"), []
 
-    async def delete(names: list[str], *, timeout_ms: float, pay: Any) -> dict[str, KafkaError | None]:
+    async def delete(names: list[str], *, timeout_ms: float, mutation_quota: Any) -> dict[str, KafkaError | None]:
         waited.append(timeout_ms)
         return dict.fromkeys(names)
 
@@ -506,7 +502,7 @@ async def test_only_broker_endpoints_are_described(endpoint_type: int, code: Err
     assert refused.value.code is code
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 async def test_api_versions_lists_the_table_that_dispatches(version: int) -> None:
     plane = await with_topics()
     request = ApiVersionsRequest(client_software_name="apache-kafka-java", client_software_version="4.1.1")
@@ -516,10 +512,18 @@ async def test_api_versions_lists_the_table_that_dispatches(version: int) -> Non
     assert list(listed) == sorted(listed)
     finalized = {one.name: (one.min_version_level, one.max_version_level) for one in response.finalized_features}
     supported = {one.name: (one.min_version, one.max_version) for one in response.supported_features}
-    assert finalized == ({"group.version": (1, 1), "transaction.version": (2, 2)} if version >= 3 else {})
-    metadata = {"metadata.version": (7, 27)}
-    from_zero = {"group.version": (0, 1), "transaction.version": (0, 2)}
-    assert supported == {3: metadata, 4: metadata | from_zero}.get(version, {})
+    levels = {"group.version": 1, "share.version": 2, "streams.version": 1, "transaction.version": 2}
+    assert finalized == ({name: (level, level) for name, level in levels.items()} if version >= 3 else {})
+    metadata = {"metadata.version": (7, 33)}
+    from_zero = {
+        "eligible.leader.replicas.version": (0, 1),
+        "group.version": (0, 1),
+        "kraft.version": (0, 1),
+        "share.version": (0, 2),
+        "streams.version": (0, 1),
+        "transaction.version": (0, 2),
+    }
+    assert supported == (metadata | from_zero if version >= 4 else metadata if version == 3 else {})
 
 
 async def test_too_new_api_versions_is_answered_in_version_0() -> None:
@@ -528,7 +532,37 @@ async def test_too_new_api_versions_is_answered_in_version_0() -> None:
     body = b"".join(bytes(part) for part in encode_response(answer, 0))
     response = decode_response(ApiKey.API_VERSIONS, 0, memoryview(body), 0, len(body))
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(k.api_key, k.min_version, k.max_version) for k in response.api_keys] == [(18, 0, 4)]
+    assert [(k.api_key, k.min_version, k.max_version) for k in response.api_keys] == [(18, 0, 5)]
+
+
+@pytest.mark.parametrize(
+    ("version", "cluster", "node_id", "code"),
+    [
+        (5, "this", BROKER_ID, ErrorCode.NONE),
+        (5, None, -1, ErrorCode.NONE),
+        (5, "this", BROKER_ID + 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (5, "another", BROKER_ID, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (5, "", BROKER_ID, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (5, "this", -1, ErrorCode.INVALID_REQUEST),
+        (5, "another", -1, ErrorCode.INVALID_REQUEST),
+        (5, None, BROKER_ID, ErrorCode.INVALID_REQUEST),
+        (4, "another", BROKER_ID, ErrorCode.NONE),
+        (4, "another", -1, ErrorCode.NONE),
+    ],
+)
+async def test_a_client_of_another_cluster_or_broker_must_bootstrap_again(
+    version: int, cluster: str | None, node_id: int, code: ErrorCode
+) -> None:
+    plane = await with_topics()
+    request = ApiVersionsRequest(
+        client_software_name="apache-kafka-java",
+        client_software_version="4.4.0",
+        cluster_id=plane.metadata.cluster_id if cluster == "this" else cluster,
+        node_id=node_id,
+    )
+    response = await ask(plane, api_versions, ApiKey.API_VERSIONS, version, request)
+    assert response.error_code == code
+    assert bool(response.api_keys) == (code == ErrorCode.NONE)
 
 
 @pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "x\n"])

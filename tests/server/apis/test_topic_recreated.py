@@ -39,7 +39,7 @@ async def delete(plane: DataPlane, connection: BrokerConnection, name: str) -> N
     response = await connection.send(DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000), 6)
     assert [result.error_code for result in response.responses] == [ErrorCode.NONE]
     assert name not in plane.state.metadata
-    assert plane.state.replica_manager.find(name, 0) is None
+    assert plane.state.replica_manager.get_partition(name, 0) is None
     assert not [one for one in plane.world.broker.disk.list_dir("/data") if one == f"{name}-0"]
 
 

@@ -11,7 +11,7 @@ from barnabas import Broker
 from barnabas.clients.admin import Admin, ConfigChange, ConfigResource, raise_first
 from barnabas.protocol.config_resources import ConfigResourceType
 from barnabas.protocol.errors import KafkaError
-from barnabas.server.cleaning.worker import Throttle
+from barnabas.server.cleaning.worker import Throttler
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.dynamic_config import check_cleaner_threads
 from barnabas.server.config.keys.validators import ConfigError
@@ -89,7 +89,7 @@ def test_the_throttle_keeps_to_its_rate_on_average() -> None:
         slept += seconds
 
     yields: list[float] = []
-    throttle = Throttle(lambda: now, sleep, lambda: yields.append(now))
+    throttle = Throttler(lambda: now, sleep, lambda: yields.append(now))
     throttle(1 << 40)
     assert (slept, yields) == (0.0, [0.0]), "no limit, but others come first"
     throttle.pause = 0.25

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import signal
 from collections.abc import Iterable
@@ -391,3 +392,21 @@ async def test_offsets_of_groups_are_compacted(tmp_path: Path) -> None:
     ):
         found = (await consumer.committed([TP]))[TP]
         assert found is not None and found.offset == 199
+
+
+async def test_a_pass_logs_its_start_and_its_phases(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "barnabas.cleaner"):
+        async with Broker(data_dir=tmp_path, config={"log.cleaner.enable": "true"}) as broker:
+            await broker.acreate_topic(TOPIC, config=COMPACT)
+            await fill(broker, churn())
+            await broker.acompact(TOPIC)
+            (report,) = cleaner_of(broker).reports.values()
+    lines = [record.message for record in caplog.records if record.name == "barnabas.cleaner"]
+    assert lines[0] == "Starting the log cleaner"
+    assert lines[-1] == "Shutting down the log cleaner"
+    begun = lines.index("Beginning cleaning of log t-0")
+    segments = report.segments_before
+    found = f"Building offset map for log t-0 for {segments} segments in offset range [0, {report.next_dirty_offset})"
+    assert lines[begun + 1 : begun + 3] == [found, "Offset map for log t-0 complete"]
+    assert lines[begun + 3] == "Cleaning log t-0"
+    assert lines[begun + 4].startswith(f"cleaned t-0 to offset {report.next_dirty_offset}: ")

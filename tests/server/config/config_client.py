@@ -6,9 +6,11 @@ import socket
 import struct
 from typing import Any
 
+from tests.frames import framed, request_body
+
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.codec import decode_response, encode_request
-from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
+from barnabas.protocol.codec import decode_response
+from barnabas.protocol.headers import decode_response_header
 from barnabas.protocol.messages import incremental_alter_configs as incremental
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.describe_configs import (
@@ -26,9 +28,7 @@ class ConfigClient:
         self._socket = socket.create_connection((host, int(port)), timeout=30)
 
     def call(self, key: ApiKey, version: int, request: Any) -> Any:
-        header = RequestHeader(key, version, 7, "config-client")
-        body = encode_request_header(header) + encode_request(request, version)
-        self._socket.sendall(struct.pack(">i", len(body)) + body)
+        self._socket.sendall(framed(request_body(key, version, request, client_id="config-client")))
         (size,) = struct.unpack(">i", self._read(4))
         frame = self._read(size)
         _, position = decode_response_header(key, version, frame, 0, size)

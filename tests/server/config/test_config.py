@@ -14,7 +14,6 @@ from barnabas.server.config.keys.definition import ConfigType
 from barnabas.server.config.keys.quorum_keys import KRAFT_NAMES, ZOOKEEPER_NAMES
 from barnabas.server.config.keys.validators import ConfigError, java_double
 from barnabas.server.config.listeners import ListenerConfig
-from barnabas.server.config.sentences import BROKER_SENTENCES, TOPIC_SENTENCES
 from barnabas.server.config.settings import Settings
 
 PYTHON_TYPES = {
@@ -36,30 +35,38 @@ DERIVED = {
 }  # fmt: skip
 
 CHECKED_HERE = {
-    "allow.insecure.listeners", "log.flush.scheduler.interval.ms", "log.message.format.version",
+    "allow.insecure.listeners", "log.cleanup.policy", "log.flush.scheduler.interval.ms", "log.message.format.version",
     "max.connections.per.ip",
 }  # fmt: skip
 """Settings that the configuration itself acts upon, or hands on under another name."""
 READ_BY_NAME = {
     "compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
+    "group.consumer.max.assignment.interval.ms", "group.consumer.min.assignment.interval.ms",
     "group.consumer.max.heartbeat.interval.ms", "group.consumer.max.session.timeout.ms",
     "group.consumer.min.heartbeat.interval.ms", "group.consumer.min.session.timeout.ms", "offsets.topic.num.partitions",
     "offsets.topic.replication.factor", "offsets.topic.segment.bytes", "transaction.state.log.min.isr",
     "transaction.state.log.num.partitions", "transaction.state.log.replication.factor",
     "transaction.state.log.segment.bytes",
     "connections.max.reauth.ms",
-    *(name for name in BROKER_KEYS if name.startswith(("sasl.", "ssl."))),
+    *(name for name in BROKER_KEYS if name.startswith(("sasl.", "ssl.", "share.coordinator.state.topic."))),
+    # Limits of the settings of groups, and the default of `streams.assignor.name`.
+    *(name for name in BROKER_KEYS if re.match(r"group\.(consumer|share|streams)\.(min|max)\.(?!size$|share)", name)),
+    "group.streams.assignors",
 }  # fmt: skip
 """Settings that are read by their key, or whose attribute's name is put together when it is read."""
+NOT_READ_YET = ("group.share.",)
+"""Prefixes of settings whose readers come with the coordinator of share groups."""
+HONOURED = {name for name, key in BROKER_KEYS.items() if key.doc is not None}
+HONOURED_OF_TOPICS = {name for name, key in TOPIC_KEYS.items() if key.doc is not None}
 
 
 def test_defaults_listen_on_loopback_and_have_nothing_to_say() -> None:
     config = BrokerConfig()
     assert config.listeners == [ListenerConfig("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT", "127.0.0.1", 9092)]
-    assert config.notices == ()
+    assert config.startup_warnings == ()
     assert (config.broker_id, config.configured_broker_id) == (1, None)
-    assert config.log_dirs == ["barnabas-data"]
-    assert config.metadata_store_path == "barnabas-data/metadata.sqlite"
+    assert config.log_dirs == [str(Path.cwd() / "barnabas-data")]
+    assert config.metadata_store_path == f"{config.log_dirs[0]}/metadata.sqlite"
     assert config.log_retention_ms == 168 * 3_600_000
     assert config.log_roll_ms == 168 * 3_600_000
     assert config.log_roll_jitter_ms == 0
@@ -72,7 +79,7 @@ def test_defaults_listen_on_loopback_and_have_nothing_to_say() -> None:
 def test_every_key_has_an_attribute_and_the_typed_ones_are_those_that_have_an_effect() -> None:
     config = BrokerConfig()
     assert [name for name, key in BROKER_KEYS.items() if not hasattr(config, key.attribute)] == []
-    honoured = BROKER_SENTENCES.keys() - DERIVED
+    honoured = HONOURED - DERIVED
     hints = get_type_hints(Settings)
     assert {BROKER_KEYS[name].attribute for name in honoured} == hints.keys()
     for name in honoured:
@@ -82,20 +89,19 @@ def test_every_key_has_an_attribute_and_the_typed_ones_are_those_that_have_an_ef
         assert hints[key.attribute] == (expected | None if nullable else expected), name
 
 
-def test_sentences_are_of_known_keys_and_end_with_a_point() -> None:
-    assert BROKER_SENTENCES.keys() <= BROKER_KEYS.keys()
-    assert TOPIC_SENTENCES.keys() <= TOPIC_KEYS.keys()
-    for sentence in [*BROKER_SENTENCES.values(), *TOPIC_SENTENCES.values()]:
-        assert sentence.endswith(".") and "\n" not in sentence
-    assert not BROKER_SENTENCES.keys() & (KRAFT_NAMES | ZOOKEEPER_NAMES)
+def test_descriptions_are_one_line_and_end_with_a_point() -> None:
+    for key in [*BROKER_KEYS.values(), *TOPIC_KEYS.values()]:
+        assert key.doc is None or (key.doc.endswith(".") and "\n" not in key.doc), key.name
+    assert not HONOURED & (KRAFT_NAMES | ZOOKEEPER_NAMES)
 
 
 def test_a_topic_key_has_an_effect_if_its_broker_key_has() -> None:
-    with_effect = {topic for topic, broker in TOPIC_SYNONYMS.items() if broker in BROKER_SENTENCES}
+    with_effect = {topic for topic, broker in TOPIC_SYNONYMS.items() if broker in HONOURED}
     of_topics_alone = {
-        "follower.replication.throttled.replicas", "internal.segment.bytes", "leader.replication.throttled.replicas",
+        "errors.deadletterqueue.group.enable", "follower.replication.throttled.replicas",
+        "internal.segment.bytes", "leader.replication.throttled.replicas",
     }  # fmt: skip
-    assert with_effect | of_topics_alone == TOPIC_SENTENCES.keys()
+    assert with_effect | of_topics_alone == HONOURED_OF_TOPICS
 
 
 def test_what_is_said_to_have_an_effect_is_read_somewhere() -> None:
@@ -106,7 +112,9 @@ def test_what_is_said_to_have_an_effect_is_read_somewhere() -> None:
     read = set(re.findall(r"(?<=\.)[a-z_]+\b", code))
     topics = {broker: topic for topic, broker in TOPIC_SYNONYMS.items()}
     unread = []
-    for name in BROKER_SENTENCES.keys() - DERIVED - CHECKED_HERE - READ_BY_NAME:
+    for name in HONOURED - DERIVED - CHECKED_HERE - READ_BY_NAME:
+        if name.startswith(NOT_READ_YET):
+            continue
         attribute = topics.get(name, name).replace(".", "_")
         if attribute not in read and BROKER_KEYS[name].attribute not in read:
             unread.append(name)
@@ -118,7 +126,7 @@ def test_what_is_said_to_have_no_effect_is_read_nowhere() -> None:
     code = "\n".join(path.read_text() for path in root.rglob("*.py") if "config" not in path.relative_to(root).parts)
     named = {text for pair in re.findall(r'"([a-z.]+)"|\.([a-z_]+)\b', code) for text in pair}
     # A login of this broker's at others is told its JAAS string by that name; brokers read it by listener.
-    idle = (BROKER_KEYS.keys() | TOPIC_KEYS.keys()) - BROKER_SENTENCES.keys() - TOPIC_SENTENCES.keys()
+    idle = (BROKER_KEYS.keys() | TOPIC_KEYS.keys()) - HONOURED - HONOURED_OF_TOPICS
     idle.discard("sasl.jaas.config")
     assert [name for name in sorted(idle) if name in named or name.replace(".", "_") in named] == []
 
@@ -177,9 +185,7 @@ def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
         ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms", "at least 0"),
         ({"log.flush.interval.ms": "-1"}, "log.flush.interval.ms", "at least 0"),
         ({"log.retention.bytes": "-2"}, "log.retention.bytes", "at least -1"),
-        ({"log.cleanup.policy": ""}, "log.cleanup.policy", "not be empty"),
-        ({"log.dirs": " , "}, "log.dirs", "At least one log directory"),
-        ({"broker.id": "1", "node.id": "2"}, "node.id", "broker.id says 1"),
+        ({"broker.id": "1", "node.id": "2"}, "node.id", "broker.id is 1"),
         ({"log.cleaner.dedupe.buffer.size": "1024"}, "log.cleaner.dedupe.buffer.size", "1 MiB for each"),
         ({"max.connections.per.ip": "0"}, "max.connections.per.ip", "overrides lets some address in"),
         (
@@ -191,7 +197,7 @@ def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
         ({"queued.max.request.bytes": "5"}, "queued.max.request.bytes", "at least socket.request.max.bytes"),
         ({"replica.fetch.wait.max.ms": "99999999"}, "replica.fetch.wait.max.ms", "at most"),
         ({"group.consumer.session.timeout.ms": "5"}, "group.consumer.session.timeout.ms", "between"),
-        ({"process.roles": "controller"}, "process.roles", "names no broker"),
+        ({"process.roles": "controller"}, "process.roles", "Add the role broker"),
         ({"process.roles": "broker,king"}, "process.roles", "broker, controller"),
         (
             {"listeners": "PLAINTEXT://:9092", "allow.insecure.listeners": "false"},
@@ -203,8 +209,8 @@ def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
             "max.connection.creation.rate",
             "Not a number",
         ),
-        ({"listeners": "PLAINTEXT://10.0.0.1:9092"}, "listeners", "asks nobody who they are"),
-        ({"listeners": "SSL://:9092", "ssl.client.auth": "requested"}, "listeners", "asks nobody who they are"),
+        ({"listeners": "PLAINTEXT://10.0.0.1:9092"}, "listeners", "without authentication"),
+        ({"listeners": "SSL://:9092", "ssl.client.auth": "requested"}, "listeners", "without authentication"),
     ],
 )
 def test_a_refusal_names_key_value_and_what_is_allowed(properties: dict[str, str], key: str, allowed: str) -> None:
@@ -226,13 +232,15 @@ def test_connections_are_limited_by_address_but_not_from_this_machine() -> None:
 def test_an_address_that_connections_are_limited_by_may_be_written_in_any_form() -> None:
     config = BrokerConfig({"max.connections.per.ip.overrides": "2001:DB8:0:0::1:5,[2001:db8::2]:6"})
     assert [config.connections_allowed(host) for host in ("2001:db8::1", "2001:db8::2")] == [5, 6]
-    assert config.notices == ()
+    assert config.startup_warnings == ()
 
 
 def test_names_that_connections_are_limited_by_are_told_to_have_no_effect() -> None:
     config = BrokerConfig({"max.connections.per.ip.overrides": "clients.example:5,10.0.0.1:6"})
     assert config.connections_allowed("10.0.0.1") == 6
-    assert config.notices == ("max.connections.per.ip.overrides is about addresses; without effect: clients.example",)
+    assert config.startup_warnings == (
+        "max.connections.per.ip.overrides is about addresses; without effect: clients.example",
+    )
 
 
 def test_listeners_that_ask_who_is_there_are_open_to_all() -> None:
@@ -245,7 +253,7 @@ def test_strict_listeners_may_be_had_on_loopback() -> None:
 
 def test_a_mistyped_key_is_named_with_the_one_that_was_meant() -> None:
     config = BrokerConfig({"num.partitons": "3", "log.retention.huors": "1", "my.own": "x"})
-    assert config.notices == (
+    assert config.startup_warnings == (
         "Unknown configuration keys, kept without effect: log.retention.huors (is log.retention.hours meant?), "
         "my.own, num.partitons (is num.partitions meant?)",
     )
@@ -253,7 +261,7 @@ def test_a_mistyped_key_is_named_with_the_one_that_was_meant() -> None:
 
 def test_unknown_keys_are_kept_and_named_once_together() -> None:
     config = BrokerConfig({"zeta": "1", "alpha": "2", "listener.name.plaintext.max.connections": "3"})
-    assert config.notices == ("Unknown configuration keys, kept without effect: alpha, zeta",)
+    assert config.startup_warnings == ("Unknown configuration keys, kept without effect: alpha, zeta",)
     assert config.static["zeta"] == "1"
     assert config.listener_value("PLAINTEXT", "max.connections") == 3
     assert config.listener_value("OTHER", "max.connections") == 20000
@@ -261,7 +269,7 @@ def test_unknown_keys_are_kept_and_named_once_together() -> None:
 
 def test_what_is_asked_for_in_vain_is_named_once_together() -> None:
     config = BrokerConfig({"num.io.threads": "16", "log.cleaner.threads": "2", "num.network.threads": "2"})
-    assert config.notices == ("Accepted without effect: num.io.threads, num.network.threads",)
+    assert config.startup_warnings == ("Accepted without effect: num.io.threads, num.network.threads",)
 
 
 @pytest.mark.parametrize(
@@ -273,9 +281,12 @@ def test_a_format_of_messages_that_does_not_count_is_named(protocol: str | None,
         "log.message.format.version=2.8 is ignored: it counts only while inter.broker.protocol.version is below 3.0"
     )
     config = BrokerConfig(settings | {"log.message.format.version": "2.8"})
-    assert config.notices == (() if counts else (sentence,))
+    assert config.startup_warnings == (() if counts else (sentence,))
     default = BROKER_KEYS["log.message.format.version"].default
-    assert BrokerConfig(settings | ({"log.message.format.version": str(default)} if not counts else {})).notices == ()
+    assert (
+        BrokerConfig(settings | ({"log.message.format.version": str(default)} if not counts else {})).startup_warnings
+        == ()
+    )
 
 
 def test_what_a_listener_was_asked_for_changes_with_the_settings() -> None:
@@ -294,9 +305,9 @@ def test_what_a_listener_was_asked_for_changes_with_the_settings() -> None:
 
 
 def test_what_is_for_an_authorizer_is_not_passed_over_in_silence_where_there_is_none() -> None:
-    (notice,) = BrokerConfig({"super.users": "User:anna"}).notices
-    assert "authorizer.class.name" in notice and "whoever can connect" in notice and "super.users" in notice
-    assert BrokerConfig({"super.users": "User:anna", "authorizer.class.name": "any"}).notices == ()
+    (notice,) = BrokerConfig({"super.users": "User:anna"}).startup_warnings
+    assert "authorizer.class.name" in notice and "all permissions" in notice and "super.users" in notice
+    assert BrokerConfig({"super.users": "User:anna", "authorizer.class.name": "any"}).startup_warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -340,3 +351,44 @@ def test_a_refused_change_changes_nothing() -> None:
         config.apply_overrides({"message.max.bytes": "30", "log.roll.ms": "0"}, {})
     assert config.message_max_bytes == 20
     assert config.cluster_overrides == {"message.max.bytes": "20"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "sentence"),
+    [
+        ({"log.dirs": ""}, "Configuration 'log.dirs' must not be empty. Valid values include: any non-empty value"),
+        ({"log.dirs": ","}, "Configuration 'log.dirs' values must not be empty."),
+        ({"listeners": ""}, "Configuration 'listeners' must not be empty. Valid values include: any non-empty value"),
+        (
+            {"group.coordinator.rebalance.protocols": ""},
+            "Configuration 'group.coordinator.rebalance.protocols' must not be empty. Valid values include: "
+            "[consumer, classic, share, streams]",
+        ),
+    ],
+)
+def test_lists_reject_empty_entries_in_kafkas_words(properties: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        BrokerConfig(properties)
+    assert str(error.value) == sentence
+
+
+def test_duplicates_in_a_list_are_removed_with_a_warning() -> None:
+    config = BrokerConfig({"log.cleanup.policy": "delete,compact,delete", "log.dirs": "/a,/a,/b"})
+    assert config.log_cleanup_policy == ("delete", "compact")
+    assert config.log_dirs == ["/a", "/b"]
+    assert config.startup_warnings == ("Duplicates are removed from lists: log.cleanup.policy, log.dirs",)
+    assert BrokerConfig({"log.cleanup.policy": ""}).topic_defaults()["cleanup.policy"] == ""
+
+
+def test_limits_of_share_and_streams_groups_hold_for_the_broker_too() -> None:
+    for properties in (
+        {"group.share.delivery.count.limit": "7", "group.share.max.delivery.count.limit": "6"},
+        {"group.share.record.lock.duration.ms": "5000"},
+        {"group.share.max.share.sessions": "100"},
+        {"group.streams.num.standby.replicas": "3"},
+        {"group.share.assignors": "simple,other"},
+        {"group.consumer.assignment.interval.ms": "15001"},
+        {"group.consumer.heartbeat.interval.ms": "50000", "group.consumer.max.heartbeat.interval.ms": "60000"},
+    ):
+        with pytest.raises(ConfigError):
+            BrokerConfig(properties)

@@ -1,20 +1,26 @@
-"""docs/configuration.md is what the tables of keys say."""
+"""docs/configuration.md matches the tables of keys."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from barnabas.protocol.codec import ORDER_OBJECT_BUDGET, REQUEST_OBJECT_BUDGET, STOP_OBJECT_BUDGET
+from barnabas.protocol.compiled_support import MAX_UNKNOWN_TAGS
+from barnabas.protocol.decompression_room import FREE_BLOCKS, LEAST_BLOCK_OUTPUT
+from barnabas.protocol.gzip_members import SHORT_GZIP_BYTES
 from barnabas.protocol.produce_entries import MOST_PLACES
-from barnabas.server.apis.answer_budget import ANSWER_BYTES
 from barnabas.server.apis.handlers.describe_configs import MOST_ENTRIES
 from barnabas.server.apis.handlers.fetch import MOST_CONVERTED_BYTES
 from barnabas.server.apis.handlers.join_group import MOST_METADATA_BYTES, MOST_PROTOCOLS
 from barnabas.server.apis.handlers.leave_group import MOST_LEAVERS
+from barnabas.server.apis.large_requests import DECODED_BYTES
+from barnabas.server.apis.response_budget import RESPONSE_BYTES
 from barnabas.server.config.document import render
 from barnabas.server.config.keys.catalogue import BROKER_KEYS, TOPIC_KEYS
-from barnabas.server.coordinator.allowance import MOST_OF_A_CLIENT, MOST_OF_A_HOST
-from barnabas.server.coordinator.group.consumer.beat import MOST_TOPICS
+from barnabas.server.coordinator.creation_limiter import NAMES_PER_CLIENT, NAMES_PER_HOST
+from barnabas.server.coordinator.group.consumer_heartbeat import MOST_TOPICS
+from barnabas.server.coordinator.group.zookeeper_offsets import MOST_OFFSETS, MOST_OFFSETS_OF_A_HOST
+from barnabas.server.metadata.consumer_offset_store import LONGEST_GROUP_ID
 from barnabas.server.network.socket_server import HALF_RECEIVED_BYTES, SMALL_FRAME_BYTES, STALL_SECONDS
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
@@ -32,17 +38,23 @@ def test_the_limits_told_are_those_in_force() -> None:
         "in the lists of one request": REQUEST_OBJECT_BUDGET,
         "UpdateMetadata, between brokers": ORDER_OBJECT_BUDGET,
         "StopReplica, between brokers": STOP_OBJECT_BUDGET,
+        "tagged fields of one struct": MAX_UNKNOWN_TAGS,
         "of one Produce request": MOST_PLACES,
         "of one request without records": f"{SMALL_FRAME_BYTES >> 20} MiB",
         "one LeaveGroup": MOST_LEAVERS,
         "one JoinGroup": f"{MOST_PROTOCOLS}, {MOST_METADATA_BYTES >> 20} MiB",
         "one ConsumerGroupHeartbeat": MOST_TOPICS,
-        "one DescribeConfigs answer": MOST_ENTRIES,
-        "that describe groups": f"{ANSWER_BYTES >> 20} MiB",
-        "groups made by": f"{MOST_OF_A_CLIENT}, {MOST_OF_A_HOST}",
+        "one DescribeConfigs response": MOST_ENTRIES,
+        "that describe groups": f"{RESPONSE_BYTES >> 20} MiB",
+        "groups created by": f"{NAMES_PER_CLIENT}, {NAMES_PER_HOST}",
+        "written by OffsetCommit 0": f"{NAMES_PER_CLIENT}, {MOST_OFFSETS_OF_A_HOST}, {MOST_OFFSETS}",
+        "group id in OffsetCommit 0": LONGEST_GROUP_ID,
         "converted for one Fetch": f"{MOST_CONVERTED_BYTES >> 20} MiB",
-        "half-received": f"{HALF_RECEIVED_BYTES >> 20} MiB",
-        "does not take": f"{STALL_SECONDS:.0f} seconds",
+        f"batch, beyond {FREE_BLOCKS}": f"one for each {LEAST_BLOCK_OUTPUT} bytes that they hold",
+        f"gzip batch, beyond {SHORT_GZIP_BYTES >> 10} KiB": "eight for each decompressed byte",
+        "of more than 64 KB": f"{HALF_RECEIVED_BYTES >> 20} MiB",
+        "of more than 32 KB": f"{DECODED_BYTES >> 20} MiB",
+        "does not receive": f"{STALL_SECONDS:.0f} seconds",
     }
     lines = told.splitlines()
     for what, limit in rows.items():

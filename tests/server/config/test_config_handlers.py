@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.server.config.test_password_encoder import PORTS
 from tests.server.handled import handled
 
 from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
@@ -35,10 +36,10 @@ from barnabas.server.config.keys.catalogue import BROKER_KEYS, CLIENT_METRICS_KE
 from barnabas.server.config.keys.definition import ConfigType
 from barnabas.server.metadata.cluster_store import ClusterStore
 from barnabas.server.metadata.config_store import ConfigStore
+from barnabas.server.metadata.data_tree import DataTree
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_cache import MetadataCache, TopicImage
 from barnabas.server.metadata.metadata_store import StoreUnavailableError
-from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.metadata.znodes import BrokerRegistration
 
 TOPIC, BROKER, LOGGER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER
@@ -50,19 +51,27 @@ SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 @pytest.fixture
 async def broker() -> Any:
     """The parts of a broker that these handlers reach, with a topic `flights`."""
-    config = BrokerConfig({"broker.id": "3", "log.retention.hours": "2", "num.io.threads": "9", "own.secret": "s"})
-    metadata_store = EmbeddedStore(NodeTree(lambda: 0))
+    config = BrokerConfig(
+        {
+            "broker.id": "3",
+            "log.retention.hours": "2",
+            "num.io.threads": "9",
+            "own.secret": "s",
+            "password.encoder.secret": "p",
+        }
+    )
+    metadata_store = EmbeddedStore(DataTree(lambda: 0))
     await ClusterStore(metadata_store, now_ms=lambda: 0, token_bytes=lambda size: b"\1" * size).prepare()
     store = ConfigStore(metadata_store, now_ms=lambda: 0)
     metadata = MetadataCache("cluster")
     metadata.put_topics([TopicImage("flights", UUID(int=7), {})])
     metadata.set_brokers({BROKER_ID: BrokerRegistration(BROKER_ID, ())})
-    dynamic = DynamicConfig(config)
+    dynamic = DynamicConfig(config, PORTS)
     return SimpleNamespace(
-        configs=ConfigRepository(BROKER_ID, dynamic, store, metadata),
+        config_repository=ConfigRepository(BROKER_ID, dynamic, store, metadata),
         config=config,
         config_store=store,
-        metadata=metadata,
+        metadata_cache=metadata,
         dynamic_config=dynamic,
     )
 
@@ -250,10 +259,12 @@ async def test_what_cannot_be_described_has_an_error_of_its_own(
 
 async def test_groups_and_client_metrics_that_nobody_configured_have_defaults(broker: Any) -> None:
     group = describe(broker, ConfigResourceType.GROUP, "any", synonyms=True)
-    assert {config.name for config in group.configs} == set(GROUP_KEYS)
+    assert {config.name for config in group.configs} == {name for name, key in GROUP_KEYS.items() if not key.internal}
     session = entry(group, "consumer.session.timeout.ms")
     assert (session.value, session.config_source) == ("45000", ConfigSource.DEFAULT)
-    assert chain(session) == [("consumer.session.timeout.ms", "45000", ConfigSource.DEFAULT)]
+    assert chain(session) == [("group.consumer.session.timeout.ms", "45000", ConfigSource.DEFAULT)]
+    reset = entry(group, "share.auto.offset.reset")
+    assert chain(reset) == [("share.auto.offset.reset", "latest", ConfigSource.DEFAULT)]
     metrics = describe(broker, ConfigResourceType.CLIENT_METRICS, "any")
     assert {config.name for config in metrics.configs} == set(CLIENT_METRICS_KEYS)
 
@@ -271,7 +282,10 @@ async def test_a_group_has_settings_of_its_own_until_they_are_deleted(broker: An
     assert broker.dynamic_config.group_value(name, "consumer.session.timeout.ms") == 50000
     session = entry(describe(broker, kind, name, synonyms=True), "consumer.session.timeout.ms")
     assert (session.value, session.config_source) == ("50000", ConfigSource.GROUP)
-    assert chain(session) == [("consumer.session.timeout.ms", "50000", ConfigSource.GROUP)]
+    assert chain(session) == [
+        ("consumer.session.timeout.ms", "50000", ConfigSource.GROUP),
+        ("group.consumer.session.timeout.ms", "45000", ConfigSource.DEFAULT),
+    ]
     assert entry(describe(broker, kind, "another"), "consumer.session.timeout.ms").value == "45000"
     assert listed(broker, [kind]) == [(name, kind)]
     assert await broker.config_store.named_configs("groups") == {name: {"consumer.session.timeout.ms": "50000"}}
@@ -281,6 +295,19 @@ async def test_a_group_has_settings_of_its_own_until_they_are_deleted(broker: An
     assert await edit(broker, kind, name, ("consumer.session.timeout.ms", DELETE, None)) == (ErrorCode.NONE, None)
     assert broker.dynamic_config.group_value(name, "consumer.session.timeout.ms") is None
     assert listed(broker, [kind]) == []
+
+
+async def test_a_group_setting_beyond_a_limit_of_the_broker_counts_as_the_limit() -> None:
+    narrow = {"group.share.max.delivery.count.limit": "6", "group.share.delivery.count.limit": "6"}
+    dynamic_config = DynamicConfig(BrokerConfig(narrow))
+    dynamic_config.named_config_changed(
+        ConfigResourceType.GROUP, "g", {"share.delivery.count.limit": "9", "share.isolation.level": "read_committed"}
+    )
+    assert dynamic_config.group_config("g", "share.delivery.count.limit") == 6
+    assert dynamic_config.group_config("g", "share.isolation.level") == "read_committed"
+    assert dynamic_config.group_config("g", "share.renew.acknowledge.enable") is True
+    assert dynamic_config.group_config("g", "streams.assignor.name") == "sticky"
+    assert dynamic_config.group_config("h", "share.delivery.count.limit") == 6
 
 
 async def test_a_client_metrics_subscription_lasts_until_its_last_setting_is_deleted(broker: Any) -> None:
@@ -434,7 +461,7 @@ async def test_broker_settings_are_stored_per_broker_or_for_all(broker: Any) -> 
             40,
             "Invalid value 5 for configuration segment.bytes: Value must be at least 14",
         ),
-        (BROKER, "3", ("broker.id", SET, "5"), 42, "Cannot update these configs dynamically: Set(broker.id)"),
+        (BROKER, "3", ("broker.id", SET, "5"), 42, "Cannot update these configs dynamically: [broker.id]"),
         (BROKER, "4", ("max.connections", SET, "5"), 42, "Unexpected broker id, expected 3, but received 4"),
         (BROKER, "x", ("max.connections", SET, "5"), 42, "Node id must be an integer, but it is: x"),
         (
@@ -442,14 +469,56 @@ async def test_broker_settings_are_stored_per_broker_or_for_all(broker: Any) -> 
             "g",
             ("consumer.session.timeout.ms", SET, "5"),
             40,
-            "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+            "consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive.",
         ),
         (
             ConfigResourceType.GROUP,
             "g",
             ("consumer.heartbeat.interval.ms", SET, "15001"),
             40,
-            "consumer.heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms",
+            "consumer.heartbeat.interval.ms must be in the range 5000 to 15000 inclusive.",
+        ),
+        (
+            ConfigResourceType.GROUP,
+            "g",
+            ("share.delivery.count.limit", SET, "11"),
+            40,
+            "share.delivery.count.limit must be in the range 2 to 10 inclusive.",
+        ),
+        (
+            ConfigResourceType.GROUP,
+            "g",
+            ("streams.num.standby.replicas", SET, "3"),
+            40,
+            "streams.num.standby.replicas must be less than or equal to 2",
+        ),
+        (
+            ConfigResourceType.GROUP,
+            "g",
+            ("streams.task.offset.interval.ms", SET, "10"),
+            40,
+            "streams.task.offset.interval.ms must be greater than or equal to 15000",
+        ),
+        (
+            ConfigResourceType.GROUP,
+            "g",
+            ("streams.assignor.name", SET, "other"),
+            40,
+            "streams.assignor.name 'other' is not a registered task assignor. Registered assignors are: [sticky].",
+        ),
+        (
+            ConfigResourceType.GROUP,
+            "g",
+            ("streams.rack.aware.assignment.tags", SET, "zone, zone"),
+            40,
+            "streams.rack.aware.assignment.tags must not contain duplicate tag keys.",
+        ),
+        (
+            ConfigResourceType.GROUP,
+            "g",
+            ("errors.deadletterqueue.topic.name", SET, "__dead"),
+            40,
+            "errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'",
         ),
         (ConfigResourceType.GROUP, "g", ("nonsense", SET, "5"), 40, "Unknown group config name: nonsense"),
         (ConfigResourceType.GROUP, "", ("a", SET, "5"), 42, "Default group resources are not allowed."),

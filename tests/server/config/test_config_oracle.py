@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from tests.java import compile_java, jars, run_java
 
-from barnabas.server.config.deviations import DEVIATIONS
+from barnabas.server.config.document import DEVIATIONS
 from barnabas.server.config.keys.catalogue import (
     BROKER_KEYS,
     CLIENT_METRICS_KEYS,
     GROUP_KEYS,
+    GROUP_SYNONYMS,
     TOPIC_KEYS,
     TOPIC_SYNONYMS,
     UNIT_CHAINS,
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.java
 
 SOURCES = Path(__file__).parent / "config_oracle" / "keys"
 OURS = {(deviation.resource, deviation.key, deviation.what): deviation.ours for deviation in DEVIATIONS}
+NEWEST = "4.4.0"
 VERSION_RULE = "a Kafka release, such as 2.8 or 2.8-IV1"
 
 
@@ -40,9 +42,9 @@ def kafka(version: str, *args: str, stdin: str = "") -> str:
 
 @pytest.fixture(scope="module")
 def newest() -> Any:
-    """Every key as 4.1.1 defines it, or as 3.9.1 did if 4.1.1 has dropped it."""
+    """Every key as 4.4.0 defines it, or as the last older release did if 4.4.0 has dropped it."""
     merged: Any = {}
-    for version in ("3.9.1", "4.1.1"):
+    for version in ("3.9.1", "4.1.1", NEWEST):
         printed = json.loads(kafka(version))
         for name, definition in printed["broker"].items():
             definition["mode"] = printed["modes"].get(name, "read-only")
@@ -89,7 +91,11 @@ def test_every_deviation_names_a_key() -> None:
 
 def test_synonyms_of_broker_keys_are_kafkas(newest: Any) -> None:
     theirs = newest["brokerSynonyms"]
-    assert {name: f"List({', '.join(synonyms(name))})" for name in theirs} == theirs
+    assert {name: list(synonyms(name)) for name in theirs} == theirs
+
+
+def test_group_keys_take_their_defaults_from_the_same_broker_keys(newest: Any) -> None:
+    assert {name: GROUP_SYNONYMS.get(name) for name in GROUP_KEYS} == newest["groupSynonyms"]
 
 
 def test_topic_keys_take_their_defaults_from_the_same_broker_keys(newest: Any) -> None:
@@ -104,7 +110,10 @@ TEXTS = (
     "", " ", "0", "1", "-1", "-2", "5", " 7 ", "+3", "08", "1e3", "0.5", ".5", "5.", "1e400", "0.75d", "1_000", "0x10",
     "32767", "32768", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808", "true", "TRUE", "False",
     "yes", "null", "delete", "compact,delete", "delete , compact", "gzip", "GZIP", "producer", "LogAppendTime", "a,,b",
-    ",", "1:2", "1:2,3:4", "*", "1:2,*", "upgrade", "UPGRADE", "broker,controller", "SASL_SSL", "none", "es256", "é",
+    ",", "1:2", "1:2,3:4", "*", "1:2,*", "delete,delete", "a,b,a", "latest",
+    "by_duration:PT1H", "by_duration:p1dt2.5s", "by_duration:PT-1S",
+    "by_duration:P", "by_duration:PT", "by_duration:P1DT", "by_duration:-PT-1M", "by_duration", "read_committed",
+    "upgrade", "UPGRADE", "broker,controller", "SASL_SSL", "none", "es256", "é",
 )  # fmt: skip
 """What people write, and what they should not."""
 
@@ -121,17 +130,16 @@ def taken(key: ConfigKey, text: str) -> dict[str, str | None]:
 
 
 def test_values_are_taken_and_refused_as_in_kafka() -> None:
-    version = "4.1.1"
-    known = json.loads(kafka(version))
+    known = json.loads(kafka(NEWEST))
     asked = [
         (resource, key, text)
-        for resource, table in (("broker", BROKER_KEYS), ("topic", TOPIC_KEYS))
+        for resource, table in (("broker", BROKER_KEYS), ("topic", TOPIC_KEYS), ("group", GROUP_KEYS))
         for key in table.values()
         for text in TEXTS
         if key.name in known[resource] and key.type is not ConfigType.CLASS and key.name not in NOT_APPLIED | RELAXED
     ]
     wishes = [json.dumps({"resource": resource, "name": key.name, "value": text}) for resource, key, text in asked]
-    answers = [json.loads(line) for line in kafka(version, "parse", stdin="\n".join(wishes)).splitlines()]
+    answers = [json.loads(line) for line in kafka(NEWEST, "parse", stdin="\n".join(wishes)).splitlines()]
     assert len(answers) == len(asked) > 10_000
     different = {
         (key.name, text): (taken(key, text), answer)

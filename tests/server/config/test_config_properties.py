@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.java import compile_java, jars, run_java
 
-from barnabas.protocol.properties import PropertiesError, format_properties, parse_properties
+from barnabas.common.properties import PropertiesError, format_properties, parse_properties
 
 
 @pytest.mark.parametrize(

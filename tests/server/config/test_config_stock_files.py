@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.protocol.properties import parse_properties
+from barnabas.common.properties import parse_properties
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.keys.validators import ConfigError
 
@@ -119,15 +119,15 @@ def test_a_stock_file_needs_one_word_about_its_listeners_and_is_else_taken_as_it
     assert config.configured_broker_id == broker_id
     assert config.log_dirs == [log_dir]
     assert [listener.name for listener in config.listeners] == ["PLAINTEXT"]
-    lines = [notice for notice in config.notices if notice.startswith("Ignored")]
+    lines = [notice for notice in config.startup_warnings if notice.startswith("Ignored")]
     assert [line.partition(": ")[2] for line in lines] == [ignored] * bool(ignored)
-    assert not any(notice.startswith("Unknown") for notice in config.notices)
+    assert not any(notice.startswith("Unknown") for notice in config.startup_warnings)
 
 
 def test_the_file_without_listeners_stays_on_loopback() -> None:
     config = started(ZOOKEEPER_3_9)
     assert config.listeners[0].host == "127.0.0.1"
-    assert not any("all interfaces" in notice for notice in config.notices)
+    assert not any("all interfaces" in notice for notice in config.startup_warnings)
 
 
 @pytest.mark.parametrize("text", [KRAFT_3_9, SERVER_4_1])
@@ -141,9 +141,9 @@ def test_a_file_that_binds_all_interfaces_does_so_with_a_warning(text: str) -> N
     config = started(text)
     (listener,) = config.listeners
     assert (listener.host, listener.advertised_host, listener.advertised_port) == ("", "localhost", 9092)
-    assert len([notice for notice in config.notices if "all interfaces" in notice]) == 1
+    assert len([notice for notice in config.startup_warnings if "all interfaces" in notice]) == 1
 
 
 def test_a_file_for_a_controller_alone_is_refused() -> None:
-    with pytest.raises(ConfigError, match="names no broker"):
+    with pytest.raises(ConfigError, match="Add the role broker"):
         started(CONTROLLER_4_1)

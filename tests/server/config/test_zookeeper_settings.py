@@ -31,7 +31,7 @@ def test_addresses_path_and_timeouts() -> None:
 
 @pytest.mark.parametrize("connect", ["localhost:xx", "a:1,:2181", "a:70000", "a:1,,b:2", "/kafka"])
 def test_addresses_that_are_none_are_refused(connect: str) -> None:
-    with pytest.raises(ConfigError, match=r"for configuration zookeeper\.connect: .* is no host:port"):
+    with pytest.raises(ConfigError, match=r"for configuration zookeeper\.connect: .*: expected host:port"):
         settings({"zookeeper.connect": connect})
 
 

@@ -151,7 +151,9 @@ async def test_records_of_topics_whose_settings_nobody_knows_are_kept(caplog: py
     found = {TopicPartition(name, 0): FoundReplica() for name in names}
     found[TopicPartition("__consumer_offsets", 0)] = FoundReplica(UUID(int=9))
     plane = await ControlPlane({"log.retention.bytes": "7", "log.cleanup.policy": "compact"}).start(found)
-    (told,) = (record.getMessage() for record in caplog.records if "folders do not hold" in record.getMessage())
+    (told,) = (
+        record.getMessage() for record in caplog.records if "original settings are not adopted" in record.getMessage()
+    )
     assert "adopting 12 topics found in the log directories (t00, " in told
     assert "t09, …) with cleanup.policy=delete, retention.bytes=-1, retention.ms=-1" in told
     for again in (False, True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -37,18 +37,21 @@ from barnabas.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.controller import cluster_channel
-from barnabas.server.controller.cluster_control import SINCE_ALTER_PARTITION
-from barnabas.server.controller.control_requests import StopOrder, update_metadata_request, update_of
-from barnabas.server.controller.replica_channel import MetadataUpdate
-from barnabas.server.controller.topic_rules import TopicCreation
+from barnabas.server.cluster_member import SINCE_ALTER_PARTITION
+from barnabas.server.controller import controller_channel_manager
+from barnabas.server.controller.admin_manager import TopicCreation
+from barnabas.server.controller.control_requests import (
+    MetadataUpdate,
+    StopReplicaState,
+    metadata_update,
+    update_metadata_request,
+)
 from barnabas.server.metadata import znodes
 from barnabas.server.metadata.metadata_cache import TopicImage
 from barnabas.server.metadata.metadata_store import BadVersionError
 from barnabas.server.metadata.znodes import TopicRegistration
 from barnabas.server.replication.inter_broker_versions import is_at_least
-from barnabas.server.replication.isr_changes import IsrChange
-from barnabas.server.replication.partition_order import PartitionOrder
+from barnabas.server.replication.leader_and_isr import IsrChange, LeaderAndIsrState
 
 
 async def test_topic_that_somebody_asks_another_broker_about_is_made_by_the_controller() -> None:
@@ -57,6 +60,15 @@ async def test_topic_that_somebody_asks_another_broker_about_is_made_by_the_cont
         assert results["t"] is None
         assert results["bad name"] is not None
         await plane.until(lambda: "t" in plane.members[3].metadata)
+
+        def exceeded(partitions: int) -> None:
+            assert partitions == 2
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "over the quota")
+
+        results = await plane.members[3].controller.auto_create(["beyond"], mutation_quota=exceeded)
+        error = results["beyond"]
+        assert error is not None and error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert plane.controller._context.topic("beyond") is None
         plane.members[3].metadata.controller_id = -1
         with pytest.raises(KafkaError) as refused:
             await plane.members[3].controller.auto_create(["u"])
@@ -71,8 +83,8 @@ async def test_controlled_shutdown_in_every_version(version: int) -> None:
         stays = TopicPartition("stays", 0)
         state = await plane.members[2].state(stays)
         alone = IsrChange(stays, state.leader_epoch, state.partition_epoch, (2,))
-        await plane.controller.alter_partitions(2, plane.members[2].orders.broker_epoch, [alone])
-        request = ControlledShutdownRequest(broker_id=2, broker_epoch=plane.members[2].orders.broker_epoch)
+        await plane.controller.alter_partitions(2, plane.members[2].request_handler.broker_epoch, [alone])
+        request = ControlledShutdownRequest(broker_id=2, broker_epoch=plane.members[2].request_handler.broker_epoch)
         response = await plane.members[1].answer(ApiKey.CONTROLLED_SHUTDOWN, request, version)
         assert [(one.topic_name, one.partition_index) for one in response.remaining_partitions] == [("stays", 0)]
         await everybody_believes(plane, 3)
@@ -115,14 +127,14 @@ async def test_a_leader_that_writes_its_isr_hears_of_what_it_wrote_without_an_an
     async with ClusterPlane(properties={"inter.broker.protocol.version": "2.6"}) as plane:
         await create(plane, (2, 3, 1))
         leader = plane.members[2]
-        notices = leader.control.isr_changes._notices
-        really = notices.write_isr
+        notices = cast(Any, leader.control.isr_changes)._cluster
+        really = notices.propagate_isr_change
 
         async def write(*written: Any) -> Any:
             await really(*written)
             raise BadVersionError("as written before")
 
-        notices.write_isr = write
+        notices.propagate_isr_change = write
         now = await leader.control.isr_changes.propose(IsrChange(T0, 0, 0, (2, 3)))
         assert (now.isr, now.partition_epoch) == ((2, 3), 1)
 
@@ -220,7 +232,7 @@ async def test_a_broker_that_comes_is_told_of_some_partitions_at_a_time(monkeypa
     async with ClusterPlane() as plane:
         await create(plane, *[(1, 2)] * 700, name="t")
         await create(plane, *[(2, 3)] * 400, name="u")
-        monkeypatch.setattr(cluster_channel, "update_metadata_request", noted)
+        monkeypatch.setattr(controller_channel_manager, "update_metadata_request", noted)
         newcomer = await plane.start(4)
         await plane.until(lambda: newcomer.metadata.partition(TopicPartition("u", 399)) is not None)
         assert len(newcomer.metadata.topic("t").partitions) == 700  # type: ignore[union-attr]
@@ -238,10 +250,10 @@ async def test_a_broker_that_was_away_forgets_what_is_not_in_the_store_and_nothi
         member.metadata.put_topics([TopicImage("deleted", UUID(int=9), image.partitions)])
         removed: list[str] = []
         member.metadata.on_topics_removed.append(removed.extend)
-        member.orders.registered(member.orders.broker_epoch)
+        member.request_handler.registered(member.request_handler.broker_epoch)
         update = MetadataUpdate(tuple(member.metadata.brokers.values()), (image,))
-        epoch = member.orders.controller_epoch
-        await member.orders.update_metadata(update, controller_id=1, controller_epoch=epoch, broker_epoch=-1)
+        epoch = member.request_handler.controller_epoch
+        await member.request_handler.update_metadata(update, controller_id=1, controller_epoch=epoch, broker_epoch=-1)
         assert removed == ["deleted"]
         assert {"leaderless", "t"} <= set(member.metadata.topic_names)
 
@@ -270,14 +282,15 @@ async def test_alter_partition_in_every_version(version: int) -> None:
                 leader_epoch=0,
                 new_isr=[2, 3],
                 new_isr_with_epochs=[
-                    BrokerState(broker_id=one, broker_epoch=plane.members[one].orders.broker_epoch) for one in (2, 3)
+                    BrokerState(broker_id=one, broker_epoch=plane.members[one].request_handler.broker_epoch)
+                    for one in (2, 3)
                 ],
             ),
             PartitionData(partition_index=9),
         ]
         request = AlterPartitionRequest(
             broker_id=2,
-            broker_epoch=leader.orders.broker_epoch,
+            broker_epoch=leader.request_handler.broker_epoch,
             topics=[
                 AlterTopic(topic_name="t", topic_id=created.topic_id, partitions=asked),
                 AlterTopic(topic_name="u", topic_id=UUID(int=7), partitions=[PartitionData(partition_index=0)]),
@@ -320,7 +333,7 @@ async def test_who_has_just_become_controller_looks_for_a_topic_when_its_term_ha
         monkeypatch.setattr(chief.controller, "alter_partitions", begin)
         asked = PartitionData(partition_index=0, new_isr_with_epochs=[BrokerState(broker_id=2)])
         topic = AlterTopic(topic_id=created.topic_id, partitions=[asked])
-        request = AlterPartitionRequest(broker_id=2, broker_epoch=leader.orders.broker_epoch, topics=[topic])
+        request = AlterPartitionRequest(broker_id=2, broker_epoch=leader.request_handler.broker_epoch, topics=[topic])
         response = await chief.answer(ApiKey.ALTER_PARTITION, request, 3)
         (answer,) = response.topics[0].partitions
         assert (answer.error_code, answer.isr) == (ErrorCode.NONE, [2])
@@ -328,17 +341,17 @@ async def test_who_has_just_become_controller_looks_for_a_topic_when_its_term_ha
 
 async def test_producer_ids_are_given_out_in_blocks_by_the_controller_alone() -> None:
     async with ClusterPlane() as plane:
-        epoch = plane.members[3].orders.broker_epoch
+        epoch = plane.members[3].request_handler.broker_epoch
         request = AllocateProducerIdsRequest(broker_id=3, broker_epoch=epoch)
         first = await plane.members[3].ask(1, request)
         second = await plane.members[3].ask(1, request)
         assert (first.error_code, first.producer_id_len) == (ErrorCode.NONE, 1000)
         assert second.producer_id_start == first.producer_id_start + 1000
-        assert await plane.members[3].producer_ids.next_id() >= second.producer_id_start + 1000
+        assert await plane.members[3].producer_ids.generate_producer_id() >= second.producer_id_start + 1000
         assert plane.sent[-1] == (3, 1, "AllocateProducerIdsRequest")
-        assert await plane.members[1].producer_ids.next_id() >= second.producer_id_start + 2000
+        assert await plane.members[1].producer_ids.generate_producer_id() >= second.producer_id_start + 2000
         plane.cut.add(1)
-        assert await plane.members[2].producer_ids.next_id() >= second.producer_id_start + 3000
+        assert await plane.members[2].producer_ids.generate_producer_id() >= second.producer_id_start + 3000
         plane.cut.clear()
         for to, broker_id, broker_epoch, code in (
             (2, 3, epoch, ErrorCode.NOT_CONTROLLER),
@@ -360,7 +373,7 @@ async def test_leader_and_isr_in_every_version(version: int) -> None:
         request = LeaderAndIsrRequest(
             controller_id=1,
             controller_epoch=1,
-            broker_epoch=member.orders.broker_epoch,
+            broker_epoch=member.request_handler.broker_epoch,
             ungrouped_partition_states=[state, elsewhere] if version < 2 else [],
             topic_states=[
                 LeaderAndIsrTopicState(topic_name="x", topic_id=topic_id, partition_states=[state, elsewhere])
@@ -384,7 +397,7 @@ async def test_stop_replica_in_every_version(version: int) -> None:
         await create(plane, (3, 1), (3, 1))
         member = plane.members[3]
         await plane.until(lambda: len(member.replicas.roles) == 2)
-        request = StopReplicaRequest(controller_epoch=1, broker_epoch=member.orders.broker_epoch)
+        request = StopReplicaRequest(controller_epoch=1, broker_epoch=member.request_handler.broker_epoch)
         if version == 0:
             request.ungrouped_partitions = [StopReplicaPartitionV0(topic_name="t", partition_index=0)]
         elif version < 3:
@@ -408,12 +421,14 @@ async def test_replica_of_a_newer_epoch_is_not_stopped() -> None:
         member = plane.members[3]
         await plane.until(lambda: member.leads(T0))
         await plane.controller.elect_leaders([T0], allow_unclean=False)
-        order = PartitionOrder(T0, member.replicas.roles[T0].topic_id, 3, 6, 0, (3, 1), (3, 1), is_new=False)
-        await member.orders.leader_and_isr([order], controller_epoch=1)
-        stops = [StopOrder(T0, 5, delete=True)]
-        assert await member.orders.stop_replicas(stops, controller_epoch=1) == {T0: ErrorCode.FENCED_LEADER_EPOCH}
-        other = PartitionOrder(T0, UUID(int=1), 3, 7, 0, (3, 1), (3, 1), is_new=False)
-        results = await member.orders.leader_and_isr([other], controller_epoch=1)
+        order = LeaderAndIsrState(T0, member.replicas.roles[T0].topic_id, 3, 6, 0, (3, 1), (3, 1), is_new=False)
+        await member.request_handler.leader_and_isr([order], controller_epoch=1)
+        stops = [StopReplicaState(T0, 5, delete=True)]
+        assert await member.request_handler.stop_replicas(stops, controller_epoch=1) == {
+            T0: ErrorCode.FENCED_LEADER_EPOCH
+        }
+        other = LeaderAndIsrState(T0, UUID(int=1), 3, 7, 0, (3, 1), (3, 1), is_new=False)
+        results = await member.request_handler.leader_and_isr([other], controller_epoch=1)
         assert results == {T0: ErrorCode.INCONSISTENT_TOPIC_ID}
         assert member.leads(T0)
 
@@ -421,7 +436,7 @@ async def test_replica_of_a_newer_epoch_is_not_stopped() -> None:
 async def test_a_broker_that_nothing_is_told_of_has_no_endpoint() -> None:
     """Version 0 says of each where it is; the others say so of each listener, or of none."""
     told = [UpdateMetadataBroker(id=1), UpdateMetadataBroker(id=2, v0_host="h", v0_port=9)]
-    update = await update_of(UpdateMetadataRequest(live_brokers=told))
+    update = await metadata_update(UpdateMetadataRequest(live_brokers=told))
     assert [[(one.host, one.port) for one in broker.endpoints] for broker in update.brokers] == [[], [("h", 9)]]
 
 
@@ -473,8 +488,8 @@ async def test_who_was_controller_knows_the_runs_of_others_no_longer() -> None:
         known = former.metadata.brokers
         assert all(one.broker_epoch > -1 for one in known.values())
         update = MetadataUpdate(tuple(replace(one, broker_epoch=-1) for one in known.values()))
-        epoch = former.orders.controller_epoch + 1
-        await former.orders.update_metadata(update, controller_id=2, controller_epoch=epoch, broker_epoch=-1)
+        epoch = former.request_handler.controller_epoch + 1
+        await former.request_handler.update_metadata(update, controller_id=2, controller_epoch=epoch, broker_epoch=-1)
         assert {one.broker_epoch for one in former.metadata.brokers.values()} == {-1}
 
 
@@ -483,7 +498,7 @@ async def test_a_controller_steps_down_when_a_newer_one_gives_orders() -> None:
     async with ClusterPlane() as plane:
         former = plane.members[1]
         update, epoch = MetadataUpdate(tuple(former.metadata.brokers.values())), former.controller.controller_epoch + 1
-        await former.orders.update_metadata(update, controller_id=2, controller_epoch=epoch, broker_epoch=-1)
+        await former.request_handler.update_metadata(update, controller_id=2, controller_epoch=epoch, broker_epoch=-1)
         assert not former.controller.is_active
 
 

@@ -1,8 +1,10 @@
-"""Controllers of several brokers over one tree: elections, failover, orders, and what every broker believes."""
+"""Controllers of several brokers over one tree: elections, failover, requests, and what every broker believes."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.server.cluster_plane import ClusterPlane, Member
@@ -10,9 +12,8 @@ from tests.server.controller.topics_in_cluster import T0, create, everybody_beli
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.controller import office, to_controller
-from barnabas.server.controller.topic_maker import CreatedTopic
-from barnabas.server.controller.topic_rules import PartitionsCreation, TopicCreation
+from barnabas.server.controller import controller_elector, remote_controller
+from barnabas.server.controller.admin_manager import CreatedTopic, PartitionsCreation, TopicCreation
 from barnabas.server.metadata import znodes
 from barnabas.server.metadata.cluster_store import ControllerTerm
 from barnabas.server.metadata.metadata_store import (
@@ -25,8 +26,8 @@ from barnabas.server.metadata.metadata_store import (
     Watch,
 )
 from barnabas.server.metadata.topic_store import TopicStore
-from barnabas.server.metadata.znodes import NO_LEADER, PartitionState, TopicRegistration
-from barnabas.server.replication.isr_changes import IsrChange
+from barnabas.server.metadata.znodes import NO_LEADER, LeaderIsrAndControllerEpoch, TopicRegistration
+from barnabas.server.replication.leader_and_isr import IsrChange
 
 # Terms
 
@@ -41,7 +42,7 @@ async def test_one_is_controller_and_all_know_who_and_each_other() -> None:
             await plane.members[2].controller.create_topics([TopicCreation("x", 1, 1)])
         assert refused.value.code is ErrorCode.NOT_CONTROLLER
         with pytest.raises(KafkaError) as refused:
-            plane.members[2].controller.reassignments()
+            plane.members[2].controller.list_partition_reassignments()
         assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
 
@@ -116,15 +117,15 @@ async def test_orders_of_an_older_controller_or_to_an_older_run_are_refused() ->
     async with ClusterPlane() as plane:
         await create(plane, (1, 2))
         await plane.until(lambda: T0 in plane.members[2].replicas.roles)
-        orders = plane.members[2].orders
+        handler = plane.members[2].request_handler
         for epochs, code in (
             ({"controller_epoch": 0}, ErrorCode.STALE_CONTROLLER_EPOCH),
-            ({"controller_epoch": 9, "broker_epoch": orders.broker_epoch - 1}, ErrorCode.STALE_BROKER_EPOCH),
+            ({"controller_epoch": 9, "broker_epoch": handler.broker_epoch - 1}, ErrorCode.STALE_BROKER_EPOCH),
         ):
             with pytest.raises(KafkaError) as refused:
-                await orders.leader_and_isr([], **epochs)
+                await handler.leader_and_isr([], **epochs)
             assert refused.value.code is code
-        assert orders.controller_epoch == 1
+        assert handler.controller_epoch == 1
 
 
 # Brokers come and go
@@ -176,7 +177,7 @@ async def test_last_in_sync_replica_is_waited_for_unless_loss_is_allowed() -> No
         for partition in (T0, u0):
             state = await plane.members[3].state(partition)
             proposal = IsrChange(partition, state.leader_epoch, state.partition_epoch, (3,))
-            await plane.controller.alter_partitions(3, plane.members[3].orders.broker_epoch, [proposal])
+            await plane.controller.alter_partitions(3, plane.members[3].request_handler.broker_epoch, [proposal])
         await plane.kill(3)
         await everybody_believes(plane, 2, u0)
         await everybody_believes(plane, NO_LEADER)
@@ -189,13 +190,57 @@ async def test_last_in_sync_replica_is_waited_for_unless_loss_is_allowed() -> No
         await everybody_believes(plane, 3)
 
 
+async def test_a_leader_epoch_is_bumped_only_where_the_leader_or_the_isr_changes() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (1, 2), (2, 3), (3, 2), (2, 1))
+        await everybody_believes(plane, 1)
+        places = [TopicPartition("t", index) for index in range(4)]
+        before = [await plane.members[1].state(place) for place in places]
+        await plane.kill(3)
+        await plane.until_true(lambda: _isr_is(plane, places[1], (2,)))
+        after = [await plane.members[1].state(place) for place in places]
+        assert [new.leader_epoch - old.leader_epoch for old, new in zip(before, after, strict=True)] == [0, 1, 1, 0]
+        await plane.start(3)
+        await plane.until(lambda: places[1] in plane.members[3].replicas.roles)
+        back = [await plane.members[1].state(place) for place in places]
+        assert [state.leader_epoch for state in back] == [state.leader_epoch for state in after]
+
+
+async def test_a_replica_that_is_tried_again_leaves_the_leaders_epoch_as_it_is() -> None:
+    async with ClusterPlane() as plane:
+        controlling = plane.members[1]
+        controlling.replicas.failing.add(T0)
+        await create(plane, (2, 1))
+        await everybody_believes(plane, 2)
+        await plane.until(lambda: _offline(plane.members[3]) == (1,))
+        before = await controlling.state(T0)
+        controlling.replicas.failing.clear()
+        await plane.controller.retry_replicas(1, lost=())
+        assert controlling.replicas.roles[T0].leader == 2
+        assert (await controlling.state(T0)).leader_epoch == before.leader_epoch
+
+
+async def test_a_partition_in_its_last_leader_epoch_keeps_no_other_from_its_leader() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (3, 2), (3, 2))
+        await everybody_believes(plane, 3)
+        context, other = plane.controller._context, TopicPartition("t", 1)
+        state = context.leadership_info(T0)
+        assert state is not None
+        context.put_leadership_info(T0, replace(state, leader_epoch=2**31 - 1))
+        await plane.kill(3)
+        await plane.until(lambda: leader_of(plane.members[1], other) == 2)
+        assert plane.controller.is_active
+        assert (await plane.members[1].state(T0)).leader == 3
+
+
 async def test_controlled_shutdown_moves_leaders_and_says_what_cannot_move() -> None:
     async with ClusterPlane() as plane:
         await create(plane, (2, 3), (1, 2))
         await create(plane, (2,), name="alone")
         await everybody_believes(plane, 2)
         await plane.until(lambda: len(plane.members[2].replicas.roles) == 3)
-        epoch = plane.members[2].orders.broker_epoch
+        epoch = plane.members[2].request_handler.broker_epoch
         with pytest.raises(KafkaError) as refused:
             await plane.controller.controlled_shutdown(2, epoch - 1)
         assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
@@ -214,7 +259,7 @@ async def test_controlled_shutdown_moves_leaders_and_says_what_cannot_move() -> 
         await plane.start(2)
         await plane.until(lambda: T0 in plane.members[2].replicas.roles)
         result = await propose(plane, 3, (3, 2))
-        assert isinstance(result, PartitionState)
+        assert isinstance(result, LeaderIsrAndControllerEpoch)
 
 
 async def test_orders_to_a_broker_that_does_not_answer_are_repeated_until_it_does() -> None:
@@ -233,14 +278,14 @@ async def test_orders_to_a_broker_that_does_not_answer_are_repeated_until_it_doe
 async def test_who_made_a_topic_can_wait_until_all_live_brokers_have_heard_of_it() -> None:
     async with ClusterPlane() as plane:
         await plane.controller.create_topics([TopicCreation("t", assignments=[(0, (2, 3))])])
-        await plane.controller.heard(60)
+        await plane.controller._channel.wait_for_responses(60)
         assert [leader_of(one) for one in plane.members.values()] == [2, 2, 2]
         assert plane.members[2].leads(T0)
         plane.cut.add(3)
         await plane.controller.create_topics([TopicCreation("u", assignments=[(0, (2, 3))])])
-        await plane.controller.heard(0.01)
+        await plane.controller._channel.wait_for_responses(0.01)
         assert "u" not in plane.members[3].metadata
-        waiting = asyncio.ensure_future(plane.controller.heard(3600))
+        waiting = asyncio.ensure_future(plane.controller._channel.wait_for_responses(3600))
         await plane.until(lambda: "u" in plane.members[2].metadata)
         assert not waiting.done()
         await plane.kill(3)
@@ -273,10 +318,24 @@ async def test_replica_without_room_on_another_broker_is_made_when_there_is() ->
         member.replicas.failing.clear()
         await tried_again(member)
         await plane.until(lambda: member.leads(alone))
-        await plane.until(lambda: not member.orders.lacks_replicas)
+        await plane.until(lambda: not member.request_handler.lacks_replicas)
+        # The member's response has to reach the controller.
+        await plane.until(lambda: 2 in plane.controller._context.live_replicas(T0))
         state = await propose(plane, 3, (3, 2))
-        assert isinstance(state, PartitionState) and state.isr == (3, 2), "it may be in sync again"
+        assert isinstance(state, LeaderIsrAndControllerEpoch) and state.isr == (3, 2), "it may be in sync again"
         await plane.until(lambda: _offline(plane.members[3]) == ())
+
+
+async def test_replica_that_was_made_before_its_failure_is_processed_is_online() -> None:
+    """The report of the failure waits for its turn while the replica is retried."""
+    async with ClusterPlane() as plane:
+        await create(plane, (2, 3))
+        controller = plane.controller
+        async with controller._change():
+            controller.on_replicas_offline(2, [T0])
+            controller.on_replicas_created(2, [T0])
+        await plane.until(lambda: not controller._events)
+        assert controller._context.live_replicas(T0) == [2, 3]
 
 
 async def test_replica_that_could_not_take_an_order_is_ordered_again() -> None:
@@ -285,14 +344,14 @@ async def test_replica_that_could_not_take_an_order_is_ordered_again() -> None:
         member = plane.members[2]
         await create(plane, (2, 3))
         member.replicas.failing.add(T0)
-        assert await plane.controller.reassign({T0: (3, 2)}) == {T0: None}
+        assert await plane.controller.alter_partition_reassignments({T0: (3, 2)}) == {T0: None}
         assert await plane.controller.elect_leaders([T0], allow_unclean=False) == {T0: None}
         await plane.until(lambda: _offline(plane.members[3]) == (2,))
         member.replicas.failing.clear()
         del member.replicas.roles[T0]
         await tried_again(member)
         assert member.replicas.roles[T0].leader == 3
-        await plane.until(lambda: not member.orders.lacks_replicas)
+        await plane.until(lambda: not member.request_handler.lacks_replicas)
 
 
 async def test_replica_without_room_on_another_broker_is_deleted_when_there_is() -> None:
@@ -302,10 +361,10 @@ async def test_replica_without_room_on_another_broker_is_deleted_when_there_is()
         await plane.controller.create_topics([TopicCreation("t", assignments=[(0, (2, 3))])])
         await everybody_believes(plane, 3)
         assert (await plane.controller.delete_topics(["t"]))["t"] is not None
-        assert member.orders.lacks_replicas
+        assert member.request_handler.lacks_replicas
         member.replicas.failing.clear()
         await member.control.retry_replicas()
-        await plane.until(lambda: not member.orders.lacks_replicas)
+        await plane.until(lambda: not member.request_handler.lacks_replicas)
         await plane.until(lambda: plane.controller._context.topic("t") is None)
 
 
@@ -313,11 +372,11 @@ async def test_who_has_all_replicas_or_has_lost_them_does_not_ask_for_them() -> 
     async with ClusterPlane() as plane:
         member = plane.members[2]
         await create(plane, (2, 3))
-        assert not member.orders.lacks_replicas
+        assert not member.request_handler.lacks_replicas
         member.replicas.failing.add(TopicPartition("u", 0))
         await plane.controller.create_topics([TopicCreation("u", assignments=[(0, (2, 3))])])
         await everybody_believes(plane, 3, TopicPartition("u", 0))
-        assert member.orders.lacks_replicas
+        assert member.request_handler.lacks_replicas
         member.offline.add(TopicPartition("u", 0))
         assert await count_notices(plane, member, rounds=5) == 0
 
@@ -337,8 +396,8 @@ def _offline(member: Member) -> tuple[int, ...]:
 
 async def count_notices(plane: ClusterPlane, member: Member, rounds: int) -> int:
     """How often a broker leaves word in so many rounds; each is dealt with before the next."""
-    elsewhere, store, told = member.control._elsewhere, plane.members[1].store, 0
-    really = elsewhere.tell_of_failed_log_dir
+    elsewhere, store, told = member.control._remote_controller, plane.members[1].store, 0
+    really = elsewhere.write_log_dir_event
 
     async def tell(broker_id: int) -> None:
         nonlocal told
@@ -346,7 +405,7 @@ async def count_notices(plane: ClusterPlane, member: Member, rounds: int) -> int
         await really(broker_id)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(elsewhere, "tell_of_failed_log_dir", tell)
+        patch.setattr(elsewhere, "write_log_dir_event", tell)
         for _ in range(rounds):
             await member.control.retry_replicas()
             await plane.until_true(lambda: _is_empty(store, znodes.LOG_DIR_EVENTS))
@@ -358,7 +417,7 @@ async def test_failed_log_dir_of_another_broker_is_heard_of_through_the_tree() -
         await create(plane, (2, 3))
         await plane.until(lambda: plane.members[2].leads(T0))
         plane.members[2].offline.add(T0)
-        await plane.members[2].controller.replicas_failed(2, [T0])
+        await plane.members[2].controller.on_replicas_become_offline(2, [T0])
         await everybody_believes(plane, 3)
         store = plane.members[1].store
         await plane.until_true(lambda: _is_empty(store, znodes.LOG_DIR_EVENTS))
@@ -372,7 +431,7 @@ async def test_notices_that_say_nothing_keep_no_others_back() -> None:
         for prefix in (znodes.LOG_DIR_EVENT_PREFIX, znodes.ISR_CHANGE_PREFIX):
             await store.create(prefix, b"what?", sequential=True)
         plane.members[2].offline.add(T0)
-        await plane.members[2].controller.replicas_failed(2, [T0])
+        await plane.members[2].controller.on_replicas_become_offline(2, [T0])
         await everybody_believes(plane, 3)
         await plane.until_true(lambda: _is_empty(store, znodes.LOG_DIR_EVENTS))
         await plane.until_true(lambda: _is_empty(store, znodes.ISR_CHANGES))
@@ -380,13 +439,13 @@ async def test_notices_that_say_nothing_keep_no_others_back() -> None:
 
 async def test_failed_log_dir_is_told_as_soon_as_the_tree_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody's session ends while the ensemble is away, and nobody else would ever ask."""
-    monkeypatch.setattr(to_controller, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(remote_controller, "RETRY_SECONDS", 0.0)
     async with ClusterPlane() as plane:
         await create(plane, (2, 3))
         await plane.until(lambda: plane.members[2].leads(T0))
         member, attempts = plane.members[2], 0
 
-        async def unavailable(path: str, *_: object, **__: object) -> str:
+        async def unavailable(path: str, *_: object, **__: Any) -> str:
             nonlocal attempts
             attempts += 1
             raise StoreUnavailableError(path)
@@ -394,7 +453,7 @@ async def test_failed_log_dir_is_told_as_soon_as_the_tree_can_be_written(monkeyp
         member.offline.add(T0)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(member.store, "create", unavailable)
-            member.controller.replicas_failed_at(2, [T0])
+            member.controller.on_replicas_offline(2, [T0])
             await plane.until(lambda: attempts > 2)
         await everybody_believes(plane, 3)
 
@@ -411,13 +470,13 @@ async def test_isr_is_changed_by_its_leader_through_the_controller() -> None:
         await create(plane, (2, 3, 1))
         state = await plane.members[2].state(T0)
         shrunk = await propose(plane, 2, (2, 3))
-        assert isinstance(shrunk, PartitionState)
+        assert isinstance(shrunk, LeaderIsrAndControllerEpoch)
         assert shrunk == await plane.members[2].state(T0)
         assert (shrunk.isr, shrunk.leader_epoch, shrunk.partition_epoch) == ((2, 3), 0, state.partition_epoch + 1)
         again = await propose(plane, 2, (2, 3))
         assert again == shrunk
         grown = await propose(plane, 2, (2, 3, 1))
-        assert isinstance(grown, PartitionState)
+        assert isinstance(grown, LeaderIsrAndControllerEpoch)
         await plane.until(lambda: _believed_isr(plane.members[3]) == (2, 3, 1))
 
 
@@ -429,10 +488,10 @@ def _believed_isr(member: Member) -> tuple[int, ...]:
 async def test_isr_changes_that_do_not_count_are_refused() -> None:
     async with ClusterPlane() as plane:
         await create(plane, (2, 3))
-        epoch = plane.members[2].orders.broker_epoch
+        epoch = plane.members[2].request_handler.broker_epoch
         state = await plane.members[2].state(T0)
         leader_epoch, partition_epoch = state.leader_epoch, state.partition_epoch
-        stale_run = (epoch, plane.members[3].orders.broker_epoch - 1)
+        stale_run = (epoch, plane.members[3].request_handler.broker_epoch - 1)
         for proposal, code in (
             (IsrChange(T0, leader_epoch - 1, partition_epoch, (2,)), ErrorCode.FENCED_LEADER_EPOCH),
             (IsrChange(T0, leader_epoch, partition_epoch - 1, (2,)), ErrorCode.INVALID_UPDATE_VERSION),
@@ -455,8 +514,10 @@ async def test_isr_that_a_leader_wrote_itself_is_taken_in() -> None:
         await create(plane, (2, 3, 1))
         leader = plane.members[2]
         state = await leader.state(T0)
-        narrower = PartitionState(2, state.leader_epoch, (2, 3), state.controller_epoch, state.partition_epoch)
-        await leader.notices.write_isr(T0, narrower)
+        narrower = LeaderIsrAndControllerEpoch(
+            2, state.leader_epoch, (2, 3), state.controller_epoch, state.partition_epoch
+        )
+        await leader.cluster_store.propagate_isr_change(T0, narrower)
         await plane.until(lambda: all(_believed_isr(one) == (2, 3) for one in plane.members.values()))
         await plane.until_true(lambda: _is_empty(leader.store, znodes.ISR_CHANGES))
         await plane.kill(2)
@@ -470,7 +531,7 @@ async def test_election_heeds_what_a_leader_has_just_written() -> None:
         state = await leader.state(T0)
         # Without a notice: the controller has not heard of it when it elects.
         path = znodes.state_path(*T0)
-        data = znodes.encode_state(PartitionState(2, 0, (2, 1), state.controller_epoch))
+        data = znodes.encode_state(LeaderIsrAndControllerEpoch(2, 0, (2, 1), state.controller_epoch))
         await leader.store.set(path, data, state.partition_epoch)
         await plane.kill(2)
         await everybody_believes(plane, 1)
@@ -489,9 +550,9 @@ async def test_election_that_a_leader_has_just_made_impossible_is_refused_for_it
         for partition in (T0, t1):
             state = await leader.state(partition)
             wider = IsrChange(partition, state.leader_epoch, state.partition_epoch, (3, 2))
-            await plane.controller.alter_partitions(3, leader.orders.broker_epoch, [wider])
+            await plane.controller.alter_partitions(3, leader.request_handler.broker_epoch, [wider])
         state = await leader.state(T0)
-        narrower = PartitionState(3, state.leader_epoch, (3,), state.controller_epoch)
+        narrower = LeaderIsrAndControllerEpoch(3, state.leader_epoch, (3,), state.controller_epoch)
         await leader.store.set(znodes.state_path(*T0), znodes.encode_state(narrower), state.partition_epoch)
         results = await plane.controller.elect_leaders([T0, t1], allow_unclean=False)
         refused = results[T0]
@@ -601,8 +662,8 @@ async def test_topic_whose_leader_writes_its_state_while_it_is_deleted_is_forgot
         await plane.kill(3)
         leader = plane.members[1]
         await plane.until_true(lambda: _isr_is(plane, T0, (1,)))
-        await plane.controller.delete_topics(["t"], timeout_ms=0)
-        await leader.notices.write_isr(T0, await leader.state(T0))
+        await plane.controller.delete_topics(["t"])
+        await leader.cluster_store.propagate_isr_change(T0, await leader.state(T0))
         await plane.until_true(lambda: _is_empty(leader.store, znodes.ISR_CHANGES))
         epoch = leader.controller.controller_epoch
         await plane.start(3)
@@ -623,19 +684,19 @@ async def test_partition_moves_to_other_brokers() -> None:
     async with ClusterPlane(brokers=4) as plane:
         await create(plane, (1, 2))
         await plane.until(lambda: T0 in plane.members[2].replicas.roles)
-        assert await plane.controller.reassign({T0: (3, 4)}) == {T0: None}
-        (moving,) = plane.controller.reassignments()
+        assert await plane.controller.alter_partition_reassignments({T0: (3, 4)}) == {T0: None}
+        (moving,) = plane.controller.list_partition_reassignments()
         assert (moving.assignment[0], moving.adding_replicas[0], moving.removing_replicas[0]) == (
             (3, 4, 1, 2),
             (3, 4),
             (1, 2),
         )
         await plane.until(lambda: T0 in plane.members[3].replicas.roles and T0 in plane.members[4].replicas.roles)
-        assert isinstance(await propose(plane, 1, (1, 2, 3)), PartitionState)
-        assert plane.controller.reassignments() != []
-        assert isinstance(await propose(plane, 1, (1, 2, 3, 4)), PartitionState)
+        assert isinstance(await propose(plane, 1, (1, 2, 3)), LeaderIsrAndControllerEpoch)
+        assert plane.controller.list_partition_reassignments() != []
+        assert isinstance(await propose(plane, 1, (1, 2, 3, 4)), LeaderIsrAndControllerEpoch)
         await everybody_believes(plane, 3)
-        await plane.until(lambda: plane.controller.reassignments() == [])
+        await plane.until(lambda: plane.controller.list_partition_reassignments() == [])
         await plane.until(lambda: plane.members[1].replicas.deleted == plane.members[2].replicas.deleted == [T0])
         assert (await plane.members[3].state(T0)).isr == (3, 4)
         topic = await plane.members[3].topic_store.topic("t")
@@ -651,27 +712,27 @@ async def test_replica_that_moved_while_its_broker_had_no_session_is_given_up_wi
         await plane.until(lambda: T0 in away.replicas.roles)
         await plane.members[1].store.delete("/brokers/ids/2")
         await plane.until(lambda: 2 not in plane.members[3].metadata.brokers)
-        assert await plane.controller.reassign({T0: (1, 3)}) == {T0: None}
+        assert await plane.controller.alter_partition_reassignments({T0: (1, 3)}) == {T0: None}
         await plane.until(lambda: T0 in plane.members[3].replicas.roles)
-        assert isinstance(await propose(plane, 1, (1, 3)), PartitionState)
-        await plane.until(lambda: plane.controller.reassignments() == [])
+        assert isinstance(await propose(plane, 1, (1, 3)), LeaderIsrAndControllerEpoch)
+        await plane.until(lambda: plane.controller.list_partition_reassignments() == [])
         assert T0 in away.replicas.roles
         await away.register()
         await plane.until(lambda: T0 not in away.replicas.roles)
         assert away.replicas.deleted == []
-        assert await plane.controller.reassign({T0: (1, 2)}) == {T0: None}
+        assert await plane.controller.alter_partition_reassignments({T0: (1, 2)}) == {T0: None}
         await plane.until(lambda: T0 in away.replicas.roles)
 
 
 async def test_reassignment_outlives_its_controller() -> None:
     async with ClusterPlane(brokers=4) as plane:
         await create(plane, (2, 3))
-        await plane.controller.reassign({T0: (3, 4)})
+        await plane.controller.alter_partition_reassignments({T0: (3, 4)})
         await plane.kill(1)
         await plane.until(lambda: sum(one.controller.is_active for one in plane.members.values()) == 1)
-        await plane.until(lambda: [one.name for one in plane.controller.reassignments()] == ["t"])
+        await plane.until(lambda: [one.name for one in plane.controller.list_partition_reassignments()] == ["t"])
         await plane.until(lambda: T0 in plane.members[4].replicas.roles)
-        assert isinstance(await propose(plane, 2, (2, 3, 4)), PartitionState)
+        assert isinstance(await propose(plane, 2, (2, 3, 4)), LeaderIsrAndControllerEpoch)
         await everybody_believes(plane, 3)
         await plane.until(lambda: plane.members[2].replicas.deleted == [T0])
 
@@ -682,7 +743,7 @@ async def test_move_of_which_the_last_write_is_not_answered_leaves_no_former_rep
     """By the topic's node all is done: nothing tells the next controller what the leader has not heard."""
     async with ClusterPlane(brokers=4) as plane:
         await create(plane, (2, 3))
-        await plane.controller.reassign({T0: (3, 4)})
+        await plane.controller.alter_partition_reassignments({T0: (3, 4)})
         await plane.until(lambda: T0 in plane.members[4].replicas.roles)
         store = plane.members[1].topic_store
         really = store.set_topic
@@ -696,25 +757,25 @@ async def test_move_of_which_the_last_write_is_not_answered_leaves_no_former_rep
         monkeypatch.setattr(store, "set_topic", without_answer)
         chief = plane.controller
         first_term = chief.controller_epoch
-        assert isinstance(await propose(plane, 2, (2, 3, 4)), PartitionState)
+        assert isinstance(await propose(plane, 2, (2, 3, 4)), LeaderIsrAndControllerEpoch)
         await plane.until(lambda: chief.is_active and chief.controller_epoch > first_term)
         await plane.until(lambda: T0 not in plane.members[2].replicas.roles)
         for member in plane.members[3], plane.members[4]:
             order = member.replicas.roles[T0]
             assert (order.replicas, order.adding_replicas, order.removing_replicas) == ((3, 4), (), ())
             assert order.isr == (3, 4)
-        assert plane.controller.reassignments() == []
+        assert plane.controller.list_partition_reassignments() == []
 
 
 async def test_reassignment_is_taken_back_and_replaced() -> None:
     async with ClusterPlane(brokers=4) as plane:
         await create(plane, (1, 2))
-        await plane.controller.reassign({T0: (1, 3)})
+        await plane.controller.alter_partition_reassignments({T0: (1, 3)})
         await plane.until(lambda: T0 in plane.members[3].replicas.roles)
-        assert await plane.controller.reassign({T0: (1, 4)}) == {T0: None}
+        assert await plane.controller.alter_partition_reassignments({T0: (1, 4)}) == {T0: None}
         await plane.until(lambda: plane.members[3].replicas.deleted == [T0])
-        assert isinstance(await propose(plane, 1, (1, 2)), PartitionState)
-        assert await plane.controller.reassign({T0: None}) == {T0: None}
+        assert isinstance(await propose(plane, 1, (1, 2)), LeaderIsrAndControllerEpoch)
+        assert await plane.controller.alter_partition_reassignments({T0: None}) == {T0: None}
         await plane.until(lambda: plane.members[4].replicas.deleted == [T0])
         topic = await plane.members[1].topic_store.topic("t")
         assert topic is not None
@@ -725,19 +786,19 @@ async def test_reassignment_is_taken_back_and_replaced() -> None:
 async def test_reassignment_is_not_taken_back_to_brokers_that_lack_records() -> None:
     async with ClusterPlane(brokers=4) as plane:
         await create(plane, (2, 3))
-        await plane.controller.reassign({T0: (1, 4)})
+        await plane.controller.alter_partition_reassignments({T0: (1, 4)})
         await plane.until(lambda: T0 in plane.members[4].replicas.roles)
-        assert isinstance(await propose(plane, 2, (2, 4)), PartitionState)
+        assert isinstance(await propose(plane, 2, (2, 4)), LeaderIsrAndControllerEpoch)
         await plane.kill(2)
         await everybody_believes(plane, 4)
-        refused = (await plane.controller.reassign({T0: None}))[T0]
+        refused = (await plane.controller.alter_partition_reassignments({T0: None}))[T0]
         assert refused is not None
         assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
         assert plane.members[4].leads(T0)
         assert plane.members[4].replicas.deleted == []
         await plane.kill(4)
         await everybody_believes(plane, NO_LEADER)
-        refused = (await plane.controller.reassign({T0: None}))[T0]
+        refused = (await plane.controller.alter_partition_reassignments({T0: None}))[T0]
         assert refused is not None
         assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
@@ -747,7 +808,7 @@ async def test_partition_that_nobody_leads_is_reassigned_once_who_was_in_sync_is
         await create(plane, (3,))
         await plane.kill(3)
         await everybody_believes(plane, NO_LEADER)
-        assert await plane.controller.reassign({T0: (4, 2)}) == {T0: None}
+        assert await plane.controller.alter_partition_reassignments({T0: (4, 2)}) == {T0: None}
         state = await plane.members[4].state(T0)
         assert (state.leader, state.isr) == (NO_LEADER, (3,))
         assert await plane.controller.elect_leaders([T0], allow_unclean=False) != {T0: None}
@@ -757,8 +818,7 @@ async def test_partition_that_nobody_leads_is_reassigned_once_who_was_in_sync_is
         back = await plane.start(3)
         await everybody_believes(plane, 3)
         await plane.until(lambda: all(T0 in plane.members[one].replicas.roles for one in (2, 3, 4)))
-        state = await propose(plane, 3, (3, 4, 2))
-        assert isinstance(state, PartitionState)
+        assert isinstance(await propose(plane, 3, (3, 4, 2)), LeaderIsrAndControllerEpoch)
         await plane.until_true(lambda: _is_assigned(back, (4, 2)))
         await everybody_believes(plane, 4)
         assert back.replicas.deleted == [T0]
@@ -770,13 +830,13 @@ async def test_reassignment_of_a_partition_that_nobody_leads_is_taken_back() -> 
         await plane.kill(2)
         await plane.kill(3)
         await everybody_believes(plane, NO_LEADER)
-        assert await plane.controller.reassign({T0: (2, 4)}) == {T0: None}
-        assert await plane.controller.reassign({T0: None}) == {T0: None}
-        assert plane.controller.reassignments() == []
+        assert await plane.controller.alter_partition_reassignments({T0: (2, 4)}) == {T0: None}
+        assert await plane.controller.alter_partition_reassignments({T0: None}) == {T0: None}
+        assert plane.controller.list_partition_reassignments() == []
         state = await plane.members[4].state(T0)
         assert (state.leader, state.isr) == (NO_LEADER, (3,))
         # Who is to get a replica has to be there; who has one need not.
-        refused = (await plane.controller.reassign({T0: (2, 9)}))[T0]
+        refused = (await plane.controller.alter_partition_reassignments({T0: (2, 9)}))[T0]
         assert refused is not None
         assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
         await plane.start(3)
@@ -790,7 +850,7 @@ UNCLEAN = "unclean.leader.election.enable"
 async def test_reassignment_ends_when_who_is_waited_for_leads_without_having_been_in_sync(election: str) -> None:
     async with ClusterPlane(brokers=4) as plane:
         await create(plane, (3,), **({UNCLEAN: "true"} if election == "allowed before" else {}))
-        assert await plane.controller.reassign({T0: (4,)}) == {T0: None}
+        assert await plane.controller.alter_partition_reassignments({T0: (4,)}) == {T0: None}
         await plane.until(lambda: T0 in plane.members[4].replicas.roles)
         await plane.kill(3)
         if election != "allowed before":
@@ -802,7 +862,7 @@ async def test_reassignment_ends_when_who_is_waited_for_leads_without_having_bee
             configs.broker_config_changed({UNCLEAN: "true"}, per_broker=False)
         elif election == "asked for":
             assert await plane.controller.elect_leaders([T0], allow_unclean=True) == {T0: None}
-        await plane.until(lambda: plane.members[4].leads(T0) and plane.controller.reassignments() == [])
+        await plane.until(lambda: plane.members[4].leads(T0) and plane.controller.list_partition_reassignments() == [])
         # In memory first, in the tree last.
         await plane.until_true(lambda: _is_assigned(plane.members[4], (4,)))
 
@@ -843,10 +903,10 @@ async def test_leaders_go_back_to_where_they_belong() -> None:
         await everybody_believes(plane, 1)
         await plane.start(3)
         await plane.until(lambda: T0 in plane.members[3].replicas.roles)
-        await plane.controller.balance_leaders()
+        await plane.controller.check_and_trigger_auto_leader_rebalance()
         assert leader_of(plane.members[1]) == 1, "it is not in sync yet"
-        assert isinstance(await propose(plane, 1, (1, 3)), PartitionState)
-        await plane.controller.balance_leaders()
+        assert isinstance(await propose(plane, 1, (1, 3)), LeaderIsrAndControllerEpoch)
+        await plane.controller.check_and_trigger_auto_leader_rebalance()
         await everybody_believes(plane, 3)
 
 
@@ -868,7 +928,7 @@ async def test_topics_are_not_all_listed_for_each_that_is_made(monkeypatch: pyte
         return await names(self, watch)
 
     monkeypatch.setattr(TopicStore, "names", counted)
-    monkeypatch.setattr(office, "TOPICS_REST_SECONDS", 3600.0)
+    monkeypatch.setattr(controller_elector, "TOPICS_PAUSE_SECONDS", 3600.0)
     async with ClusterPlane() as plane:
         await plane.until(lambda: looks == 1)
         for number in range(20):
@@ -886,7 +946,7 @@ async def test_what_goes_wrong_in_a_term_ends_it_and_the_next_begins() -> None:
             raise AssertionError("on purpose")
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(controller._brokers, "now_alive", fail)
+            patch.setattr(controller, "_on_broker_startup", fail)
             await plane.start(4)
             await plane.until(lambda: not controller.is_active or controller.controller_epoch > epoch)
         await plane.until(lambda: 4 in plane.members[3].metadata.brokers)
@@ -916,7 +976,7 @@ async def test_what_the_store_refuses_has_an_answer_that_clients_know(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(plane.members[1].topic_store, "set_topic", fail)
             with pytest.raises(KafkaError) as refused:
-                await controller.reassign({T0: [1, 3]})
+                await controller.alter_partition_reassignments({T0: [1, 3]})
         assert refused.value.code is code
 
         def begins_anew() -> bool:
@@ -924,4 +984,4 @@ async def test_what_the_store_refuses_has_an_answer_that_clients_know(
             return any(one.controller_epoch > epoch for one in active)
 
         await plane.until(begins_anew)
-        assert await plane.controller.reassign({T0: [1, 3]}) == {T0: None}
+        assert await plane.controller.alter_partition_reassignments({T0: [1, 3]}) == {T0: None}

@@ -8,12 +8,14 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.common.uuid_text import uuid_text
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.protocol.uuid_text import uuid_text
 from barnabas.server.metadata.metadata_cache import TopicImage
 from barnabas.server.metadata.znodes import DELETE_TOPICS
+from barnabas.server.replication.append_request import AppendRequest
+from barnabas.storage.log_validator import CLIENT_RULES
 from barnabas.testing.broker import Broker
 
 
@@ -33,15 +35,15 @@ def epochs(broker: Broker, name: str) -> list[int]:
     """Leader epochs as clients see them; the replicas must have taken them over."""
     manager = broker.server.state.replica_manager
     shown = [partition.leader_epoch for partition in image(broker, name).partitions.values()]
-    assert shown == [manager.partition(name, index).leader_epoch for index in image(broker, name).partitions]
+    assert shown == [manager.get_leader_partition(name, index).leader_epoch for index in image(broker, name).partitions]
     return shown
 
 
 def append_a_record(broker: Broker, topic: str, index: int) -> None:
     builder = RecordBatchBuilder()
     builder.append(b"k", b"v", timestamp=1_700_000_000_000)
-    partition = broker.server.state.replica_manager.partition(topic, index)
-    partition.append_records_to_leader(memoryview(bytearray(builder.build())), 1, api_version=9)
+    partition = broker.server.state.replica_manager.get_leader_partition(topic, index)
+    partition.append_records_to_leader(memoryview(bytearray(builder.build())), AppendRequest(1, 0, print, CLIENT_RULES))
 
 
 async def test_store_keeps_topics_ids_and_cluster_and_raises_epochs(tmp_path: Path) -> None:
@@ -81,7 +83,7 @@ async def test_deleted_topic_is_gone_from_disk_and_store_and_stays_gone(tmp_path
         assert not (tmp_path / "t-0").exists()
         assert not (tmp_path / "t-1").exists()
         with pytest.raises(KafkaError) as refused:
-            broker.server.state.replica_manager.partition("t", 0)
+            broker.server.state.replica_manager.get_leader_partition("t", 0)
         assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     async with Broker(data_dir=tmp_path) as broker:
         assert list(broker.server.state.metadata.topic_names) == ["u"]
@@ -103,7 +105,7 @@ async def test_two_brokers_cannot_share_a_folder(tmp_path: Path) -> None:
     async with Broker(topics=["t"], data_dir=tmp_path) as first:
         with pytest.raises(BlockingIOError):
             await Broker(data_dir=tmp_path).__aenter__()
-        assert first.server.state.replica_manager.find("t", 0) is not None
+        assert first.server.state.replica_manager.get_partition("t", 0) is not None
 
 
 async def test_topic_settings_are_in_force_before_its_first_log_and_after_a_restart(tmp_path: Path) -> None:

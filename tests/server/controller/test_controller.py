@@ -1,4 +1,4 @@
-"""The controller over a real store: what it writes, what it orders, what it shows, and what a restart makes of it."""
+"""The controller over a real store: what it writes, what it requests, what it shows, and what a restart makes of it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from tests.server.control_plane import BROKER_ID, LISTENER, ControlPlane
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.controller.admin_manager import CreatedTopic, PartitionsCreation, TopicCreation
 from barnabas.server.controller.adoption import FoundReplica
-from barnabas.server.controller.context import ControllerContext
-from barnabas.server.controller.topic_maker import CreatedTopic
-from barnabas.server.controller.topic_rules import PartitionsCreation, TopicCreation
+from barnabas.server.controller.controller_context import ControllerContext
 from barnabas.server.metadata import znodes
 from barnabas.server.metadata.metadata_store import Operation, OperationResult, StoreUnavailableError
 
@@ -221,7 +220,7 @@ async def test_partition_that_was_written_without_its_state_is_led() -> None:
 async def test_topic_that_is_being_deleted_gets_no_more_partitions() -> None:
     plane = await ControlPlane().start()
     await create(plane, TopicCreation("t", 1, 1))
-    await plane.controller.replicas_failed(BROKER_ID, [T0])
+    await plane.controller.on_replicas_become_offline(BROKER_ID, [T0])
     assert (await plane.controller.delete_topics(["t"]))["t"] is not None
     refused = (await plane.controller.create_partitions([PartitionsCreation("t", 2)]))["t"]
     assert refused is not None
@@ -298,7 +297,7 @@ async def test_partition_whose_log_cannot_be_made_is_offline_and_tried_again_at_
 async def test_failed_log_directory_takes_its_partitions_offline() -> None:
     plane = await ControlPlane().start()
     await create(plane, TopicCreation("t", 2, 1))
-    await plane.controller.replicas_failed(BROKER_ID, [T0, TopicPartition("gone", 0)])
+    await plane.controller.on_replicas_become_offline(BROKER_ID, [T0, TopicPartition("gone", 0)])
     image = plane.metadata.topic("t")
     assert image is not None
     assert [(p.leader, p.leader_epoch) for p in image.partitions.values()] == [(-1, 1), (BROKER_ID, 0)]
@@ -350,7 +349,7 @@ async def test_elections() -> None:
     codes = {partition: error and error.code for partition, error in results.items()}
     assert codes == {T0: ErrorCode.ELECTION_NOT_NEEDED, ghost: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert await plane.controller.elect_leaders(None, allow_unclean=False) == {}
-    await plane.controller.replicas_failed(BROKER_ID, [T0])
+    await plane.controller.on_replicas_become_offline(BROKER_ID, [T0])
     preferred = (await plane.controller.elect_leaders([T0], allow_unclean=False))[T0]
     unclean = (await plane.controller.elect_leaders([T0], allow_unclean=True))[T0]
     assert preferred is not None
@@ -362,7 +361,9 @@ async def test_elections() -> None:
 async def test_partition_that_another_broker_left_leaderless_is_elected() -> None:
     plane = await ControlPlane().start()
     await create(plane, TopicCreation("t", 1, 1))
-    await plane.store.set(znodes.state_path("t", 0), znodes.encode_state(znodes.PartitionState(-1, 5, (BROKER_ID,), 1)))
+    await plane.store.set(
+        znodes.state_path("t", 0), znodes.encode_state(znodes.LeaderIsrAndControllerEpoch(-1, 5, (BROKER_ID,), 1))
+    )
     plane = await plane.restarted()
     image = plane.metadata.topic("t")
     assert image is not None
@@ -376,7 +377,9 @@ async def test_replicas_on_brokers_that_are_away_are_offline() -> None:
     assert topic is not None
     moved = znodes.TopicRegistration("t", topic.topic_id, {0: (99,)})
     await plane.store.set(znodes.topic_path("t"), znodes.encode_topic(moved))
-    await plane.store.set(znodes.state_path("t", 0), znodes.encode_state(znodes.PartitionState(99, 5, (99,), 1)))
+    await plane.store.set(
+        znodes.state_path("t", 0), znodes.encode_state(znodes.LeaderIsrAndControllerEpoch(99, 5, (99,), 1))
+    )
     plane = await plane.restarted()
     assert plane.replicas.led == {}
     described = plane.metadata.response_topic("t", LISTENER, 12)
@@ -389,7 +392,7 @@ async def test_replicas_on_brokers_that_are_away_are_offline() -> None:
 async def test_a_replica_for_which_there_was_no_room_is_deleted_when_there_is() -> None:
     plane = await ControlPlane().start()
     await create(plane, TopicCreation("t", 1, 1))
-    await plane.controller.replicas_failed(BROKER_ID, [T0])
+    await plane.controller.on_replicas_become_offline(BROKER_ID, [T0])
     error = (await plane.controller.delete_topics(["t"]))["t"]
     assert error is not None
     assert error.code is ErrorCode.REQUEST_TIMED_OUT
@@ -404,7 +407,7 @@ async def test_second_controller_of_a_store_is_refused() -> None:
     plane = await ControlPlane().start()
     other = ControlPlane(tree=plane.tree)
     with pytest.raises(KafkaError) as refused:
-        await other.controller.start()
+        await other.controller.start_alone()
     assert refused.value.code is ErrorCode.NOT_CONTROLLER
     assert not other.controller.is_active
     with pytest.raises(KafkaError):
@@ -456,7 +459,7 @@ async def test_reassignment_to_the_same_replicas_is_all_there_is() -> None:
     plane = await ControlPlane().start()
     await create(plane, TopicCreation("t", 1, 1))
     before = plane.tree.zxid
-    assert await plane.controller.reassign({T0: [BROKER_ID]}) == {T0: None}
+    assert await plane.controller.alter_partition_reassignments({T0: [BROKER_ID]}) == {T0: None}
     unknown = TopicPartition("u", 0)
     for partition, replicas, code in (
         (T0, None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
@@ -465,11 +468,11 @@ async def test_reassignment_to_the_same_replicas_is_all_there_is() -> None:
         (T0, [2], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (unknown, [BROKER_ID], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ):
-        refused = (await plane.controller.reassign({partition: replicas}))[partition]
+        refused = (await plane.controller.alter_partition_reassignments({partition: replicas}))[partition]
         assert refused is not None
         assert refused.code is code
     assert plane.tree.zxid == before
-    assert plane.controller.reassignments() == []
+    assert plane.controller.list_partition_reassignments() == []
 
 
 async def test_other_settings_of_a_topic_are_that_topics_business(
@@ -498,13 +501,13 @@ async def test_other_settings_of_a_topic_are_that_topics_business(
 
     monkeypatch.setattr(ControllerContext, "live_replicas", live_replicas)
     for topic in ("t", "gone"):
-        plane.controller.topic_settings_changed(topic)
+        plane.controller.on_topic_config_changed(topic)
     while plane.controller._events:
         await asyncio.sleep(0)
     assert looked_at == [T0]
     assert not looked_through
     assert not caplog.records
-    plane.controller.topic_settings_changed(None)
+    plane.controller.on_topic_config_changed(None)
     while plane.controller._events:
         await asyncio.sleep(0)
     assert set(looked_at) == {T0, TopicPartition("u", 0)}
@@ -528,6 +531,6 @@ async def test_many_brokers_are_compared_with_few_others(monkeypatch: pytest.Mon
     await create(plane, TopicCreation("t", 1, 1))
     monkeypatch.setattr(CountedBroker, "compared", 0)
     target = [CountedBroker(number) for number in range(2000)]
-    refused = (await plane.controller.reassign({T0: target}))[T0]
+    refused = (await plane.controller.alter_partition_reassignments({T0: target}))[T0]
     assert refused is not None and refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert 0 < CountedBroker.compared < 10 * len(target)

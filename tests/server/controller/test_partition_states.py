@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import random
-from itertools import product
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.server.controller.election import Election, elect, elect_preferred
-from barnabas.server.controller.partition_states import TRANSITIONS, PartitionPhase, transition
-from barnabas.server.controller.placement import alternating_racks, assign_replicas
+from barnabas.server.controller.admin_manager import alternating_racks, assign_replicas_to_brokers
+from barnabas.server.controller.controller_context import (
+    VALID_NEXT_PARTITION_STATES,
+    VALID_NEXT_REPLICA_STATES,
+    PartitionState,
+    ReplicaState,
+)
+from barnabas.server.controller.partition_state_machine import (
+    Election,
+    offline_partition_leader_election,
+    preferred_replica_partition_leader_election,
+)
 
 LEGAL = {
     ("NON_EXISTENT", "NEW"),
@@ -26,32 +33,33 @@ LEGAL = {
 """Kafka's valid previous states, turned round."""
 
 
-@pytest.mark.parametrize(("current", "target"), list(product(PartitionPhase, PartitionPhase)))
-def test_exactly_kafkas_transitions_are_legal(current: PartitionPhase, target: PartitionPhase) -> None:
-    if (current.name, target.name) in LEGAL:
-        assert transition(current, target) is target
-    else:
-        with pytest.raises(AssertionError, match="cannot go from"):
-            transition(current, target)
+def test_partition_states_change_as_in_kafka() -> None:
+    assert {(one.name, nxt.name) for one, every in VALID_NEXT_PARTITION_STATES.items() for nxt in every} == LEGAL
+    assert set(VALID_NEXT_PARTITION_STATES) == set(PartitionState)
 
 
-def test_every_state_can_be_left_and_reached() -> None:
-    assert set(TRANSITIONS) == set(PartitionPhase)
-    assert set().union(*TRANSITIONS.values()) == set(PartitionPhase)
+def test_every_replica_state_has_its_next_ones() -> None:
+    assert set(VALID_NEXT_REPLICA_STATES) == set(ReplicaState)
+    assert set().union(*VALID_NEXT_REPLICA_STATES.values()) == set(ReplicaState) - {
+        ReplicaState.ONLINE,
+        ReplicaState.OFFLINE,
+    }
 
 
 def test_first_in_sync_live_replica_leads() -> None:
-    assert elect((3, 1, 2), (2, 1), (1, 2, 3), allow_unclean=False) == Election(1, (2, 1))
-    assert elect((3, 1, 2), (2, 1), (2, 3), allow_unclean=False) == Election(2, (2,))
-    assert elect((3, 1, 2), (1,), (2, 3), allow_unclean=False) is None
-    assert elect((3, 1, 2), (1,), (2, 3), allow_unclean=True) == Election(3, (3,), is_unclean=True)
-    assert elect((3, 1), (1,), (), allow_unclean=True) is None
+    assert offline_partition_leader_election((3, 1, 2), (2, 1), (1, 2, 3), allow_unclean=False) == Election(1, (2, 1))
+    assert offline_partition_leader_election((3, 1, 2), (2, 1), (2, 3), allow_unclean=False) == Election(2, (2,))
+    assert offline_partition_leader_election((3, 1, 2), (1,), (2, 3), allow_unclean=False) is None
+    assert offline_partition_leader_election((3, 1, 2), (1,), (2, 3), allow_unclean=True) == Election(
+        3, (3,), is_unclean=True
+    )
+    assert offline_partition_leader_election((3, 1), (1,), (), allow_unclean=True) is None
 
 
 def test_preferred_leader_must_be_in_sync_and_live() -> None:
-    assert elect_preferred((3, 1), (1, 3), (1, 3)) == Election(3, (1, 3))
-    assert elect_preferred((3, 1), (1,), (1, 3)) is None
-    assert elect_preferred((3, 1), (1, 3), (1,)) is None
+    assert preferred_replica_partition_leader_election((3, 1), (1, 3), (1, 3)) == Election(3, (1, 3))
+    assert preferred_replica_partition_leader_election((3, 1), (1,), (1, 3)) is None
+    assert preferred_replica_partition_leader_election((3, 1), (1, 3), (1,)) is None
 
 
 @given(
@@ -62,7 +70,7 @@ def test_preferred_leader_must_be_in_sync_and_live() -> None:
 )
 def test_replicas_are_spread_evenly(brokers: list[int], partitions: int, factor: int, seed: int) -> None:
     factor = min(factor, len(brokers))
-    assignment = assign_replicas(dict.fromkeys(brokers), range(partitions), factor, random.Random(seed))
+    assignment = assign_replicas_to_brokers(dict.fromkeys(brokers), range(partitions), factor, random.Random(seed))
     assert list(assignment) == list(range(partitions))
     for replicas in assignment.values():
         assert len(set(replicas)) == factor
@@ -72,8 +80,8 @@ def test_replicas_are_spread_evenly(brokers: list[int], partitions: int, factor:
 
 
 def test_more_partitions_go_on_where_the_first_began() -> None:
-    first = assign_replicas(dict.fromkeys([1, 2, 3]), range(4), 2, random.Random(1), 2)
-    more = assign_replicas(dict.fromkeys([1, 2, 3]), range(4, 8), 2, random.Random(2), 2)
+    first = assign_replicas_to_brokers(dict.fromkeys([1, 2, 3]), range(4), 2, random.Random(1), 2)
+    more = assign_replicas_to_brokers(dict.fromkeys([1, 2, 3]), range(4, 8), 2, random.Random(2), 2)
     assert [replicas[0] for replicas in (first | more).values()] == [2, 3, 1, 2, 3, 1, 2, 3]
 
 
@@ -93,7 +101,7 @@ def test_replicas_are_in_as_many_racks_as_can_be(
     racks: dict[int, str], partitions: int, factor: int, seed: int
 ) -> None:
     factor = min(factor, len(racks))
-    assignment = assign_replicas(racks, range(partitions), factor, random.Random(seed))
+    assignment = assign_replicas_to_brokers(racks, range(partitions), factor, random.Random(seed))
     for replicas in assignment.values():
         assert len(set(replicas)) == factor
         assert len({racks[broker] for broker in replicas}) == min(factor, len(set(racks.values())))
@@ -102,5 +110,5 @@ def test_replicas_are_in_as_many_racks_as_can_be(
 
 
 def test_one_broker_without_a_rack_has_all_placed_without() -> None:
-    chosen = assign_replicas({0: "a", 1: "a", 2: None}, range(3), 2, random.Random(1))
+    chosen = assign_replicas_to_brokers({0: "a", 1: "a", 2: None}, range(3), 2, random.Random(1))
     assert sorted(replicas[0] for replicas in chosen.values()) == [0, 1, 2]

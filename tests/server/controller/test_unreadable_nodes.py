@@ -13,8 +13,8 @@ from tests.server.controller.topics_in_cluster import T0, create, everybody_beli
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.cluster_member import strays_of_cluster
+from barnabas.server.controller.admin_manager import PartitionsCreation, TopicCreation
 from barnabas.server.controller.adoption import FoundReplica, strays
-from barnabas.server.controller.topic_rules import PartitionsCreation, TopicCreation
 from barnabas.server.metadata import znodes
 from barnabas.storage.found_logs import FoundFolder
 
@@ -83,7 +83,7 @@ async def test_an_unreadable_state_costs_its_partition_only(data: bytes) -> None
         wishes = await plane.controller.elect_leaders([T1], allow_unclean=True)
         assert wishes[T1] is not None
         assert await plane.controller.create_partitions([PartitionsCreation("t", 3)]) == {"t": None}
-        await plane.controller.reassign({T1: (1, 3)})
+        await plane.controller.alter_partition_reassignments({T1: (1, 3)})
         await propose(plane, 3, (3,))
         assert (await store.get(path))[0] == data
         assert await plane.controller.delete_topics(["u"]) is not None

@@ -6,10 +6,9 @@ from tests.server.cluster_plane import ClusterPlane, Member
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.controller.topic_maker import CreatedTopic
-from barnabas.server.controller.topic_rules import TopicCreation
-from barnabas.server.metadata.znodes import PartitionState
-from barnabas.server.replication.isr_changes import IsrChange
+from barnabas.server.controller.admin_manager import CreatedTopic, TopicCreation
+from barnabas.server.metadata.znodes import LeaderIsrAndControllerEpoch
+from barnabas.server.replication.leader_and_isr import IsrChange
 
 T0 = TopicPartition("t", 0)
 
@@ -32,9 +31,9 @@ async def everybody_believes(plane: ClusterPlane, leader: int, partition: TopicP
     await plane.until(lambda: all(leader_of(one, partition) == leader for one in plane.members.values()))
 
 
-async def propose(plane: ClusterPlane, leader: int, isr: tuple[int, ...]) -> PartitionState | ErrorCode:
+async def propose(plane: ClusterPlane, leader: int, isr: tuple[int, ...]) -> LeaderIsrAndControllerEpoch | ErrorCode:
     """The leader of T0 asks for other in-sync replicas."""
     state = await plane.members[leader].state(T0)
-    epoch = plane.members[leader].orders.broker_epoch
+    epoch = plane.members[leader].request_handler.broker_epoch
     proposal = IsrChange(T0, state.leader_epoch, state.partition_epoch, isr)
     return (await plane.controller.alter_partitions(leader, epoch, [proposal]))[T0]

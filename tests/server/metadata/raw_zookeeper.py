@@ -22,7 +22,7 @@ from barnabas.protocol.zookeeper.records import (
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
-OPEN = [Acl(31, Id("world", "anyone"))]
+OPEN_ACL = [Acl(31, Id("world", "anyone"))]
 
 
 class RawClient:
@@ -89,7 +89,7 @@ def request(opcode: int, *parts: bytes, xid: int = 1) -> bytes:
 
 def creation(path: str, data: bytes | None = b"", flags: int = 0, *, xid: int = 1) -> bytes:
     """A Create that goes over the wire."""
-    return request(OpCode.CREATE, encode(CreateRequest(path, data, OPEN, flags)), xid=xid)
+    return request(OpCode.CREATE, encode(CreateRequest(path, data, OPEN_ACL, flags)), xid=xid)
 
 
 def look(path: str, *, watch: bool = False) -> bytes:

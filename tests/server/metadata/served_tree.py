@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from barnabas.server.metadata.embedded_store import IN_MEMORY, EmbeddedStore
 from barnabas.server.metadata.served.tree_server import TreeServer
-from barnabas.server.runtime.host import ThreadWork, now_ms
+from barnabas.server.runtime.host import ThreadWork, is_own_user, now_ms
 
 T = TypeVar("T")
 
@@ -60,7 +60,9 @@ class ServedTree:
         keep = self._keep_sessions
         self.store = EmbeddedStore.open(self._path, now_ms=now_ms, work=work, durable=False, keep_sessions=keep)
         address = ("127.0.0.1", 0)
-        self.server = TreeServer(self.store.line, [address], self._loop, token_bytes=secrets.token_bytes)
+        self.server = TreeServer(
+            self.store.request_processor, [address], self._loop, token_bytes=secrets.token_bytes, is_trusted=is_own_user
+        )
         await self.server.start()
 
     def __exit__(

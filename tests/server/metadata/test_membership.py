@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.sim.store import SimulatedStore
+from tests.server.simulated_store import SimulatedStore
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
-from barnabas.server.metadata import membership as module
+from barnabas.server.metadata import broker_lifecycle_manager as module
+from barnabas.server.metadata.broker_lifecycle_manager import BrokerLifecycleManager
 from barnabas.server.metadata.cluster_store import ClusterStore
-from barnabas.server.metadata.membership import Membership
-from barnabas.server.metadata.node_tree import NodeTree
+from barnabas.server.metadata.data_tree import DataTree
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration
 
 ME = BrokerRegistration(3, (BrokerEndpoint("PLAINTEXT", "me", 9092),), "rack-1")
@@ -20,23 +20,23 @@ ME = BrokerRegistration(3, (BrokerEndpoint("PLAINTEXT", "me", 9092),), "rack-1")
 class Broker:
     """A broker's session, what it knows of the cluster, and its place there."""
 
-    def __init__(self, tree: NodeTree, *, patience_ms: int = 5000) -> None:
+    def __init__(self, tree: DataTree, *, patience_ms: int = 5000) -> None:
         self.store = SimulatedStore(tree)
         self.cluster = ClusterStore(self.store, now_ms=lambda: 0, token_bytes=bytes)
         self.returns: asyncio.Queue[BrokerRegistration] = asyncio.Queue()
-        self.membership = Membership(
+        self.membership = BrokerLifecycleManager(
             self.store, self.cluster, ME, patience_ms=patience_ms, on_return=self.returns.put_nowait
         )
 
 
 @pytest.fixture
-async def tree() -> NodeTree:
-    tree = NodeTree(lambda: 0)
+async def tree() -> DataTree:
+    tree = DataTree(lambda: 0)
     await Broker(tree).cluster.prepare()
     return tree
 
 
-async def test_broker_joins_with_the_place_of_its_node_as_epoch(tree: NodeTree) -> None:
+async def test_broker_joins_with_the_place_of_its_node_as_epoch(tree: DataTree) -> None:
     broker = Broker(tree)
     registered = await broker.membership.join()
     stat = await broker.store.exists("/brokers/ids/3")
@@ -46,7 +46,7 @@ async def test_broker_joins_with_the_place_of_its_node_as_epoch(tree: NodeTree) 
     await broker.membership.close()
 
 
-async def test_lost_contact_changes_nothing(tree: NodeTree) -> None:
+async def test_lost_contact_changes_nothing(tree: DataTree) -> None:
     broker = Broker(tree)
     registered = await broker.membership.join()
     broker.store.suspend()
@@ -56,7 +56,7 @@ async def test_lost_contact_changes_nothing(tree: NodeTree) -> None:
     assert await broker.cluster.brokers() == {3: registered}
 
 
-async def test_after_an_expiry_it_comes_back_with_a_new_epoch(tree: NodeTree) -> None:
+async def test_after_an_expiry_it_comes_back_with_a_new_epoch(tree: DataTree) -> None:
     broker = Broker(tree)
     first = await broker.membership.join()
     for _ in range(3):
@@ -69,7 +69,7 @@ async def test_after_an_expiry_it_comes_back_with_a_new_epoch(tree: NodeTree) ->
         first = again
 
 
-async def test_its_own_node_of_a_session_that_the_store_has_not_ended_is_replaced(tree: NodeTree) -> None:
+async def test_its_own_node_of_a_session_that_the_store_has_not_ended_is_replaced(tree: DataTree) -> None:
     broker = Broker(tree)
     first = await broker.membership.join()
     broker.store.forget()
@@ -83,7 +83,7 @@ async def test_its_own_node_of_a_session_that_the_store_has_not_ended_is_replace
 
 
 @pytest.mark.parametrize("fault", ["lose_answers", "lose_requests"])
-async def test_writes_that_fail_are_tried_again(tree: NodeTree, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writes_that_fail_are_tried_again(tree: DataTree, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RETRY_S", 0.001)
     broker = Broker(tree)
     await broker.membership.join()
@@ -94,7 +94,7 @@ async def test_writes_that_fail_are_tried_again(tree: NodeTree, fault: str, monk
     assert await broker.cluster.brokers() == {3: again}
 
 
-async def test_a_killed_broker_waits_for_the_end_of_its_former_session(tree: NodeTree) -> None:
+async def test_a_killed_broker_waits_for_the_end_of_its_former_session(tree: DataTree) -> None:
     killed = Broker(tree)
     first = await killed.membership.join()
     started = Broker(tree)
@@ -105,14 +105,14 @@ async def test_a_killed_broker_waits_for_the_end_of_its_former_session(tree: Nod
     assert (await asyncio.wait_for(joining, 60)).broker_epoch > first.broker_epoch
 
 
-async def test_an_id_that_another_broker_keeps_is_refused(tree: NodeTree) -> None:
+async def test_an_id_that_another_broker_keeps_is_refused(tree: DataTree) -> None:
     await Broker(tree).membership.join()
     with pytest.raises(KafkaError) as refused:
         await Broker(tree, patience_ms=10).membership.join()
     assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
-async def test_who_has_left_does_not_come_back(tree: NodeTree) -> None:
+async def test_who_has_left_does_not_come_back(tree: DataTree) -> None:
     broker = Broker(tree)
     await broker.membership.join()
     await broker.membership.close()
@@ -122,5 +122,5 @@ async def test_who_has_left_does_not_come_back(tree: NodeTree) -> None:
     assert await broker.cluster.brokers() == {}
 
 
-async def test_generated_ids_lie_above_the_reserved_ones(tree: NodeTree) -> None:
+async def test_generated_ids_lie_above_the_reserved_ones(tree: DataTree) -> None:
     assert [await Broker(tree).cluster.next_broker_id(1000) for _ in range(2)] == [1001, 1002]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from tests.server.metadata.conftest import SERVERS, own_root
 from tests.server.metadata.zookeeper import open_zookeeper
-from tests.sim.store import SimulatedStore
+from tests.server.simulated_store import SimulatedStore
 
+from barnabas.server.metadata.data_tree import DataTree
 from barnabas.server.metadata.embedded_store import IN_MEMORY, EmbeddedStore
 from barnabas.server.metadata.metadata_store import (
     BadVersionError,
@@ -31,9 +32,8 @@ from barnabas.server.metadata.metadata_store import (
     StoreUnavailableError,
     WatchEvent,
 )
-from barnabas.server.metadata.node_tree import NodeTree
+from barnabas.server.metadata.sync_request_processor import SyncRequestProcessor
 from barnabas.server.metadata.tree_journal import Journal
-from barnabas.server.metadata.write_line import WriteLine
 
 T = TypeVar("T")
 NOW_MS = 1_700_000_000_000
@@ -57,6 +57,9 @@ class LaterWork:
 
         asyncio.get_running_loop().call_soon(work)
 
+    def sync(self, lane: str, files: Sequence[Any], done: Callable[..., None]) -> None:
+        raise AssertionError("a store syncs nothing")
+
     def close(self) -> None:
         raise NotImplementedError
 
@@ -78,7 +81,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param in ("served_tree", "apache_zookeeper"):
         opened = await open_zookeeper(own_root(request.getfixturevalue(request.param)))
     elif request.param == "simulated":
-        opened = SimulatedStore(NodeTree(now_ms))
+        opened = SimulatedStore(DataTree(now_ms))
     else:
         path = IN_MEMORY if request.param == "memory" else str(tmp_path / "metadata.sqlite")
         work = LaterWork() if request.param == "sqlite on a lane" else None
@@ -96,7 +99,7 @@ async def two_stores(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Meta
         root = own_root(request.getfixturevalue(request.param))
         first, second = await open_zookeeper(root), await open_zookeeper(root)
     else:
-        tree = NodeTree(now_ms)
+        tree = DataTree(now_ms)
         kind = SimulatedStore if request.param == "simulated" else EmbeddedStore
         first, second = kind(tree), kind(tree)
     yield first, second
@@ -417,7 +420,7 @@ async def test_full_disk_refuses_writes_until_there_is_space_again(tmp_path: Pat
     path = str(tmp_path / "metadata.sqlite")
     journal = SmallJournal(path, durable=True)
     tree = journal.load(now_ms)
-    store = EmbeddedStore(tree, WriteLine(tree, journal))
+    store = EmbeddedStore(tree, SyncRequestProcessor(tree, journal))
     await store.create("/a", b"kept")
     journal.limit_size(6)
     with pytest.raises(StoreUnavailableError, match="full"):

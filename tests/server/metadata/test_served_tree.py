@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import socket
+import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import make_digest_acl, make_digest_acl_credential
 from tests.barnabas_server import BarnabasServer
-from tests.server.metadata.raw_zookeeper import OPEN, RawClient, creation, look, request
+from tests.frames import framed
+from tests.server.metadata.raw_zookeeper import OPEN_ACL, RawClient, creation, look, request
 from tests.server.metadata.served_tree import ServedTree
 from tests.server_process import free_port, wait_until
 
@@ -37,8 +42,11 @@ from barnabas.protocol.zookeeper.records import (
     WatcherEvent,
     WatcherTypeRequest,
 )
+from barnabas.server.broker import BrokerServer
+from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.keys.validators import ConfigError
+from barnabas.server.runtime.host import host_ports
 
 
 @pytest.fixture
@@ -82,7 +90,7 @@ def test_ping_does_not_wait(client: RawClient) -> None:
 
 
 def test_notification_comes_before_an_answer_that_shows_what_it_tells(served: ServedTree, client: RawClient) -> None:
-    client.call(OpCode.CREATE, encode(CreateRequest("/a", b"0", OPEN, 0)))
+    client.call(OpCode.CREATE, encode(CreateRequest("/a", b"0", OPEN_ACL, 0)))
     client.call(OpCode.GET_DATA, look("/a", watch=True))
     with RawClient(served.port) as other:
         other.connect()
@@ -94,7 +102,7 @@ def test_notification_comes_before_an_answer_that_shows_what_it_tells(served: Se
 
 
 def test_answers_name_the_place_of_writes_in_the_order(client: RawClient) -> None:
-    first, _ = client.call(OpCode.CREATE, encode(CreateRequest("/a", b"", OPEN, 0)))
+    first, _ = client.call(OpCode.CREATE, encode(CreateRequest("/a", b"", OPEN_ACL, 0)))
     second, body = client.call(OpCode.SET_DATA, encode(SetDataRequest("/a", b"", 0)))
     read, _ = client.call(OpCode.EXISTS, look("/a"))
     stat = decode(StatResponse, body).stat
@@ -103,7 +111,7 @@ def test_answers_name_the_place_of_writes_in_the_order(client: RawClient) -> Non
 
 
 def test_refused_multi_says_which_operation_and_does_nothing(client: RawClient) -> None:
-    made = (OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0))
+    made = (OpCode.CREATE, CreateRequest("/a", b"", OPEN_ACL, 0))
     head, body = client.call(OpCode.MULTI, encode_results([made, (OpCode.DELETE, VersionRequest("/b", -1)), made]))
     assert head.err == ZkError.OK
     assert [int.from_bytes(body[at : at + 4], "big", signed=True) for at in (9, 22, 35)] == [0, -101, -2]
@@ -116,7 +124,7 @@ def test_refused_multi_says_which_operation_and_does_nothing(client: RawClient) 
 def test_session_goes_to_the_connection_that_has_its_password(served: ServedTree) -> None:
     with RawClient(served.port) as first, RawClient(served.port) as second, RawClient(served.port) as thief:
         mine = first.connect(ms=9000)
-        first.call(OpCode.CREATE, encode(CreateRequest("/e", b"", OPEN, CreateFlag.EPHEMERAL)))
+        first.call(OpCode.CREATE, encode(CreateRequest("/e", b"", OPEN_ACL, CreateFlag.EPHEMERAL)))
         first.call(OpCode.EXISTS, look("/watched", watch=True))
         stolen = thief.connect(mine.session_id, b"guessed password")
         assert (stolen.session_id, stolen.timeout_ms, thief.is_closed()) == (0, 0, True)
@@ -126,7 +134,7 @@ def test_session_goes_to_the_connection_that_has_its_password(served: ServedTree
         _, body = second.call(OpCode.EXISTS, look("/e"))
         assert decode(StatResponse, body).stat.ephemeral_owner == mine.session_id
         # What the former connection watched is its own affair.
-        assert second.call(OpCode.CREATE, encode(CreateRequest("/watched", b"", OPEN, 0)))[0].xid == 1
+        assert second.call(OpCode.CREATE, encode(CreateRequest("/watched", b"", OPEN_ACL, 0)))[0].xid == 1
 
 
 def test_timeouts_are_negotiated(served: ServedTree) -> None:
@@ -138,7 +146,7 @@ def test_timeouts_are_negotiated(served: ServedTree) -> None:
 def test_expired_session_takes_its_nodes_along_and_is_no_more(served: ServedTree, client: RawClient) -> None:
     with RawClient(served.port) as silent:
         session = silent.connect(ms=1000)
-        silent.call(OpCode.CREATE, encode(CreateRequest("/e", b"", OPEN, CreateFlag.EPHEMERAL)))
+        silent.call(OpCode.CREATE, encode(CreateRequest("/e", b"", OPEN_ACL, CreateFlag.EPHEMERAL)))
         client.call(OpCode.EXISTS, look("/e", watch=True))
         told, body = client.reply()
         assert (told.xid, decode(WatcherEvent, body).type) == (-1, EventCode.NODE_DELETED)
@@ -159,11 +167,11 @@ def test_closed_session_is_gone_before_it_is_answered(served: ServedTree, client
 def test_session_with_thousands_of_nodes_ends_in_pieces(served: ServedTree, client: RawClient) -> None:
     with RawClient(served.port) as other:
         other.connect()
-        many = [(OpCode.CREATE, CreateRequest(f"/e{n}", b"", OPEN, CreateFlag.EPHEMERAL)) for n in range(2500)]
+        many = [(OpCode.CREATE, CreateRequest(f"/e{n}", b"", OPEN_ACL, CreateFlag.EPHEMERAL)) for n in range(2500)]
         other.call(OpCode.MULTI, encode_results(many))
-        before = served.call(lambda: served.store.line.tree.zxid)
+        before = served.call(lambda: served.store.request_processor.tree.zxid)
         other.call(OpCode.CLOSE_SESSION)
-    assert served.call(lambda: served.store.line.tree.zxid) == before + 3
+    assert served.call(lambda: served.store.request_processor.tree.zxid) == before + 3
     assert decode(NamesResponse, client.call(OpCode.GET_CHILDREN, look("/"))[1]).names == []
 
 
@@ -184,7 +192,7 @@ def test_killed_process_comes_back_with_nodes_and_sessions(tmp_path: Path) -> No
         client.create("/e", b"mine", ephemeral=True)
         with RawClient(port) as lost:
             lost.connect(ms=1000)
-            lost.call(OpCode.CREATE, encode(CreateRequest("/left-behind", b"", OPEN, CreateFlag.EPHEMERAL)))
+            lost.call(OpCode.CREATE, encode(CreateRequest("/left-behind", b"", OPEN_ACL, CreateFlag.EPHEMERAL)))
             server.kill()
         server.start()
         assert client.retry(client.get, "/lasting")[0] == b"kept"
@@ -201,12 +209,12 @@ def test_sessions_of_others_end_where_the_tree_is_served_no_more(tmp_path: Path)
     path = tmp_path / "metadata.sqlite"
     with ServedTree(path) as served, RawClient(served.port) as client:
         client.connect()
-        client.call(OpCode.CREATE, encode(CreateRequest("/e", b"", OPEN, CreateFlag.EPHEMERAL)))
+        client.call(OpCode.CREATE, encode(CreateRequest("/e", b"", OPEN_ACL, CreateFlag.EPHEMERAL)))
     with ServedTree(path) as served:
-        assert served.call(lambda: served.store.line.tree.look("/e")) is not None
+        assert served.call(lambda: served.store.request_processor.tree.look("/e")) is not None
     with ServedTree(path, keep_sessions=False) as served:
-        assert served.call(lambda: served.store.line.tree.look("/e")) is None
-        assert served.call(lambda: served.store.line.tree.remote_sessions) == {}
+        assert served.call(lambda: served.store.request_processor.tree.look("/e")) is None
+        assert served.call(lambda: served.store.request_processor.tree.remote_sessions) == {}
 
 
 # Watches
@@ -214,11 +222,11 @@ def test_sessions_of_others_end_where_the_tree_is_served_no_more(tmp_path: Path)
 
 def test_client_that_is_back_hears_what_it_missed(served: ServedTree, client: RawClient) -> None:
     for path in ("/kept", "/changed", "/gone", "/parent"):
-        seen, _ = client.call(OpCode.CREATE, encode(CreateRequest(path, b"", OPEN, 0)))
+        seen, _ = client.call(OpCode.CREATE, encode(CreateRequest(path, b"", OPEN_ACL, 0)))
     client.call(OpCode.SET_DATA, encode(SetDataRequest("/changed", b"1", -1)))
     client.call(OpCode.DELETE, encode(VersionRequest("/gone", -1)))
     for path in ("/made", "/parent/child"):
-        client.call(OpCode.CREATE, encode(CreateRequest(path, b"", OPEN, 0)))
+        client.call(OpCode.CREATE, encode(CreateRequest(path, b"", OPEN_ACL, 0)))
     wanted = SetWatchesRequest(seen.zxid, ["/kept", "/changed", "/gone"], ["/made", "/never"], ["/parent", "/kept"])
     client.send(request(OpCode.SET_WATCHES, encode(wanted), xid=-8))
     told = {}
@@ -245,11 +253,11 @@ def test_lasting_watches_hear_of_everything_below_until_they_are_removed(client:
     removal = encode(WatcherTypeRequest("/a", WatcherType.ANY))
     assert err(client, OpCode.REMOVE_WATCHES, removal) == 0
     assert err(client, OpCode.REMOVE_WATCHES, removal) == ZkError.NO_WATCHER
-    assert err(client, OpCode.CREATE, encode(CreateRequest("/a/d", b"", OPEN, 0))) == 0
+    assert err(client, OpCode.CREATE, encode(CreateRequest("/a/d", b"", OPEN_ACL, 0))) == 0
 
 
 def test_deletion_is_told_once_to_who_watches_data_and_children(client: RawClient) -> None:
-    client.call(OpCode.CREATE, encode(CreateRequest("/a", b"", OPEN, 0)))
+    client.call(OpCode.CREATE, encode(CreateRequest("/a", b"", OPEN_ACL, 0)))
     client.call(OpCode.GET_DATA, look("/a", watch=True))
     client.call(OpCode.GET_CHILDREN, look("/a", watch=True))
     client.send(request(OpCode.DELETE, encode(VersionRequest("/a", -1)), xid=7))
@@ -310,7 +318,7 @@ def test_acls_that_name_nobody_are_refused(client: RawClient, acl: list[Acl]) ->
 
 def test_hashes_are_shown_to_those_who_may_change_them_only(served: ServedTree, client: RawClient) -> None:
     acl = [Acl(1, Id("world", "anyone")), Acl(31, Id("digest", "u:hash"))]
-    client.call(OpCode.CREATE, encode(CreateRequest("/a", b"", OPEN, 0)))
+    client.call(OpCode.CREATE, encode(CreateRequest("/a", b"", OPEN_ACL, 0)))
     client.call(OpCode.SET_ACL, encode(SetAclRequest("/a", acl, 0)))
     _, body = client.call(OpCode.GET_ACL, encode(PathRequest("/a")))
     assert decode(GetAclResponse, body).acl[1].id == Id("digest", "u:x")
@@ -341,12 +349,12 @@ def test_acls_and_nulls_survive_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("opcode", "body", "code"),
     [
-        (OpCode.CREATE_CONTAINER, encode(CreateRequest("/c", b"", OPEN, 4)), ZkError.UNIMPLEMENTED),
-        (OpCode.CREATE_TTL, encode(CreateRequest("/c", b"", OPEN, 5)) + bytes(8), ZkError.UNIMPLEMENTED),
-        (OpCode.CREATE, encode(CreateRequest("/c", b"", OPEN, 9)), ZkError.BAD_ARGUMENTS),
-        (OpCode.CREATE, encode(CreateRequest("/c/", b"", OPEN, 0)), ZkError.BAD_ARGUMENTS),
-        (OpCode.CREATE, encode(CreateRequest("/a\0b", b"", OPEN, 0)), ZkError.BAD_ARGUMENTS),
-        (OpCode.CREATE, encode(CreateRequest("/", b"", OPEN, 0)), ZkError.NODE_EXISTS),
+        (OpCode.CREATE_CONTAINER, encode(CreateRequest("/c", b"", OPEN_ACL, 4)), ZkError.UNIMPLEMENTED),
+        (OpCode.CREATE_TTL, encode(CreateRequest("/c", b"", OPEN_ACL, 5)) + bytes(8), ZkError.UNIMPLEMENTED),
+        (OpCode.CREATE, encode(CreateRequest("/c", b"", OPEN_ACL, 9)), ZkError.BAD_ARGUMENTS),
+        (OpCode.CREATE, encode(CreateRequest("/c/", b"", OPEN_ACL, 0)), ZkError.BAD_ARGUMENTS),
+        (OpCode.CREATE, encode(CreateRequest("/a\0b", b"", OPEN_ACL, 0)), ZkError.BAD_ARGUMENTS),
+        (OpCode.CREATE, encode(CreateRequest("/", b"", OPEN_ACL, 0)), ZkError.NODE_EXISTS),
         (OpCode.DELETE, encode(VersionRequest("/", -1)), ZkError.BAD_ARGUMENTS),
         (OpCode.RECONFIG, b"", ZkError.RECONFIG_DISABLED),
         (OpCode.GET_EPHEMERALS, encode(PathRequest("/")), ZkError.UNIMPLEMENTED),
@@ -381,7 +389,10 @@ def test_four_letter_words(served: ServedTree, client: RawClient) -> None:
         ({"coordinator.listeners": ":2181"}, "every address is open"),
         ({"coordinator.listeners": "127.0.0.1:2181,10.0.0.1:2181"}, "10.0.0.1 is open"),
         ({"coordinator.listeners": "127.0.0.1"}, "must be host:port"),
-        ({"coordinator.listeners": "127.0.0.1:2181", "zookeeper.connect": "127.0.0.1:2182"}, "no store of its own"),
+        (
+            {"coordinator.listeners": "127.0.0.1:2181", "zookeeper.connect": "127.0.0.1:2182"},
+            "no metadata store of its own",
+        ),
     ],
 )
 def test_addresses_that_are_refused(settings: dict[str, str], reason: str) -> None:
@@ -392,3 +403,30 @@ def test_addresses_that_are_refused(settings: dict[str, str], reason: str) -> No
 def test_addresses_that_other_machines_reach_have_to_be_meant() -> None:
     settings = {"coordinator.listeners": "[::1]:2181, 10.0.0.1:2182", "coordinator.allow.remote": "true"}
     assert BrokerConfig.from_properties(settings).coordinator_addresses == (("::1", 2181), ("10.0.0.1", 2182))
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+async def test_a_broker_that_serves_its_tree_refuses_other_users_of_the_machine(tmp_path: Path, is_own: bool) -> None:
+    loop = asyncio.get_running_loop()
+    ports = dataclasses.replace(host_ports(loop, WorkerPool(loop)), is_own_user=lambda peer, own: is_own)
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": str(tmp_path),
+        "coordinator.listeners": "127.0.0.1:0",
+        "coordinator.owner.only": "true",
+        "broker.id": "1",
+    }
+    server = BrokerServer(BrokerConfig.from_properties(settings), ports, loop)
+    try:
+        await server.start()
+        host, _, port = (server.config.coordinator_listeners or "").rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        new_session = struct.pack(">iqiqi", 0, 0, 10_000, 0, 16) + bytes(16)
+        writer.write(framed(new_session))
+        answer = b""
+        with suppress(ConnectionResetError):
+            answer = await asyncio.wait_for(reader.read(4), 60)
+        assert bool(answer) is is_own
+        writer.close()
+    finally:
+        await server.stop()

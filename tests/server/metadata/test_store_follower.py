@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.sim.store import SimulatedStore
+from tests.server.simulated_store import SimulatedStore
 
 from barnabas.server.metadata import store_follower
+from barnabas.server.metadata.data_tree import DataTree
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import NoNodeError
-from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.metadata.store_follower import StoreFollower
 
 
 @pytest.mark.parametrize("failure", [NoNodeError("/t"), ValueError("no number"), KeyError("name"), RecursionError()])
 async def test_news_is_heard_of_after_a_failure(failure: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_follower, "RETRY_SECONDS", 0.001)
-    store = EmbeddedStore(NodeTree(lambda: 0))
+    store = EmbeddedStore(DataTree(lambda: 0))
     await store.create("/t")
     seen: list[list[str]] = []
     failures: list[Exception] = []
@@ -43,7 +43,7 @@ async def test_news_is_heard_of_after_a_failure(failure: Exception, monkeypatch:
 
 async def test_what_cannot_be_read_for_long_is_watched_once_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_follower, "RETRY_SECONDS", 0.001)
-    store = SimulatedStore(NodeTree(lambda: 0))
+    store = SimulatedStore(DataTree(lambda: 0))
     await store.create("/t")
     watches = attempts = 0
     is_readable = True

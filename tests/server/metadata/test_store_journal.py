@@ -69,3 +69,22 @@ async def play(path: str, writes: list[list[Operation]]) -> None:
 def test_reopened_journal_holds_what_was_seen(writes: list[list[Operation]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         asyncio.run(play(str(Path(directory) / "metadata.sqlite"), writes))
+
+
+def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """Also one that an earlier version made by the umask, with the log that a crash left."""
+    path = tmp_path / "metadata.sqlite"
+    for file in (path, tmp_path / "metadata.sqlite-wal"):
+        file.touch()
+        file.chmod(0o644)
+
+    async def work() -> None:
+        store = EmbeddedStore.open(str(path), now_ms=lambda: 0)
+        await store.create("/config", b"secret")
+        assert {file.name: oct(file.stat().st_mode & 0o777) for file in tmp_path.iterdir()} == {
+            "metadata.sqlite": "0o600",
+            "metadata.sqlite-wal": "0o600",
+        }
+        await store.close()
+
+    asyncio.run(work())

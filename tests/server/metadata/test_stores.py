@@ -10,13 +10,14 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.common.uuid_text import uuid_text
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.protocol.uuid_text import uuid_text
-from barnabas.server.metadata import change_notices, znodes
-from barnabas.server.metadata.change_notices import LIFE_MS, PURGE_INTERVAL_MS
+from barnabas.server.metadata import change_notifications, znodes
+from barnabas.server.metadata.change_notifications import LIFE_MS, PURGE_INTERVAL_MS
 from barnabas.server.metadata.cluster_store import ClusterStore, ControllerTerm
 from barnabas.server.metadata.config_store import ConfigStore
+from barnabas.server.metadata.data_tree import DataTree
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import (
     MOST_MULTI_BYTES,
@@ -26,9 +27,13 @@ from barnabas.server.metadata.metadata_store import (
     Watch,
     size_of,
 )
-from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.metadata.topic_store import PlannedTopic, TopicStore
-from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration, PartitionState, TopicRegistration
+from barnabas.server.metadata.znodes import (
+    BrokerEndpoint,
+    BrokerRegistration,
+    LeaderIsrAndControllerEpoch,
+    TopicRegistration,
+)
 
 
 class Clock:
@@ -52,7 +57,7 @@ class Tokens:
 class World:
     def __init__(self) -> None:
         self.clock = Clock()
-        self.tree = NodeTree(self.clock)
+        self.tree = DataTree(self.clock)
         self.store = EmbeddedStore(self.tree)
         self.cluster = ClusterStore(self.store, now_ms=self.clock, token_bytes=Tokens())
         self.topics = TopicStore(self.store, token_bytes=Tokens())
@@ -67,7 +72,9 @@ class World:
 
 def new_topic(name: str, partitions: int = 2, config: dict[str, str] | None = None) -> PlannedTopic:
     registration = TopicRegistration(name, UUID(int=7), dict.fromkeys(range(partitions), (1,)))
-    return PlannedTopic(registration, {i: PartitionState(1, 0, (1,), 1) for i in range(partitions)}, config or {})
+    return PlannedTopic(
+        registration, {i: LeaderIsrAndControllerEpoch(1, 0, (1,), 1) for i in range(partitions)}, config or {}
+    )
 
 
 async def test_prepare_makes_kafkas_paths_and_keeps_the_cluster_id() -> None:
@@ -151,7 +158,7 @@ async def test_partition_epoch_is_the_version_and_guards_the_state() -> None:
     states = await world.topics.partition_states(topic)
     assert states[0].partition_epoch == 0
     partition = TopicPartition("t", 0)
-    changed = PartitionState(-1, 1, (1,), term.epoch, states[0].partition_epoch)
+    changed = LeaderIsrAndControllerEpoch(-1, 1, (1,), term.epoch, states[0].partition_epoch)
     written = await world.topics.set_partition_states({partition: changed}, term)
     assert written[partition].partition_epoch == 1
     assert (await world.topics.partition_states(topic))[0] == written[partition]
@@ -220,7 +227,7 @@ async def test_what_a_change_costs_does_not_grow_with_those_before_it(monkeypatc
 
 
 async def test_young_announcements_are_not_looked_through_at_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_notices, "NOTICES", 10)
+    monkeypatch.setattr(change_notifications, "NOTIFICATIONS_PER_READ", 10)
     world, looked_at = World(), 0
     await world.cluster.prepare()
     get_many = world.store.get_many

@@ -9,9 +9,8 @@ import pytest
 from tests.server.control_plane import BROKER_ID, ControlPlane
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.controller.topic_rules import TopicCreation
+from barnabas.server.controller.admin_manager import TopicCreation
 from barnabas.server.metadata import znodes
-from barnabas.server.metadata.notice_store import NoticeStore
 from barnabas.server.metadata.znodes import UnreadableNodeError
 from barnabas.server.quotas.stored_quotas import stored_quotas
 
@@ -139,11 +138,11 @@ async def test_an_unreadable_broker_counts_as_gone(data: bytes, caplog: pytest.L
 @pytest.mark.parametrize("data", WISHES)
 async def test_an_unreadable_wish_is_none_and_stays(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     plane = await ControlPlane().start()
-    notices, heard = NoticeStore(plane.store), list[Any]()
+    heard = list[Any]()
     for path in (znodes.REASSIGN_PARTITIONS, znodes.PREFERRED_ELECTION):
         await planted(data, path, plane)
-        assert await notices.reassignment_wishes(heard.append) is None
-        assert await notices.election_wishes(heard.append) is None
+        assert await plane.cluster_store.partition_reassignment(heard.append) is None
+        assert await plane.cluster_store.preferred_replica_election(heard.append) is None
         assert f"{path} cannot be read" in caplog.text
         assert (await plane.store.get(path))[0] == data
 
@@ -169,7 +168,7 @@ async def test_unreadable_settings_count_as_none_at_the_start_and_are_not_overwr
     assert plane.dynamic_config.topic_config("t") == {}
     assert plane.dynamic_config.topic_config("u") == {"retention.ms": "7"}
     assert plane.config.log_cleaner_threads == 2
-    assert [entity async for entity, quotas in stored_quotas(plane.store) if quotas] == []
+    assert [entity async for entity, quotas in stored_quotas(plane.config_store) if quotas] == []
     configs = plane.config_store
     for change in (
         configs.set_topic_config("t", {"retention.ms": "7"}),

@@ -11,7 +11,12 @@ import pytest
 from tests.java import compile_java, jars, run_java
 
 from barnabas.server.metadata import znodes
-from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration, PartitionState, TopicRegistration
+from barnabas.server.metadata.znodes import (
+    BrokerEndpoint,
+    BrokerRegistration,
+    LeaderIsrAndControllerEpoch,
+    TopicRegistration,
+)
 
 pytestmark = pytest.mark.java
 
@@ -23,10 +28,10 @@ BROKER = BrokerRegistration(
 NO_RACK = BrokerRegistration(7, (BrokerEndpoint("PLAINTEXT", "localhost", 9092),))
 TOPIC = TopicRegistration("t", UUID("6f9619ff-8b86-4d01-b42d-00cf4fc964ff"), {0: (1, 2), 1: (2, 1)})
 MOVING = TopicRegistration("t", TOPIC.topic_id, {0: (1, 2, 3)}, {0: (3,)}, {0: (1,)})
-STATE = PartitionState(1, 4, (1, 2), 9)
-RECOVERING = PartitionState(1, 5, (1,), 9, leader_recovery_state=1)
-LEADERLESS = PartitionState(-1, 6, (1,), 9)
-ELECTED = PartitionState(1, 7, (1,), 9, leader_broker_epoch=345)
+STATE = LeaderIsrAndControllerEpoch(1, 4, (1, 2), 9)
+RECOVERING = LeaderIsrAndControllerEpoch(1, 5, (1,), 9, leader_recovery_state=1)
+LEADERLESS = LeaderIsrAndControllerEpoch(-1, 6, (1,), 9)
+ELECTED = LeaderIsrAndControllerEpoch(1, 7, (1,), 9, leader_broker_epoch=345)
 
 OURS = [
     ("broker", znodes.encode_broker(BROKER, NOW_MS)),

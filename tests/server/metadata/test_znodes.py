@@ -7,9 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.protocol.uuid_text import uuid_from_text, uuid_text
+from barnabas.common.uuid_text import uuid_from_text, uuid_text
 from barnabas.server.metadata import znodes
-from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration, PartitionState, TopicRegistration
+from barnabas.server.metadata.znodes import (
+    BrokerEndpoint,
+    BrokerRegistration,
+    LeaderIsrAndControllerEpoch,
+    TopicRegistration,
+)
 
 TOPIC_ID = UUID("6f9619ff-8b86-4d01-b42d-00cf4fc964ff")
 
@@ -45,10 +50,10 @@ def test_topic_is_written_as_kafka_writes_it() -> None:
 
 def test_partition_state_both_ways() -> None:
     kafka = b'{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":4,"isr":[1,2]}'
-    state = PartitionState(1, 4, (1, 2), 9, partition_epoch=12)
+    state = LeaderIsrAndControllerEpoch(1, 4, (1, 2), 9, partition_epoch=12)
     assert znodes.decode_state(kafka, 12) == state
     assert json.loads(znodes.encode_state(state)) == json.loads(kafka)
-    recovering = PartitionState(1, 4, (1,), 9, leader_recovery_state=1)
+    recovering = LeaderIsrAndControllerEpoch(1, 4, (1,), 9, leader_recovery_state=1)
     assert json.loads(znodes.encode_state(recovering))["leader_recovery_state"] == 1
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -39,7 +40,7 @@ from barnabas.server.metadata.zookeeper_store import ZooKeeperStore
 
 
 @asynccontextmanager
-async def opened(connect: str, **settings: object) -> AsyncIterator[ZooKeeperStore]:
+async def opened(connect: str, **settings: Any) -> AsyncIterator[ZooKeeperStore]:
     store = await open_zookeeper(connect, **settings)
     try:
         yield store
@@ -148,7 +149,7 @@ async def test_write_of_somebody_else_is_not_taken_for_a_lost_one(wire: Wire, zo
 
 async def test_requests_wait_for_contact_and_watches_survive_its_loss(wire: Wire, zookeeper_root: str) -> None:
     async with opened(through(wire, zookeeper_root)) as store, opened(zookeeper_root) as other:
-        heard, events = await states(store), []
+        heard, events = await states(store), list[Any]()
         told = asyncio.Event()
 
         def watch(event: WatchEvent) -> None:
@@ -185,7 +186,7 @@ async def test_no_contact_for_the_life_of_a_session_is_an_error(wire: Wire, zook
 
 async def test_session_expires_and_the_next_one_begins(wire: Wire, zookeeper_root: str) -> None:
     async with opened(through(wire, zookeeper_root)) as store:
-        heard, events = await states(store), []
+        heard, events = await states(store), list[Any]()
         # The next session waits until somebody has asked for something in the old one.
         store.on_state_change(lambda state: setattr(wire, "refusing", state is SessionState.EXPIRED))
         await store.create("/lasting")
@@ -251,6 +252,32 @@ async def test_access_rights_are_kafkas(zookeeper_root: str) -> None:
         await stranger.create("/consumers/group")
         async with opened(zookeeper_root, digest="barnabas:secret") as again:
             assert (await again.get("/config/users"))[0] == b"hidden"
+
+
+async def test_sensitive_nodes_are_readable_by_their_creator_alone(zookeeper_server: Any) -> None:
+    """Also those that were created before `zookeeper.set.acl` was set, and by versions that left brokers readable."""
+    zookeeper_root = f"{zookeeper_server.address}/sensitive"
+    secured = {"set_acl": True, "digest": "barnabas:secret"}
+    before = ["/config/users/anna", "/config/brokers/1", "/delegation_token/tokens/t", "/config/topics/orders"]
+    async with opened(zookeeper_root) as stranger:
+        for path in before:
+            parts = path.split("/")[1:]
+            for depth in range(1, len(parts) + 1):
+                if await stranger.exists(parent := "/" + "/".join(parts[:depth])) is None:
+                    await stranger.create(parent, b"x")
+        async with opened(zookeeper_root, **secured) as store:
+            await store.create("/config/brokers/2", b"later")
+            for path in (*before[:3], "/config/users", "/config/brokers", "/config/brokers/2"):
+                for refused in (stranger.get(path), stranger.set(path, b"mine")):
+                    with pytest.raises(AccessDeniedError):
+                        await refused
+                await store.set(path, b"ours")
+            assert await stranger.get("/config/topics/orders")
+        # Once more, on a tree in which all is done; and one whose nodes belong to somebody else does no harm.
+        async with opened(zookeeper_root, **secured) as again:
+            assert (await again.get("/config/brokers/1"))[0] == b"ours"
+        async with opened(zookeeper_root, set_acl=True, digest="another:identity") as another:
+            assert await another.get("/config/topics/orders")
 
 
 @pytest.mark.java

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from barnabas.server.metadata.zookeeper_settings import ZooKeeperSettings
@@ -20,6 +20,9 @@ class ThreadedWork:
 
     def submit(self, lane: str, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         raise AssertionError("a store waits for what it asks of a lane")
+
+    def sync(self, lane: str, files: Sequence[Any], done: Callable[..., None]) -> None:
+        raise AssertionError("a store syncs nothing")
 
     def close(self) -> None:
         """Threads of the loop's pool end with the loop."""

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.server.metrics.metered import handle_metered
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.native import native
 from barnabas.server.apis.request_context import RequestContext
-from barnabas.server.metrics.call_watch import Watched, watch, watch_here
+from barnabas.server.metrics.call_watch import CallTimes, watch, watch_py
 from barnabas.server.metrics.readings import Readings
 from barnabas.server.metrics.request_meters import APART_SECONDS, RequestMeters, Times
 
@@ -24,8 +23,8 @@ needs_compiled_code = pytest.mark.skipif(native is None, reason="there is no com
 
 @given(st.lists(st.tuples(st.sampled_from([0.0, 4.0, 6.0, 50.0]), st.booleans())))
 def test_calls_are_counted_and_slow_ones_told_and_those_that_are_due(calls: list[tuple[float, bool]]) -> None:
-    now, count, watched = 100.0, bytearray(8), Watched(5.0)
-    begin, is_slow = watch_here(lambda: now, count, watched)
+    now, count, watched = 100.0, bytearray(8), CallTimes(5.0)
+    begin, is_slow = watch_py(lambda: now, count, watched)
     for seconds, is_due in calls:
         watched.due = now if is_due else now + 0.1
         assert begin() is is_due
@@ -38,7 +37,7 @@ def test_calls_are_counted_and_slow_ones_told_and_those_that_are_due(calls: list
 
 @needs_compiled_code
 def test_compiled_code_says_the_same_by_its_clock() -> None:
-    count, watched = bytearray(8), Watched(3600.0)
+    count, watched = bytearray(8), CallTimes(3600.0)
     begin, is_slow = watch(native.stopwatch, count, watched)
     assert type(begin) is type(native.stopwatch)
     watched.due = native.stopwatch() + 3600.0
@@ -51,7 +50,7 @@ def test_compiled_code_says_the_same_by_its_clock() -> None:
 
 @needs_compiled_code
 def test_compiled_code_tells_how_long_a_call_took_that_saw_a_tick() -> None:
-    watched = Watched(0.0)
+    watched = CallTimes(0.0)
     begin, is_slow = watch(native.stopwatch, bytearray(8), watched)
     began = native.stopwatch()
     begin()
@@ -78,12 +77,12 @@ def test_few_requests_are_all_timed_and_of_many_one_in_each_time() -> None:
     def handle(context: RequestContext, request: Any) -> None:
         context.respond(request)
 
-    by_version = {version: meters.meter(ApiKey.PRODUCE, version, handle) for version in (3, 4)}
+    by_version = {version: meters.intercept(ApiKey.PRODUCE, version, handle, lambda *_: None)[0] for version in (3, 4)}
 
     def ask(version: int) -> None:
         channel = SimpleNamespace()
         header = RequestHeader(ApiKey.PRODUCE, version, 7, None)
-        handle_metered(by_version[version], handle, RequestContext(header, channel, lambda *_: None), None)
+        by_version[version](RequestContext(header, channel, lambda *_: None), None)
 
     for _ in range(20):
         ask(3)
@@ -106,14 +105,14 @@ def test_the_sum_of_times_never_goes_back() -> None:
         now += took
         context.respond(took)
 
-    meter = meters.meter(ApiKey.PRODUCE, 3, handle)
+    measured, _ = meters.intercept(ApiKey.PRODUCE, 3, handle, lambda *_: None)
 
     def ask(took: float) -> None:
         header = RequestHeader(ApiKey.PRODUCE, 3, 7, None)
-        handle_metered(meter, handle, RequestContext(header, SimpleNamespace(), lambda *_: None), took)
+        measured(RequestContext(header, SimpleNamespace(), lambda *_: None), took)
 
     def told() -> tuple[float, float]:
-        found = Readings(SimpleNamespace(), meters, Times(), Times())._of_requests()
+        found = Readings(cast(Any, SimpleNamespace()), meters, Times(), Times())._of_requests()
         local = {part: value for family, part, _, value in found if family.endswith("_localtimems")}
         return local["_count"], local["_sum"]
 

@@ -26,7 +26,7 @@ from barnabas.server.metrics import metrics_http, readings
 from barnabas.server.metrics.catalogue import METRICS
 from barnabas.server.metrics.document import render
 from barnabas.server.metrics.metrics_http import FRESH_SECONDS
-from barnabas.server.metrics.readings import SAMPLES
+from barnabas.server.metrics.readings import SAMPLES_PER_TURN
 from barnabas.server.metrics.request_meters import RequestMeters, Times
 from barnabas.testing import Broker, Cluster
 
@@ -133,7 +133,7 @@ def test_the_lag_of_a_topic_is_told_where_all_of_it_is_here() -> None:
     """Of the others' partitions nobody knows here how far they go: what is left is no sum."""
     here = {("whole", 0): 7, ("whole", 1): 9, ("part", 0): 8}
     replicas = {place: SimpleNamespace(high_watermark=end) for place, end in here.items()}
-    state = SimpleNamespace(replica_manager=SimpleNamespace(find=lambda *place: replicas.get(place)))
+    state = SimpleNamespace(replica_manager=SimpleNamespace(get_partition=lambda *place: replicas.get(place)))
     committed = dict.fromkeys([*here, ("part", 1)], SimpleNamespace(offset=5))
     group = SimpleNamespace(group_id="g", members=(), offsets=SimpleNamespace(committed=committed))
     tables = readings.GroupTables.empty()
@@ -189,13 +189,18 @@ def test_what_followers_fetch_is_not_sent_to_readers() -> None:
         assert one(values(read(SimpleNamespace(server=leader))), name) == log.size  # type: ignore[arg-type]
 
 
-def test_every_metric_is_in_the_catalogue_and_in_the_documentation(broker: Broker) -> None:
+def test_every_metric_is_in_the_catalogue_and_in_the_documentation(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     at_work(broker)
+    share_metrics = broker.server.state.share_coordinator.metrics
+    monkeypatch.setattr(share_metrics, "remove_partitions", lambda is_led: None)
+    share_metrics.record_prune(0, 5)
     told = {family.name for family in families(read(broker)) if not family.name.startswith(OF_THE_PROCESS)}
     assert told == set(METRICS)
     page = (ROOT / "docs" / "metrics.md").read_text()
     assert page == render()
-    rows = set(re.findall(r"^\| `(\w+)` ", page.partition("## What Kafka has")[0], re.M))
+    rows = set(re.findall(r"^\| `(\w+)` ", page.partition("## Kafka metrics")[0], re.M))
     assert rows == {name + ("_total" if METRICS[name].kind == "counter" else "") for name in METRICS}
 
 
@@ -223,6 +228,19 @@ def test_probes_from_outside(broker: Broker) -> None:
         read(broker, "/ready")
 
 
+def test_metrics_are_refused_under_a_foreign_name(broker: Broker) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="421"):
+        read(broker, "/metrics", Host="evil.example.org:9404")
+    settings = {
+        "metrics.listeners": "127.0.0.1:0",
+        "metrics.allowed.hosts": "metrics.example.org",
+        "advertised.listeners": "PLAINTEXT://kafka.example.org:9092",
+    }
+    with Broker(config=settings) as another:
+        for host in ("metrics.example.org", "kafka.example.org:9404", "10.0.0.7:9404", socket.gethostname()):
+            assert "barnabas_info" in read(another, "/metrics", Host=host)
+
+
 def test_a_name_of_a_group_breaks_no_line(broker: Broker) -> None:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": 'a"b\\c\nd{}', "log_level": 0})
     consumer.subscribe(["t"])
@@ -237,7 +255,7 @@ def test_without_the_setting_nothing_is_measured() -> None:
     with Broker(["t"]) as broker:
         broker.produce("t", ["a"])
         assert broker.server.metrics is None
-        assert broker.server.state.replica_manager._flushes.on_flushed is None
+        assert broker.server.state.replica_manager.group_commit.on_flushed is None
 
 
 @pytest.mark.parametrize("addresses", ["9404", "host", "host:99999", "host:-1"])
@@ -249,8 +267,8 @@ def test_addresses_that_are_none(addresses: str) -> None:
 def test_who_opens_it_to_everybody_is_told() -> None:
     config = BrokerConfig({"metrics.listeners": ":9404, 127.0.0.1:9405, [::1]:9406"})
     assert config.metrics_addresses == (("", 9404), ("127.0.0.1", 9405), ("::1", 9406))
-    assert [line for line in config.notices if "9404" in line] != []
-    assert not [line for line in config.notices if "9405" in line or "9406" in line]
+    assert [line for line in config.startup_warnings if "9404" in line] != []
+    assert not [line for line in config.startup_warnings if "9405" in line or "9406" in line]
 
 
 def test_a_port_that_is_taken_ends_the_start() -> None:
@@ -312,7 +330,7 @@ def test_a_scrape_of_many_partitions_gives_way_to_others() -> None:
             f"{PARTITIONS} partitions: {1000 * sum(of_reading):.0f} ms of the loop in {len(of_reading)} turns, the "
             f"longest {1000 * max(of_reading):.1f} ms; {1000 * spent:.0f} ms for a scrape, reading it included"
         )
-        assert len(of_reading) >= PARTITIONS / SAMPLES, "so many logs in a turn"
+        assert len(of_reading) >= PARTITIONS / SAMPLES_PER_TURN, "so many logs in a turn"
         assert max(of_reading) < MOST_SECONDS_OF_A_TURN
 
 
@@ -327,8 +345,8 @@ def test_promtool_finds_fault_with_kafkas_names_only(broker: Broker) -> None:
 
 
 def test_two_who_ask_at_once_count_nothing_twice() -> None:
-    with Broker({"t": 2 * SAMPLES}, config={"metrics.listeners": "127.0.0.1:0"}) as broker:
-        for partition in range(2 * SAMPLES):
+    with Broker({"t": 2 * SAMPLES_PER_TURN}, config={"metrics.listeners": "127.0.0.1:0"}) as broker:
+        for partition in range(2 * SAMPLES_PER_TURN):
             broker.produce("t", ["x"], partition=partition)
         metrics = broker.server.metrics
         assert metrics is not None
@@ -337,4 +355,4 @@ def test_two_who_ask_at_once_count_nothing_twice() -> None:
             await asyncio.gather(metrics._render("text"), metrics._render("application/openmetrics-text"))
 
         broker._call(both())
-        assert values(read(broker))["kafka_server_brokertopicmetrics_messagesin_total", ()] == 2 * SAMPLES
+        assert values(read(broker))["kafka_server_brokertopicmetrics_messagesin_total", ()] == 2 * SAMPLES_PER_TURN

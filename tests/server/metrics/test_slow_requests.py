@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.server.metrics.metered import handle_metered
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.headers import RequestHeader
@@ -30,8 +29,7 @@ class Desk:
         self.now = 100.0
         self.meters = RequestMeters(lambda: self.now, lambda _: None)
         self.key = key
-        self.meter = self.meters.meter(key, 3, self._handle)
-        _, self.respond = self.meters.around(key, 3, self._handle, self._respond)
+        self.measured, self.respond = self.meters.intercept(key, 3, self._handle, self._respond)
 
     def _handle(self, context: RequestContext, request: Any) -> Any:
         self.now += request.local
@@ -52,7 +50,7 @@ class Desk:
 
     def handle(self, context: RequestContext, request: Any) -> None:
         """Ask in full."""
-        handle_metered(self.meter, self._handle, context, request)
+        self.measured(context, request)
 
     def slowest(self) -> list[SlowRequest]:
         """As they are told."""
@@ -110,7 +108,7 @@ def test_a_request_is_not_kept_until_it_is_answered(key: ApiKey, before: int) ->
 def test_what_was_slow_is_forgotten_after_some_minutes_and_little_is_kept() -> None:
     slow, desk = SlowRequests(), Desk(ApiKey.PRODUCE)
     desk.meters.slow = slow
-    desk.meter = desk.meters.meter(ApiKey.PRODUCE, 3, desk._handle)
+    desk.measured, _ = desk.meters.intercept(ApiKey.PRODUCE, 3, desk._handle, desk._respond)
     slow.look_at_clock(0.0)
     for minute in range(20):
         for _ in range(50):

@@ -7,12 +7,12 @@ import os
 import socket
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from barnabas.server.network.answer_box import AnswerBox
 from barnabas.server.network.connection import JOIN_BYTES, Connection
+from barnabas.server.network.output import ResponseBatcher
 from barnabas.storage.filesystem import FileSlice
 
 CONTENT = bytes(range(256)) * (JOIN_BYTES // 128)
@@ -51,12 +51,12 @@ class Waiting:
         self.client.settimeout(10)
         self.transport: Any = FakeTransport(self.stream, unsent=7000)
         loop = asyncio.get_running_loop()
-        server: Any = SimpleNamespace(loop=loop, admit=lambda _: True, answers=AnswerBox(loop))
+        server: Any = SimpleNamespace(loop=loop, admit=lambda _: True, response_batcher=ResponseBatcher(loop))
         reader: Any = SimpleNamespace(buffer=None, close=lambda: None, pending=0, private=None)
         listener: Any = None
         handle: Any = None
         self.connection = Connection(server, listener, handle, reader)
-        self.connection.connection_made(self.transport)
+        self.connection.connection_made(cast(Any, self.transport))
         self.connection.pause_writing()
         self.file = file
 
@@ -117,7 +117,7 @@ async def test_a_connection_that_is_closed_first_sends_what_is_before_it_and_kee
 
 async def test_a_client_that_goes_away_leaves_no_file_behind(waiting: Waiting) -> None:
     server: Any = waiting.connection._server
-    server.forget = lambda _: None
+    server.remove = lambda _: None
     waiting.answer()
     assert waiting.descriptors() == 1
     waiting.connection.connection_lost(None)

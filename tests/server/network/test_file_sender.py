@@ -14,12 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.frames import framed
 from tests.server_process import wait_until
 
 from barnabas import Broker
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
-from barnabas.server.network.socket_server import LAST_ANSWERS_SECONDS
+from barnabas.server.network.socket_server import LAST_RESPONSES_SECONDS
 from barnabas.storage.filesystem import FileSlice
 
 PARTITIONS, BATCHES, VALUE_BYTES = 3, 6, 500_000
@@ -50,20 +51,19 @@ def batch_of(index: int, size: int = VALUE_BYTES) -> bytes:
     return bytes(builder.build())
 
 
-def framed(key: int, version: int, body: bytes) -> bytes:
-    frame = struct.pack(">hhih", key, version, 7, -1) + body
-    return struct.pack(">i", len(frame)) + frame
+def request_frame(key: int, version: int, body: bytes) -> bytes:
+    return framed(struct.pack(">hhih", key, version, 7, -1) + body)
 
 
 def produce_request(partition: int, records: bytes) -> bytes:
     lead = struct.pack(">hhiih3siii", -1, 1, 5000, 1, 3, b"big", 1, partition, len(records))
-    return framed(0, 7, lead + records)
+    return request_frame(0, 7, lead + records)
 
 
 def fetch_request(*partitions: int, max_bytes: int = 64 << 20) -> bytes:
     """Fetch v4 from offset 0 of each partition, from each so much at most."""
     body = struct.pack(">iiiibih3si", -1, 500, 1, 64 << 20, 0, 1, 3, b"big", len(partitions))
-    return framed(1, 4, body + b"".join(struct.pack(">iqi", index, 0, max_bytes) for index in partitions))
+    return request_frame(1, 4, body + b"".join(struct.pack(">iqi", index, 0, max_bytes) for index in partitions))
 
 
 def exactly(stream: socket.socket, size: int, step: int = 1 << 20) -> bytes:
@@ -121,7 +121,7 @@ def test_send_buffers_have_the_size_of_the_setting(size: int | None) -> None:
         by_itself = untouched.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
     settings = {} if size is None else {"socket.send.buffer.bytes": str(size)}
     with Broker(config=settings) as broker, connect(broker) as stream:
-        stream.sendall(framed(18, 0, b""))
+        stream.sendall(request_frame(18, 0, b""))
         answer_from(stream)
         found = send_buffer_of_peer(stream)
     if size == -1:
@@ -223,7 +223,7 @@ def test_a_stop_waits_for_clients_to_take_their_answers_but_not_for_long(tmp_pat
         stopping.start()
         if reads:
             assert fetched(exactly(stream, rest, step=20_000)) == {index: [index + 1] for index in range(8)}
-        stopping.join(10 * LAST_ANSWERS_SECONDS)
+        stopping.join(10 * LAST_RESPONSES_SECONDS)
         assert not stopping.is_alive()
 
 
@@ -252,5 +252,5 @@ def test_a_file_cut_while_it_is_sent_ends_that_connection_only(tmp_path: Path) -
         with pytest.raises((AssertionError, ConnectionError)):
             exactly(stream, 2 * BATCHES * VALUE_BYTES)
         with connect(broker) as other:
-            other.sendall(framed(18, 0, b""))
+            other.sendall(request_frame(18, 0, b""))
             assert answer_from(other)[4:6] == b"\0\0", "answers ApiVersions"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from barnabas.server.network.paced_writer import PIECE_BYTES, PacedWriter
+from barnabas.server.network.output import PIECE_BYTES, PacedWriter
 from barnabas.storage.filesystem import FileSlice
 
 

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.frames import framed
 from tests.server.network.open_connections import open_connections
 from tests.waiting import until
 
@@ -17,7 +18,7 @@ from barnabas.server.network import socket_server
 from barnabas.server.network.connection import READ_AHEAD_BYTES, Connection
 from barnabas.server.network.socket_server import (
     FRAME_SECONDS,
-    LONGEST_PAUSE_SECONDS,
+    MAX_CREATION_PAUSE_SECONDS,
     STALL_SECONDS,
     SocketServer,
 )
@@ -71,10 +72,6 @@ def play(talk: Talk, properties: dict[str, str] | None = None, **settings: str) 
     run(main, seed=5)
 
 
-def frame(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
-
-
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
     (length,) = struct.unpack(">i", await reader.readexactly(4))
     return await reader.readexactly(length)
@@ -84,7 +81,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
     async def talk(world: World) -> None:
         reader, writer = await world.connect()
         bodies = [f"request {number}".encode() for number in range(50)]
-        writer.write(b"".join(map(frame, bodies)))
+        writer.write(b"".join(map(framed, bodies)))
         assert [await read_frame(reader) for _ in bodies] == bodies
 
     play(talk)
@@ -94,7 +91,7 @@ def test_the_next_request_waits_for_the_answer_to_the_one_before() -> None:
     async def talk(world: World) -> None:
         world.answer_at_once = False
         reader, writer = await world.connect()
-        writer.write(frame(b"first") + frame(b"second"))
+        writer.write(framed(b"first") + framed(b"second"))
         await until(lambda: world.waiting)
         await asyncio.sleep(10)
         assert world.seen == [b"first"]
@@ -113,7 +110,7 @@ def test_what_a_busy_connection_pipelines_is_bounded() -> None:
         _, writer = await world.connect()
         body = bytes(60_000)
         for _ in range(100):
-            writer.write(frame(body))
+            writer.write(framed(body))
         await until(lambda: world.waiting)
         await asyncio.sleep(5)
         connection, _ = world.waiting[0]
@@ -127,7 +124,7 @@ def test_what_a_busy_connection_pipelines_is_bounded() -> None:
 
 @pytest.mark.parametrize(
     "garbage",
-    [b"GET / HTTP/1.1\r\n\r\n", struct.pack(">i", -1), struct.pack(">i", 2**31 - 1), frame(b"bad")],
+    [b"GET / HTTP/1.1\r\n\r\n", struct.pack(">i", -1), struct.pack(">i", 2**31 - 1), framed(b"bad")],
     ids=["http", "negative", "huge", "undecodable"],
 )
 def test_garbage_closes_its_own_connection_only(garbage: bytes) -> None:
@@ -137,7 +134,7 @@ def test_garbage_closes_its_own_connection_only(garbage: bytes) -> None:
         writer.write(garbage)
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await read_frame(reader)
-        healthy_writer.write(frame(b"still here"))
+        healthy_writer.write(framed(b"still here"))
         assert await read_frame(healthy_reader) == b"still here"
         assert open_connections(world.server) == 1
 
@@ -151,7 +148,7 @@ def test_too_many_connections_are_refused() -> None:
         reader, _ = await world.connect()
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await read_frame(reader)
-        kept[0][1].write(frame(b"still served"))
+        kept[0][1].write(framed(b"still served"))
         assert await read_frame(kept[0][0]) == b"still served"
 
     play(talk, max_connections="2")
@@ -165,12 +162,12 @@ def test_a_listener_has_a_limit_of_its_own() -> None:
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await read_frame(reader)
         reader, writer = await world.connect(0)
-        writer.write(frame(b"served"))
+        writer.write(framed(b"served"))
         assert await read_frame(reader) == b"served"
         _kept[1].close()
         await until(lambda: open_connections(world.server) == 1)
         reader, writer = await world.connect(1)
-        writer.write(frame(b"served again"))
+        writer.write(framed(b"served again"))
         assert await read_frame(reader) == b"served again"
 
     play(talk, TWO_LISTENERS | {"listener.name.internal.max.connections": "1"})
@@ -183,10 +180,10 @@ def test_clients_do_not_keep_out_other_brokers() -> None:
         idle, busy = await world.connect(0), await world.connect(0)
         await until(lambda: open_connections(world.server) == 2)
         await asyncio.sleep(1)
-        busy[1].write(frame(b"busy"))
+        busy[1].write(framed(b"busy"))
         assert await read_frame(busy[0]) == b"busy"
         reader, writer = await world.connect(1)
-        writer.write(frame(b"from a broker"))
+        writer.write(framed(b"from a broker"))
         assert await read_frame(reader) == b"from a broker"
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await read_frame(idle[0])
@@ -194,7 +191,7 @@ def test_clients_do_not_keep_out_other_brokers() -> None:
         refused, _ = await world.connect(0)
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await read_frame(refused)
-        busy[1].write(frame(b"still served"))
+        busy[1].write(framed(b"still served"))
         assert await read_frame(busy[0]) == b"still served"
 
     play(talk, TWO_LISTENERS | {"inter.broker.listener.name": "INTERNAL", "max.connections": "2"})
@@ -206,9 +203,9 @@ def test_at_a_rate_of_0_each_connection_waits_as_long_as_any() -> None:
     async def talk(world: World) -> None:
         reader, writer = await world.connect()
         began = world.loop.time()
-        writer.write(frame(b"late"))
+        writer.write(framed(b"late"))
         assert await read_frame(reader) == b"late"
-        assert LONGEST_PAUSE_SECONDS - 1 < world.loop.time() - began < LONGEST_PAUSE_SECONDS + 1
+        assert MAX_CREATION_PAUSE_SECONDS - 1 < world.loop.time() - began < MAX_CREATION_PAUSE_SECONDS + 1
         assert open_connections(world.server) == 1
 
     play(talk, max_connection_creation_rate="0")
@@ -245,7 +242,7 @@ def test_a_negative_idle_time_closes_no_connection() -> None:
     async def talk(world: World) -> None:
         reader, writer = await world.connect()
         await asyncio.sleep(3600)
-        writer.write(frame(b"still here"))
+        writer.write(framed(b"still here"))
         assert await read_frame(reader) == b"still here"
 
     play(talk, connections_max_idle_ms="-1")
@@ -257,23 +254,23 @@ def test_many_connections_are_looked_at_in_portions_and_none_is_passed_over(monk
         await until(lambda: open_connections(world.server) == 7)
         reader, writer = await world.connect()
         looked_at: list[int] = []
-        look = world.server._end_if_overdue
+        look = world.server._close_if_overdue
 
         def watched(connection: Connection) -> None:
             looked_at.append(world.loop.steps)
             look(connection)
 
-        monkeypatch.setattr(world.server, "_end_if_overdue", watched)
+        monkeypatch.setattr(world.server, "_close_if_overdue", watched)
         while open_connections(world.server) > 1:
-            writer.write(frame(b"busy"))
+            writer.write(framed(b"busy"))
             await read_frame(reader)
             await asyncio.sleep(0.5)
         last = looked_at[-8:]
         assert len(set(last)) == 3, "eight in portions of three"
-        writer.write(frame(b"still here"))
+        writer.write(framed(b"still here"))
         assert await read_frame(reader) == b"still here"
 
-    monkeypatch.setattr(socket_server, "CONNECTIONS", 3)
+    monkeypatch.setattr(socket_server, "CHECKED_CONNECTIONS_PER_TURN", 3)
     play(talk, connections_max_idle_ms="5000")
 
 
@@ -309,7 +306,7 @@ def test_a_request_nobody_waits_for_is_told_so() -> None:
     async def talk(world: World) -> None:
         world.answer_at_once = False
         _, writer = await world.connect()
-        writer.write(frame(b"long poll"))
+        writer.write(framed(b"long poll"))
         await until(lambda: world.waiting)
         gone: list[bool] = []
         world.waiting[0][0].on_close = lambda: gone.append(True)
@@ -323,7 +320,7 @@ def test_a_muted_connection_is_answered_and_then_not_heard_for_that_time() -> No
     async def talk(world: World) -> None:
         world.answer_at_once = False
         muted, other = await world.connect(), await world.connect()
-        muted[1].write(frame(b"first") + frame(b"second"))
+        muted[1].write(framed(b"first") + framed(b"second"))
         await until(lambda: world.waiting)
         connection, first = world.waiting.pop()
         began = world.loop.time()
@@ -331,7 +328,7 @@ def test_a_muted_connection_is_answered_and_then_not_heard_for_that_time() -> No
         world.answer(connection, first)
         assert await read_frame(muted[0]) == b"first"
         assert world.loop.time() < began + 1
-        other[1].write(frame(b"other"))
+        other[1].write(framed(b"other"))
         await until(lambda: world.seen[-1] == b"other")
         assert world.loop.time() < began + 1
         await until(lambda: b"second" in world.seen)
@@ -349,7 +346,7 @@ def test_a_muted_connection_that_the_broker_freezes_is_not_heard_again_and_one_t
         world.answer_at_once = False
         frozen, closed = await world.connect(), await world.connect()
         for _, writer in (frozen, closed):
-            writer.write(frame(b"first") + frame(b"second"))
+            writer.write(framed(b"first") + framed(b"second"))
         await until(lambda: len(world.waiting) == 2)
         for connection, first in world.waiting:
             connection.mute(5.0)

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import uvloop
+from tests.foreign_tools import require_tool, run_checked
 from tests.server.network.open_connections import open_connections
-from tests.tools import require_tool, run_checked
 from tests.waiting import until
 
 from barnabas.server.config.broker_config import BrokerConfig
@@ -66,7 +66,7 @@ class World:
         self.server.listeners.append(config.listeners[0])
 
         def connection() -> Connection:
-            self.connections.append(self.server._connection(config.listeners[0]))
+            self.connections.append(self.server._create_connection(config.listeners[0]))
             return self.connections[-1]
 
         listening = await loop.create_server(connection, "127.0.0.1", 0, ssl=self.server_context)

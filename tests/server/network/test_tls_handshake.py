@@ -22,8 +22,8 @@ from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.clients.security import security_of
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.server.network import tls_acceptor
-from barnabas.server.network.handshake_line import LANE
+from barnabas.server.network import tls
+from barnabas.server.network.tls import HANDSHAKE_LANE, TlsAcceptor
 from barnabas.testing.broker import Broker
 
 PATIENCE = 60
@@ -46,17 +46,17 @@ class World:
     def hold(self) -> None:
         """Have the lane rest until `free` is set."""
         self.free.clear()
-        self.broker.server._ports.work.submit(LANE, lambda: self.free.wait(PATIENCE), lambda *_: None)
+        self.broker.server._ports.work.submit(HANDSHAKE_LANE, lambda: self.free.wait(PATIENCE), lambda *_: None)
 
     @property
     def tls(self) -> ssl.SSLContext:
         """Of the next connection at the broker."""
-        listener = self.broker.server.sockets._doors["SSL"].tls
+        listener = self.broker.server.sockets._listener_security["SSL"].tls
         assert listener is not None
         return listener.context
 
     @property
-    def acceptor(self) -> tls_acceptor.TlsAcceptor:
+    def acceptor(self) -> TlsAcceptor:
         (acceptor,) = self.broker.server.sockets._acceptors
         return acceptor
 
@@ -111,7 +111,7 @@ def computed_by(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     def noted(tls: ssl.SSLObject) -> None:
         if tls.server_side:
-            steps.append(threading.current_thread().name.startswith(LANE))
+            steps.append(threading.current_thread().name.startswith(HANDSHAKE_LANE))
         compute(tls)
 
     monkeypatch.setattr(ssl.SSLObject, "do_handshake", noted)
@@ -219,8 +219,8 @@ def test_a_request_right_behind_the_handshake_is_answered(play: Callable[[Any], 
 def test_who_is_gone_while_a_step_is_computed_leaves_nothing_behind(
     play: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls_acceptor, "HANDSHAKES", 5)
-    monkeypatch.setattr(tls_acceptor, "HANDSHAKE_SECONDS", 0.3)
+    monkeypatch.setattr(tls, "MAX_HANDSHAKES", 5)
+    monkeypatch.setattr(tls, "HANDSHAKE_SECONDS", 0.3)
 
     async def talk(world: World) -> None:
         world.hold()
@@ -238,10 +238,10 @@ def test_who_is_gone_while_a_step_is_computed_leaves_nothing_behind(
             writer.close()
         await until(lambda: not len(line))
         # Who comes now has time, however slow the machine is.
-        monkeypatch.setattr(tls_acceptor, "HANDSHAKE_SECONDS", PATIENCE)
+        monkeypatch.setattr(tls, "HANDSHAKE_SECONDS", PATIENCE)
         world.free.set()
         await until(lambda: not world.acceptor.handshakes)
-        monkeypatch.setattr(tls_acceptor, "HANDSHAKE_SECONDS", PATIENCE)
+        monkeypatch.setattr(tls, "HANDSHAKE_SECONDS", PATIENCE)
         await world.connect()
         await until(lambda: not open_connections(world.broker.server.sockets))
 
@@ -249,8 +249,8 @@ def test_who_is_gone_while_a_step_is_computed_leaves_nothing_behind(
 
 
 def test_one_address_does_not_keep_another_out(play: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_acceptor, "HANDSHAKES", 10)
-    monkeypatch.setattr(tls_acceptor, "HANDSHAKE_SECONDS", PATIENCE)
+    monkeypatch.setattr(tls, "MAX_HANDSHAKES", 10)
+    monkeypatch.setattr(tls, "HANDSHAKE_SECONDS", PATIENCE)
 
     async def talk(world: World) -> None:
         world.hold()

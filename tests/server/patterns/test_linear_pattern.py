@@ -11,7 +11,7 @@ import pytest
 import re2
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
-from barnabas.server.coordinator.group.consumer.topic_pattern import topics_of
+from barnabas.server.coordinator.group.subscription_metadata import match_topics
 from barnabas.server.patterns.linear_pattern import MOST_CHARACTERS, LinearPattern
 from barnabas.server.patterns.regex_syntax import RegexSyntaxError
 
@@ -75,7 +75,7 @@ def test_agreement_with_re2(seed: int) -> None:
     ],
 )
 def test_names(text: str, names: list[str], others: list[str]) -> None:
-    assert topics_of(text, names + others) == {*names}
+    assert match_topics(text, names + others) == {*names}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_names(text: str, names: list[str], others: list[str]) -> None:
 )  # fmt: skip
 def test_what_is_refused_says_why(text: str) -> None:
     with pytest.raises(KafkaError, match=r"is not a valid regular expression: .+") as refused:
-        topics_of(text, ())
+        match_topics(text, ())
     assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 

@@ -19,10 +19,10 @@ from barnabas.server.apis.handlers import alter_client_quotas, describe_client_q
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.metadata.cluster_store import ClusterStore
 from barnabas.server.metadata.config_store import ConfigStore
+from barnabas.server.metadata.data_tree import DataTree
 from barnabas.server.metadata.embedded_store import EmbeddedStore
-from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.metadata.znodes import decode_config, encode_config
-from barnabas.server.quotas.client_quotas import ClientQuotas
+from barnabas.server.quotas.quota_managers import QuotaManagers
 from barnabas.server.quotas.quota_settings import QuotaSettings
 from barnabas.server.quotas.stored_quotas import stored_quotas
 
@@ -36,12 +36,12 @@ class Plane:
     """A store and the quotas over it."""
 
     def __init__(self) -> None:
-        self.store = EmbeddedStore(NodeTree(lambda: 0))
+        self.store = EmbeddedStore(DataTree(lambda: 0))
         self.config_store = ConfigStore(self.store, now_ms=lambda: 0)
         self.quotas = self.anew()
 
-    def anew(self) -> ClientQuotas:
-        return ClientQuotas(BrokerConfig(), asyncio.get_running_loop(), lambda: 0.0)
+    def anew(self) -> QuotaManagers:
+        return QuotaManagers(BrokerConfig(), asyncio.get_running_loop(), lambda: 0.0)
 
     async def start(self) -> Plane:
         await ClusterStore(self.store, now_ms=lambda: 0, token_bytes=bytes).prepare()
@@ -70,7 +70,7 @@ class Plane:
         return [(ErrorCode(entry.error_code), entry.error_message) for entry in read.entries]
 
     def parts(self) -> Any:
-        return SimpleNamespace(quotas=QuotaSettings(self.store, self.config_store, self.quotas, asyncio.Lock()))
+        return SimpleNamespace(quota_settings=QuotaSettings(self.config_store, self.quotas, asyncio.Lock()))
 
     async def described(self) -> dict[PAIRS, dict[str, float]]:
         context: Any = SimpleNamespace(api_version=1, broker=self.parts())
@@ -112,7 +112,7 @@ async def test_quotas_are_set_described_kept_and_removed(version: int) -> None:
     }
     assert await plane.node("/config/ips/10.0.0.9") == {"connection_creation_rate": "3"}
     again = plane.anew()
-    async for entity_read, values in stored_quotas(plane.store):
+    async for entity_read, values in stored_quotas(plane.config_store):
         await again.changed(entity_read, values)
     for quotas_now in (plane.quotas, again):
         assert quotas_now.enforced
@@ -236,7 +236,7 @@ async def test_a_host_whose_address_nobody_tells_is_given_up_and_holds_nobody_up
         await asyncio.Event().wait()
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", never)
-    monkeypatch.setattr("barnabas.server.quotas.client_quotas.RESOLVE_SECONDS", 0.2)
+    monkeypatch.setattr("barnabas.server.quotas.quota_managers.RESOLVE_SECONDS", 0.2)
     waiting = asyncio.ensure_future(plane.alter(((("ip", "far.away"),), {"connection_creation_rate": 4.0})))
     await asked.wait()
     assert await plane.alter((ANNA, {"consumer_byte_rate": 5.0})) == GOOD

@@ -91,6 +91,74 @@ def test_over_time_a_producer_has_the_rate_of_its_quota(acks: int) -> None:
     play(talk, settings=PAGE_CACHE)
 
 
+@pytest.mark.parametrize("broken", ["a partition", "the handler", "every partition refused"])
+def test_produce_with_acks_0_that_fails_is_charged_before_its_connection_closes(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def talk(plane: DataPlane) -> None:
+        await set_quota(plane, "producer_byte_rate", 1000.0, client_id="raw")
+        request = produce(batch(b"x" * 20_000), acks=0)
+        if broken == "a partition":
+            request.topic_data[0].partition_data += produce(batch(b"x"), index=77).topic_data[0].partition_data
+        elif broken == "the handler":
+
+            def fail(*_: object, **__: Any) -> None:
+                raise RuntimeError("on purpose")
+
+            monkeypatch.setattr(plane.state.replica_manager, "append_records", fail)
+        else:
+            request.topic_data[0].name = "nowhere"
+        client = await plane.raw()
+        client.send(ApiKey.PRODUCE, 9, request)
+        began = plane.loop.time()
+        assert await client.is_closed()
+        wait = plane.loop.time() - began
+        # 20 kB over 10 s of which 1 kB/s is allowed: as long again.
+        assert 10 - ROUND_TRIP < wait < 12 + ROUND_TRIP
+        client.writer.close()
+        # Closed or not, another connection of the same client owes it, too.
+        monkeypatch.undo()
+        client = await plane.raw()
+        client.send(ApiKey.PRODUCE, 9, produce(batch(b"x" * 20_000), acks=1))
+        _, response = await client.receive(ApiKey.PRODUCE, 9)
+        assert response.throttle_time_ms > 10_000
+        client.writer.close()
+
+    play(talk, settings=PAGE_CACHE)
+
+
+@pytest.mark.parametrize("acks", [-1, 0, 1])
+def test_a_produce_request_is_charged_when_its_client_does_not_wait_for_the_response(acks: int) -> None:
+    async def talk(plane: DataPlane) -> None:
+        await set_quota(plane, "producer_byte_rate", 1000.0, client_id="raw")
+        client = await plane.raw()
+        client.send(ApiKey.PRODUCE, 9, produce(batch(b"x" * 20_000), acks=acks))
+        client.writer.close()
+        await plane.until(lambda: plane.partition().log.log_end_offset == 1)
+        await asyncio.sleep(1)
+        other = await plane.connect("raw")
+        assert (await other.send(produce(batch(b"x")), 9)).throttle_time_ms > 8000
+        other.close()
+
+    play(talk)
+
+
+def test_the_time_of_a_request_is_charged_when_its_client_is_gone_before_the_response() -> None:
+    async def talk(plane: DataPlane) -> None:
+        ticks = iter(range(10**6))
+        await set_quota(plane, "request_percentage", 1.0, client_id="raw")
+        plane.state.quotas.stopwatch = lambda: next(ticks) * 0.2
+        client = await plane.raw()
+        client.send(ApiKey.FETCH, 11, fetch(at(0), min_bytes=1, max_wait_ms=60_000))
+        await asyncio.sleep(1)
+        client.writer.close()
+        await asyncio.sleep(1)
+        quota = plane.state.quotas.request
+        assert quota.record("ANONYMOUS", "raw", 0.0, plane.loop.time()) > 0
+
+    play(talk, settings=PAGE_CACHE)
+
+
 def test_a_fetch_over_the_quota_is_empty_and_its_session_goes_on() -> None:
     async def talk(plane: DataPlane) -> None:
         await set_quota(plane, "consumer_byte_rate", 1000.0, client_id="greedy")
@@ -281,10 +349,10 @@ def test_quotas_outlive_a_restart() -> None:
 
 def test_without_a_quota_nothing_is_charged() -> None:
     async def talk(plane: DataPlane) -> None:
-        def charge(*_: object) -> None:
+        def quota_usage(*_: object) -> None:
             raise AssertionError("nobody has a quota")
 
-        pytest.MonkeyPatch().setattr(plane.state.quotas, "charge", charge)
+        pytest.MonkeyPatch().setattr(plane.state.quotas, "quota_usage", quota_usage)
         connection = await plane.connect("any")
         await connection.send(produce(batch(b"x")), 9)
         assert values_in(only_fetched(await connection.send(fetch(at(0)), 11)))

@@ -8,10 +8,14 @@ from itertools import combinations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
-from barnabas.server.quotas.client_limits import ClientLimits
+from barnabas.server.quotas.client_quota_manager import (
+    ClientLimits,
+    ClientQuotaManager,
+    ConnectionRateQuotaManager,
+    ControllerMutationQuotaManager,
+)
 from barnabas.server.quotas.entities import Entity, check_quota, entity_of, quota_text
-from barnabas.server.quotas.managers import ConnectionQuota, MutationQuota, RateQuota
-from barnabas.server.quotas.rates import MOST_EVEN, QuotaWindow
+from barnabas.server.quotas.rates import MAX_UNTHROTTLED_SENSORS, QuotaWindow
 
 WINDOW = QuotaWindow(11, 1)
 PRECEDENCE: list[tuple[Entity, tuple[str | None, str | None]]] = [
@@ -52,19 +56,19 @@ def test_limits_are_true_as_long_as_there_is_one() -> None:
 
 
 def test_clients_of_one_user_share_its_quota_and_those_of_a_default_do_not() -> None:
-    shared, apart = RateQuota(WINDOW), RateQuota(WINDOW)
+    shared, apart = ClientQuotaManager(WINDOW), ClientQuotaManager(WINDOW)
     shared.limits.set({"user": "anna"}, 100.0)
     apart.limits.set({"client-id": None}, 100.0)
     for quota in (shared, apart):
         assert quota.record("anna", "one", 1000.0, 0.0) == 0.0
     assert shared.record("anna", "two", 500.0, 0.0) == pytest.approx(5.0)
     assert apart.record("anna", "two", 500.0, 0.0) == 0.0
-    assert shared.most_at_once("anna", "any") == 1000.0
-    assert shared.most_at_once("bert", "any") == math.inf
+    assert shared.max_value_in_quota_window("anna", "any") == 1000.0
+    assert shared.max_value_in_quota_window("bert", "any") == math.inf
 
 
 def test_a_changed_quota_counts_at_once_for_what_was_used_before() -> None:
-    quota = RateQuota(WINDOW, longest_wait=1.0)
+    quota = ClientQuotaManager(WINDOW, max_wait=1.0)
     quota.limits.set({"user": None}, 1000.0)
     assert quota.record("anna", "app", 5000.0, 0.0) == 0.0
     quota.limits.set({"user": None}, 499.0)
@@ -74,7 +78,7 @@ def test_a_changed_quota_counts_at_once_for_what_was_used_before() -> None:
 
 
 def test_changes_are_paid_from_a_bucket() -> None:
-    quota = MutationQuota(WINDOW)
+    quota = ControllerMutationQuotaManager(WINDOW)
     assert quota.record("anna", "app", 10**6, 0.0) == 0.0
     quota.limits.set({"client-id": "app"}, 2.0)
     assert quota.record("anna", "app", 24, 0.0) == pytest.approx(1.0)
@@ -82,19 +86,21 @@ def test_changes_are_paid_from_a_bucket() -> None:
     assert quota.debt("bert", "other", 0.5) == 0.0
 
 
-@pytest.mark.parametrize("kind", [RateQuota, MutationQuota])
-def test_no_number_of_other_names_gets_a_client_out_of_debt(kind: type[RateQuota | MutationQuota]) -> None:
+@pytest.mark.parametrize("kind", [ClientQuotaManager, ControllerMutationQuotaManager])
+def test_no_number_of_other_names_gets_a_client_out_of_debt(
+    kind: type[ClientQuotaManager | ControllerMutationQuotaManager],
+) -> None:
     quota, alone = kind(WINDOW), kind(WINDOW)
     for each in (quota, alone):
         each.limits.set({"client-id": None}, 2.0)
         assert each.record("", "debtor", 60, 0.0) > 0
-    for number in range(3 * MOST_EVEN):
-        assert quota.record("", f"name-{number}", 1, number / (3 * MOST_EVEN)) == 0.0
+    for number in range(3 * MAX_UNTHROTTLED_SENSORS):
+        assert quota.record("", f"name-{number}", 1, number / (3 * MAX_UNTHROTTLED_SENSORS)) == 0.0
     assert quota.record("", "debtor", 0, 1.0) == alone.record("", "debtor", 0, 1.0) > 0
 
 
 def test_connections_over_the_rate_of_their_address_are_put_off_and_not_counted() -> None:
-    quota = ConnectionQuota(WINDOW)
+    quota = ConnectionRateQuotaManager(WINDOW)
     quota.limits.update({"10.0.0.1": 1.0, None: 2.0})
     waits = [quota.wait("10.0.0.1", 0.0) for _ in range(30)]
     assert [wait > 0 for wait in waits] == [False] * 10 + [True] * 20

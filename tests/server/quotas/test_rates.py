@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.server.quotas.rates import MOST_EVEN, InUse, QuotaWindow, SampledRate, TokenBucket
+from barnabas.server.quotas.rates import MAX_UNTHROTTLED_SENSORS, QuotaWindow, SampledRate, SensorRegistry, TokenBucket
 
 KAFKAS = QuotaWindow(11, 1)
 
@@ -75,7 +75,7 @@ def test_a_bucket_begins_full_lets_overdraw_once_and_fills_at_its_limit() -> Non
 
 
 def test_what_is_as_good_as_new_is_forgotten_when_something_new_comes() -> None:
-    rates = InUse(lambda: SampledRate(KAFKAS))
+    rates = SensorRegistry(lambda: SampledRate(KAFKAS))
     for number in range(1000):
         rates.get(number, 20.0).record(1.0, 20.0)
     rates.get(0, 20.0).record(1.0, 25.0)
@@ -89,21 +89,21 @@ def test_what_is_as_good_as_new_is_forgotten_when_something_new_comes() -> None:
 
 
 def test_a_bucket_is_as_good_as_new_once_it_is_full_or_an_hour_idle() -> None:
-    buckets = InUse(lambda: TokenBucket(KAFKAS))
+    buckets = SensorRegistry(lambda: TokenBucket(KAFKAS))
     buckets.get("little", 100.0).take(4.0, 2.0, 100.0)
-    assert not buckets.get("little", 101.9).is_fresh(101.9)
-    assert buckets.get("little", 102.0).is_fresh(102.0)
+    assert not buckets.get("little", 101.9).has_expired(101.9)
+    assert buckets.get("little", 102.0).has_expired(102.0)
     buckets.get("much", 100.0).take(1e6, 2.0, 100.0)
     assert len(buckets) == 2
     buckets.get("new", 3699.9).take(1.0, 2.0, 3699.9)
-    assert len(buckets) == 2 and buckets.get("much", 3699.9).owes(3699.9)
+    assert len(buckets) == 2 and buckets.get("much", 3699.9).is_over_limit(3699.9)
     buckets.get("newer", 3700.0).take(1.0, 2.0, 3700.0)
-    assert len(buckets) == 2 and not buckets.get("much", 3700.0).owes(3700.0), "as Kafka forgets it"
+    assert len(buckets) == 2 and not buckets.get("much", 3700.0).is_over_limit(3700.0), "as Kafka forgets it"
 
 
 @pytest.mark.parametrize("make", [SampledRate, TokenBucket])
 def test_a_hundred_thousand_names_are_not_all_kept_but_who_owes_is(make: type[SampledRate | TokenBucket]) -> None:
-    kept: InUse[SampledRate | TokenBucket] = InUse(lambda: make(KAFKAS))
+    kept: SensorRegistry[SampledRate | TokenBucket] = SensorRegistry(lambda: make(KAFKAS))
 
     def use(owner: str, amount: float) -> None:
         used = kept.get(owner, 100.0)
@@ -120,7 +120,7 @@ def test_a_hundred_thousand_names_are_not_all_kept_but_who_owes_is(make: type[Sa
         use(f"name {number}", 1.0)
         if number % 5000 == 0:
             use("regular", 0.01)
-    assert len(kept) == MOST_EVEN
-    assert all(kept.get(debtor, 100.0).owes(100.0) for debtor in debtors)
-    assert not kept.get("regular", 100.0).is_fresh(100.0), "who comes again is not the oldest"
-    assert len(kept) == MOST_EVEN, "all of them were there"
+    assert len(kept) == MAX_UNTHROTTLED_SENSORS
+    assert all(kept.get(debtor, 100.0).is_over_limit(100.0) for debtor in debtors)
+    assert not kept.get("regular", 100.0).has_expired(100.0), "who comes again is not the oldest"
+    assert len(kept) == MAX_UNTHROTTLED_SENSORS, "all of them were there"

@@ -21,19 +21,19 @@ from barnabas.protocol.messages.fetch import FetchResponse as FetchAnswer
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.metadata.metadata_cache import MetadataCache
+from barnabas.server.replication.append_request import AppendRequest
 from barnabas.server.replication.delayed_fetch import FetchParams
-from barnabas.server.replication.delayed_operation import Purgatory
-from barnabas.server.replication.followers import Peers
-from barnabas.server.replication.hosted_partitions import HostedPartitions
-from barnabas.server.replication.isr_changes import IsrChange, PartitionStateNow
-from barnabas.server.replication.leaders import FetchLimits
+from barnabas.server.replication.leader_and_isr import IsrChange, LeaderAndIsr, LeaderAndIsrState
 from barnabas.server.replication.partition import Partition
-from barnabas.server.replication.partition_order import PartitionOrder
-from barnabas.server.replication.partition_reader import PartitionReader
+from barnabas.server.replication.remote_leader_endpoint import FetchLimits
+from barnabas.server.replication.replica import LeaderContext
 from barnabas.server.replication.replica_fetcher import ReplicaFetcher
+from barnabas.server.replication.replica_manager import ReplicaManager
 from barnabas.simulation.disk import Mode, SimDisk
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
+from barnabas.storage.log_validator import CLIENT_RULES
+from barnabas.storage.log_values import FetchIsolation
 
 NAME = TopicPartition("t", 0)
 TOPIC_ID = UUID(int=7)
@@ -56,20 +56,37 @@ async def not_paused(_: TopicPartition) -> AsyncIterator[None]:
     yield
 
 
+def bare_replica_manager(loop: Any, log_manager: Any = None, sliced_work: Any = None) -> ReplicaManager:
+    """A ReplicaManager without disks and other brokers."""
+    return ReplicaManager(
+        log_manager=log_manager or cast(Any, SimpleNamespace(held=SimpleNamespace())),
+        metadata=MetadataCache("cluster"),
+        topic_log_config=cast(Any, None),
+        ports=cast(Any, SimpleNamespace(work=None, log_files=None, stopwatch=lambda: 0.0)),
+        sliced_work=sliced_work,
+        loop=loop,
+        acks_all_on_disk=False,
+        is_verification_needed=lambda: False,
+        on_partitions_lost=lambda _: None,
+        on_all_failed=lambda: None,
+    )
+
+
 class Node:
-    """A broker with its replica: the listener of the partition, and the logs of its fetcher."""
+    """A broker with its replica: the ReplicaManager of the partition and of its fetcher."""
 
     def __init__(self, cluster: Cluster, node_id: int) -> None:
         self.cluster = cluster
         self.id = node_id
         self.acks_all_on_disk = cluster.on_disk
+        self.group_commit = SimpleNamespace(request=self.request_flush)
         self.disk = SimDisk(keep_log=False)
         self.disk.make_dirs(FOLDER)
         self.disk.make_everything_durable()
         self.high_watermark_checkpoint = 0
         self.broker_epoch = 1
         self.is_alive = True
-        self.orders: list[PartitionOrder] = []
+        self.partition_states: list[LeaderAndIsrState] = []
         self.proposals: list[IsrChange] = []
         self.wants_flush = False
         self._open(clean=True)
@@ -85,8 +102,8 @@ class Node:
             log_start_offset=0,
             clean_shutdown=clean,
         )
-        self.log.update_high_watermark(self.high_watermark_checkpoint)
-        peers = Peers(
+        self.log.restore_high_watermark(self.high_watermark_checkpoint)
+        peers = LeaderContext(
             self.id,
             lambda: self.cluster.now,
             lambda: LAG_SECONDS,
@@ -94,9 +111,8 @@ class Node:
             lambda broker_id: self.cluster.nodes[broker_id].is_alive,
         )
         self.partition = Partition(NAME, TOPIC_ID, self.log, cast(Any, self), peers)
-        hosted = HostedPartitions(cast(Any, None), MetadataCache("cluster"), lambda: self.cluster.now)
-        hosted.add(self.partition)
-        self.reader = PartitionReader(hosted, cast(Purgatory, None), cast(Any, None))
+        self.reader = bare_replica_manager(SimpleNamespace(time=lambda: self.cluster.now))
+        self.reader._add_partition(self.partition)
         self.fetcher = ReplicaFetcher(
             cast(Any, FakeLeader(self)),
             cast(Any, self),
@@ -115,7 +131,7 @@ class Node:
         self.is_alive = False
         self.disk.crash()
         self.disk = self.disk.survivor(seed, mode)
-        self.orders.clear()
+        self.partition_states.clear()
         self.proposals.clear()
 
     def restart(self) -> None:
@@ -124,20 +140,20 @@ class Node:
         self.broker_epoch += 1
         self._open(clean=False)
 
-    def obey(self, order: PartitionOrder) -> None:
+    def obey(self, order: LeaderAndIsrState) -> None:
         partition = self.partition
         if order.leader_epoch <= partition.leader_epoch:
             return
         if order.leader == self.id:
-            self.fetcher.forget(NAME)
+            self.fetcher.remove_partition(NAME)
             partition.become_leader(order)
         elif partition.become_follower(order):
-            self.fetcher.follow(partition)
+            self.fetcher.add_partition(partition)
         self.cluster.look(self)
 
-    # -- PartitionListener -----------------------------------------------------------------------------------------
+    # -- ReplicaManager --------------------------------------------------------------------------------------------
 
-    def flush_wanted(self, partition: Partition, *, may_linger: bool = False) -> None:
+    def request_flush(self, partition: Partition, *, may_linger: bool = False) -> None:
         self.wants_flush = True
 
     def flush(self) -> None:
@@ -146,19 +162,17 @@ class Node:
         task.run()
         self.partition.flushed(self.log.complete_flush(task))
 
-    def progressed(self, partition: Partition) -> None:
+    def try_complete_delayed_requests(self, partition: Partition) -> None:
         self.cluster.look(self)
 
-    def appended(self, partition: Partition) -> None:
+    def try_complete_delayed_fetches(self, partition: Partition) -> None:
         return
 
-    def low_watermark_raised(self, partition: Partition) -> None:
+    def try_complete_delayed_deletes(self, partition: Partition) -> None:
         return
 
-    def isr_change_wanted(self, partition: Partition, change: IsrChange) -> None:
+    def submit_isr_change(self, partition: Partition, change: IsrChange) -> None:
         self.proposals.append(change)
-
-    # -- FollowedLogs ----------------------------------------------------------------------------------------------
 
     def truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
         self.log.truncate_to(offsets[NAME])
@@ -167,18 +181,17 @@ class Node:
     def truncate_fully_and_start_at(self, topic_partition: TopicPartition, offset: int) -> None:
         self.log.truncate_fully_and_start_at(offset)
 
-    def synced(self, partitions: Any) -> Any:
-        """Of the listener and of the logs: the one tells a partition, the other waits for several."""
-        return self._all_synced() if isinstance(partitions, Iterable) else None
+    def on_follower_flushed(self, partition: Partition) -> None:
+        return
 
-    async def _all_synced(self) -> None:
+    async def wait_until_flushed(self, partitions: Iterable[Partition]) -> None:
         if self.acks_all_on_disk:
             self.flush()
 
     # -- what followers ask ----------------------------------------------------------------------------------------
 
     def answer(self, wanted: FetchPartition, follower: int, follower_epoch: int) -> PartitionData:
-        params = FetchParams([("t", wanted)], 0, 1, 1 << 20, "log end", follower=follower)
+        params = FetchParams([("t", wanted)], 0, 1, 1 << 20, FetchIsolation.LOG_END, follower=follower)
         params.follower_epoch = follower_epoch
         (result,), _ = self.reader._read(params, params.partitions)
         if isinstance(result, KafkaError):
@@ -219,12 +232,14 @@ class FakeLeader:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "dead")
         return leader
 
-    async def offset(self, _: TopicPartition, leader_epoch: int, timestamp: int) -> int:
+    async def fetch_offset(self, _: TopicPartition, leader_epoch: int, timestamp: int) -> int:
         partition = self._leader.partition
         partition.check_leader_epoch(leader_epoch)
         return partition.log.log_end_offset if timestamp == -1 else partition.log.log_start_offset
 
-    async def epoch_ends(self, wanted: Iterable[tuple[TopicPartition, int, int]]) -> dict[TopicPartition, Any]:
+    async def fetch_epoch_end_offsets(
+        self, wanted: Iterable[tuple[TopicPartition, int, int]]
+    ) -> dict[TopicPartition, Any]:
         partition = self._leader.partition
         ((name, leader_epoch, epoch),) = wanted
         try:
@@ -267,7 +282,7 @@ class Cluster:
         self._number = 0
         for number in range(1, self.size + 1):
             self.nodes[number] = Node(self, number)
-        self.state = PartitionOrder(NAME, TOPIC_ID, 1, 1, 0, tuple(self.nodes), tuple(self.nodes))
+        self.state = LeaderAndIsrState(NAME, TOPIC_ID, 1, 1, 0, tuple(self.nodes), tuple(self.nodes))
         for node in self.nodes.values():
             node.obey(self.state)
 
@@ -285,7 +300,9 @@ class Cluster:
         self._number += 1
         value = b"%d" % self._number
         try:
-            info = partition.append_records_to_leader(memoryview(bytearray(batch(value))), acks, api_version=9)
+            info = partition.append_records_to_leader(
+                memoryview(bytearray(batch(value))), AppendRequest(acks, 0, print, CLIENT_RULES)
+            )
         except KafkaError as error:
             assert error.code is ErrorCode.NOT_ENOUGH_REPLICAS
             return
@@ -296,15 +313,16 @@ class Cluster:
     def look(self, node: Node) -> None:
         """Answer producers, as consumers read."""
         partition = node.partition
+        partition.check_invariants()
         for entry in list(self._waiting):
             node_id, epoch, required, value = entry
             if node_id == node.id:
-                outcome = partition.has_reached(required)
+                is_done, error = partition.check_enough_replicas_reach_offset(required)
                 if partition.leader_epoch != epoch and not partition.is_leader:
-                    outcome = ErrorCode.NOT_LEADER_OR_FOLLOWER
-                if outcome is not None:
+                    is_done, error = True, ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if is_done:
                     self._waiting.remove(entry)
-                    if outcome is ErrorCode.NONE:
+                    if error is ErrorCode.NONE:
                         self.acked[required - 1] = value
         for offset, value in values(node.log, node.log.high_watermark).items():
             assert self.seen.setdefault(offset, value) == value, f"{offset} changed under readers"
@@ -322,10 +340,10 @@ class Cluster:
         if leader is None or not leader.is_alive:
             return
         try:
-            drive(node.fetcher._compare({NAME: followed}, tells_divergence=self.fetch_version >= 12))
+            drive(node.fetcher._maybe_truncate({NAME: followed}, truncates_on_fetch=self.fetch_version >= 12))
         except KafkaError:
             return
-        if not followed.is_compared:
+        if not followed.is_truncated:
             return
         target = node.fetcher._target(followed, self.max_bytes, self.fetch_version)
         wanted = FetchPartition(
@@ -351,7 +369,7 @@ class Cluster:
         if followed is not None:
             followed.not_before = 0.0
         try:
-            drive(node.fetcher._take_in(answer.response, answer.targets))
+            drive(node.fetcher._process_fetch_response(answer.response, answer.targets))
         except KafkaError:
             return
         self.look(node)
@@ -370,27 +388,27 @@ class Cluster:
             if answer_lost and error.code is ErrorCode.INVALID_UPDATE_VERSION:
                 return
             node.proposals.pop(0)
-            node.partition.isr_change_failed(change, error.code)
+            node.partition.fail_isr_change(change, error.code)
             return
         if not answer_lost:
             node.proposals.pop(0)
-            node.partition.isr_changed(change, now)
+            node.partition.complete_isr_change(change, now)
             self.look(node)
 
-    def _alter(self, change: IsrChange) -> PartitionStateNow:
+    def _alter(self, change: IsrChange) -> LeaderAndIsr:
         state = self.state
         if change.leader_epoch != state.leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, "old")
         if change.partition_epoch != state.partition_epoch:
             if change.partition_epoch + 1 == state.partition_epoch and change.isr == state.isr:
-                return PartitionStateNow(state.leader, state.leader_epoch, state.partition_epoch, state.isr)
+                return LeaderAndIsr(state.leader, state.leader_epoch, state.partition_epoch, state.isr)
             raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, "old")
         for broker_id, epoch in zip(change.isr, change.broker_epochs, strict=True):
             if broker_id != state.leader and not self.is_eligible(broker_id, epoch):
                 raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "dead or another life")
         self.state = replace(state, partition_epoch=state.partition_epoch + 1, isr=change.isr)
         state = self.state
-        return PartitionStateNow(state.leader, state.leader_epoch, state.partition_epoch, state.isr)
+        return LeaderAndIsr(state.leader, state.leader_epoch, state.partition_epoch, state.isr)
 
     def elect(self, preferred: int = 0) -> None:
         """A leader out of the live ones in sync; dead ones leave the set, unless nobody would be left."""
@@ -410,12 +428,12 @@ class Cluster:
         )
         for node in self.nodes.values():
             if node.is_alive:
-                node.orders.append(order)
+                node.partition_states.append(order)
 
     def deliver_order(self, node_id: int) -> None:
         node = self.nodes[node_id]
-        if node.is_alive and node.orders:
-            node.obey(node.orders.pop(0))
+        if node.is_alive and node.partition_states:
+            node.obey(node.partition_states.pop(0))
 
     def crash(self, node_id: int, mode: Mode, seed: int, checkpoint: float = 0.5) -> None:
         node = self.nodes[node_id]
@@ -434,7 +452,7 @@ class Cluster:
                 self._announce(self.state.leader, rest)
             elif self.state.leader in (-1, node_id):
                 self.elect()
-            node.orders[:] = [self.state]
+            node.partition_states[:] = [self.state]
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -448,7 +466,7 @@ class Cluster:
             answers.clear()
         for _ in range(400):
             for node_id, node in self.nodes.items():
-                while node.orders:
+                while node.partition_states:
                     self.deliver_order(node_id)
                 if node.wants_flush:
                     node.flush()

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 
-from barnabas.server.replication.delayed_operation import DelayedOperation, Purgatory
+import pytest
+
+from barnabas.server.replication.delayed_operation import CHECKED_TOGETHER, DelayedOperation, Purgatory
+from barnabas.server.runtime.loop_sharing import SLICE_SECONDS, SlicedWork
+
+PER_TURN = 10
+"""Operations that take as long as one turn has for them."""
+MANY = 500
+
+
+def new_purgatory() -> Purgatory:
+    """A purgatory whose stopwatch moves by a tenth of a turn's budget with each operation."""
+    loop, clock = asyncio.get_running_loop(), count()
+    return Purgatory("test", loop, SlicedWork(loop, lambda: next(clock) * SLICE_SECONDS / PER_TURN))
 
 
 class Waiting(DelayedOperation):
-    def __init__(self) -> None:
+    def __init__(self, diary: list[Waiting] | None = None) -> None:
         super().__init__()
+        self.diary = [] if diary is None else diary
+        self.checks = 0
         self.ready = False
         self.events: list[str] = []
         self.done = asyncio.Event()
 
     def try_complete(self) -> bool:
+        self.checks += 1
         return self.ready and self.force_complete()
 
     def on_expiration(self) -> None:
@@ -22,24 +39,26 @@ class Waiting(DelayedOperation):
 
     def on_complete(self) -> None:
         self.events.append("completed")
+        self.diary.append(self)
         self.done.set()
 
 
 async def test_the_condition_completes_it_once() -> None:
-    purgatory = Purgatory("test", asyncio.get_running_loop())
+    purgatory = new_purgatory()
     operation = Waiting()
     purgatory.watch(operation, ["a", "b"], timeout_ms=60_000)
-    assert purgatory.check("a") == 0
+    purgatory.check("a")
+    assert operation.events == []
     operation.ready = True
-    assert purgatory.check("b") == 1
-    assert purgatory.check("a") == 0
+    purgatory.check("b")
+    purgatory.check("a")
     assert operation.events == ["completed"]
     assert len(purgatory) == 0
     assert not operation.force_complete()
 
 
 async def test_the_deadline_completes_it() -> None:
-    purgatory = Purgatory("test", asyncio.get_running_loop())
+    purgatory = new_purgatory()
     operation = Waiting()
     purgatory.watch(operation, ["a"], timeout_ms=1)
     await asyncio.wait_for(operation.done.wait(), 60)
@@ -48,20 +67,121 @@ async def test_the_deadline_completes_it() -> None:
 
 
 async def test_cancelling_answers_nobody() -> None:
-    purgatory = Purgatory("test", asyncio.get_running_loop())
+    purgatory = new_purgatory()
     operation = Waiting()
     purgatory.watch(operation, ["a"], timeout_ms=60_000)
     operation.cancel()
     operation.ready = True
-    assert purgatory.check("a") == 0
+    purgatory.check("a")
     assert operation.events == []
     assert len(purgatory) == 0
 
 
 async def test_shutdown_answers_everyone() -> None:
-    purgatory = Purgatory("test", asyncio.get_running_loop())
+    purgatory = new_purgatory()
     waiting = [Waiting(), Waiting()]
     for operation in waiting:
         purgatory.watch(operation, ["a"], timeout_ms=60_000)
     purgatory.complete_all()
     assert [operation.events for operation in waiting] == [["expired", "completed"]] * 2
+
+
+def park(
+    purgatory: Purgatory, number: int, key: str, diary: list[Waiting], timeout_ms: float = 60_000
+) -> list[Waiting]:
+    waiting = [Waiting(diary) for _ in range(number)]
+    for operation in waiting:
+        operation.ready = True
+        purgatory.watch(operation, [key], timeout_ms)
+    return waiting
+
+
+async def completions_per_turn(diary: list[Waiting], number: int) -> list[int]:
+    """Operations that complete in each turn of the loop, until so many have."""
+    turns = [len(diary)]
+    async with asyncio.timeout(60):
+        while sum(turns) < number:
+            await asyncio.sleep(0)
+            turns.append(len(diary) - sum(turns))
+    return turns
+
+
+async def test_few_operations_complete_before_the_check_returns() -> None:
+    purgatory, diary = new_purgatory(), list[Waiting]()
+    waiting = park(purgatory, CHECKED_TOGETHER, "a", diary)
+    purgatory.check("a")
+    assert diary == waiting
+
+
+async def test_many_operations_of_one_key_complete_in_order_and_in_several_turns() -> None:
+    purgatory, diary = new_purgatory(), list[Waiting]()
+    waiting = park(purgatory, MANY, "a", diary)
+    purgatory.check("a")
+    turns = await completions_per_turn(diary, MANY)
+    assert max(turns) <= PER_TURN
+    assert diary == waiting
+    assert all(operation.events == ["completed"] for operation in waiting)
+    assert len(purgatory) == 0
+
+
+async def test_many_operations_with_one_deadline_expire_in_order_and_in_several_turns() -> None:
+    purgatory, diary = new_purgatory(), list[Waiting]()
+    waiting = park(purgatory, MANY, "a", diary, timeout_ms=0)
+    turns = await completions_per_turn(diary, MANY)
+    assert max(turns) <= PER_TURN
+    assert diary == waiting
+    assert all(operation.events == ["expired", "completed"] for operation in waiting)
+    (late,) = park(purgatory, 1, "a", diary, timeout_ms=0)
+    await asyncio.wait_for(late.done.wait(), 60)
+
+
+async def test_a_key_with_few_operations_does_not_wait_for_a_key_with_many() -> None:
+    purgatory, diary = new_purgatory(), list[Waiting]()
+    park(purgatory, MANY, "a", diary)
+    few = park(purgatory, CHECKED_TOGETHER + 1, "b", diary)
+    purgatory.check("a")
+    purgatory.check("b")
+    await completions_per_turn(diary, MANY + len(few))
+    assert diary.index(few[-1]) < 6 * CHECKED_TOGETHER
+
+
+async def test_a_change_during_a_check_is_seen_by_operations_that_were_checked_before_it() -> None:
+    purgatory, diary = new_purgatory(), list[Waiting]()
+    waiting = park(purgatory, MANY, "a", diary)
+    first = waiting[0]
+    first.ready = False
+    purgatory.check("a")
+    assert first.checks == 1
+    assert waiting[-1].checks == 0
+    first.ready = True
+    purgatory.check("a")
+    await completions_per_turn(diary, MANY)
+    assert first.events == ["completed"]
+
+
+async def test_constant_changes_do_not_keep_a_check_from_its_last_operation() -> None:
+    purgatory, diary = new_purgatory(), list[Waiting]()
+    waiting = park(purgatory, MANY, "a", diary)
+    for operation in waiting[:-1]:
+        operation.ready = False
+    for _ in range(MANY):
+        purgatory.check("a")
+        await asyncio.sleep(0)
+    assert diary == waiting[-1:]
+
+
+async def test_an_operation_that_fails_costs_no_other_its_completion(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Waiting):
+        def on_complete(self) -> None:
+            raise ValueError("fails on purpose")
+
+    purgatory, diary = new_purgatory(), list[Waiting]()
+    for deadline_ms in (60_000, 0):
+        failing = Failing()
+        failing.ready = True
+        purgatory.watch(failing, ["a"], deadline_ms)
+        park(purgatory, MANY, "a", diary, deadline_ms)
+        purgatory.check("a")
+        await completions_per_turn(diary, MANY)
+        diary.clear()
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["fails on purpose"] * 2

@@ -280,7 +280,7 @@ def items(count: int) -> dict[Any, Any]:
     )
 
 
-def opened(sessions: FetchSessions, count: int, now: float, **whose: bool) -> int:
+def opened(sessions: FetchSessions, count: int, now: float, **whose: Any) -> int:
     session = sessions.open(items(count), uses_topic_ids=False, now=now, **whose)
     return session.id if session is not None else 0
 
@@ -352,6 +352,78 @@ def test_a_follower_that_follows_more_makes_readers_go(monkeypatch: pytest.Monke
     with pytest.raises(KafkaError):
         sessions.resume(more, uses_topic_ids=False, now=1.0)
     assert len(sessions) == 0
+
+
+def test_one_connection_does_not_fill_the_cache() -> None:
+    sessions = FetchSessions(100, random.Random(1))
+    greedy = [opened(sessions, 1, 0.0, client=("h", 1)) for _ in range(150)]
+    assert all(greedy[:100]) and not any(greedy[100:]), "its own sessions are young"
+    readers = [opened(sessions, 1, 1.0, client=("h", port)) for port in range(2, 101)]
+    assert all(readers) and len(sessions) == 100
+    for session_id in readers:
+        use(sessions, session_id, 1, 1.0)
+    # Each has one, and nobody takes that: otherwise readers would take it from one another without end.
+    assert opened(sessions, 1, 2.0, client=("h", 101)) == 0
+    assert opened(sessions, 9, 2.0, client=("h", 1)) == 0
+    use(sessions, greedy[99], 1, 2.0)
+
+
+def test_addresses_share_the_cache_however_many_connections_one_has() -> None:
+    sessions = FetchSessions(100, random.Random(1))
+    for port in range(100):
+        assert opened(sessions, 1, 0.0, client=("greedy", port))
+    readers = [opened(sessions, 1, 1.0, client=("other", port)) for port in range(60)]
+    assert sum(map(bool, readers)) == 50
+    # Larger sessions of an address that has more do not take the places of smaller ones of others later either.
+    use(sessions, readers[0], 1, 1.5)
+    third = opened(sessions, 1, 1.6, client=("third", 1))
+    assert third
+    later = EVICTION_S + 1.0
+    for session_id in list(sessions._sessions):
+        use(sessions, session_id, sessions._sessions[session_id].epoch, later - 1)
+    for port in range(200, 300):
+        opened(sessions, 50, later, client=("greedy", port))
+    use(sessions, third, 2, later)
+
+
+def test_one_large_session_makes_room_for_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.server.replication.fetch_session.MOST_PARTITIONS", 1000)
+    sessions = FetchSessions(100, random.Random(1))
+    greedy = opened(sessions, 995, 0.0, client=("h", 1))
+    assert greedy
+    assert opened(sessions, 10, 0.0, client=("h", 2))
+    with pytest.raises(KafkaError):
+        use(sessions, greedy, 1, 0.0)
+    assert opened(sessions, 995, 0.0, client=("h", 1)) == 0
+    # A follower's stays, however large it is.
+    follower = opened(sessions, 980, 0.0, client=("f", 1), is_follower=True)
+    assert opened(sessions, 30, 0.0, client=("h", 3)) == 0
+    use(sessions, follower, 1, 0.0)
+
+
+def test_a_closed_session_gives_its_share_back() -> None:
+    sessions = FetchSessions(3, random.Random(1))
+    kept = [opened(sessions, 2, 0.0, client=("h", port)) for port in range(3)]
+    for session_id in kept:
+        use(sessions, session_id, 1, 0.0)
+        sessions.close(session_id)
+    for used in (sessions._sessions_used, sessions._partitions_used):
+        assert not used._by_client and not used._by_address
+
+
+@pytest.mark.parametrize("version", [12, LAST])
+def test_a_reader_gets_a_session_while_another_connection_opens_as_many_as_there_are(version: int) -> None:
+    async def talk(plane: DataPlane) -> None:
+        topic_id = plane.topic_id() if version >= 13 else None
+        greedy, other = await plane.connect(), await plane.connect()
+        for _ in range(5):
+            await greedy.send(fetch(at(0), topic_id=topic_id, session_epoch=0), version)
+        answer = await other.send(fetch(at(0), topic_id=topic_id, session_epoch=0), version)
+        assert answer.session_id
+        greedy.close()
+        other.close()
+
+    play(talk, settings={"max.incremental.fetch.session.cache.slots": "3"})
 
 
 @pytest.mark.parametrize("version", [12, LAST])

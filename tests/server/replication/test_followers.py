@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
-from tests.server.orders import next_order
+from tests.server.partition_states import next_order
 from tests.server.replication.test_partition import NAME, Listener, append, flush, leader
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ErrorCode, KafkaError
-from barnabas.server.replication.followers import Followers, Peers
 from barnabas.server.replication.inter_broker_versions import highest_version
-from barnabas.server.replication.isr_changes import PartitionStateNow
+from barnabas.server.replication.leader_and_isr import LeaderAndIsr
 from barnabas.server.replication.partition import Partition
-from barnabas.server.replication.replica import FollowerFetch, Replica
+from barnabas.server.replication.replica import FollowerFetch, Followers, LeaderContext, Replica
 from barnabas.storage.leader_epochs import EpochEnd
 
 
@@ -26,20 +26,20 @@ class Cluster(Listener):
         super().__init__(acks_all_on_disk=on_disk)
         self.now = 100.0
         self.eligible = {2, 3}
-        self.peers = Peers(
+        self.peers = LeaderContext(
             1, lambda: self.now, lambda: 10.0, lambda broker, _: broker in self.eligible, self.eligible.__contains__
         )
 
     def lead(self, isr: tuple[int, ...] = (1, 2, 3), min_isr: int = 1) -> Partition:
         log = leader().log
         log.config = replace(log.config, min_insync_replicas=min_isr)
-        partition = Partition(NAME, UUID(int=1), log, self, self.peers)
+        partition = Partition(NAME, UUID(int=1), log, cast(Any, self), self.peers)
         partition.become_leader(next_order(partition, 4, partition_epoch=7, replicas=(1, 2, 3), isr=isr))
         return partition
 
 
 def fetched(partition: Partition, broker_id: int, offset: int, epoch: int = -1) -> None:
-    partition.follower_fetched(FollowerFetch(broker_id, epoch, offset, 0, True))
+    partition.update_follower_fetch_state(FollowerFetch(broker_id, epoch, offset, 0, True))
 
 
 def test_the_high_watermark_is_what_all_in_sync_have_and_the_leaders_disk() -> None:
@@ -54,7 +54,7 @@ def test_the_high_watermark_is_what_all_in_sync_have_and_the_leaders_disk() -> N
     assert partition.log.high_watermark == 3
     fetched(partition, 3, 5)
     assert partition.log.high_watermark == 5
-    assert partition.has_reached(5) is ErrorCode.NONE
+    assert partition.check_enough_replicas_reach_offset(5) == (True, ErrorCode.NONE)
 
 
 def test_who_lags_is_to_leave_and_counts_until_that_is_decided() -> None:
@@ -72,7 +72,7 @@ def test_who_lags_is_to_leave_and_counts_until_that_is_decided() -> None:
     (change,) = cluster.changes
     assert (change.isr, change.leader_epoch, change.partition_epoch) == ((1, 2), 4, 7)
     assert partition.log.high_watermark == 0
-    partition.isr_changed(change, PartitionStateNow(1, 4, 8, (1, 2)))
+    partition.complete_isr_change(change, LeaderAndIsr(1, 4, 8, (1, 2)))
     assert (partition.log.high_watermark, partition.partition_epoch, partition.in_sync_replicas) == (5, 8, (1, 2))
 
 
@@ -91,10 +91,10 @@ def test_who_is_to_join_counts_before_it_is_decided() -> None:
     cluster.now += 100
     fetched(partition, 2, 3)
     assert partition.log.high_watermark == 2, "an election may choose 3 already"
-    partition.isr_change_failed(change, ErrorCode.FENCED_LEADER_EPOCH)
-    assert partition.awaits(change), "nobody knows whether it was made"
-    partition.isr_change_failed(change, ErrorCode.INELIGIBLE_REPLICA)
-    assert not partition.awaits(change)
+    partition.fail_isr_change(change, ErrorCode.FENCED_LEADER_EPOCH)
+    assert partition.is_pending(change), "nobody knows whether it was made"
+    partition.fail_isr_change(change, ErrorCode.INELIGIBLE_REPLICA)
+    assert not partition.is_pending(change)
     cluster.eligible.discard(3)
     fetched(partition, 3, 3)
     assert len(cluster.changes) == 1
@@ -129,12 +129,12 @@ def test_what_followers_had_before_a_term_of_another_leader_counts_no_longer() -
 @pytest.mark.parametrize(
     ("now", "is_applied"),
     [
-        (PartitionStateNow(1, 4, 8, (1, 2)), True),
-        (PartitionStateNow(1, 5, 8, (1, 2)), False),
-        (PartitionStateNow(1, 4, 6, (1, 2)), False),
+        (LeaderAndIsr(1, 4, 8, (1, 2)), True),
+        (LeaderAndIsr(1, 5, 8, (1, 2)), False),
+        (LeaderAndIsr(1, 4, 6, (1, 2)), False),
     ],
 )
-def test_an_answer_of_another_time_is_nothing(now: PartitionStateNow, is_applied: bool) -> None:
+def test_an_answer_of_another_time_is_nothing(now: LeaderAndIsr, is_applied: bool) -> None:
     cluster = Cluster()
     partition = cluster.lead()
     append(partition, 1, 5)
@@ -142,10 +142,10 @@ def test_an_answer_of_another_time_is_nothing(now: PartitionStateNow, is_applied
     fetched(partition, 2, 5)
     partition.shrink_isr()
     (change,) = cluster.changes
-    partition.isr_changed(change, now)
+    partition.complete_isr_change(change, now)
     assert (partition.in_sync_replicas == (1, 2)) is is_applied
     partition.become_leader(next_order(partition, 9, partition_epoch=9, isr=(1, 2, 3)))
-    partition.isr_changed(change, PartitionStateNow(1, 9, 10, (1,)))
+    partition.complete_isr_change(change, LeaderAndIsr(1, 9, 10, (1,)))
     assert partition.in_sync_replicas == (1, 2, 3)
 
 
@@ -185,7 +185,7 @@ def test_the_high_watermark_waits_for_min_isr() -> None:
     assert partition.log.high_watermark == 0
     fetched(partition, 2, 2)
     assert partition.log.high_watermark == 0
-    partition.isr_changed(cluster.changes[0], PartitionStateNow(1, 4, 8, (1, 2)))
+    partition.complete_isr_change(cluster.changes[0], LeaderAndIsr(1, 4, 8, (1, 2)))
     assert partition.log.high_watermark == 2
 
 
@@ -198,18 +198,18 @@ def test_an_earlier_life_and_a_stranger_are_told_so() -> None:
         (9, 5, False, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ):
         with pytest.raises(KafkaError) as caught:
-            partition.follower_fetched(FollowerFetch(broker_id, epoch, 0, 0, knows))
+            partition.update_follower_fetch_state(FollowerFetch(broker_id, epoch, 0, 0, knows))
         assert caught.value.code is code
     fetched(partition, 2, 0, epoch=-1)
 
 
 def test_caught_up_is_who_had_at_its_fetch_what_there_was_at_the_one_before() -> None:
     replica = Replica(2, 0.0)
-    replica.fetched(FollowerFetch(2, -1, 5, 0, True), 10, 1.0)
+    replica.update_fetch_state(FollowerFetch(2, -1, 5, 0, True), 10, 1.0)
     assert replica.last_caught_up == 0.0
-    replica.fetched(FollowerFetch(2, -1, 10, 0, True), 20, 2.0)
+    replica.update_fetch_state(FollowerFetch(2, -1, 10, 0, True), 20, 2.0)
     assert replica.last_caught_up == 1.0
-    replica.fetched(FollowerFetch(2, -1, 20, 0, True), 20, 3.0)
+    replica.update_fetch_state(FollowerFetch(2, -1, 20, 0, True), 20, 3.0)
     assert replica.last_caught_up == 3.0
 
 

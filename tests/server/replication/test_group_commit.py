@@ -9,11 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from barnabas.server.replication.group_commit import FINISH_SECONDS, GroupCommit
+from barnabas.server.replication.group_commit import FINISH_SECONDS, NOTIFY_SECONDS_PER_TURN, GroupCommit
 from barnabas.server.replication.partition import Partition
 from barnabas.server.runtime.ports import Ports
-from barnabas.server.runtime.turns import FLUSHED_SECONDS
 from barnabas.simulation.loop import SimLoop, run
+
+
+def fail(error: BaseException) -> None:
+    pytest.fail(str(error))
 
 
 @dataclass
@@ -30,6 +33,7 @@ class Clock:
 class FakeFlush:
     has_only_files: bool = True
     files: tuple[()] = ()
+    failure: None = None
 
 
 @dataclass(eq=False)
@@ -80,13 +84,18 @@ class FakePorts:
 
 @pytest.mark.parametrize(
     ("seconds", "may_linger", "turns"),
-    [(0.0, False, ["abcdef"]), (FLUSHED_SECONDS / 2, False, ["ab", "cd", "ef"]), (0.0, True, ["a", "bcdef"])],
+    [(0.0, False, ["abcdef"]), (NOTIFY_SECONDS_PER_TURN / 2, False, ["ab", "cd", "ef"]), (0.0, True, ["a", "bcdef"])],
     ids=["who takes no time", "who takes long", "where many wait"],
 )
 def test_a_turn_tells_as_many_as_it_has_time_for(seconds: float, may_linger: bool, turns: list[str]) -> None:
     async def main(loop: SimLoop) -> None:
         clock, diary = Clock(), list[str]()
-        commit = GroupCommit(cast(Ports, FakePorts(clock)), loop, lambda _, error: pytest.fail(str(error)))
+        commit = GroupCommit(
+            cast(Ports, FakePorts(clock)),
+            loop,
+            lambda _, error: pytest.fail(str(error)),
+            lambda error: pytest.fail(str(error)),
+        )
         for name in "abcdef":
             partition: Any = FakePartition(name, diary, clock, seconds)
             commit.request(cast(Partition, partition), may_linger=may_linger and name == "a")
@@ -104,7 +113,12 @@ def test_a_turn_tells_as_many_as_it_has_time_for(seconds: float, may_linger: boo
 def test_a_log_that_moved_away_during_a_round_gets_its_files_back() -> None:
     async def main(loop: SimLoop) -> None:
         clock, diary = Clock(), list[str]()
-        commit = GroupCommit(cast(Ports, FakePorts(clock)), loop, lambda _, error: pytest.fail(str(error)))
+        commit = GroupCommit(
+            cast(Ports, FakePorts(clock)),
+            loop,
+            lambda _, error: pytest.fail(str(error)),
+            lambda error: pytest.fail(str(error)),
+        )
         partition = FakePartition("a", diary, clock, 0.0)
         log = partition.log
         commit.request(cast(Partition, cast(Any, partition)))
@@ -129,7 +143,12 @@ def test_a_partition_that_moved_before_its_round_is_synced_on_its_own_disk(monke
 
     async def main(loop: SimLoop) -> None:
         clock, diary = Clock(), list[str]()
-        commit = GroupCommit(cast(Ports, FakePorts(clock)), loop, lambda _, error: pytest.fail(str(error)))
+        commit = GroupCommit(
+            cast(Ports, FakePorts(clock)),
+            loop,
+            lambda _, error: pytest.fail(str(error)),
+            lambda error: pytest.fail(str(error)),
+        )
         partition = FakePartition("a", diary, clock, 0.0)
         commit.request(cast(Partition, cast(Any, partition)))
         partition.log = FakeLog("other")
@@ -145,7 +164,12 @@ def test_the_end_waits_for_a_round_and_begins_none(monkeypatch: pytest.MonkeyPat
 
     async def main(loop: SimLoop) -> None:
         clock, diary = Clock(), list[str]()
-        commit = GroupCommit(cast(Ports, FakePorts(clock)), loop, lambda _, error: pytest.fail(str(error)))
+        commit = GroupCommit(
+            cast(Ports, FakePorts(clock)),
+            loop,
+            lambda _, error: pytest.fail(str(error)),
+            lambda error: pytest.fail(str(error)),
+        )
         first, second = (cast(Any, FakePartition(name, diary, clock, 0.0)) for name in "ab")
         commit.request(first)
         await asyncio.sleep(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.server.data_plane import DataPlane
@@ -80,7 +80,7 @@ class Scene:
 
     async def produce(self, values: list[bytes], acknowledged: list[bytes], *, acks: int = -1) -> None:
         """Send values; those that are acknowledged are noted."""
-        producer = Producer(BOOTSTRAP, acks=acks, linger_ms=1, rng=random.Random(1), request_timeout_ms=2000)
+        producer = Producer(BOOTSTRAP, acks=cast(Any, acks), linger_ms=1, rng=random.Random(1), request_timeout_ms=2000)
         await producer.start()
         try:
             for value in values:
@@ -233,7 +233,7 @@ def test_records_deleted_meanwhile_stay_deleted() -> None:
         await scene.produce(values(200), [])
         after = scene.elsewhere
         assert await scene.move(after) is ErrorCode.NONE
-        partition = scene.plane.state.replica_manager.partition("t", 0)
+        partition = scene.plane.state.replica_manager.get_leader_partition("t", 0)
         partition.delete_records(120)
         await until(lambda: scene.place == after)
         assert partition.log.log_start_offset == 120

@@ -3,50 +3,55 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 from tests.server.data_plane import batch
-from tests.server.orders import next_order
+from tests.server.partition_states import next_order
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.replication.isr_changes import IsrChange
-from barnabas.server.replication.partition import Partition
-from barnabas.server.replication.partition_listener import PartitionListener
+from barnabas.server.replication.append_request import AppendRequest
+from barnabas.server.replication.leader_and_isr import IsrChange
+from barnabas.server.replication.partition import NOT_DONE, Partition
 from barnabas.simulation.disk import SimDisk
+from barnabas.storage.errors import InvariantViolationError
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
+from barnabas.storage.log_validator import CLIENT_RULES, AppendRules
 
 NAME = TopicPartition("t", 0)
 
 
-class Listener(PartitionListener):
-    """What a partition tells, noted down."""
+class Listener:
+    """A ReplicaManager that notes the calls of a partition."""
 
     def __init__(self, *, acks_all_on_disk: bool) -> None:
         self.acks_all_on_disk = acks_all_on_disk
         self.requested = 0
+        self.group_commit = SimpleNamespace(request=self.request_flush)
         self.raised: list[int] = []
         self.appends = self.syncs = self.low_watermarks = 0
         self.changes: list[IsrChange] = []
 
-    def flush_wanted(self, partition: Partition, *, may_linger: bool = False) -> None:
+    def request_flush(self, partition: Partition, *, may_linger: bool = False) -> None:
         self.requested += 1
 
-    def progressed(self, partition: Partition) -> None:
+    def try_complete_delayed_requests(self, partition: Partition) -> None:
         self.raised.append(partition.log.high_watermark)
 
-    def appended(self, partition: Partition) -> None:
+    def try_complete_delayed_fetches(self, partition: Partition) -> None:
         self.appends += 1
 
-    def synced(self, partition: Partition) -> None:
+    def on_follower_flushed(self, partition: Partition) -> None:
         self.syncs += 1
 
-    def isr_change_wanted(self, partition: Partition, change: IsrChange) -> None:
+    def submit_isr_change(self, partition: Partition, change: IsrChange) -> None:
         self.changes.append(change)
 
-    def low_watermark_raised(self, partition: Partition) -> None:
+    def try_complete_delayed_deletes(self, partition: Partition) -> None:
         self.low_watermarks += 1
 
 
@@ -63,18 +68,18 @@ def leader(config: LogConfig | None = None, *, on_disk: bool = True, replicas: t
         log_start_offset=0,
         clean_shutdown=True,
     )
-    partition = Partition(NAME, UUID(int=1), log, Listener(acks_all_on_disk=on_disk))
+    partition = Partition(NAME, UUID(int=1), log, cast(Any, Listener(acks_all_on_disk=on_disk)))
     partition.become_leader(next_order(partition, 3, replicas=replicas, isr=replicas))
     return partition
 
 
-def append(partition: Partition, acks: int, count: int = 1, **options: int) -> int:
+def append(partition: Partition, acks: int, count: int = 1, **options: Any) -> int:
     records = memoryview(bytearray(batch(*[b"v"] * count, **options)))
-    return partition.append_records_to_leader(records, acks, api_version=9).first_offset
+    return partition.append_records_to_leader(records, AppendRequest(acks, 0, print, CLIENT_RULES)).first_offset
 
 
 def listener_of(partition: Partition) -> Listener:
-    found = partition._listener
+    found: Any = partition._replica_manager
     assert isinstance(found, Listener)
     return found
 
@@ -102,16 +107,16 @@ def test_what_is_promised_to_be_on_disk_holds_the_high_watermark_down() -> None:
     append(partition, 1)
     append(partition, -1)
     assert (partition.log.high_watermark, partition.durable_end_offset(), partition.log.log_end_offset) == (1, 1, 5)
-    assert partition.has_reached(1) is ErrorCode.NONE
-    assert partition.has_reached(3) is None
+    assert partition.check_enough_replicas_reach_offset(1) == (True, ErrorCode.NONE)
+    assert partition.check_enough_replicas_reach_offset(3) == (False, ErrorCode.NONE)
     task = partition.log.begin_flush()
     append(partition, -1)
     task.run()
     partition.flushed(partition.log.complete_flush(task))
     # What came after the flush had begun is not covered by it.
     assert (partition.log.high_watermark, partition.log.log_end_offset) == (5, 6)
-    assert partition.has_reached(3) is ErrorCode.NONE
-    assert partition.has_reached(6) is None
+    assert partition.check_enough_replicas_reach_offset(3) == (True, ErrorCode.NONE)
+    assert partition.check_enough_replicas_reach_offset(6) == (False, ErrorCode.NONE)
     flush(partition)
     assert partition.log.high_watermark == 6
     assert listener_of(partition).raised == [1, 5, 6]
@@ -121,7 +126,7 @@ def test_with_the_page_cache_nothing_is_held_down() -> None:
     partition = leader(on_disk=False)
     append(partition, -1, 3)
     assert (partition.log.high_watermark, listener_of(partition).requested) == (3, 0)
-    assert partition.has_reached(3) is ErrorCode.NONE
+    assert partition.check_enough_replicas_reach_offset(3) == (True, ErrorCode.NONE)
 
 
 @pytest.mark.parametrize("on_disk", [True, False])
@@ -129,23 +134,27 @@ def test_every_so_many_messages_the_disk_is_waited_for(on_disk: bool) -> None:
     """flush.messages: Kafka flushes inside the append that reaches it."""
     partition = leader(LogConfig(flush_messages=3), on_disk=on_disk)
     append(partition, 1, 2)
-    assert (partition.log.high_watermark, partition.has_flushed(2)) == (2, ErrorCode.NONE)
+    assert (partition.log.high_watermark, partition.check_flushed(2)) == (2, (True, ErrorCode.NONE))
     append(partition, 1)
     append(partition, 1, 2)
-    assert (partition.log.high_watermark, partition.has_flushed(3), partition.has_flushed(5)) == (2, None, None)
+    assert (partition.log.high_watermark, partition.check_flushed(3), partition.check_flushed(5)) == (
+        2,
+        NOT_DONE,
+        NOT_DONE,
+    )
     assert len(partition._barriers) == 1, "it counts from what the flush will cover"
     task = partition.log.begin_flush()
     append(partition, 1)
     task.run()
     partition.flushed(partition.log.complete_flush(task))
-    assert (partition.log.high_watermark, partition.has_flushed(5)) == (5, ErrorCode.NONE)
-    assert partition.has_flushed(6) is None
+    assert (partition.log.high_watermark, partition.check_flushed(5)) == (5, (True, ErrorCode.NONE))
+    assert partition.check_flushed(6) == (False, ErrorCode.NONE)
     flush(partition)
-    assert (partition.log.high_watermark, partition.has_flushed(6)) == (6, ErrorCode.NONE)
+    assert (partition.log.high_watermark, partition.check_flushed(6)) == (6, (True, ErrorCode.NONE))
     append(partition, 0, 2)
     assert partition.log.high_watermark == 8
     partition.is_offline = True
-    assert partition.has_flushed(6) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert partition.check_flushed(6) == (True, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 def test_a_flush_is_told_where_the_high_watermark_cannot_rise() -> None:
@@ -153,9 +162,9 @@ def test_a_flush_is_told_where_the_high_watermark_cannot_rise() -> None:
     partition = leader(config, replicas=(1, 2))
     partition.in_sync_replicas = (1,)
     append(partition, 1)
-    assert partition.has_flushed(1) is None
+    assert partition.check_flushed(1) == (False, ErrorCode.NONE)
     flush(partition)
-    assert (partition.log.high_watermark, partition.has_flushed(1)) == (0, ErrorCode.NONE)
+    assert (partition.log.high_watermark, partition.check_flushed(1)) == (0, (True, ErrorCode.NONE))
     assert listener_of(partition).raised == [0], "whoever waits for the flush looks again"
 
 
@@ -175,13 +184,13 @@ def test_a_duplicate_raises_no_barrier_of_its_own() -> None:
 def test_an_append_that_is_refused_changes_nothing() -> None:
     partition = leader()
     with pytest.raises(KafkaError):
-        partition.append_records_to_leader(memoryview(b"x" * 100), -1, api_version=9)
+        partition.append_records_to_leader(memoryview(b"x" * 100), AppendRequest(-1, 0, print, CLIENT_RULES))
     assert (partition.log.log_end_offset, partition.durable_end_offset(), listener_of(partition).requested) == (0, 0, 0)
 
 
 def test_a_set_without_a_whole_message_raises_no_barrier() -> None:
     partition = leader()
-    info = partition.append_records_to_leader(memoryview(bytearray(5)), -1, api_version=2)
+    info = partition.append_records_to_leader(memoryview(bytearray(5)), AppendRequest(-1, 0, print, AppendRules()))
     assert (info.first_offset, partition.durable_end_offset(), listener_of(partition).requested) == (-1, 0, 0)
     append(partition, 1)
     assert partition.log.high_watermark == 1
@@ -199,7 +208,7 @@ def test_what_is_in_the_log_already_waits_for_replicas_like_the_first_time() -> 
         with pytest.raises(KafkaError, match="NOT_ENOUGH_REPLICAS"):
             append(partition, -1, **producer, base_sequence=sequence)
     with pytest.raises(KafkaError, match="NOT_ENOUGH_REPLICAS"):
-        partition.append_records_to_leader(memoryview(bytearray(b"x" * 100)), -1, api_version=9)
+        partition.append_records_to_leader(memoryview(bytearray(b"x" * 100)), AppendRequest(-1, 0, print, CLIENT_RULES))
     assert partition.log.log_end_offset == 1
 
 
@@ -259,9 +268,9 @@ def test_who_waits_is_told_why_it_will_not_happen() -> None:
     partition = leader()
     append(partition, -1)
     partition.is_leader = False
-    assert partition.has_reached(1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.check_enough_replicas_reach_offset(1) == (True, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     partition.is_offline = True
-    assert partition.has_reached(1) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert partition.check_enough_replicas_reach_offset(1) == (True, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 100])
@@ -274,3 +283,21 @@ def test_what_a_leader_sends_is_refused_where_it_is_no_batch(segment_bytes: int)
     with pytest.raises(KafkaError) as refused:
         partition.append_records_as_follower(memoryview(bytearray(good + bad)))
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_an_isr_outside_of_the_replicas_violates_an_invariant() -> None:
+    partition = leader(replicas=(1, 2))
+    partition.check_invariants()
+    partition.in_sync_replicas = (1, 3)
+    with pytest.raises(InvariantViolationError, match=r"ISR \(1, 3\) outside of the replicas \(1, 2\)"):
+        partition.check_invariants()
+
+
+def test_a_high_watermark_outside_of_the_log_violates_an_invariant() -> None:
+    partition = leader()
+    append(partition, 1, 3)
+    with pytest.raises(InvariantViolationError, match="high watermark 4 is set; log start offset 0"):
+        partition.log.update_high_watermark(4)
+    partition.log.high_watermark = 5
+    with pytest.raises(InvariantViolationError, match="out of order"):
+        partition.log.check_invariants()

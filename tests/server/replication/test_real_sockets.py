@@ -16,8 +16,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.metadata.metadata_cache import PartitionImage, TopicImage
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration
 from barnabas.server.network.broker_connections import BrokerConnections
-from barnabas.server.replication.isr_changes import IsrChange, PartitionStateNow
-from barnabas.server.replication.partition_order import PartitionOrder
+from barnabas.server.replication.leader_and_isr import IsrChange, LeaderAndIsr, LeaderAndIsrState
 from barnabas.server.replication.replication import Replication
 from barnabas.testing.broker import Broker
 
@@ -30,9 +29,9 @@ class Granted:
     def __init__(self) -> None:
         self.isr: tuple[int, ...] = (1,)
 
-    async def propose(self, change: IsrChange) -> PartitionStateNow:
+    async def propose(self, change: IsrChange) -> LeaderAndIsr:
         self.isr = change.isr
-        return PartitionStateNow(1, change.leader_epoch, change.partition_epoch + 1, change.isr)
+        return LeaderAndIsr(1, change.leader_epoch, change.partition_epoch + 1, change.isr)
 
 
 @pytest.mark.parametrize("durability", ["disk", "page-cache"])
@@ -64,7 +63,7 @@ async def test_a_follower_catches_up_and_is_waited_for(durability: str) -> None:
                     config=state.config,
                     metadata=state.metadata,
                     isr_changes=granted,
-                    connect=lambda timeout_ms, own=broker_id: BrokerConnections(
+                    connect=lambda timeout_ms, own=broker_id: BrokerConnections(  # type: ignore[misc]
                         own, endpoint, random.Random(1), timeout_ms=timeout_ms
                     ),
                     paused=state.cleaner.paused,
@@ -72,7 +71,7 @@ async def test_a_follower_catches_up_and_is_waited_for(durability: str) -> None:
                     loop=asyncio.get_running_loop(),
                 )
             )
-        order = PartitionOrder(NAME, TOPIC_ID, 1, 1, 1, (1, 2), (1,), is_new=True)
+        order = LeaderAndIsrState(NAME, TOPIC_ID, 1, 1, 1, (1, 2), (1,), is_new=True)
         leader, follower = first.server.state.replica_manager, second.server.state.replica_manager
         leader.become_leader(order)
         client = await BrokerConnection.open("127.0.0.1", ports[1], ConnectionOptions())
@@ -83,7 +82,7 @@ async def test_a_follower_catches_up_and_is_waited_for(durability: str) -> None:
         await until(lambda: granted.isr == (1, 2))
         for number in range(20):
             assert only_produced(await client.send(produce(batch(b"%d" % number), acks=-1), 9)).error_code == 0
-        logs = [manager.find(*NAME).log for manager in (leader, follower)]  # type: ignore[union-attr]
+        logs = [manager.get_partition(*NAME).log for manager in (leader, follower)]  # type: ignore[union-attr]
         assert [log.log_end_offset for log in logs] == [5420, 5420]
         assert bytes(logs[0].read(0, 10 << 20).data) == bytes(logs[1].read(0, 10 << 20).data)
         if durability == "disk":

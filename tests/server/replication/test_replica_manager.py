@@ -6,7 +6,6 @@ import asyncio
 import errno
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
@@ -27,12 +26,13 @@ from tests.server.data_plane import (
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.replication.leader_and_isr import LeaderAndIsrState
 from barnabas.server.replication.partition import Partition
-from barnabas.server.replication.partition_order import PartitionOrder
-from barnabas.server.runtime.turns import LongWork, Pace
+from barnabas.server.runtime.loop_sharing import CountBudget, SlicedWork
 from barnabas.simulation.disk import DiskFault
 from barnabas.simulation.machines import WorkDelays
 from barnabas.storage.log_config import LogConfig
+from barnabas.storage.producer_state import ProducerStateManager
 
 SLOW_DISK = WorkDelays(usual=1.0)
 
@@ -153,11 +153,11 @@ def test_while_producers_are_forgotten_others_are_served(monkeypatch: pytest.Mon
         manager = plane.state.replica_manager
         first, second = (plane.partition(index=index).log.producer_state.producers for index in range(2))
         await asyncio.sleep(100)
-        monkeypatch.setattr("barnabas.server.replication.replica_manager.Pace", partial(Pace, 1))
+        monkeypatch.setattr("barnabas.server.replication.replica_manager.CountBudget", lambda most=1: CountBudget(1))
         expiring = asyncio.ensure_future(manager.expire_producers())
         await asyncio.sleep(0)
         assert (7 in first, 7 in second) == (False, True)
-        await manager.stop_replica(plane.partition("deleted").topic_partition, delete=True)
+        await manager.stop_replicas([plane.partition("deleted").topic_partition], delete=True)
         await expiring
         assert 7 not in second
 
@@ -172,13 +172,13 @@ def test_while_logs_are_looked_at_for_their_age_others_are_served(monkeypatch: p
             await plane.create_topic(topic, flush_ms="1000000")
             await plane.append(batch(b"v"), topic=topic)
             plane.partition(topic).log.last_flush_ms = 0
-        monkeypatch.setattr(manager._flushes, "request", lambda one: asked.append(one.topic_partition.topic))
-        monkeypatch.setattr("barnabas.server.replication.replica_manager.Pace", partial(Pace, 1))
+        monkeypatch.setattr(manager.group_commit, "request", lambda one: asked.append(one.topic_partition.topic))
+        monkeypatch.setattr("barnabas.server.replication.replica_manager.CountBudget", lambda most=1: CountBudget(1))
         flushing = asyncio.ensure_future(manager.flush_overdue())
         while not asked:
             await asyncio.sleep(0)
         assert asked == ["first"], "all in one turn"
-        await manager.stop_replica(plane.partition("deleted").topic_partition, delete=True)
+        await manager.stop_replicas([plane.partition("deleted").topic_partition], delete=True)
         await flushing
         assert asked == ["first", "last"]
 
@@ -191,7 +191,7 @@ def test_while_followers_are_looked_at_others_are_served(monkeypatch: pytest.Mon
         for index in range(2):
             monkeypatch.setattr(plane.partition(index=index), "followers", object())
         monkeypatch.setattr(Partition, "shrink_isr", lambda one: looked_at.append(one.topic_partition.partition))
-        monkeypatch.setattr("barnabas.server.replication.replica_manager.Pace", partial(Pace, 1))
+        monkeypatch.setattr("barnabas.server.replication.replica_manager.CountBudget", lambda most=1: CountBudget(1))
         shrinking = asyncio.ensure_future(manager.shrink_isrs())
         while not looked_at:
             await asyncio.sleep(0)
@@ -199,6 +199,33 @@ def test_while_followers_are_looked_at_others_are_served(monkeypatch: pytest.Mon
         await shrinking
         assert looked_at == [0, 1]
         monkeypatch.undo()
+
+    play(talk)
+
+
+@pytest.mark.parametrize("work", ["flush_overdue", "shrink_isrs", "expire_producers"])
+def test_a_partition_that_fails_keeps_no_other_from_its_turn(monkeypatch: pytest.MonkeyPatch, work: str) -> None:
+    done: list[str] = []
+
+    def fail_once(*_: object) -> None:
+        done.append(work)
+        if len(done) == 1:
+            raise ValueError("on purpose")
+
+    async def talk(plane: DataPlane) -> None:
+        manager = plane.state.replica_manager
+        for index in range(2):
+            partition = plane.partition(index=index)
+            await plane.append(idempotent(7, 0, 0), index=index)
+            partition.log.last_flush_ms = 0
+            partition.log.config = replace(partition.log.config, flush_ms=0)
+            monkeypatch.setattr(partition, "followers", object())
+        monkeypatch.setattr(manager.group_commit, "request", fail_once)
+        monkeypatch.setattr(Partition, "shrink_isr", fail_once)
+        monkeypatch.setattr(ProducerStateManager, "remove_expired", fail_once)
+        await getattr(manager, work)()
+        monkeypatch.undo()
+        assert done == [work] * 2
 
     play(talk)
 
@@ -217,7 +244,8 @@ def test_segments_of_a_test_may_be_smaller() -> None:
 @pytest.mark.parametrize("of_topic", [True, False])
 def test_a_format_of_messages_counts_while_brokers_speak_an_old_protocol(protocol: str, of_topic: bool) -> None:
     async def talk(plane: DataPlane) -> None:
-        await plane.create_topic("old", **({"message_format_version": "0.10.2"} if of_topic else {}))
+        settings: dict[str, Any] = {"message_format_version": "0.10.2"} if of_topic else {}
+        await plane.create_topic("old", **settings)
         await plane.append(batch(b"v"), topic="old")
         (found,) = (one for _, one in plane.partition("old").log.active_segment.records.batches())
         assert found.magic == (1 if protocol in ("2.8", "0.11.0") else 2)
@@ -302,13 +330,13 @@ def test_which_partitions_are_here() -> None:
         assert {partition.topic_partition for partition in manager.partitions} == {("t", 0), ("t", 1)}
         for topic, index in (("t", 2), ("nothing", 0)):
             with pytest.raises(KafkaError) as caught:
-                manager.partition(topic, index)
+                manager.get_leader_partition(topic, index)
             assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        partition = manager.partition("t", 0)
-        await manager.stop_replica(partition.topic_partition, delete=False)
-        assert manager.find("t", 0) is None
+        partition = manager.get_leader_partition("t", 0)
+        await manager.stop_replicas([partition.topic_partition], delete=False)
+        assert manager.get_partition("t", 0) is None
         with pytest.raises(KafkaError) as caught:
-            manager.partition("t", 0)
+            manager.get_leader_partition("t", 0)
         assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert partition.log.path in {log.path for log in plane.state.log_manager.logs.values()}
 
@@ -346,7 +374,7 @@ def test_for_the_settings_of_a_topic_no_other_is_looked_at() -> None:
         manager.topic_config_changed("t")
         assert log.config is changed
         del manager._partitions["elsewhere", 0]
-        await manager.stop_replica(plane.partition().topic_partition, delete=False)
+        await manager.stop_replicas([plane.partition().topic_partition], delete=False)
         again = manager._topic_log_config = lambda topic: replace(changed, flush_messages=3)
         manager.topic_config_changed("t")
         assert log.config is changed
@@ -364,10 +392,10 @@ def test_the_id_of_a_topic_may_come_with_a_later_order() -> None:
 
         async def order(topic_id: UUID, epoch: int) -> None:
             await manager.prepare_logs({name: topic_id})
-            manager.become_leader(PartitionOrder(name, topic_id, 1, epoch, 0, (1,), (1,), is_new=epoch == 1))
+            manager.become_leader(LeaderAndIsrState(name, topic_id, 1, epoch, 0, (1,), (1,), is_new=epoch == 1))
 
         await order(first, 1)
-        partition = manager.find(*name)
+        partition = manager.get_partition(*name)
         assert partition is not None and (partition.topic_id, partition.log.topic_id) == (ZERO_UUID, None)
         await order(second, 2)
         assert (partition.topic_id, partition.log.topic_id) == (second, second)
@@ -397,7 +425,7 @@ def test_other_settings_of_all_brokers_reach_one_topic_after_another(monkeypatch
 
         with monkeypatch.context() as patch:
             patch.setattr(manager, "_topic_log_config", topic_log_config)
-            patch.setattr(LongWork, "run", lambda _, steps, done: held.append(steps))
+            patch.setattr(SlicedWork, "run", lambda _, steps, done: held.append(steps))
             manager.topic_config_changed(None)
             (steps,) = held
             next(steps)
@@ -405,7 +433,7 @@ def test_other_settings_of_all_brokers_reach_one_topic_after_another(monkeypatch
             changed["c"] = later
             manager.topic_config_changed("c")
             for partition in range(3):
-                await manager.stop_replica(TopicPartition("b", partition), delete=False)
+                await manager.stop_replicas([TopicPartition("b", partition)], delete=False)
             for _ in steps:
                 pass
         assert sorted(worked_out) in (["a", "b", "c", "c", "t"], ["a", "c", "c", "t"])

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.server.replication.replicas import LAG_SECONDS, NAME, Cluster, FakeLeader, Node, drive
 
-from barnabas.server.replication.followers import Followers
 from barnabas.server.replication.partition import Partition
+from barnabas.server.replication.replica import Followers
 
 Step = tuple[str, int, int]
 """What happens, on which broker, and a number for what is left open."""
@@ -136,11 +136,11 @@ def test_a_fetcher_leaves_alone_what_has_been_given_to_another_one(monkeypatch: 
     followed = node.fetcher._followed[NAME]
 
     async def offset(*_: object) -> int:
-        node.fetcher.forget(NAME)
+        node.fetcher.remove_partition(NAME)
         return 0
 
-    monkeypatch.setattr(node.fetcher._leader, "offset", offset)
-    drive(node.fetcher._start_elsewhere(followed))
+    monkeypatch.setattr(node.fetcher._leader, "fetch_offset", offset)
+    drive(node.fetcher._fetch_offset_and_truncate(followed))
     assert node.log.log_end_offset == 1
 
 
@@ -173,17 +173,23 @@ def test_of_whose_answer_something_is_not_taken_over_is_asked_for_all_again(monk
     assert isinstance(first, FakeLeader) and first.sessions_forgotten == 1
 
 
-async def _not_synced(_: Node) -> None:
+async def _not_synced(_: Node, partitions: object) -> None:
     return None
 
 
 MUTANTS: list[tuple[str, type, str, Any, int]] = [
     ("cut to the high watermark", Partition, "truncation_offset", lambda p, _: (p.log.high_watermark, True), 38),
-    ("nobody tells where logs part", Partition, "divergence", lambda *_: None, 0),
+    ("nobody tells where logs part", Partition, "find_diverging_epoch", lambda *_: None, 0),
     ("who follows another leader is not fenced", Partition, "fence", lambda *_: None, 978),
     ("the leader's disk does not count", Partition, "durable_end_offset", lambda p: p.log.log_end_offset, 0),
-    ("followers are not waited for", Followers, "least_end", lambda _, leader_end, durable_end: durable_end, 1),
-    ("a follower's disk is not waited for", Node, "_all_synced", _not_synced, 14),
+    (
+        "followers are not waited for",
+        Followers,
+        "isr_min_log_end_offset",
+        lambda _, leader_end, durable_end: durable_end,
+        1,
+    ),
+    ("a follower's disk is not waited for", Node, "wait_until_flushed", _not_synced, 14),
 ]
 
 

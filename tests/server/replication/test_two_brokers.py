@@ -1,4 +1,4 @@
-"""Replicas on brokers of their own, over the network: simulated machines, and orders that the test gives by hand."""
+"""Replicas on brokers of their own, over the network: simulated machines, and requests that the test gives by hand."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -25,9 +26,8 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.metadata.metadata_cache import PartitionImage, TopicImage
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration
 from barnabas.server.network.broker_connections import BrokerConnections
-from barnabas.server.replication.isr_changes import IsrChange, PartitionStateNow
+from barnabas.server.replication.leader_and_isr import IsrChange, LeaderAndIsr, LeaderAndIsrState
 from barnabas.server.replication.partition import Partition
-from barnabas.server.replication.partition_order import PartitionOrder
 from barnabas.server.replication.replication import Replication
 from barnabas.server.runtime.scheduler import Scheduler
 from barnabas.simulation.loop import SimLoop, run
@@ -50,7 +50,7 @@ class Member:
     @property
     def partition(self) -> Partition:
         assert self.broker.server is not None
-        found = self.broker.server.state.replica_manager.find(*NAME)
+        found = self.broker.server.state.replica_manager.get_partition(*NAME)
         assert found is not None
         return found
 
@@ -65,7 +65,7 @@ class Member:
         state, loop = server.state, cluster.world.loop
         metadata, rng = state.metadata, random.Random(self.id)
         # As a broker alone it has taken over what it found.
-        await state.replica_manager.stop_replica(NAME, delete=False)
+        await state.replica_manager.stop_replicas([NAME], delete=False)
         epoch = self.epoch
         replication = Replication(
             state.replica_manager,
@@ -105,7 +105,7 @@ class Member:
         cluster, server = self.cluster, self.broker.server
         assert server is not None
         manager = server.state.replica_manager
-        order = PartitionOrder(
+        order = LeaderAndIsrState(
             NAME,
             TOPIC_ID,
             cluster.leader,
@@ -137,7 +137,7 @@ class Cluster:
         member = self.members[broker_id]
         return (member.host, PORT) if member.broker.server is not None else None
 
-    async def propose(self, change: IsrChange) -> PartitionStateNow:
+    async def propose(self, change: IsrChange) -> LeaderAndIsr:
         self.changes.append(change)
         await asyncio.sleep(0.01)
         if change.leader_epoch != self.leader_epoch:
@@ -145,7 +145,7 @@ class Cluster:
         if change.partition_epoch != self.partition_epoch:
             raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, "old")
         self.partition_epoch, self.isr = self.partition_epoch + 1, change.isr
-        return PartitionStateNow(self.leader, self.leader_epoch, self.partition_epoch, self.isr)
+        return LeaderAndIsr(self.leader, self.leader_epoch, self.partition_epoch, self.isr)
 
     def elect(self, leader: int, isr: tuple[int, ...] | None = None) -> None:
         self.leader, self.leader_epoch, self.partition_epoch = leader, self.leader_epoch + 1, self.partition_epoch + 1
@@ -357,7 +357,7 @@ def test_coordinators_move_with_their_partitions() -> None:
         for member in cluster.members.values():
             assert member.broker.server is not None
             manager = member.broker.server.state.replica_manager
-            manager.on_role_change(lambda name, member=member: told.append((member.id, member.partition.is_leader)))
+            manager.on_role_change(lambda name, member=member: told.append((member.id, member.partition.is_leader)))  # type: ignore[misc]
         cluster.elect(2)
         await asyncio.sleep(0.1)
         assert sorted(told) == [(1, False), (2, True)]
@@ -399,7 +399,7 @@ def test_a_fetch_of_an_earlier_life_counts_for_nothing() -> None:
         await cluster.append(b"a", b"b")
         connection = await cluster.connect(1)
         wanted = at(0, current_leader_epoch=cluster.leader_epoch)
-        name = {"topic_id": TOPIC_ID}
+        name: dict[str, Any] = {"topic_id": TOPIC_ID}
         asked = fetch(wanted, **name, replica_state=ReplicaState(replica_id=2, replica_epoch=0))
         assert only_fetched(await connection.send(asked, 15)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         followers = cluster.members[1].partition.followers

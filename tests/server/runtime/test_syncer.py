@@ -8,6 +8,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -308,6 +309,38 @@ def test_the_compiled_thread_takes_one_round_at_a_time_and_no_nonsense(tmp_path:
     with pytest.raises(RuntimeError, match="no more"):
         begin([])
     close()
+    os.close(woken)
+    os.close(wake)
+
+
+@needs_compiled
+def test_the_interpreter_is_free_while_a_dropped_syncer_waits_for_its_round(tmp_path: Path) -> None:
+    assert native is not None
+    woken, wake = os.pipe()
+    (file,) = files(tmp_path, 1)
+    seen: list[int] = []
+    is_over = threading.Event()
+
+    def count() -> None:
+        while not is_over.is_set():
+            seen.append(1)
+            time.sleep(0)
+
+    for _ in range(20):
+        methods: Any = native.open_syncer(wake)
+        methods[0]([file.fileno()] * 20_000)
+        counter = threading.Thread(target=count)
+        counter.start()
+        before = len(seen)
+        del methods
+        counted = len(seen) - before
+        is_over.set()
+        counter.join()
+        is_over.clear()
+        if counted > 200:  # a thread that only got the interpreter once the round was over counts a few
+            break
+    else:
+        pytest.fail("no other thread ran while the round was waited for")
     os.close(woken)
     os.close(wake)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from barnabas.protocol.acl_bindings import AccessControlEntry, AclBinding, ResourcePattern
 from barnabas.protocol.acls import AclPermissionType, AclResourceType
@@ -24,7 +24,7 @@ def filled(kind: type, version: int, *, depth: int = 0) -> Any:
             continue
         is_message = isinstance(field.element, type) and issubclass(field.element, Message)
         if field.is_array and is_message:
-            setattr(message, field.name, [filled(field.element, version, depth=depth + 1)])
+            setattr(message, field.name, [filled(cast(type, field.element), version, depth=depth + 1)])
         elif field.is_array and "partition" in field.name:
             setattr(message, field.name, [0])
         elif field.name == "resource_type":
@@ -39,7 +39,7 @@ def request_of(key: ApiKey, version: int) -> Any:
     kind = API_MESSAGES[key].request
     request = filled(kind, version)
     fields = {field.name: field for field in fields_of(kind) if version in field.versions}
-    for right in SERVED[key].rights:
+    for right in SERVED[key].acl_checks:
         field = fields.get(right.field)
         if field is None:
             continue
@@ -53,7 +53,7 @@ def request_of(key: ApiKey, version: int) -> Any:
 def enough(key: ApiKey) -> set[AclBinding]:
     """Rules that let a user named for the API do what its rights ask for, and nothing else."""
     found = set()
-    for right in SERVED[key].rights:
+    for right in SERVED[key].acl_checks:
         for kind in RESOURCES if right.resource_type is None else (right.resource_type,):
             name = "kafka-cluster" if kind is AclResourceType.CLUSTER else "*"
             entry = AccessControlEntry(f"User:{key.name}", "*", right.operation, AclPermissionType.ALLOW)

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from tests.server.data_plane import PAGE_CACHE, DataPlane, play
-from tests.sim.store import SimulatedStore
+from tests.server.simulated_store import SimulatedStore
 
 from barnabas.protocol.acl_bindings import AccessControlEntry, AclBinding, AclBindingFilter, ResourcePattern
 from barnabas.protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
@@ -29,13 +29,13 @@ from barnabas.server.config.keys.validators import ConfigError
 from barnabas.server.config.listeners import ListenerConfig
 from barnabas.server.metadata import acl_store, store_follower
 from barnabas.server.metadata.acl_store import AclStore, acl_path, encode_acls
+from barnabas.server.metadata.data_tree import DataTree
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import StoreUnavailableError, Watch
-from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.runtime.host import ThreadWork
-from barnabas.server.runtime.log_limit import LINES, MOST
+from barnabas.server.runtime.log_limit import LINES, MAX_CAUSES
 from barnabas.server.security.acl_authorizer import AclAuthorizer
-from barnabas.server.security.configured_authorizer import KAFKAS_OWN, configured_authorizer
+from barnabas.server.security.authorizer import KAFKA_AUTHORIZERS, create_authorizer
 from barnabas.server.security.session import KafkaPrincipal, Session
 
 Op, T, P = AclOperation, AclResourceType, AclPermissionType
@@ -49,7 +49,7 @@ def session(principal: KafkaPrincipal = ANNA, host: str = "10.0.0.1") -> Session
     return Session(host, LISTENER, principal)
 
 
-async def authorizer(tree: NodeTree, **options: Any) -> tuple[AclAuthorizer, EmbeddedStore]:
+async def authorizer(tree: DataTree, **options: Any) -> tuple[AclAuthorizer, EmbeddedStore]:
     store = EmbeddedStore(tree)
     made = AclAuthorizer(AclStore(store, now_ms=lambda: 0), asyncio.get_running_loop(), **options)
     await made.start()
@@ -58,7 +58,7 @@ async def authorizer(tree: NodeTree, **options: Any) -> tuple[AclAuthorizer, Emb
 
 async def test_long_names_that_somebody_asks_for_are_not_remembered() -> None:
     """A client may name what it likes, in 32 KB a name, as often as it likes."""
-    guard, _ = await authorizer(NodeTree(lambda: 0))
+    guard, _ = await authorizer(DataTree(lambda: 0))
     prefix = AclBinding(ResourcePattern(T.GROUP, "g", PREFIXED), READ_T.entry)
     await guard.create([prefix])
     tracemalloc.start()
@@ -74,17 +74,17 @@ async def test_long_names_that_somebody_asks_for_are_not_remembered() -> None:
 
 async def test_however_many_are_denied_something_the_log_is_not_filled(caplog: pytest.LogCaptureFixture) -> None:
     """Where tokens are believed whatever they say, a stranger is as many principals as it likes."""
-    guard, _ = await authorizer(NodeTree(lambda: 0))
-    many = [session(KafkaPrincipal("User", f"{number}")) for number in range(2 * MOST)]
+    guard, _ = await authorizer(DataTree(lambda: 0))
+    many = [session(KafkaPrincipal("User", f"{number}")) for number in range(2 * MAX_CAUSES)]
     with caplog.at_level(logging.INFO, "barnabas.authorizer"):
         for one in many * 3:
             assert not guard.authorize(one, Op.READ, T.TOPIC, "t")
-    assert len(caplog.records) == 3 * MOST + LINES
+    assert len(caplog.records) == 3 * MAX_CAUSES + LINES
     await guard.close()
 
 
 async def test_the_nodes_are_kafkas() -> None:
-    guard, store = await authorizer(NodeTree(lambda: 0))
+    guard, store = await authorizer(DataTree(lambda: 0))
     denied = AclBinding(
         ResourcePattern(T.TRANSACTIONAL_ID, "app-", PREFIXED),
         AccessControlEntry("User:*", "10.0.0.1", Op.IDEMPOTENT_WRITE, P.DENY),
@@ -120,13 +120,13 @@ async def test_many_rules_are_stored_together(tmp_path: Path, monkeypatch: pytes
     guard = AclAuthorizer(AclStore(store, now_ms=lambda: 0), asyncio.get_running_loop())
     await guard.start()
     rounds: list[int] = []
-    begin = store.line._begin_round
+    begin = store.request_processor._begin_round
 
     def counted() -> None:
-        rounds.append(len(store.line._waiting))
+        rounds.append(len(store.request_processor._waiting))
         begin()
 
-    monkeypatch.setattr(store.line, "_begin_round", counted)
+    monkeypatch.setattr(store.request_processor, "_begin_round", counted)
     rules = [AclBinding(ResourcePattern(T.TOPIC, f"t-{number}"), READ_T.entry) for number in range(500)]
     assert not await guard.create(rules)
     assert all(guard.authorize(session(), Op.READ, T.TOPIC, rule.pattern.name) for rule in rules)
@@ -141,7 +141,7 @@ async def test_many_rules_are_stored_together(tmp_path: Path, monkeypatch: pytes
 
 
 async def test_a_node_of_rules_does_not_outgrow_what_zookeeper_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    guard, store = await authorizer(NodeTree(lambda: 0))
+    guard, store = await authorizer(DataTree(lambda: 0))
     rules = [AclBinding(READ_T.pattern, READ_T.entry._replace(principal=f"User:{number}")) for number in range(20)]
     assert not await guard.create(rules[:10])
     size = len((await store.get("/kafka-acl/Topic/t"))[0])
@@ -158,16 +158,16 @@ async def test_a_node_of_rules_does_not_outgrow_what_zookeeper_takes(monkeypatch
 
 
 async def test_a_request_makes_as_many_rules_as_with_kafka_at_most() -> None:
-    guard, _ = await authorizer(NodeTree(lambda: 0))
+    guard, _ = await authorizer(DataTree(lambda: 0))
     request = CreateAclsRequest(creations=[AclCreation()] * (create_acls.MOST_RULES + 1))
     with pytest.raises(KafkaError) as refused:
-        await create_acls.handle(cast(Any, None), request, acls=guard)
+        await create_acls.handle(cast(Any, None), request, acl_authorizer=guard)
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
     await guard.close()
 
 
 async def test_a_rule_that_cannot_be_stored_keeps_no_other_away() -> None:
-    guard, store = await authorizer(NodeTree(lambda: 0))
+    guard, store = await authorizer(DataTree(lambda: 0))
     await store.create("/kafka-acl/Topic/damaged", b"no rules")
     damaged, sound = (ResourcePattern(T.TOPIC, name) for name in ("damaged", "sound"))
     failed = await guard.create([AclBinding(one, READ_T.entry) for one in (damaged, sound)])
@@ -179,7 +179,7 @@ async def test_a_rule_that_cannot_be_stored_keeps_no_other_away() -> None:
 
 @pytest.mark.parametrize("notice", [b"TRANSACTIONAL_ID:t", b"TransactionalId:t"])
 async def test_news_of_every_release_is_understood(notice: bytes) -> None:
-    tree = NodeTree(lambda: 0)
+    tree = DataTree(lambda: 0)
     guard, store = await authorizer(tree)
     pattern = ResourcePattern(T.TRANSACTIONAL_ID, "t")
     rules = encode_acls(pattern, [AccessControlEntry("User:anna", "*", Op.WRITE, P.ALLOW)])
@@ -197,7 +197,7 @@ async def test_news_of_every_release_is_understood(notice: bytes) -> None:
 
 @pytest.mark.parametrize("name", ["a/b", "a%2Fb", ".", "..", "ä", "a\x01", "/"])
 async def test_any_name_has_a_node_of_its_own(name: str) -> None:
-    tree = NodeTree(lambda: 0)
+    tree = DataTree(lambda: 0)
     guard, _ = await authorizer(tree)
     pattern = ResourcePattern(T.GROUP, name)
     await guard.create([AclBinding(pattern, READ_T.entry)])
@@ -210,7 +210,7 @@ async def test_any_name_has_a_node_of_its_own(name: str) -> None:
 
 
 async def test_what_another_broker_changes_counts_here_too() -> None:
-    tree = NodeTree(lambda: 0)
+    tree = DataTree(lambda: 0)
     one, _ = await authorizer(tree)
     other, _ = await authorizer(tree)
     assert not other.authorize(session(), Op.READ, T.TOPIC, "t")
@@ -229,7 +229,7 @@ async def until_allowed(guard: AclAuthorizer, allowed: bool = True, name: str = 
 
 
 async def test_what_is_damaged_keeps_no_other_change_away() -> None:
-    tree = NodeTree(lambda: 0)
+    tree = DataTree(lambda: 0)
     one, store = await authorizer(tree)
     other, _ = await authorizer(tree)
     await one.create([AclBinding(ResourcePattern(T.TOPIC, "damaged"), READ_T.entry)])
@@ -260,7 +260,7 @@ async def test_what_is_damaged_keeps_no_other_change_away() -> None:
 
 
 async def test_the_next_session_knows_what_has_no_notice_any_more() -> None:
-    tree = NodeTree(lambda: 0)
+    tree = DataTree(lambda: 0)
     one, store = await authorizer(tree)
     away = SimulatedStore(tree)
     other = AclAuthorizer(AclStore(away, now_ms=lambda: 0), asyncio.get_running_loop())
@@ -281,7 +281,7 @@ async def test_the_next_session_knows_what_has_no_notice_any_more() -> None:
 
 async def test_a_store_that_was_away_for_a_moment_is_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_follower, "RETRY_SECONDS", 0.001)
-    tree = NodeTree(lambda: 0)
+    tree = DataTree(lambda: 0)
     one, _ = await authorizer(tree)
     other, store = await authorizer(tree)
     children, failures = store.children, [StoreUnavailableError("/")] * 2
@@ -302,7 +302,7 @@ async def test_a_store_that_was_away_for_a_moment_is_listened_to(monkeypatch: py
 
 async def test_a_node_that_holds_no_rules_keeps_the_broker_from_starting() -> None:
     """To leave out what denies would let somebody in."""
-    tree = NodeTree(lambda: 0)
+    tree = DataTree(lambda: 0)
     guard, store = await authorizer(tree)
     await guard.close()
     await store.create("/kafka-acl/Topic/t", b'{"version":1,"acls":[{"principal":"User:anna"}]}')
@@ -311,7 +311,7 @@ async def test_a_node_that_holds_no_rules_keeps_the_broker_from_starting() -> No
 
 
 async def test_super_users_and_what_no_rule_is_about() -> None:
-    guard, _ = await authorizer(NodeTree(lambda: 0), super_users=["User:ben"], allow_if_no_acl=True)
+    guard, _ = await authorizer(DataTree(lambda: 0), super_users=["User:ben"], allow_if_no_acl=True)
     assert guard.authorize(session(BEN), Op.ALTER, T.CLUSTER, "kafka-cluster")
     assert guard.authorize(session(), Op.READ, T.TOPIC, "free") and guard.authorize_some(session(), Op.WRITE, T.TOPIC)
     deny = AccessControlEntry("User:*", "*", Op.ALL, P.DENY)
@@ -325,23 +325,23 @@ async def test_super_users_and_what_no_rule_is_about() -> None:
 
 
 def test_which_authorizer_a_configuration_names() -> None:
-    store = AclStore(EmbeddedStore(NodeTree(lambda: 0)), now_ms=lambda: 0)
+    store = AclStore(EmbeddedStore(DataTree(lambda: 0)), now_ms=lambda: 0)
     loop = asyncio.new_event_loop()
 
     def named(name: str, **more: str) -> Any:
         settings = {"authorizer.class.name": name} | {key.replace("_", "."): value for key, value in more.items()}
-        return configured_authorizer(BrokerConfig(settings), store, loop)
+        return create_authorizer(BrokerConfig(settings), store, loop)
 
     assert named("") is None
-    for name in KAFKAS_OWN:
+    for name in KAFKA_AUTHORIZERS:
         assert isinstance(named(name, super_users="User:a; User:CN=b,O=c"), AclAuthorizer)
     with pytest.raises(ConfigError, match=r"no installed package has an entry point"):
         named("org.example.Guard")
     for users in ("anna", "User:", ":a"):
         with pytest.raises(ConfigError, match="expected a list like"):
-            named(KAFKAS_OWN[-1], super_users=users)
+            named(KAFKA_AUTHORIZERS[-1], super_users=users)
     with pytest.raises(ConfigError, match="either true or false"):
-        named(KAFKAS_OWN[-1], allow_everyone_if_no_acl_found="yes")
+        named(KAFKA_AUTHORIZERS[-1], allow_everyone_if_no_acl_found="yes")
     loop.close()
 
 
@@ -357,7 +357,7 @@ def creation(**changes: Any) -> AclCreation:
     return AclCreation(**(fields | changes))
 
 
-GUARDED = PAGE_CACHE | {"authorizer.class.name": KAFKAS_OWN[-1]}
+GUARDED = PAGE_CACHE | {"authorizer.class.name": KAFKA_AUTHORIZERS[-1]}
 
 
 @pytest.mark.parametrize("version", range(4))

@@ -25,7 +25,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.keys.validators import ConfigError
 from barnabas.server.network.broker_connections import BrokerConnections
-from barnabas.server.security.outgoing import OutgoingSecurity
+from barnabas.server.security.inter_broker_security import InterBrokerSecurity
 from barnabas.testing import Broker, Cluster
 
 PATIENCE = 60
@@ -95,7 +95,7 @@ async def test_a_wrong_password_is_told_once_and_a_right_one_is_used_at_once(cap
             # It is tried again and again.
             tried = "failed to authenticate by PLAIN"
             await until(lambda: len([line for line in caplog.messages if tried in line]) > 3)
-            (line,) = [one for one in caplog.records if "do not come together" in one.message]
+            (line,) = [one for one in caplog.records if "cannot connect to broker" in one.message]
             assert line.levelno == logging.ERROR
             assert f"broker {led} " in line.message and "Invalid username or password" in line.message
         server = cluster.server(follower)
@@ -120,18 +120,18 @@ class Refusing:
             "ssl.client.auth": "required",
         }
 
-    def outgoing(self, **more: str) -> OutgoingSecurity:
+    def outgoing(self, **more: str) -> InterBrokerSecurity:
         named = {name.replace("_", "."): value for name, value in more.items()}
         config = BrokerConfig.from_properties(self.settings | named)
-        return OutgoingSecurity(config, config.inter_broker_listener)
+        return InterBrokerSecurity(config, config.inter_broker_listener)
 
 
-async def ask(broker: Broker, outgoing: OutgoingSecurity) -> Any:
+async def ask(broker: Broker, outgoing: InterBrokerSecurity) -> Any:
     connections = BrokerConnections(
         7, lambda _: ("127.0.0.1", broker.port), random.Random(1), timeout_ms=20_000, outgoing=outgoing
     )
     try:
-        return await connections.ask(1, MetadataRequest(topics=None))
+        return await connections.send_request(1, MetadataRequest(topics=None))
     finally:
         connections.close()
 
@@ -143,13 +143,16 @@ async def test_a_certificate_has_to_name_the_host(tmp_path: Path, caplog: pytest
         for _ in range(2):
             with pytest.raises(BrokerUnreachableError, match=r"127\.0\.0\.1"):
                 await ask(broker, outgoing)
-        assert len([line for line in caplog.messages if "do not come together on listener SSL" in line]) == 1
+        assert (
+            len([line for line in caplog.messages if "cannot connect to broker" in line and "on listener SSL" in line])
+            == 1
+        )
         unchecked = other.outgoing(ssl_endpoint_identification_algorithm="")
         assert (await ask(broker, unchecked)).brokers
         # As Kafka has it for one listener alone.
         alone = "listener.name.ssl.ssl.endpoint.identification.algorithm"
         config = BrokerConfig.from_properties(other.settings | {alone: ""})
-        assert (await ask(broker, OutgoingSecurity(config, config.inter_broker_listener))).brokers
+        assert (await ask(broker, InterBrokerSecurity(config, config.inter_broker_listener))).brokers
 
 
 async def test_a_broker_that_is_away_is_not_told_of_as_one_that_refuses(
@@ -161,7 +164,7 @@ async def test_a_broker_that_is_away_is_not_told_of_as_one_that_refuses(
         7, lambda _: ("127.0.0.1", port), random.Random(1), timeout_ms=1000, outgoing=outgoing
     )
     with pytest.raises(BrokerUnreachableError):
-        await connections.ask(1, MetadataRequest(topics=None))
+        await connections.send_request(1, MetadataRequest(topics=None))
     connections.close()
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
@@ -175,9 +178,9 @@ JAAS = "listener.name.inside.scram-sha-512.sasl.jaas.config"
 USER = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="b" password="p";'
 
 
-def between(properties: dict[str, str]) -> OutgoingSecurity:
+def between(properties: dict[str, str]) -> InterBrokerSecurity:
     config = BrokerConfig.from_properties(BASE | {JAAS: USER} | properties)
-    return OutgoingSecurity(config, config.inter_broker_listener)
+    return InterBrokerSecurity(config, config.inter_broker_listener)
 
 
 def test_a_listener_is_named_by_itself_or_by_its_protocol() -> None:

@@ -34,12 +34,12 @@ from barnabas.protocol.sasl import SaslExchange, sasl_exchange
 from barnabas.server.apis.handlers import describe_delegation_token
 from barnabas.server.apis.table import SERVED
 from barnabas.server.metadata import token_store
-from barnabas.server.metadata.change_notices import LIFE_MS, PURGE_INTERVAL_MS
+from barnabas.server.metadata.change_notifications import LIFE_MS, PURGE_INTERVAL_MS
+from barnabas.server.metadata.data_tree import DataTree
 from barnabas.server.metadata.embedded_store import EmbeddedStore
-from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.metadata.token_store import CHANGES, DelegationToken, TokenStore, decode_token, encode_token
-from barnabas.server.security import delegation_tokens
-from barnabas.server.security.delegation_tokens import DelegationTokens
+from barnabas.server.security import delegation_token_manager
+from barnabas.server.security.delegation_token_manager import DelegationTokenManager
 from barnabas.testing import Broker, Clock
 
 PATIENCE = 60
@@ -282,7 +282,7 @@ async def test_who_has_not_proved_who_they_are_gets_none_and_without_a_key_nobod
 
 
 async def test_one_user_does_not_fill_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delegation_tokens, "MOST_OF_AN_OWNER", 5)
+    monkeypatch.setattr(delegation_token_manager, "MAX_TOKENS_PER_OWNER", 5)
     async with serving() as broker:
         anna, ben = [await connect(broker, name) for name in ("anna", "ben")]
         for _ in range(5):
@@ -308,7 +308,7 @@ class SlowStore(TokenStore):
     """One that keeps a token for those alone who may go on."""
 
     def __init__(self, clock: Clock) -> None:
-        super().__init__(EmbeddedStore(NodeTree(clock.now_ms)), now_ms=clock.now_ms)
+        super().__init__(EmbeddedStore(DataTree(clock.now_ms)), now_ms=clock.now_ms)
         self.may_go_on = asyncio.Event()
 
     async def add(self, token: DelegationToken) -> None:
@@ -318,10 +318,10 @@ class SlowStore(TokenStore):
 
 
 async def test_of_those_that_are_made_at_the_same_moment_each_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delegation_tokens, "MOST_OF_AN_OWNER", 5)
+    monkeypatch.setattr(delegation_token_manager, "MAX_TOKENS_PER_OWNER", 5)
     async with serving() as broker:
         parts, store = broker.server.state.security.delegation_tokens, SlowStore(Clock())
-        tokens = DelegationTokens(parts._config, store, parts._ports)
+        tokens = DelegationTokenManager(parts._config, store, parts._ports)
         await tokens.start()
 
         async def make(owner: str) -> int:
@@ -339,7 +339,7 @@ async def test_of_those_that_are_made_at_the_same_moment_each_is_counted(monkeyp
         assert of_ben == [0] * 5 + [refused]
         assert await of_anna == [0] * 5 + [refused] * 15
         assert Counter([token.owner async for token in tokens.all()]) == {"User:anna": 5, "User:ben": 5}
-        assert not tokens._turns, "nothing is kept of who made some"
+        assert not tokens._owner_locks, "nothing is kept of who made some"
 
 
 async def test_more_than_fit_into_an_answer_are_not_told_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +356,7 @@ async def test_more_than_fit_into_an_answer_are_not_told_in_part(monkeypatch: py
 
 async def one_token(clock: Clock) -> tuple[EmbeddedStore, TokenStore, DelegationToken]:
     """A store with a token in it that lives long."""
-    store = EmbeddedStore(NodeTree(clock.now_ms))
+    store = EmbeddedStore(DataTree(clock.now_ms))
     tokens = TokenStore(store, now_ms=clock.now_ms)
     await tokens.prepare()
     token = DelegationToken("id", "User:anna", "User:anna", (), 1, 1 << 50, 1 << 50)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.server.config.keys.validators import ConfigError
-from barnabas.server.security.kerberos_names import KerberosNames
+from barnabas.server.security.kerberos_short_namer import KerberosShortNamer
 
 SERVICES = (r"RULE:[1:$1](App\..*)s/App\.(.*)/$1/g", r"RULE:[2:$1](App\..*)s/App\.(.*)/$1/g", "DEFAULT")
 LOWER = (
@@ -39,7 +39,7 @@ LOWER = (
     ],
 )
 def test_the_first_rule_that_fits_names_the_user(rules: tuple[str, ...], principal: str, name: str | None) -> None:
-    assert KerberosNames(rules, "REALM.COM").name_of(principal) == name
+    assert KerberosShortNamer(rules, "REALM.COM").name_of(principal) == name
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_the_first_rule_that_fits_names_the_user(rules: tuple[str, ...], princip
 )  # fmt: skip
 def test_what_is_no_rule_is_refused_at_start(rule: str) -> None:
     with pytest.raises(ConfigError):
-        KerberosNames((rule,), "REALM.COM")
+        KerberosShortNamer((rule,), "REALM.COM")

@@ -21,7 +21,7 @@ from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.schema import Message, fields_of
 from barnabas.server.apis.table import SERVED
-from barnabas.server.network import strangers
+from barnabas.server.network import admission
 from barnabas.testing import Broker
 
 CONFIG = {
@@ -113,7 +113,7 @@ async def test_a_super_user_is_refused_nothing() -> None:
 
 
 async def test_who_has_not_said_who_they_are_is_answered_nothing_but_how_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strangers, "STRANGERS", 10_000)
+    monkeypatch.setattr(admission, "MAX_UNAUTHENTICATED_CONNECTIONS", 10_000)
     async with serving() as broker:
         for key, version in CELLS:
             client = RawClient(*await asyncio.open_connection("127.0.0.1", broker.port))
@@ -141,7 +141,7 @@ async def test_a_wrong_password_opens_no_api() -> None:
 
 
 async def test_who_has_just_the_rights_of_an_api_is_not_refused_it() -> None:
-    guarded = [key for key in sorted(SERVED) if SERVED[key].rights]
+    guarded = [key for key in sorted(SERVED) if SERVED[key].acl_checks]
     passwords = PASSWORDS | {key.name: "x" for key in guarded}
     async with asyncio.timeout(100), Broker(sasl=passwords, config=CONFIG) as broker:
         acls = broker.server.state.security.acls
@@ -150,7 +150,11 @@ async def test_who_has_just_the_rights_of_an_api_is_not_refused_it() -> None:
             await acls.create(enough(key))
         # Metadata makes topics that are not there, if the client lets it.
         create = AccessControlEntry("User:METADATA", "*", AclOperation.CREATE, AclPermissionType.ALLOW)
-        await acls.create([AclBinding(ResourcePattern(AclResourceType.TOPIC, "*"), create)])
+        # The topics of a group in DescribeShareGroupOffsets are checked one by one.
+        describe = AccessControlEntry(
+            "User:DESCRIBE_SHARE_GROUP_OFFSETS", "*", AclOperation.DESCRIBE, AclPermissionType.ALLOW
+        )
+        await acls.create([AclBinding(ResourcePattern(AclResourceType.TOPIC, "*"), one) for one in (create, describe)])
         for key in guarded:
             heard = await answer(broker, key.name, key, SERVED[key].highest)
             assert heard is None or not codes(heard) & REFUSED, (key.name, heard)

@@ -24,14 +24,16 @@ from barnabas.protocol.errors import ConnectionLostError
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.keys.validators import ConfigError
-from barnabas.server.network import tls_acceptor
+from barnabas.server.network import tls
 from barnabas.server.runtime.host import now_ms
-from barnabas.server.security.principal_rules import PrincipalRules, distinguished_name
+from barnabas.server.security.ssl_principal_mapper import SslPrincipalMapper, distinguished_name
 from barnabas.server.security.tls_listener import TlsListener
 from barnabas.testing.broker import Broker
 
 PATIENCE = 60
 LISTENER = {"listeners": "SSL://127.0.0.1:0"}
+NEWER = "TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256,TLS_CHACHA20_POLY1305_SHA256"
+OLDER = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
 
 
 class Files:
@@ -143,7 +145,7 @@ def test_certificates_are_replaced_while_clients_stay(files: Files, play: Any) -
         old = await connect(broker, files.client)
         other = Authority.new("new CA")
         files.identity("broker", ["127.0.0.1"], authority=other)
-        tls = broker.server.state.security.doors["SSL"].tls
+        tls = broker.server.state.security.listener_security["SSL"].tls
         assert tls is not None
         before = tls.context
         broker.server.state.security.reload()
@@ -171,8 +173,8 @@ def test_handshakes_that_come_to_nothing_are_counted_and_ended(
     files: Files, play: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those who say nothing by number and by time; who does it right has time, however slow the machine is."""
-    monkeypatch.setattr(tls_acceptor, "HANDSHAKES", 5)
-    monkeypatch.setattr(tls_acceptor, "HANDSHAKE_SECONDS", PATIENCE)
+    monkeypatch.setattr(tls, "MAX_HANDSHAKES", 5)
+    monkeypatch.setattr(tls, "HANDSHAKE_SECONDS", PATIENCE)
 
     async def talk(broker: Broker) -> None:
         async def come() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -196,9 +198,9 @@ def test_handshakes_that_come_to_nothing_are_counted_and_ended(
         for _, writer in silent[8:]:
             writer.close()
         await until(lambda: not acceptor.handshakes)
-        monkeypatch.setattr(tls_acceptor, "HANDSHAKE_SECONDS", 0.3)
+        monkeypatch.setattr(tls, "HANDSHAKE_SECONDS", 0.3)
         await are_cut_off(*[await come() for _ in range(3)])
-        monkeypatch.setattr(tls_acceptor, "HANDSHAKE_SECONDS", PATIENCE)
+        monkeypatch.setattr(tls, "HANDSHAKE_SECONDS", PATIENCE)
         await until(lambda: not acceptor.handshakes)
         (await connect(broker, files.client)).close()
 
@@ -261,7 +263,7 @@ def test_a_session_is_resumed_until_there_is_a_new_certificate(files: Files, ver
         assert not is_resumed
         is_resumed, _ = ask(context, broker.port, session)
         assert is_resumed
-        tls = broker.server.state.security.doors["SSL"].tls
+        tls = broker.server.state.security.listener_security["SSL"].tls
         assert tls is not None
         tls.take(tls.build())
         is_resumed, _ = ask(context, broker.port, session)
@@ -278,7 +280,7 @@ def test_no_session_outlives_the_clients_certificate(files: Files, version: ssl.
         _, session = ask(context, broker.port)
         is_resumed, session = ask(context, broker.port, session)
         assert is_resumed
-        tls = broker.server.state.security.doors["SSL"].tls
+        tls = broker.server.state.security.listener_security["SSL"].tls
         assert tls is not None
         tls._now_ms = lambda: now_ms() + DAYS * 86_400_000
         with pytest.raises(OSError):
@@ -296,7 +298,7 @@ def test_only_protocols_that_are_enabled_are_spoken(files: Files, version: str) 
         context.set_ciphers("ALL:@SECLEVEL=0")
         context.minimum_version, context.maximum_version = lowest, highest
         with (
-            ssl.create_connection(("127.0.0.1", port)) as plain,
+            socket.create_connection(("127.0.0.1", port)) as plain,
             context.wrap_socket(plain, server_hostname="127.0.0.1") as stream,
         ):
             return stream.version()
@@ -333,9 +335,23 @@ def test_keys_as_text_and_in_stores(files: Files, tmp_path: Path) -> None:
         ({"ssl.keystore.location": "nowhere.pem"}, "No such file"),
         ({"ssl.keystore.location": "CA"}, "listener SSL"),
         ({"ssl.keystore.location": "JKS"}, "keytool -importkeystore"),
-        ({"ssl.keystore.location": "BROKER", "ssl.client.auth": "required"}, "trusts nobody"),
+        ({"ssl.keystore.location": "BROKER", "ssl.client.auth": "required"}, "without a trust store"),
         ({"ssl.keystore.location": "BROKER", "ssl.enabled.protocols": "TLSv1.1"}, "TLSv1.2"),
-        ({"ssl.keystore.location": "BROKER", "ssl.cipher.suites": "TLS_NO_WITH_SUCH"}, "OpenSSL knows none"),
+        (
+            {"ssl.keystore.location": "BROKER", "ssl.cipher.suites": "TLS_NO_WITH_SUCH"},
+            "not supported by OpenSSL",
+        ),
+        ({"ssl.keystore.location": "BROKER", "ssl.cipher.suites": "ALL"}, "expected names of cipher suites"),
+        ({"ssl.keystore.location": "BROKER", "ssl.cipher.suites": "@SECLEVEL=0"}, "not supported"),
+        ({"ssl.keystore.location": "BROKER", "ssl.cipher.suites": f"{OLDER},TLS_NONE"}, "not supported.*: TLS_NONE"),
+        (
+            {"ssl.keystore.location": "BROKER", "ssl.cipher.suites": OLDER, "ssl.enabled.protocols": "TLSv1.3"},
+            "none of these suites belongs to it",
+        ),
+        (
+            {"ssl.keystore.location": "BROKER", "ssl.cipher.suites": NEWER, "ssl.enabled.protocols": "TLSv1.2"},
+            "which is not enabled",
+        ),
         ({"ssl.keystore.location": "BROKER", "ssl.principal.mapping.rules": "RULE:a"}, "no rule"),
         ({"ssl.keystore.location": "BROKER", "ssl.principal.mapping.rules": "RULE:(/a/"}, "unterminated"),
     ],
@@ -351,11 +367,66 @@ def test_what_cannot_be_served_is_refused_at_the_start(files: Files, settings: d
 
 def test_java_names_of_cipher_suites(files: Files) -> None:
     suites = (
-        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,TLS_AES_128_GCM_SHA256"
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,"
+        f"TLS_RSA_WITH_AES_256_CBC_SHA256,TLS_EMPTY_RENEGOTIATION_INFO_SCSV,{NEWER}"
     )
     listener = TlsListener(BrokerConfig(files.listener | {"ssl.cipher.suites": suites}), "SSL", now_ms)
     names = {one["name"] for one in listener.context.get_ciphers() if one["protocol"] == "TLSv1.2"}
-    assert names == {"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-CHACHA20-POLY1305"}
+    names |= {one["name"] for one in listener.context.get_ciphers() if one["protocol"] == "SSLv3"}
+    assert names == {"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-CHACHA20-POLY1305", "AES256-SHA256"}
+
+
+@pytest.mark.parametrize(
+    ("suites", "agreed"),
+    [
+        (NEWER, {"TLSv1.3": "TLS_", "TLSv1.2": None}),
+        (OLDER, {"TLSv1.3": None, "TLSv1.2": "ECDHE-ECDSA-AES256-GCM-SHA384"}),
+        (f"{OLDER},{NEWER}", {"TLSv1.3": "TLS_", "TLSv1.2": "ECDHE-ECDSA-AES256-GCM-SHA384"}),
+    ],
+)
+def test_no_suite_is_negotiated_but_those_named(files: Files, suites: str, agreed: dict[str, str | None]) -> None:
+    server = TlsListener(BrokerConfig(files.listener | {"ssl.cipher.suites": suites}), "SSL", now_ms).context
+    client = security_of({**files.client, "ssl.cipher.suites": suites}).tls
+    assert client is not None
+    for version, name in agreed.items():
+        free = ssl.create_default_context(cafile=str(files.ca))
+        free.set_ciphers("ALL:@SECLEVEL=0")
+        free.minimum_version = free.maximum_version = getattr(ssl.TLSVersion, version.replace(".", "_"))
+        negotiated = negotiate(free, server)
+        assert negotiated is None if name is None else negotiated is not None and negotiated.startswith(name)
+        default = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        default.load_cert_chain(files.broker)
+        default.minimum_version = default.maximum_version = free.minimum_version
+        negotiated = negotiate(client, default)
+        assert negotiated is None if name is None else negotiated is not None and negotiated.startswith(name)
+
+
+@pytest.mark.skipif(hasattr(ssl.SSLContext, "set_ciphersuites"), reason="Python restricts TLS 1.3")
+def test_some_suites_of_tls_1_3_are_refused_where_they_cannot_be_enforced(files: Files) -> None:
+    for suites in ("TLS_AES_256_GCM_SHA384", f"TLS_AES_256_GCM_SHA384,{OLDER}"):
+        with pytest.raises(ConfigError, match=r"ssl\.cipher\.suites: .*name all of TLS_AES_128_GCM_SHA256"):
+            TlsListener(BrokerConfig(files.listener | {"ssl.cipher.suites": suites}), "SSL", now_ms)
+        with pytest.raises(ValueError, match=r"ssl\.cipher\.suites: .*name all of"):
+            security_of({**files.client, "ssl.cipher.suites": suites})
+
+
+def negotiate(client: ssl.SSLContext, server: ssl.SSLContext) -> str | None:
+    """The cipher suite that two contexts agree on, None if they do not."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname="localhost"),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(10):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError:
+                return None
+    found = ends[0].cipher()
+    return None if found is None else found[0]
 
 
 @pytest.mark.parametrize(
@@ -374,7 +445,7 @@ def test_names_are_written_as_java_writes_them(subject: Any, name: str) -> None:
 
 def test_rules_in_their_order() -> None:
     """The example of Kafka's documentation."""
-    rules = PrincipalRules(
+    rules = SslPrincipalMapper(
         r"RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,"
         r"RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L,"
         r"RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/L,"
@@ -385,4 +456,4 @@ def test_rules_in_their_order() -> None:
     assert rules.name_of(f"CN=adminUser,OU=Admin,{tail}") == "adminuser@admin"
     assert rules.name_of("OU=x,CN=Foo") == "foo"
     assert rules.name_of("O=nobody") == "O=nobody"
-    assert PrincipalRules("RULE:^CN=(a)$/$1/").name_of("CN=b") is None
+    assert SslPrincipalMapper("RULE:^CN=(a)$/$1/").name_of("CN=b") is None

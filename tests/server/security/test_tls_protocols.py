@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.tools import require_tool
+from tests.foreign_tools import require_tool
 
 from barnabas.testing import Broker
 

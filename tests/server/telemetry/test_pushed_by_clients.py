@@ -17,7 +17,7 @@ from barnabas.clients.admin import Admin, ConfigChange, ConfigResource
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.config_resources import ConfigResourceType
-from barnabas.server.telemetry import client_telemetry
+from barnabas.server.telemetry import client_metrics_manager
 from barnabas.testing import Broker
 
 PATIENCE_S = 60
@@ -81,9 +81,9 @@ async def test_what_cannot_be_read_is_not_asked_for(monkeypatch: pytest.MonkeyPa
         async with Broker(config=config) as broker:
             connection = await BrokerConnection.open("127.0.0.1", broker.port, ConnectionOptions())
             connection.close()
-            return TELEMETRY & set(connection.api_versions)
+            return {int(key) for key in TELEMETRY & set(connection.api_versions)}
 
     assert await told(SETTINGS) == TELEMETRY
     assert await told({}) == set()
-    monkeypatch.setattr(client_telemetry, "find_spec", lambda _: None)
+    monkeypatch.setattr(client_metrics_manager, "find_spec", lambda _: None)
     assert await told(SETTINGS) == set()

@@ -1,6 +1,6 @@
 """Whole clusters under simulation: nothing acknowledged is lost, doubled or reordered, and all replicas end equal.
 
-A failing seed names the command that replays it: `python -m tests.sim.cluster --seed N`.
+A failing seed names the command that replays it: `python -m soak.sim.cluster --seed N`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.sim.cluster.plan import BEFORE, ClusterPlan
-from tests.sim.cluster.scenario import play
+from soak.sim.cluster.plan import BEFORE, ClusterPlan
+from soak.sim.cluster.scenario import play
 
 from barnabas.simulation.nemesis import NEEDS_DISK
 

@@ -6,17 +6,17 @@ import asyncio
 import random
 
 import pytest
-from tests.sim.cluster.plan import ClusterPlan
-from tests.sim.cluster.scenario import ClusterRun
-from tests.sim.workload import TOPIC
+from soak.sim.cluster.plan import ClusterPlan
+from soak.sim.cluster.scenario import ClusterRun
+from soak.sim.workload import TOPIC
 from tests.waiting import until
 
 from barnabas.clients.consumer import Consumer
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.controller.topic_rules import TopicCreation
+from barnabas.server.controller.admin_manager import TopicCreation
 from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
-from barnabas.server.replication.isr_changes import IsrChange
+from barnabas.server.replication.leader_and_isr import IsrChange
 from barnabas.server.replication.partition import Partition
 from barnabas.simulation.cluster import ClusterWorld
 from barnabas.simulation.loop import SimLoop, run
@@ -151,17 +151,20 @@ def test_a_coordinator_that_was_followed_by_another_tells_no_stable_offsets() ->
         state = cluster.invariants.state(place)
         former = world.brokers[state["leader"]]
         assert former.server is not None
-        groups = former.server.state.groups
-        assert not await world.spawn(former.node, groups.not_confirmed(["g"]))
+        groups = former.server.state.group_coordinator.group_manager
+        assert not await world.spawn(former.node, groups.find_unconfirmed_groups(["g"]))
         for machine in (world.ensemble.node, *(one.node for one in world.brokers.values() if one is not former)):
             world.network.cut(former.node, machine)
         world.ensemble.expire_all_of(former.node)
         await until(lambda: cluster.invariants.state(place)["leader"] not in (-1, former.broker_id))
         await world.spawn(client, commit(9))
-        group = groups.find("g")
+        group = groups.find_group("g")
         assert group is not None
         assert group.offsets.committed[TP].offset == 5, "it coordinates the group still, for all it knows"
-        assert await world.spawn(former.node, groups.not_confirmed(["g", "other"])) == {"g", "other"}
+        assert await world.spawn(former.node, groups.find_unconfirmed_groups(["g", "other"])) == {
+            "g",
+            "other",
+        }
 
     run(main, 1)
 
@@ -186,7 +189,7 @@ def test_a_leader_that_has_asked_to_be_alone_in_sync_is_needed_before_that_is_wr
         await until(lambda: third.broker_id not in _in_sync(cluster))
         loop.frozen.discard(third.node)
         await until(lambda: len(_in_sync(cluster)) == 3 and not cluster.is_needed(leader))
-        partition = leader.server.state.replica_manager.find(*TP)
+        partition = leader.server.state.replica_manager.get_partition(*TP)
         while _asked_for(partition) != (leader.broker_id,):
             # Who lags is looked for now and then: once it is both in one look.
             world.network.heal()

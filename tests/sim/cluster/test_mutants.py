@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.sim.cluster.mutants import MOST_SEEDS, MUTANTS, Mutant, raise_the_high_watermark_past_followers
+from soak.sim.cluster.mutants import MOST_SEEDS, MUTANTS, Mutant, raise_the_high_watermark_past_followers
 
 LEAST_MUTANTS = 30
 

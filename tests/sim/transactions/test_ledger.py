@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.sim.transactions.ledger import Copy, Fate, Ledger, Written, targets
+from soak.sim.transactions.ledger import Copy, Fate, Ledger, Written, targets
 
 
 def copy(name: str, offset: int, number: int, target: int = 0) -> Copy:

@@ -1,9 +1,9 @@
-"""The second half of a hundred thousand transactions: a file is one process's, and two share the work."""
+"""The second half of forty thousand transactions: a file is one process's, and two share the work."""
 
 from __future__ import annotations
 
 import pytest
-from tests.sim.transactions.many_worlds import PARTS, play_part
+from soak.sim.transactions.many_worlds import PARTS, play_part
 
 
 @pytest.mark.verify

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.sim.transactions.mutants import (
+from soak.sim.transactions.mutants import (
     MOST_SEEDS,
     TRANSACTION_MUTANTS,
     TransactionMutant,
-    keep_offsets_of_what_was_aborted,
+    keep_offsets_of_aborted_transactions,
 )
 
 LEAST_MUTANTS = 10
@@ -18,7 +18,7 @@ def test_there_are_many_of_them() -> None:
 
 
 def test_one_is_found_at_once() -> None:
-    (mutant,) = (one for one in TRANSACTION_MUTANTS if one.plant is keep_offsets_of_what_was_aborted)
+    (mutant,) = (one for one in TRANSACTION_MUTANTS if one.plant is keep_offsets_of_aborted_transactions)
     assert mutant.seeds_to_find(20) is not None
 
 

@@ -1,13 +1,14 @@
 """Exactly once under simulation: whoever dies, comes back or comes late, each record is copied once or not at all.
 
-A failing seed names the command that replays it: `python -m tests.sim.transactions --seed N`.
+A failing seed names the command that replays it: `python -m soak.sim.transactions --seed N`.
 """
 
 from __future__ import annotations
 
 import pytest
-from tests.sim.transactions.plan import TransactionPlan
-from tests.sim.transactions.scenario import play
+from soak.sim.transactions.mutants import DEATHS_OF_BROKERS, MANY_COPY
+from soak.sim.transactions.plan import TransactionPlan
+from soak.sim.transactions.scenario import play
 
 NO_FAULTS = frozenset[str]()
 FEW = range(30, 37)
@@ -24,6 +25,17 @@ def test_copiers_without_faults(version: int) -> None:
 @pytest.mark.parametrize("seed", FEW)
 def test_everything_is_copied_once(seed: int) -> None:
     outcome = play(TransactionPlan.draw(seed, quick=True))
+    assert not outcome.violations, outcome.explain()
+    assert outcome.acknowledged > 0
+
+
+@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.verify) for seed in range(1, 20))])
+def test_no_fatal_error_reaches_an_application_whose_brokers_die(seed: int, version: int) -> None:
+    plan = TransactionPlan.draw(seed, quick=True, brokers=3)
+    plan = plan.with_faults(DEATHS_OF_BROKERS, **{**MANY_COPY, "version": version})
+    assert plan.only_brokers_die
+    outcome = play(plan)
     assert not outcome.violations, outcome.explain()
     assert outcome.acknowledged > 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from tests.storage.logs import Clock, marker, open_log
 
@@ -13,10 +14,11 @@ from barnabas.storage.cleaning.clean_job import GroupCleaned, PassFinished
 from barnabas.storage.cleaning.cleaner import clean
 from barnabas.storage.cleaning.log_to_clean import CleanerSettings, LogToClean, log_to_clean
 from barnabas.storage.log import Log
+from barnabas.storage.log_validator import COORDINATOR_RULES
 
 PATH = "/data/t-0"
 TP = TopicPartition("t", 0)
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "cleanup_policy": "compact",
     "segment_bytes": 600,
     "index_interval_bytes": 150,
@@ -26,13 +28,13 @@ SETTINGS = {
 Pair = tuple[str, str | None]
 
 
-def new_log(disk: SimDisk, clock: Clock | None = None, **settings: object) -> Log:
+def new_log(disk: SimDisk, clock: Clock | None = None, **settings: Any) -> Log:
     """A new compacted log at `PATH`."""
     disk.make_dirs("/data")
     return open_log(PATH, fs=disk, clock=clock, **{**SETTINGS, **settings})
 
 
-def put(log: Log, pairs: Iterable[Pair], *, timestamp: int = 1_700_000_000_000, **fields: object) -> None:
+def put(log: Log, pairs: Iterable[Pair], *, timestamp: int = 1_700_000_000_000, **fields: Any) -> None:
     """Append one batch of keys and values."""
     builder = RecordBatchBuilder(**fields)  # type: ignore[arg-type]
     for key, value in pairs:
@@ -43,7 +45,7 @@ def put(log: Log, pairs: Iterable[Pair], *, timestamp: int = 1_700_000_000_000, 
 
 def end_transaction(log: Log, producer_id: int, *, commit: bool) -> None:
     """Append a marker."""
-    log.append_as_leader(marker(producer_id, commit=commit), leader_epoch=0, origin="coordinator")
+    log.append_as_leader(marker(producer_id, commit=commit), leader_epoch=0, rules=COORDINATOR_RULES)
     log.update_high_watermark(log.log_end_offset)
 
 
@@ -73,7 +75,7 @@ def committed(log: Log) -> list[tuple[int, str, str | None]]:
     offset, aborted_until = log.log_start_offset, dict[int, int]()
     while offset < log.log_end_offset:
         data = log.read(offset, 400, min_one_message=True, read_committed=True)
-        batches = list(iter_batches(data.records))
+        batches = list(iter_batches(data.data))
         if not batches:
             break
         starts = {(one.first_offset, one.producer_id) for one in data.aborted_transactions or ()}

@@ -456,3 +456,15 @@ def test_jobs_and_events_go_through_a_pipe(folder: DirtyFolder) -> None:
     assert "\n" not in job.to_json() + "".join(map(event_to_json, events))
     with pytest.raises(ValueError, match="Other"):
         event_from_json('{"event":"Other"}')
+
+
+@pytest.mark.parametrize("use_native", [True, False])
+def test_a_decompressed_record_beyond_the_maximum_fails_the_pass(use_native: bool) -> None:
+    folder = DirtyFolder()
+    folder.add(batch_of([(0, b"a", b"x" * 500), (1, b"a", b"y")], codec=Compression.GZIP))
+    before = folder.read(0, ".log")
+    with pytest.raises(CorruptSegmentError, match="exceeds the configured maximum record size of 400"):
+        folder.clean(2, use_native=use_native, max_decompressed_message_bytes=400)
+    assert folder.read(0, ".log") == before
+    folder.clean(2, use_native=use_native, max_decompressed_message_bytes=600)
+    assert [record.value for batch in folder.batches() for record in batch.records()] == [b"y"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.storage.cleaning.compacted import SETTINGS, compact, end_transaction, new_log, put, to_clean
@@ -18,6 +19,7 @@ from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_dir import CLEANER_CHECKPOINT
 from barnabas.storage.log_manager import LogManager
+from barnabas.storage.log_validator import COORDINATOR_RULES
 
 A, B, OTHER = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("other", 0)
 ROOT = "/data"
@@ -29,7 +31,7 @@ class Manager:
     def __init__(self, disk: SimDisk | None = None) -> None:
         self.disk = disk or SimDisk()
         self.clock = Clock()
-        self.settings: dict[str, object] = dict(SETTINGS)
+        self.settings: dict[str, Any] = dict(SETTINGS)
         self.logs = LogManager(
             [ROOT],
             fs=self.disk,
@@ -298,7 +300,7 @@ def test_the_job_names_whole_segments_producers_and_aborted_transactions(manager
     fields = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 0, "is_transactional": True}
     put(log, [("aborted", "1")], **fields)
     log.roll()
-    log.append_as_leader(marker(7, epoch=3, commit=False), leader_epoch=0, origin="coordinator")
+    log.append_as_leader(marker(7, epoch=3, commit=False), leader_epoch=0, rules=COORDINATOR_RULES)
     log.update_high_watermark(log.log_end_offset)
     log.flush()
     job = to_clean(log).job(CleanerSettings(), NOW_MS)

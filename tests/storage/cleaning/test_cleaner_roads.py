@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.foreign_tools import missing
 from tests.storage.cleaning.dirty_folder import NOW_MS, DirtyFolder, batch_of, marker
-from tests.tools import missing
 
 from barnabas.protocol.batch_header import write_crc
 from barnabas.protocol.legacy_records import build_message_set

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.foreign_tools import missing
 from tests.storage.cleaning.key_columns import add_key
-from tests.tools import missing
 
 from barnabas.protocol.native import native
 from barnabas.protocol.record_columns import RecordColumns
@@ -93,20 +93,51 @@ def test_a_full_map_refuses_and_a_probe_of_it_ends(hash_name: str) -> None:
         assert list(full.get_many(buffer, records)) == [NOT_FOUND, 1, NOT_FOUND]
 
 
-def test_the_slots_tried_are_those_of_kafka() -> None:
-    slots = 7
-    offset_map = SkimpyOffsetMap(slots * 24)
-    for number in range(slots):
-        key = b"%d" % number
-        digest = hashlib.md5(key).digest()
-        windows = [int.from_bytes(digest[at : at + 4], "big", signed=True) for at in range(13)]
-        tried = [abs(window) % slots for window in windows]
-        tried += [(abs(windows[12]) + step) % slots for step in range(1, slots)]
-        free = [slot for slot in tried if not any(offset_map._memory[24 * slot : 24 * slot + 24])]
-        offset_map.put(key, number + 1)
-        assert offset_map._memory[24 * free[0] : 24 * free[0] + 24] == digest + (number + 1).to_bytes(8, "big")
-    assert offset_map.probes > offset_map.lookups == slots
-    assert offset_map.collision_rate == (offset_map.probes - slots) / slots
+KAFKA_SLOTS = [
+    (7, "00112233445566778899aabbccddeeff", [4, 0, 3, 6, 2, 5, 1, 4, 4, 1, 5, 2, 6, 5, 4, 3, 2, 1, 0, 6]),
+    (7, "ffeeddccbbaa99887766554433221100", [5, 1, 4, 0, 3, 6, 2, 5, 3, 0, 4, 1, 5, 6, 0, 1, 2, 3, 4, 5]),
+    (7, "0000000000000000000000007ffffffe", [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 3, 0, 1, 0, 1, 0, 6, 5, 4]),
+    (7, "000000000000000000000000fffffffd", [0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 1, 0, 3, 2, 1, 0, 1, 2, 3, 4]),
+    (7, "00000000000000000000000080000000", [0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1, 4, 0, 1, 0, 6, 5, 4, 3, 2]),
+    (7, "80000000ffffffff7fffffff80000001", [0, 3, 1, 0, 1, 3, 2, 5, 1, 2, 1, 4, 1, 0, 6, 5, 4, 3, 2, 1]),
+    (101, "00112233445566778899aabbccddeeff", [50, 41, 32, 23, 14, 5, 97, 88, 90, 99, 7, 16, 25, 24, 23, 22, 21, 20]),
+    (101, "ffeeddccbbaa99887766554433221100", [51, 42, 33, 24, 15, 6, 98, 89, 89, 98, 6, 15, 24, 25, 26, 27, 28, 29]),
+    (101, "0000000000000000000000007ffffffe", [0, 0, 0, 0, 0, 0, 0, 0, 0, 26, 43, 52, 32, 33, 0, 33, 32, 31, 30, 29]),
+    (101, "000000000000000000000000fffffffd", [0, 0, 0, 0, 0, 0, 0, 0, 0, 53, 87, 4, 3, 2, 1, 0, 1, 2, 3, 4]),
+    (101, "00000000000000000000000080000000", [0, 0, 0, 0, 0, 0, 0, 0, 0, 27, 44, 53, 0, 33, 32, 31, 30, 29, 28, 27]),
+    (101, "80000000ffffffff7fffffff80000001", [0, 53, 87, 4, 1, 28, 45, 54, 33, 27, 44, 53, 33, 32, 31, 30, 29, 28]),
+]
+"""Number of slots, hash, and the slots of attempts 0, 1 and so on, as `positionOf` of Kafka 4.4.0's class
+org.apache.kafka.storage.internals.log.SkimpyOffsetMap returned them, called by reflection in a Java program.
+"""
+KAFKA_LAYOUT = [2, 11, 1, 6, 10, 12, 13, 4, 3, 7, 9, 5, 8]
+"""The offsets in the 13 slots of that class's memory after the keys "0" to "12" were put at offsets 1 to 13."""
+
+
+@pytest.mark.parametrize("use_native", ROADS)
+@pytest.mark.parametrize(("slots", "digest", "tried"), KAFKA_SLOTS)
+def test_the_slots_tried_are_those_of_kafka(slots: int, digest: str, tried: list[int], use_native: bool) -> None:
+    """With all slots taken that come before in Kafka's order, a key gets the next one."""
+    for attempt, slot in enumerate(tried):
+        offset_map = SkimpyOffsetMap(slots * 24, use_native=use_native)
+        offset_map._digest = lambda key: bytes.fromhex(digest)  # type: ignore[method-assign]
+        for taken in {*tried[:attempt]} - {slot}:
+            offset_map._memory[24 * taken : 24 * taken + 24] = b"\xee" * 24
+        if slot in tried[:attempt]:
+            continue
+        offset_map.put(b"key", 5)
+        assert offset_map._memory[24 * slot : 24 * slot + 24] == bytes.fromhex(digest) + (5).to_bytes(8, "big")
+
+
+@pytest.mark.parametrize("use_native", ROADS)
+def test_a_full_map_is_laid_out_as_kafkas(use_native: bool) -> None:
+    offset_map = SkimpyOffsetMap(13 * 24, use_native=use_native)
+    buffer, records = columns_of([(number + 1, b"%d" % number) for number in range(13)])
+    assert offset_map.put_many(buffer, records) == 13
+    laid_out = [int.from_bytes(offset_map._memory[at + 16 : at + 24], "big") for at in range(0, 13 * 24, 24)]
+    assert laid_out == KAFKA_LAYOUT
+    assert offset_map.probes > offset_map.lookups == 13
+    assert list(offset_map.get_many(buffer, records)) == list(range(1, 14))
 
 
 def test_an_exact_map_is_full_when_its_keys_fill_it() -> None:

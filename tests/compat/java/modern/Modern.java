@@ -29,7 +29,7 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.TopicExistsException;
 
-/** The whole scenario of the compatibility table with the Java clients of Kafka 3.9 and 4.1. */
+/** The whole scenario of the compatibility table with the Java clients of Kafka 3.9 and 4.4. */
 public final class Modern extends Plain {
     private final Admin admin;
 

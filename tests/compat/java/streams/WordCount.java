@@ -16,8 +16,9 @@ import org.apache.kafka.streams.state.KeyValueStore;
 
 /**
  * Counts words, in Kafka Streams: a repartition topic brings equal words together, a changelog topic keeps the counts.
- * Arguments: bootstrap, application id, input topic, output topic, state directory, processing guarantee. It prints
- * its states and what it restores, and closes when its input ends.
+ * Arguments: bootstrap, application id, input topic, output topic, state directory, processing guarantee, and for the
+ * streams protocol of groups (KIP-1071) the word streams. It prints its states and what it restores, and closes when
+ * its input ends.
  */
 public final class WordCount implements StateRestoreListener {
     private WordCount() {
@@ -32,8 +33,13 @@ public final class WordCount implements StateRestoreListener {
         config.put("commit.interval.ms", "200");
         config.put("statestore.cache.max.bytes", "0");
         config.put("repartition.purge.interval.ms", "500");
-        config.put("consumer.session.timeout.ms", "6000");
-        config.put("consumer.heartbeat.interval.ms", "500");
+        if (args.length > 6) {
+            config.put("group.protocol", args[6]);
+            config.put("num.stream.threads", "2");
+        } else {
+            config.put("consumer.session.timeout.ms", "6000");
+            config.put("consumer.heartbeat.interval.ms", "500");
+        }
         config.put("consumer.auto.offset.reset", "earliest");
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(args[2], Consumed.with(Serdes.String(), Serdes.String()))

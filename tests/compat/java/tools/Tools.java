@@ -4,9 +4,9 @@ import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
-import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs Kafka's command-line tools one after the other in one process. A line of input is a class and its arguments,
@@ -49,11 +49,7 @@ public final class Tools {
         }, true, StandardCharsets.UTF_8);
         System.setOut(captured);
         System.setErr(captured);
-        Exit.setExitProcedure((status, message) -> {
-            captured.flush();
-            asked = asked == null ? status : asked;
-            throw new Ended(status);
-        });
+        catchExits(captured);
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             String[] parts = line.split("\t", -1);
@@ -67,6 +63,23 @@ public final class Tools {
             printed.reset();
         }
         Runtime.getRuntime().halt(0);
+    }
+
+    /** Replaces the end of the process, in Kafka's class Exit: it has another package since Kafka 4.4. */
+    private static void catchExits(PrintStream captured) throws Exception {
+        Class<?> exit;
+        try {
+            exit = Class.forName("org.apache.kafka.common.utils.Exit");
+        } catch (ClassNotFoundException error) {
+            exit = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        }
+        Class<?> procedure = Class.forName(exit.getName() + "$Procedure");
+        Object caught = Proxy.newProxyInstance(Tools.class.getClassLoader(), new Class<?>[] {procedure}, (self, method, call) -> {
+            captured.flush();
+            asked = asked == null ? (Integer) call[0] : asked;
+            throw new Ended((Integer) call[0]);
+        });
+        exit.getMethod("setExitProcedure", procedure).invoke(null, caught);
     }
 
     private static int run(String name, String[] arguments) throws Exception {

@@ -9,15 +9,12 @@ from typing import cast
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.coordinator.coordinator_log import Entry
-from barnabas.server.coordinator.group import assignments
-from barnabas.server.coordinator.group.assignments import NewAssignment
-from barnabas.server.coordinator.group.group import Group
-from barnabas.server.coordinator.group.group_records import group_entry
-from barnabas.server.coordinator.group.group_writer import GroupWriter
-from barnabas.server.coordinator.group.member import Member
-from barnabas.server.coordinator.group.states import GroupState
-from barnabas.server.runtime.turns import Turns
+from barnabas.server.coordinator.coordinator_log import CoordinatorRecord
+from barnabas.server.coordinator.group import classic_group_manager
+from barnabas.server.coordinator.group.classic_group import ClassicGroup, ClassicGroupMember, ClassicGroupState
+from barnabas.server.coordinator.group.classic_group_manager import AssignmentWrite, ClassicGroupManager
+from barnabas.server.coordinator.group.group_records import new_group_metadata_record
+from barnabas.server.runtime.loop_sharing import TurnQueue
 
 
 class Loop:
@@ -36,37 +33,37 @@ class Loop:
 
 
 class Writer:
-    """A log that is as slow as the test wants it."""
+    """A manager whose log is as slow as the test requires."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[CoordinatorRecord] = []
         self.done: Callable[[ErrorCode], None] | None = None
+        self.outcomes: list[ErrorCode] = []
 
-    def store(self, group: Group, entry: Entry, done: Callable[[ErrorCode], None]) -> bool:
+    def store(self, group: ClassicGroup, entry: CoordinatorRecord, done: Callable[[ErrorCode], None]) -> bool:
         self.entries.append(entry)
         self.done = done
         return True
+
+    def complete_sync(self, group: ClassicGroup, assignments: dict[str, bytes], outcome: ErrorCode) -> None:
+        assert list(assignments) == list(group.members)
+        self.outcomes.append(outcome)
 
 
 class Course:
     """A group of five whose leader has brought the assignment; two members are encoded in a turn."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(assignments, "MEMBERS", 2)
-        self.group = Group("g", 0)
+        monkeypatch.setattr(classic_group_manager, "ENCODED_MEMBERS_PER_TURN", 2)
+        self.group = ClassicGroup("g", 0)
         for name in "abcde":
-            self.group.add(Member(name, None, "c", "/h", 1000, 1000, "consumer", (("range", b""),)))
-        self.group.transition_to(GroupState.PREPARING_REBALANCE, 0)
+            self.group.add(ClassicGroupMember(name, None, "c", "/h", 1000, 1000, "consumer", (("range", b""),)))
+        self.group.transition_to(ClassicGroupState.PREPARING_REBALANCE, 0)
         self.group.begin_generation(0)
         self.loop, self.writer = Loop(), Writer()
-        self.outcomes: list[ErrorCode] = []
         self.given = {name: name.encode() for name in "abcde"}
-        turns = Turns(cast(asyncio.AbstractEventLoop, self.loop), lambda: None)
-        NewAssignment(self.group, self.given, cast(GroupWriter, self.writer), turns, self._stored).begin()
-
-    def _stored(self, new: NewAssignment, outcome: ErrorCode) -> None:
-        assert new.group is self.group and new.assignments == self.given
-        self.outcomes.append(outcome)
+        turns = TurnQueue(cast(asyncio.AbstractEventLoop, self.loop), lambda: None)
+        AssignmentWrite(cast(ClassicGroupManager, self.writer), turns, self.group, self.given).begin()
 
     def turns(self, count: int) -> None:
         for _ in range(count):
@@ -85,20 +82,20 @@ def test_members_are_encoded_in_turns_then_the_record_is_written_and_then_its_ou
     course.turns(ENCODED)
     assert course.writer.entries == []
     course.turns(1)
-    assert course.writer.entries == [group_entry(course.group, course.given)]
+    assert course.writer.entries == [new_group_metadata_record(course.group, course.given)]
     course.turns(5)
-    assert course.outcomes == [] and course.writer.done is not None
+    assert course.writer.outcomes == [] and course.writer.done is not None
     course.writer.done(outcome)
-    assert course.outcomes == []
+    assert course.writer.outcomes == []
     course.turns(1)
-    assert course.outcomes == [outcome]
+    assert course.writer.outcomes == [outcome]
 
 
 @pytest.mark.parametrize("turns", range(ENCODED + 1))
 def test_nothing_is_written_once_another_rebalance_has_begun(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     course = Course(monkeypatch)
     course.turns(turns)
-    course.group.transition_to(GroupState.PREPARING_REBALANCE, 1)
+    course.group.transition_to(ClassicGroupState.PREPARING_REBALANCE, 1)
     course.turns(ENCODED + 2)
     assert course.writer.entries == []
 
@@ -110,10 +107,10 @@ def test_nobody_is_told_what_became_durable_after_that(
     course = Course(monkeypatch)
     course.turns(ENCODED + 1)
     assert course.writer.done is not None
-    course.group.transition_to(GroupState.PREPARING_REBALANCE, 1)
+    course.group.transition_to(ClassicGroupState.PREPARING_REBALANCE, 1)
     if is_generation_new:
         course.group.begin_generation(2)
-        assert course.group.state is GroupState.COMPLETING_REBALANCE
+        assert course.group.state is ClassicGroupState.COMPLETING_REBALANCE
     course.writer.done(ErrorCode.NONE)
     course.turns(2)
-    assert course.outcomes == []
+    assert course.writer.outcomes == []

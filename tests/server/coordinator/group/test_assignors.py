@@ -12,11 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.java import compile_java, jars, run_java
 
-from barnabas.server.coordinator.group.consumer.assignment import Assignment
-from barnabas.server.coordinator.group.consumer.assignor import ASSIGNORS, offered
-from barnabas.server.coordinator.group.consumer.range_assignor import assign_ranges
-from barnabas.server.coordinator.group.consumer.subscriber import Subscriber, are_alike
-from barnabas.server.coordinator.group.consumer.uniform_assignor import assign_uniformly
+from barnabas.server.coordinator.group.assignment import Assignment
+from barnabas.server.coordinator.group.assignors import (
+    ASSIGNORS,
+    MemberSpec,
+    assign_ranges,
+    assign_uniformly,
+    is_homogeneous,
+    supported_assignors,
+)
 
 Counts = dict[UUID, int]
 Targets = Mapping[str, Assignment]
@@ -26,15 +30,15 @@ def topic(number: int) -> UUID:
     return UUID(int=number)
 
 
-def subscriber(name: str, *topics: int, instance_id: str | None = None) -> Subscriber:
-    return Subscriber(name, instance_id, frozenset(map(topic, topics)), {})
+def subscriber(name: str, *topics: int, instance_id: str | None = None) -> MemberSpec:
+    return MemberSpec(name, instance_id, frozenset(map(topic, topics)), {})
 
 
 def places(assignment: Assignment) -> set[tuple[UUID, int]]:
     return {(name, index) for name, partitions in assignment.items() for index in partitions}
 
 
-def random_group(rng: random.Random, *, alike: bool, shrinks: bool = True) -> tuple[list[Subscriber], Counts]:
+def random_group(rng: random.Random, *, alike: bool, shrinks: bool = True) -> tuple[list[MemberSpec], Counts]:
     """Members as they may stand: with what an earlier assignment gave them, of topics that may be smaller by now."""
     counts = {topic(number): rng.randint(1, 9) for number in range(1, rng.randint(2, 6))}
     everything = sorted(counts)
@@ -47,7 +51,7 @@ def random_group(rng: random.Random, *, alike: bool, shrinks: bool = True) -> tu
                 mine = has[rng.choice(names)]
                 mine[name] = mine.get(name, frozenset()) | {index}
     subscribers = [
-        Subscriber(
+        MemberSpec(
             name,
             f"i{rng.random()}" if rng.random() < 0.3 else None,
             same if alike else frozenset(rng.sample(everything, rng.randint(0, len(everything)))),
@@ -58,7 +62,7 @@ def random_group(rng: random.Random, *, alike: bool, shrinks: bool = True) -> tu
     return subscribers, {name: counts[name] for name in frozenset().union(*(one.topics for one in subscribers))}
 
 
-def check_owners(subscribers: Sequence[Subscriber], counts: Counts, targets: Targets) -> None:
+def check_owners(subscribers: Sequence[MemberSpec], counts: Counts, targets: Targets) -> None:
     """Every partition that somebody wants has one owner, and that one wants it."""
     owned = [place for one in subscribers for place in places(targets.get(one.member_id, {}))]
     assert len(owned) == len(set(owned))
@@ -67,15 +71,15 @@ def check_owners(subscribers: Sequence[Subscriber], counts: Counts, targets: Tar
         assert targets.get(one.member_id, {}).keys() <= one.topics
 
 
-def loads(targets: Targets, subscribers: Sequence[Subscriber]) -> dict[str, int]:
+def loads(targets: Targets, subscribers: Sequence[MemberSpec]) -> dict[str, int]:
     return {one.member_id: len(places(targets.get(one.member_id, {}))) for one in subscribers}
 
 
-def kept(subscribers: Sequence[Subscriber], targets: Targets) -> int:
+def kept(subscribers: Sequence[MemberSpec], targets: Targets) -> int:
     return sum(len(places(one.current) & places(targets.get(one.member_id, {}))) for one in subscribers)
 
 
-def check_even(subscribers: Sequence[Subscriber], targets: Targets) -> None:
+def check_even(subscribers: Sequence[MemberSpec], targets: Targets) -> None:
     """Nobody has a partition that another subscriber of its topic should rather have."""
     load = loads(targets, subscribers)
     for one in subscribers:
@@ -91,7 +95,7 @@ def test_uniform_has_one_owner_even_shares_and_moves_nothing_without_need(rng: r
     targets = assign_uniformly(subscribers, counts)
     check_owners(subscribers, counts, targets)
     check_even(subscribers, targets)
-    if are_alike(subscribers):
+    if is_homogeneous(subscribers):
         shares = loads(targets, subscribers).values()
         assert max(shares) - min(shares) <= 1
     again = [one._replace(current=targets[one.member_id]) for one in subscribers]
@@ -143,7 +147,7 @@ def test_equal_topics_are_cut_alike_by_range() -> None:
 
 def test_a_thousand_members_join_one_after_the_other_quickly() -> None:
     counts = {topic(1): 1000}
-    members: list[Subscriber] = []
+    members: list[MemberSpec] = []
     for number in range(0, 1000, 100):
         members += [subscriber(f"m{number + more}", 1) for more in range(100)]
         targets = assign_uniformly(members, counts)
@@ -153,11 +157,12 @@ def test_a_thousand_members_join_one_after_the_other_quickly() -> None:
 
 def test_names_that_are_not_offered_are_passed_over() -> None:
     long_name = "org.apache.kafka.coordinator.group.assignor.UniformAssignor"
-    assert offered(["range", "own", long_name]) == ["range", "uniform"]
-    assert offered(["own"]) == ["uniform"] and set(offered(["uniform", "range"])) == set(ASSIGNORS)
+    assert supported_assignors(["range", "own", long_name]) == ["range", "uniform"]
+    assert supported_assignors(["own"]) == ["uniform"]
+    assert set(supported_assignors(["uniform", "range"])) == set(ASSIGNORS)
 
 
-def question(name: str, subscribers: Sequence[Subscriber], counts: Counts) -> str:
+def question(name: str, subscribers: Sequence[MemberSpec], counts: Counts) -> str:
     def written(assignment: Assignment) -> str:
         return ",".join(f"{one.int}:{index}" for one, index in sorted(places(assignment)))
 
@@ -184,7 +189,7 @@ def read(answer: str) -> dict[str, Assignment]:
 @pytest.mark.timeout(600)
 def test_apache_kafkas_assignors_do_the_same() -> None:
     """Ranges are the same; shares are as even, and no more partitions change hands."""
-    classpath = jars("org.apache.kafka:kafka-group-coordinator:4.1.1")
+    classpath = jars("org.apache.kafka:kafka-group-coordinator:4.4.0")
     classes = compile_java(Path(__file__).parent / "java", classpath)
     rng = random.Random(848)
     groups = [(*random_group(rng, alike=number % 2 == 0, shrinks=False), number % 2 == 0) for number in range(1500)]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.server.coordinator.group.consumer_members import (
+from soak.groups.consumer_members import (
     Consumer,
     beat_for,
     consumers,
@@ -16,7 +17,7 @@ from tests.server.coordinator.group.consumer_members import (
     partitions,
     settle,
 )
-from tests.server.coordinator.group.members import GROUP, Cluster, play
+from soak.groups.members import GROUP, Cluster, play
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -40,9 +41,11 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.server.config.broker_config import BrokerConfig
-from barnabas.server.coordinator.group.consumer.groups import ConsumerGroups
-from barnabas.server.coordinator.group.consumer.member import STATIC_LEAVE_EPOCH
-from barnabas.server.coordinator.group.consumer.states import ConsumerGroupState, MemberState
+from barnabas.server.coordinator.group import consumer_group_manager
+from barnabas.server.coordinator.group.consumer_group import ConsumerGroupState
+from barnabas.server.coordinator.group.consumer_group_manager import ConsumerGroupManager
+from barnabas.server.coordinator.group.consumer_group_member import MemberState
+from barnabas.server.coordinator.group.modern_group_member import STATIC_LEAVE_EPOCH
 
 ALL = partitions("t-0", "t-1")
 
@@ -140,18 +143,39 @@ def test_the_protocol_is_not_spoken_where_brokers_hear_of_no_ids_of_topics(
 ) -> None:
     """Members would be given what nobody can name, and wait for ever."""
     any_part = cast(Any, SimpleNamespace(now_ms=lambda: 0, token_bytes=bytes))
-    groups = ConsumerGroups(
+    groups = ConsumerGroupManager(
         BrokerConfig(settings),
         any_part,
         any_part,
         any_part,
         any_part,
-        table=any_part,
-        classic=any_part,
-        metadata=any_part,
-        partition_of=lambda _: 0,
+        any_part,
+        any_part,
     )
     assert groups.are_served is are_served
+
+
+def test_a_heartbeat_that_fails_inside_the_broker_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def talk(cluster: Cluster) -> None:
+        first, second = await consumers(cluster, "a", "b")
+        await settle(first)
+        group = group_of(cluster)
+        with monkeypatch.context() as patch:
+            patch.setattr(consumer_group_manager, "build_current_assignment", fail)
+            assert await second.beat() is ErrorCode.UNKNOWN_SERVER_ERROR
+            classic = await cluster.member()
+            assert await classic.join() is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (group.epoch, group.assignment_epoch, set(group.members)) == (1, 1, {"a"})
+        await settle(first, second)
+        await cluster.restart()
+        for member in (first, second):
+            await member.connect()
+        await settle(first, second)
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("planted")
+
+    play(talk)
 
 
 def test_a_full_group_lets_nobody_in() -> None:
@@ -229,6 +253,24 @@ def test_a_lost_answer_is_given_again_and_other_epochs_are_fenced() -> None:
     play(talk)
 
 
+def test_epochs_begin_again_after_the_last_one() -> None:
+    async def talk(cluster: Cluster) -> None:
+        first, second = await consumers(cluster, "a", "b")
+        await settle(first, second)
+        group = group_of(cluster)
+        group.epoch = group.assignment_epoch = 2**31 - 1
+        for member in list(group.members.values()):
+            group.put_member(replace(member, epoch=2**31 - 1))
+        first.epoch = second.epoch = 2**31 - 1
+        (third,) = await consumers(cluster, "c")
+        await settle(first, second, third)
+        assert group.epoch == group.assignment_epoch == first.epoch == second.epoch == third.epoch
+        assert group.epoch < 10
+        assert sorted(len(one.owned) for one in (first, second, third)) == [0, 1, 1]
+
+    play(talk)
+
+
 def test_a_fenced_member_may_begin_anew() -> None:
     async def talk(cluster: Cluster) -> None:
         first, second = await consumers(cluster, "a", "b")
@@ -238,6 +280,40 @@ def test_a_fenced_member_may_begin_anew() -> None:
         first.begin_anew()
         await settle(first, second)
         assert len(first.owned) == 1
+
+    play(talk)
+
+
+@pytest.mark.parametrize("instance_id", [None, "one"])
+def test_a_join_whose_answer_was_lost_is_answered_again_with_the_present_state(instance_id: str | None) -> None:
+    async def talk(cluster: Cluster) -> None:
+        (first,) = await consumers(cluster, "a", instance_id=instance_id)
+        (second,) = await consumers(cluster, "b")
+        await settle(first, second)
+        before, epoch, owned = dict(group_of(cluster).members), group_of(cluster).epoch, set(first.owned)
+        first.begin_anew()
+        for _ in range(2):
+            assert await first.beat() is ErrorCode.NONE
+            assert (first.epoch, first.granted) == (before["a"].epoch, owned)
+            first.epoch = 0
+        assert group_of(cluster).epoch == epoch, "nobody else is troubled"
+        assert {name: one.assigned for name, one in group_of(cluster).members.items()} == {
+            name: one.assigned for name, one in before.items()
+        }
+
+    play(talk)
+
+
+@pytest.mark.parametrize("instance_id", [None, "one"])
+def test_a_first_join_is_answered_again_when_its_answer_was_lost(instance_id: str | None) -> None:
+    async def talk(cluster: Cluster) -> None:
+        (first,) = await consumers(cluster, "a", instance_id=instance_id)
+        assert await first.beat() is ErrorCode.NONE
+        epoch, granted = first.epoch, set(first.granted)
+        first.begin_anew()
+        assert await first.beat() is ErrorCode.NONE
+        assert (first.epoch, first.granted, group_of(cluster).epoch) == (epoch, granted, epoch)
+        assert len(group_of(cluster).members) == 1
 
     play(talk)
 
@@ -332,6 +408,36 @@ def test_the_assignor_that_most_members_ask_for_is_taken() -> None:
     play(talk)
 
 
+def test_another_preferred_assignor_computes_the_assignment_again() -> None:
+    async def talk(cluster: Cluster) -> None:
+        (member,) = await consumers(cluster, "a", assignor="range")
+        await settle(member)
+        group = group_of(cluster)
+        assert (group.epoch, group.assignment_epoch) == (1, 1)
+        for assignor, epoch in (("uniform", 2), ("uniform", 2), ("range", 3)):
+            assert (await member.send(server_assignor=assignor)).member_epoch == epoch
+            member.epoch = epoch
+            assert (group.epoch, group.assignment_epoch) == (epoch, epoch)
+
+    play(talk)
+
+
+def test_the_preferred_of_two_assignors_with_as_many_members_is_always_the_same() -> None:
+    async def talk(cluster: Cluster) -> None:
+        first, second = await consumers(cluster, "a", "b")
+        first.assignor, second.assignor = "range", "uniform"
+        await settle(first, second)
+        epoch = group_of(cluster).epoch
+        for rack_id in ("r", "s"):
+            for member in (second, first):
+                member.rack_id = rack_id
+                assert await member.beat(full=True) is ErrorCode.NONE
+                assert group_of(cluster).epoch == epoch
+                assert (await describe(cluster)).assignor_name == "uniform"
+
+    play(talk)
+
+
 def test_a_regular_expression_finds_topics_that_come_later() -> None:
     async def talk(cluster: Cluster) -> None:
         await cluster.create_topic("one.a", 1)
@@ -399,6 +505,100 @@ def test_members_loaded_after_a_restart_have_their_full_sessions() -> None:
         await cluster.until(lambda: group_of(cluster).is_empty, seconds=6)
 
     play(talk)
+
+
+def test_an_older_epoch_commits_the_partitions_that_the_member_had_then() -> None:
+    async def talk(cluster: Cluster) -> None:
+        first, second = await consumers(cluster, "a", "b")
+        await first.turn()
+        before = first.epoch
+        await settle(first, second)
+        ((_, kept),), ((_, given),) = first.owned, second.owned
+        assert first.epoch == second.epoch > before
+        for how in ("stop", None):
+            assert await first.commit(5, generation=before, partition=kept) is ErrorCode.NONE
+            assert await first.commit(6, generation=before - 1, partition=kept) is ErrorCode.STALE_MEMBER_EPOCH
+            assert await first.commit(6, generation=before, partition=given) is ErrorCode.STALE_MEMBER_EPOCH
+            assert await second.commit(6, generation=before, partition=given) is ErrorCode.STALE_MEMBER_EPOCH
+            assert await second.commit(6, generation=second.epoch + 1, partition=given) is ErrorCode.STALE_MEMBER_EPOCH
+            assert await second.commit(7, partition=given) is ErrorCode.NONE
+            if how is not None:
+                await cluster.restart(how)  # the epochs of the assignment are in the log
+                for member in (first, second):
+                    await member.connect()
+
+    play(talk)
+
+
+def test_assignments_are_computed_at_most_once_in_the_assignment_interval() -> None:
+    async def talk(cluster: Cluster) -> None:
+        first, second, third = await consumers(cluster, "a", "b", "c")
+        await first.turn()
+        assert (first.epoch, first.owned) == (1, ALL)  # the first assignment is computed immediately
+        await second.turn()
+        await third.turn()
+        group = group_of(cluster)
+        assert (group.epoch, group.assignment_epoch, group.state) == (3, 1, ConsumerGroupState.ASSIGNING)
+        assert (second.epoch, second.owned, third.epoch, third.owned) == (1, set(), 1, set())
+        await asyncio.sleep(1)
+        await cluster.restart()  # the time of the assignment is in the log
+        for member in (first, second, third):
+            await member.connect()
+        assert await second.turn() is ErrorCode.NONE
+        assert (group_of(cluster).assignment_epoch, second.epoch) == (1, 1)
+        await asyncio.sleep(1)
+        assert await second.turn() is ErrorCode.NONE
+        assert (group_of(cluster).assignment_epoch, second.epoch) == (3, 3)
+        await settle(first, second, third)
+        assert first.owned | second.owned | third.owned == ALL
+
+    play(talk, settings={"group.consumer.assignment.interval.ms": "2000"})
+
+
+def test_a_member_revokes_topics_that_it_no_longer_reads_within_the_assignment_interval() -> None:
+    async def talk(cluster: Cluster) -> None:
+        await cluster.create_topic("u")
+        (member,) = await consumers(cluster, "a", topics=["t", "u"])
+        await member.turn()
+        assert {name for name, _ in member.owned} == {"t", "u"}
+        member.topics = ["t"]
+        assert await member.beat(full=True) is ErrorCode.NONE
+        assert {name for name, _ in member.granted} == {"t"}
+        assert member.let_go() and await member.beat() is ErrorCode.NONE
+        group = group_of(cluster)
+        assert (group.epoch, group.assignment_epoch) == (2, 1)
+        assert (member.epoch, {name for name, _ in member.owned}) == (1, {"t"})
+        await asyncio.sleep(2)
+        assert await member.turn() is ErrorCode.NONE
+        assert member.epoch == 2
+
+    play(talk, settings={"group.consumer.assignment.interval.ms": "2000"})
+
+
+def test_a_group_has_an_assignment_interval_of_its_own() -> None:
+    async def talk(cluster: Cluster) -> None:
+        setting = AlterableConfig(name="consumer.assignment.interval.ms", config_operation=0, value="0")
+        resource = AlterConfigsResource(resource_type=32, resource_name=GROUP, configs=[setting])
+        await cluster.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        first, second = await consumers(cluster, "a", "b")
+        await first.turn()
+        await second.turn()
+        assert group_of(cluster).assignment_epoch == 2
+
+    play(talk, settings={"group.consumer.assignment.interval.ms": "15000"})
+
+
+def test_the_first_member_of_an_empty_group_does_not_wait_for_the_assignment_interval() -> None:
+    async def talk(cluster: Cluster) -> None:
+        first, second = await consumers(cluster, "a", "b")
+        await first.turn()
+        assert await first.leave() is ErrorCode.NONE
+        group = group_of(cluster)
+        assert (group.epoch, group.assignment_epoch, group.state) == (2, 2, ConsumerGroupState.EMPTY)
+        assert await second.turn() is ErrorCode.NONE
+        assert (second.epoch, second.owned) == (3, ALL)
+
+    play(talk, settings={"group.consumer.assignment.interval.ms": "1000"})
 
 
 def test_commits_are_fenced_by_the_member_epoch() -> None:
@@ -500,14 +700,14 @@ def test_offsets_of_topics_that_are_read_stay() -> None:
             return int((await cluster.ask(request, 0)).topics[0].partitions[0].error_code)
 
         assert await error() == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-        groups = cluster.state.groups
+        groups = cluster.state.group_coordinator
         await asyncio.sleep(61)
         member.begin_anew()
         assert await member.turn() is ErrorCode.NONE
-        await groups.expire()
+        await groups.cleanup_expired_offsets()
         assert await fetch(cluster) == (0, 5)
         await member.leave()
-        await groups.expire()
+        await groups.cleanup_expired_offsets()
         assert cluster.group() is None
 
     play(talk, settings={"offsets.retention.minutes": "1"})

@@ -14,16 +14,15 @@ from contextlib import suppress
 from uuid import UUID
 
 import pytest
-from tests.server.coordinator.group.consumer_members import Consumer, Owned, group_of
-from tests.server.coordinator.group.members import GROUP, QUICK, Cluster
+from soak.groups.consumer_members import Consumer, Owned, group_of
+from soak.groups.members import GROUP, QUICK, Cluster
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.server.coordinator.group.consumer import reconciler
-from barnabas.server.coordinator.group.consumer.group import ConsumerGroup
-from barnabas.server.coordinator.group.consumer.membership import ConsumerMembership
-from barnabas.server.coordinator.group.consumer.states import ConsumerGroupState
+from barnabas.server.coordinator.group import current_assignment_builder
+from barnabas.server.coordinator.group.consumer_group import ConsumerGroup, ConsumerGroupState
+from barnabas.server.coordinator.group.consumer_group_manager import ConsumerGroupManager
 from barnabas.simulation.loop import SimLoop, run
 from barnabas.simulation.machines import WorkDelays, World
 from barnabas.simulation.network import NetworkFaults
@@ -281,11 +280,11 @@ def partitions_given_before_they_are_free(patch: pytest.MonkeyPatch) -> None:
 
 
 def members_that_are_never_missed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ConsumerMembership, "_session_expired", lambda *_: None)
+    patch.setattr(ConsumerGroupManager, "_session_expired", lambda *_: None)
 
 
 def partitions_taken_away_without_waiting(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reconciler, "_still_has", lambda *_: False)
+    patch.setattr(current_assignment_builder, "_may_still_own", lambda *_: False)
 
 
 @pytest.mark.parametrize(

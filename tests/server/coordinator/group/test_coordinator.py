@@ -6,17 +6,23 @@ import asyncio
 from collections import Counter
 
 import pytest
-from tests.server.coordinator.group.members import GROUP, Cluster, Member, enter_together, play, rebalance, subscription
+from soak.groups.members import GROUP, Cluster, Member, enter_together, play, rebalance, subscription
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.join_group import JoinGroupRequest
-from barnabas.server.coordinator.group import assignments as assigning
-from barnabas.server.coordinator.group.joins import Joins
-from barnabas.server.coordinator.group.member import JoinResult, Leaver, LeaveResult, SyncResult
-from barnabas.server.coordinator.group.requests import Joining, Syncing
-from barnabas.server.coordinator.group.states import GroupState
-from barnabas.server.runtime.turns import ANSWERS, PAUSE_SECONDS
+from barnabas.server.coordinator.group import classic_group_manager
+from barnabas.server.coordinator.group.classic_group import (
+    ClassicGroupState,
+    JoinRequest,
+    JoinResult,
+    LeaveResult,
+    LeavingMember,
+    SyncRequest,
+    SyncResult,
+)
+from barnabas.server.coordinator.group.classic_group_manager import ClassicGroupManager
+from barnabas.server.coordinator.group.response_pacer import PAUSE_SECONDS, RESPONSES_PER_PAUSE
 
 VERSIONS = [
     (0, 0, 0, 0),
@@ -48,7 +54,7 @@ def test_a_life_in_every_version(versions: tuple[int, int, int, int]) -> None:
         assert await member.leave() is ErrorCode.NONE
         assert await member.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID
         group = cluster.group()
-        assert group is not None and group.state is GroupState.EMPTY and group.generation == 2
+        assert group is not None and group.state is ClassicGroupState.EMPTY and group.generation == 2
         assert await cluster.committed() == 5
 
     play(talk)
@@ -65,6 +71,24 @@ def test_a_newcomer_is_told_its_id_first_and_is_forgotten_if_it_does_not_come_ba
         await cluster.until(lambda: cluster.group() is None, seconds=11)
         member.member_id = answer.member_id
         assert (await member.join_once()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    play(talk)
+
+
+@pytest.mark.parametrize("client_id", ["c" * 32_767, "ä" * 16_383])
+@pytest.mark.parametrize("join_version", [3, 9])
+def test_the_longest_client_id_makes_a_member_id_that_can_be_sent(client_id: str, join_version: int) -> None:
+    async def talk(cluster: Cluster) -> None:
+        versions = next(one for one in VERSIONS if one[0] == join_version)
+        other, member = await cluster.member(versions=versions), await cluster.member(versions=versions)
+        assert await other.join() is ErrorCode.NONE
+        member._connection = await cluster.connect(client_id)
+        joining = asyncio.ensure_future(member.join())
+        await asyncio.sleep(1)
+        assert await other.join() is ErrorCode.NONE, "the leader learns of the other one"
+        assert await joining is ErrorCode.NONE
+        assert len(member.member_id.encode()) <= 32_767 and member.member_id[:10] == client_id[:10]
+        assert await asyncio.gather(other.sync(), member.sync()) == [ErrorCode.NONE] * 2
 
     play(talk)
 
@@ -285,7 +309,7 @@ def test_a_static_member_is_removed_by_its_instance_id() -> None:
         operator = await cluster.member(instance_id="one")
         assert await operator.leave() is ErrorCode.NONE
         group = cluster.group()
-        assert group is not None and group.state is GroupState.EMPTY
+        assert group is not None and group.state is ClassicGroupState.EMPTY
         assert await operator.leave() is ErrorCode.UNKNOWN_MEMBER_ID
 
     play(talk)
@@ -306,7 +330,7 @@ def test_static_members_that_are_gone_one_after_the_other_leave_an_empty_group()
         last.vanish()
         group = cluster.group()
         assert group is not None
-        await cluster.until(lambda: group.state is GroupState.EMPTY, seconds=11)
+        await cluster.until(lambda: group.state is ClassicGroupState.EMPTY, seconds=11)
 
     play(talk)
 
@@ -345,8 +369,8 @@ def test_a_group_is_full() -> None:
 
 def test_many_answers_are_sent_at_a_pace() -> None:
     async def talk(cluster: Cluster) -> None:
-        groups = cluster.state.groups
-        await groups.find_coordinator(GROUP)
+        groups = cluster.state.group_coordinator
+        await groups.group_manager.find_coordinator(GROUP)
         answered = Counter[float]()
 
         def answer(result: JoinResult) -> None:
@@ -355,11 +379,13 @@ def test_many_answers_are_sent_at_a_pace() -> None:
 
         for _ in range(60):
             protocols = (("range", subscription("t")),)
-            reply = groups.later(answer)
-            groups.join(GROUP, Joining("", None, "c", "/h", 5000, 5000, "consumer", protocols, False, False, reply))
+            reply = groups.pace_reply(answer)
+            groups.join_group(
+                GROUP, JoinRequest("", None, "c", "/h", 5000, 5000, "consumer", protocols, False, False, reply)
+            )
         await cluster.until(lambda: answered.total() == 60, seconds=1)
-        assert max(answered.values()) == ANSWERS
-        assert max(answered) - min(answered) < 60 / ANSWERS * PAUSE_SECONDS * 1.1
+        assert max(answered.values()) == RESPONSES_PER_PAUSE
+        assert max(answered) - min(answered) < 60 / RESPONSES_PER_PAUSE * PAUSE_SECONDS * 1.1
 
     play(talk)
 
@@ -370,7 +396,7 @@ async def join_again(cluster: Cluster, *members: Member) -> int:
     assert group is not None
     leader = next(member for member in members if member.is_leader)
     joining = [asyncio.ensure_future(leader.join())]
-    await cluster.until(lambda: group.is_in(GroupState.PREPARING_REBALANCE), seconds=1)
+    await cluster.until(lambda: group.is_in(ClassicGroupState.PREPARING_REBALANCE), seconds=1)
     joining += [asyncio.ensure_future(member.join()) for member in members if member is not leader]
     assert await asyncio.gather(*joining) == [ErrorCode.NONE] * len(members)
     return group.generation
@@ -378,12 +404,14 @@ async def join_again(cluster: Cluster, *members: Member) -> int:
 
 def test_who_waits_for_its_turn_to_be_answered_does_not_fall_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     async def talk(cluster: Cluster) -> None:
-        members = [await cluster.member(versions=(3, 2, 2, 2), session_ms=10_000) for _ in range(2 * ANSWERS)]
+        members = [
+            await cluster.member(versions=(3, 2, 2, 2), session_ms=10_000) for _ in range(2 * RESPONSES_PER_PAUSE)
+        ]
         await enter_together(*members)
         group = cluster.group()
         assert group is not None
         await asyncio.sleep(9)
-        monkeypatch.setattr("barnabas.server.coordinator.group.answers.PAUSE_SECONDS", 8.0)
+        monkeypatch.setattr("barnabas.server.coordinator.group.response_pacer.PAUSE_SECONDS", 8.0)
         began, generation = cluster.loop.time(), group.generation
         assert await join_again(cluster, *members) == generation + 1
         assert cluster.loop.time() - began > 8
@@ -394,35 +422,35 @@ def test_who_waits_for_its_turn_to_be_answered_does_not_fall_silent(monkeypatch:
 
 
 def test_who_was_replaced_before_its_turn_is_answered_under_its_own_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.server.coordinator.group.answers.PAUSE_SECONDS", 1.0)
+    monkeypatch.setattr("barnabas.server.coordinator.group.response_pacer.PAUSE_SECONDS", 1.0)
 
     async def talk(cluster: Cluster) -> None:
-        groups, told = cluster.state.groups, list[JoinResult]()
-        await groups.find_coordinator(GROUP)
+        groups, told = cluster.state.group_coordinator, list[JoinResult]()
+        await groups.group_manager.find_coordinator(GROUP)
 
         def join(instance_id: str | None) -> None:
-            reply, protocols = groups.later(told.append), (("range", subscription("t")),)
-            groups.join(
-                GROUP, Joining("", instance_id, "c", "/h", 5000, 5000, "consumer", protocols, False, False, reply)
+            reply, protocols = groups.pace_reply(told.append), (("range", subscription("t")),)
+            groups.join_group(
+                GROUP, JoinRequest("", instance_id, "c", "/h", 5000, 5000, "consumer", protocols, False, False, reply)
             )
 
-        for _ in range(ANSWERS):
+        for _ in range(RESPONSES_PER_PAUSE):
             join(None)
         join("static")
-        await cluster.until(lambda: len(told) == ANSWERS, seconds=1)
+        await cluster.until(lambda: len(told) == RESPONSES_PER_PAUSE, seconds=1)
         group = cluster.group()
         assert group is not None
         former = group.static_member_id("static")
         join("static")
         assert group.static_member_id("static") != former
-        await cluster.until(lambda: len(told) > ANSWERS, seconds=2)
+        await cluster.until(lambda: len(told) > RESPONSES_PER_PAUSE, seconds=2)
         assert (told[-1].error, told[-1].member_id, told[-1].generation) == (ErrorCode.NONE, former, 1)
 
     play(talk)
 
 
 def test_a_large_group_is_written_down_in_turns_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assigning, "MEMBERS", 2)
+    monkeypatch.setattr(classic_group_manager, "ENCODED_MEMBERS_PER_TURN", 2)
 
     async def talk(cluster: Cluster) -> None:
         members = [await cluster.member(versions=(3, 2, 2, 2)) for _ in range(5)]
@@ -441,7 +469,7 @@ def test_a_large_group_is_written_down_in_turns_of_the_loop(monkeypatch: pytest.
 
 
 def test_a_rebalance_may_begin_while_the_one_before_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assigning, "MEMBERS", 1)
+    monkeypatch.setattr(classic_group_manager, "ENCODED_MEMBERS_PER_TURN", 1)
 
     async def talk(cluster: Cluster) -> None:
         members = [await cluster.member(versions=(3, 2, 2, 2)) for _ in range(4)]
@@ -453,16 +481,18 @@ def test_a_rebalance_may_begin_while_the_one_before_is_written_down(monkeypatch:
         assert group is not None and leader.is_leader
         waiting = [asyncio.ensure_future(member.sync()) for member in others[1:]]
         await cluster.until(lambda: len(group.pending_syncs) == 2, seconds=5)
-        groups, syncing, left = cluster.state.groups, list[SyncResult](), list[LeaveResult]()
+        groups, syncing, left = cluster.state.group_coordinator, list[SyncResult](), list[LeaveResult]()
         assignments = {member.member_id: b"given" for member in members}
-        reply = groups.later(syncing.append)
-        groups.sync(group, Syncing(leader.member_id, None, generation, None, None, assignments, reply))
-        groups.leave(group, [Leaver(others[0].member_id, None)], left.append)
-        assert left == [LeaveResult(ErrorCode.NONE, [ErrorCode.NONE])] and group.is_in(GroupState.PREPARING_REBALANCE)
+        reply = groups.pace_reply(syncing.append)
+        groups.sync_group(GROUP, SyncRequest(leader.member_id, None, generation, None, None, assignments, reply))
+        groups.leave_group(GROUP, [LeavingMember(others[0].member_id, None)], left.append)
+        assert left == [LeaveResult(ErrorCode.NONE, [ErrorCode.NONE])] and group.is_in(
+            ClassicGroupState.PREPARING_REBALANCE
+        )
         assert await asyncio.gather(*waiting) == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
         await cluster.until(lambda: [one.error for one in syncing] == [ErrorCode.REBALANCE_IN_PROGRESS], seconds=1)
         await rebalance(leader, *others[1:])
-        assert group.generation == generation + 1 and group.state is GroupState.STABLE
+        assert group.generation == generation + 1 and group.state is ClassicGroupState.STABLE
         assert [member.assignment for member in others[1:]] == [member.member_id.encode() for member in others[1:]]
 
     play(talk)
@@ -475,7 +505,7 @@ def test_a_join_that_fails_inside_the_broker_is_answered(monkeypatch: pytest.Mon
     async def talk(cluster: Cluster) -> None:
         member = await cluster.member()
         with monkeypatch.context() as patch:
-            patch.setattr(Joins, "join", broken)
+            patch.setattr(ClassicGroupManager, "join", broken)
             assert (await member.join_once()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         await member.enter()
 

@@ -18,38 +18,40 @@ from barnabas.protocol.coordinator_records import (
 )
 from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.record_batch import ControlType, RecordBatch, RecordBatchBuilder, control_batch
-from barnabas.server.coordinator import latest_records
+from barnabas.server.coordinator import compacted_records
+from barnabas.server.coordinator.compacted_records import CompactedRecords
 from barnabas.server.coordinator.coordinator_topic import partition_for
-from barnabas.server.coordinator.group.answers import Answers, Later
-from barnabas.server.coordinator.group.consumer.group import ConsumerGroup
-from barnabas.server.coordinator.group.group import Group
-from barnabas.server.coordinator.group.group_log import groups_of
+from barnabas.server.coordinator.group.classic_group import (
+    CAN_REBALANCE,
+    COMMIT_ERRORS,
+    HEARTBEAT_ERRORS,
+    SYNC_ERRORS,
+    TRANSITIONS,
+    ClassicGroup,
+    ClassicGroupMember,
+    ClassicGroupState,
+    JoinResult,
+    SyncResult,
+)
+from barnabas.server.coordinator.group.consumer_group import ConsumerGroup
+from barnabas.server.coordinator.group.group_loader import load_groups
 from barnabas.server.coordinator.group.group_records import (
-    GroupEncoder,
+    GroupMetadataEncoder,
     OffsetId,
-    group_entry,
-    group_key,
-    offset_entry,
-    offset_key,
+    group_metadata_key,
+    new_group_metadata_record,
+    new_offset_commit_record,
+    offset_commit_key,
     read_group,
     read_key,
     read_offset,
 )
-from barnabas.server.coordinator.group.member import JoinResult, Member, SyncResult
-from barnabas.server.coordinator.group.offsets import CommittedOffset, GroupOffsets, OffsetExpiry
-from barnabas.server.coordinator.group.states import (
-    CAN_REBALANCE,
-    COMMIT_ANSWERS,
-    HEARTBEAT_ANSWERS,
-    SYNC_ANSWERS,
-    TRANSITIONS,
-    GroupState,
-)
-from barnabas.server.coordinator.latest_records import LatestRecords
-from barnabas.server.runtime.turns import Pace
+from barnabas.server.coordinator.group.offsets import CommittedOffset, GroupOffsets, OffsetExpirationCondition
+from barnabas.server.coordinator.group.response_pacer import PacedReply, ResponsePacer
+from barnabas.server.runtime.loop_sharing import CountBudget
 
 
-class AtOnce(Answers):
+class AtOnce(ResponsePacer):
     """It is always everybody's turn."""
 
     def __init__(self) -> None:
@@ -60,8 +62,10 @@ class AtOnce(Answers):
             answer()
 
 
-def make_member(name: str, *protocols: str, instance_id: str | None = None, metadata: bytes = b"") -> Member:
-    return Member(
+def make_member(
+    name: str, *protocols: str, instance_id: str | None = None, metadata: bytes = b""
+) -> ClassicGroupMember:
+    return ClassicGroupMember(
         member_id=name,
         group_instance_id=instance_id,
         client_id="c",
@@ -73,25 +77,28 @@ def make_member(name: str, *protocols: str, instance_id: str | None = None, meta
     )
 
 
-def make_group(*members: Member) -> Group:
-    group = Group("g", 0)
+def make_group(*members: ClassicGroupMember) -> ClassicGroup:
+    group = ClassicGroup("g", 0)
     for member in members:
         group.add(member)
     return group
 
 
 def test_every_state_can_be_reached_and_left_and_nothing_else_is_possible() -> None:
-    reached, to_visit = {GroupState.EMPTY}, deque([GroupState.EMPTY])
+    reached, to_visit = {ClassicGroupState.EMPTY}, deque([ClassicGroupState.EMPTY])
     while to_visit:
         for following in TRANSITIONS[to_visit.popleft()] - reached:
             reached.add(following)
             to_visit.append(following)
-    assert reached == set(GroupState)
-    assert frozenset({GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE}) == CAN_REBALANCE
-    for state in GroupState:
-        assert state in HEARTBEAT_ANSWERS and state in SYNC_ANSWERS and state in COMMIT_ANSWERS
-        for following in GroupState:
-            group = Group("g", 0)
+    assert reached == set(ClassicGroupState)
+    assert (
+        frozenset({ClassicGroupState.EMPTY, ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE})
+        == CAN_REBALANCE
+    )
+    for state in ClassicGroupState:
+        assert state in HEARTBEAT_ERRORS and state in SYNC_ERRORS and state in COMMIT_ERRORS
+        for following in ClassicGroupState:
+            group = ClassicGroup("g", 0)
             group.state = state
             if following in TRANSITIONS[state]:
                 group.transition_to(following, 5)
@@ -99,6 +106,15 @@ def test_every_state_can_be_reached_and_left_and_nothing_else_is_possible() -> N
             else:
                 with pytest.raises(AssertionError):
                     group.transition_to(following, 5)
+
+
+def test_generations_begin_again_after_the_last_one() -> None:
+    group = make_group(make_member("a"))
+    group.generation = 2**31 - 1
+    group.transition_to(ClassicGroupState.PREPARING_REBALANCE, 4)
+    group.begin_generation(5)
+    assert group.generation == 1
+    assert read_group("g", new_group_metadata_record(group, {})[1] or b"", 0).generation == 1
 
 
 def test_the_first_member_leads_and_another_one_follows_it() -> None:
@@ -114,7 +130,7 @@ def test_a_leader_that_has_not_joined_is_replaced_by_one_that_has() -> None:
     answers: list[JoinResult] = []
     group = make_group(make_member("a", instance_id="s"), make_member("b"))
     assert not group.elect_joined_leader()
-    group.update(group.members["b"], (("range", b""),), 1, 1, Later(AtOnce(), answers.append))
+    group.update(group.members["b"], (("range", b""),), 1, 1, PacedReply(AtOnce(), answers.append))
     assert group.elect_joined_leader() and group.leader_id == "b"
     assert not group.has_all_joined
     group.remove("a")
@@ -131,7 +147,9 @@ def test_votes_among_what_everybody_supports() -> None:
     assert not group.supports("consumer", (("z", b""),))
     assert not group.supports("connect", (("x", b""),))
     assert not group.supports("consumer", ())
-    assert Group("g", 0).supports("anything", (("p", b""),)) and not Group("g", 0).supports("", (("p", b""),))
+    assert ClassicGroup("g", 0).supports("anything", (("p", b""),)) and not ClassicGroup("g", 0).supports(
+        "", (("p", b""),)
+    )
     group.update(group.members["a"], (("z", b""), ("y", b"")), 1, 1, None)
     assert not group.supports("consumer", (("x", b""),))
     group.remove("c")
@@ -142,8 +160,8 @@ def test_a_static_member_is_replaced_and_whatever_waited_is_fenced() -> None:
     joins: list[JoinResult] = []
     syncs: list[SyncResult] = []
     group = make_group(make_member("a", instance_id="s"), make_member("b"))
-    group.update(group.members["a"], (("range", b""),), 1, 1, Later(AtOnce(), joins.append))
-    group.members["a"].sync_reply = Later(AtOnce(), syncs.append)
+    group.update(group.members["a"], (("range", b""),), 1, 1, PacedReply(AtOnce(), joins.append))
+    group.members["a"].sync_reply = PacedReply(AtOnce(), syncs.append)
     group.pending_syncs.add("a")
     replaced = group.replace_static("s", "a2")
     assert [one.error for one in joins] == [one.error for one in syncs] == [ErrorCode.FENCED_INSTANCE_ID]
@@ -156,41 +174,41 @@ def test_a_static_member_is_replaced_and_whatever_waited_is_fenced() -> None:
 
 
 def test_from_when_on_the_time_of_offsets_runs() -> None:
-    group = Group("g", 7)
-    assert group.offset_expiry == OffsetExpiry()
+    group = ClassicGroup("g", 7)
+    assert group.offset_expiration_condition == OffsetExpirationCondition()
     group.add(make_member("a"))
     group.subscribed_topics = frozenset({"t"})
-    for state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE):
+    for state in (ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.COMPLETING_REBALANCE):
         group.state = state
-        assert group.offset_expiry is None
-    group.state = GroupState.STABLE
-    assert group.offset_expiry == OffsetExpiry(keep=frozenset({"t"}))
+        assert group.offset_expiration_condition is None
+    group.state = ClassicGroupState.STABLE
+    assert group.offset_expiration_condition == OffsetExpirationCondition(keep=frozenset({"t"}))
     group.subscribed_topics = None
-    assert group.offset_expiry is None
+    assert group.offset_expiration_condition is None
     group.subscribed_topics, group.protocol_type = frozenset(), "connect"
-    assert group.offset_expiry is None
-    group.state = GroupState.EMPTY
-    assert group.offset_expiry == OffsetExpiry(since_ms=7)
-    assert ConsumerGroup("g").offset_expiry == OffsetExpiry()
+    assert group.offset_expiration_condition is None
+    group.state = ClassicGroupState.EMPTY
+    assert group.offset_expiration_condition == OffsetExpirationCondition(since_ms=7)
+    assert ConsumerGroup("g").offset_expiration_condition == OffsetExpirationCondition()
 
 
 def test_a_member_in_order_that_commits_while_it_waits_for_its_assignment_is_told_so() -> None:
     group = make_group(make_member("a"))
-    group.state, group.generation = GroupState.COMPLETING_REBALANCE, 3
-    assert group.check_commit("a", None, 3, 8) is ErrorCode.REBALANCE_IN_PROGRESS
-    assert group.check_commit("a", None, 2, 8) is ErrorCode.ILLEGAL_GENERATION
+    group.state, group.generation = ClassicGroupState.COMPLETING_REBALANCE, 3
+    assert group.validate_offset_commit("a", None, 3, 8) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert group.validate_offset_commit("a", None, 2, 8) is ErrorCode.ILLEGAL_GENERATION
 
 
 def test_who_may_commit() -> None:
     group = make_group(make_member("a"))
-    group.state, group.generation = GroupState.STABLE, 3
-    assert group.check_commit("a", None, 3, 8) is ErrorCode.NONE
-    assert group.check_commit("a", None, 2, 8) is ErrorCode.ILLEGAL_GENERATION
-    assert group.check_commit("b", None, 3, 8) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert group.check_commit("", None, -1, 8) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert Group("g", 0).check_commit("", None, -1, 8) is ErrorCode.NONE
-    group.state = GroupState.DEAD
-    assert group.check_commit("a", None, 3, 8) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    group.state, group.generation = ClassicGroupState.STABLE, 3
+    assert group.validate_offset_commit("a", None, 3, 8) is ErrorCode.NONE
+    assert group.validate_offset_commit("a", None, 2, 8) is ErrorCode.ILLEGAL_GENERATION
+    assert group.validate_offset_commit("b", None, 3, 8) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.validate_offset_commit("", None, -1, 8) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert ClassicGroup("g", 0).validate_offset_commit("", None, -1, 8) is ErrorCode.NONE
+    group.state = ClassicGroupState.DEAD
+    assert group.validate_offset_commit("a", None, 3, 8) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_what_the_consumers_of_a_generation_read() -> None:
@@ -198,11 +216,11 @@ def test_what_the_consumers_of_a_generation_read() -> None:
         return encode_versioned(ConsumerProtocolSubscription(topics=list(topics)), 1)
 
     group = make_group(make_member("a", metadata=subscribed("t", "u")), make_member("b", metadata=subscribed("v")))
-    group.state = GroupState.PREPARING_REBALANCE
+    group.state = ClassicGroupState.PREPARING_REBALANCE
     group.begin_generation(9)
     assert group.subscribed_topics == {"t", "u", "v"} and group.is_subscribed("u")
     group.update(group.members["b"], (("range", b"\0"),), 1, 1, None)
-    group.state = GroupState.PREPARING_REBALANCE
+    group.state = ClassicGroupState.PREPARING_REBALANCE
     group.begin_generation(9)
     assert group.subscribed_topics is None and group.generation == 2
 
@@ -213,10 +231,10 @@ def test_offsets_are_kept_by_what_every_version_of_a_subscription_begins_with(ve
     plain = encode_versioned(ConsumerProtocolSubscription(topics=["t", "u"]), 0)
     foreign = version.to_bytes(2, "big", signed=True) + plain[2:] + b"\xff\xff\xffbehind it"
     group = make_group(make_member("a", metadata=foreign))
-    group.state = GroupState.PREPARING_REBALANCE
+    group.state = ClassicGroupState.PREPARING_REBALANCE
     group.begin_generation(9)
-    group.state = GroupState.STABLE
-    assert group.offset_expiry == OffsetExpiry(keep=frozenset({"t", "u"}))
+    group.state = ClassicGroupState.STABLE
+    assert group.offset_expiration_condition == OffsetExpirationCondition(keep=frozenset({"t", "u"}))
 
 
 @pytest.mark.parametrize(
@@ -245,14 +263,19 @@ def test_partitions_of_long_names_are_not_remembered() -> None:
 
 def test_a_group_is_read_as_it_was_written() -> None:
     group = make_group(make_member("a", metadata=b"ma"), make_member("b", metadata=b"mb", instance_id="s"))
-    group.state = GroupState.PREPARING_REBALANCE
+    group.state = ClassicGroupState.PREPARING_REBALANCE
     group.begin_generation(77)
-    key, value = group_entry(group, {"a": b"1"})
+    key, value = new_group_metadata_record(group, {"a": b"1"})
     assert value is not None
-    assert key == group_key("g") == b"\x00\x02" + encode_versioned(GroupMetadataKey(group="g"), 2)[2:]
+    assert key == group_metadata_key("g") == b"\x00\x02" + encode_versioned(GroupMetadataKey(group="g"), 2)[2:]
     assert read_key(key) == "g" and value[:2] == b"\x00\x03"
     again = read_group("g", value, 1000)
-    assert (again.state, again.generation, again.leader_id, again.protocol_name) == (GroupState.STABLE, 1, "a", "range")
+    assert (again.state, again.generation, again.leader_id, again.protocol_name) == (
+        ClassicGroupState.STABLE,
+        1,
+        "a",
+        "range",
+    )
     assert again.state_timestamp_ms == 77 and again.static_member_id("s") == "b"
     assert [(m.member_id, m.metadata("range"), m.assignment) for m in again.members.values()] == [
         ("a", b"ma", b"1"),
@@ -263,7 +286,7 @@ def test_a_group_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize("at_a_time", [1, 2, 3, 4, 5, 100])
 def test_a_group_written_in_pieces_is_the_same(at_a_time: int) -> None:
     group = make_group(*[make_member(f"m{index}", metadata=b"x" * index) for index in range(4)])
-    group.state = GroupState.PREPARING_REBALANCE
+    group.state = ClassicGroupState.PREPARING_REBALANCE
     group.begin_generation(77)
     assignments = {"m0": b"first", "m3": b"last"}
     members = [
@@ -286,19 +309,23 @@ def test_a_group_written_in_pieces_is_the_same(at_a_time: int) -> None:
         current_state_timestamp=77,
         members=members,
     )
-    encoder = GroupEncoder(group, assignments)
+    encoder = GroupMetadataEncoder(group, assignments)
     while not encoder.is_done:
-        encoder.encode(at_a_time)
-    assert encoder.entry() == group_entry(group, assignments) == (group_key("g"), encode_versioned(value, 3))
+        encoder.encode_members(at_a_time)
+    assert (
+        encoder.record()
+        == new_group_metadata_record(group, assignments)
+        == (group_metadata_key("g"), encode_versioned(value, 3))
+    )
 
 
 def test_an_offset_is_read_as_it_was_written() -> None:
     offset = CommittedOffset(5, 3, "note", 99)
-    key, value = offset_entry("g", ("t", 1), offset)
+    key, value = new_offset_commit_record("g", ("t", 1), offset)
     assert value is not None and value[:2] == b"\x00\x03"
     assert read_key(key) == OffsetId("g", ("t", 1)) and read_offset(value) == offset
     expiring = CommittedOffset(5, -1, "", 99, expire_timestamp_ms=200)
-    _, value = offset_entry("g", ("t", 1), expiring)
+    _, value = new_offset_commit_record("g", ("t", 1), expiring)
     assert value is not None and value[:2] == b"\x00\x01" and read_offset(value) == expiring
     assert read_key(b"\x00\x08whatever") is None
     with pytest.raises(ProtocolError):
@@ -309,13 +336,13 @@ def test_expiry() -> None:
     offsets = GroupOffsets()
     offsets.committed[("t", 0)] = CommittedOffset(1, -1, "", 100)
     offsets.committed[("u", 0)] = CommittedOffset(1, -1, "", 100, expire_timestamp_ms=105)
-    assert list(offsets.expired(109, 10, OffsetExpiry())) == [("u", 0)]
-    assert list(offsets.expired(110, 10, OffsetExpiry())) == [("t", 0), ("u", 0)]
-    assert list(offsets.expired(110, 10, OffsetExpiry(101, frozenset({"u"})))) == []
+    assert list(offsets.expired(109, 10, OffsetExpirationCondition())) == [("u", 0)]
+    assert list(offsets.expired(110, 10, OffsetExpirationCondition())) == [("t", 0), ("u", 0)]
+    assert list(offsets.expired(110, 10, OffsetExpirationCondition(101, frozenset({"u"})))) == []
     offsets.begin([("t", 0)])
-    assert list(offsets.expired(110, 10, OffsetExpiry(keep=frozenset({"u"})))) == []
+    assert list(offsets.expired(110, 10, OffsetExpirationCondition(keep=frozenset({"u"})))) == []
     offsets.finish([("t", 0)])
-    assert list(offsets.expired(110, 10, OffsetExpiry(keep=frozenset({"u"})))) == [("t", 0)]
+    assert list(offsets.expired(110, 10, OffsetExpirationCondition(keep=frozenset({"u"})))) == [("t", 0)]
 
 
 class Name(str):
@@ -338,7 +365,7 @@ def test_what_is_asked_of_one_partition_does_not_cost_a_look_at_every_transactio
     offsets.commit({(Name("t"), 7): CommittedOffset(2, -1, "", 100)})
     assert not offsets.has_pending(Name("t"), 7) and 7 not in offsets.pending
     offsets.add_pending(7, {(Name("t"), 8): CommittedOffset(3, -1, "", 100)})
-    offsets.end_transaction(7, is_commit=True)
+    offsets.complete_transaction(7, is_commit=True)
     assert offsets.get("t", 8) == CommittedOffset(3, -1, "", 100) and 8 not in offsets.pending
     assert len(offsets.pending) == transactions - 2
     assert Name.lookups < 50
@@ -365,18 +392,20 @@ def marker(base: int, producer_id: int, control_type: ControlType) -> RecordBatc
 
 
 async def test_the_last_record_of_a_key_counts_and_transactions_count_from_their_commit() -> None:
-    loaded = LatestRecords()
-    key = [offset_key("g", ("t", partition)) for partition in range(5)]
-    await loaded.take(batch(0, (key[0], offset_value(1)), (key[1], offset_value(1)), (key[2], offset_value(1))), Pace())
-    await loaded.take(batch(3, (key[0], offset_value(2)), (key[1], None)), Pace())
-    await loaded.take(batch(5, (key[0], offset_value(3)), (key[2], offset_value(3)), producer_id=7), Pace())
-    await loaded.take(batch(7, (key[3], offset_value(4)), producer_id=8), Pace())
-    await loaded.take(batch(8, (key[2], offset_value(5))), Pace())
-    await loaded.take(marker(9, 7, ControlType.COMMIT), Pace())
-    await loaded.take(marker(10, 8, ControlType.ABORT), Pace())
-    await loaded.take(batch(11, (key[4], offset_value(6)), producer_id=9), Pace())  # never decided
-    await loaded.take(batch(12, (b"\x00\x63unknown kind", b"x"), (b"\x00\x02\x00", b"broken")), Pace())
-    groups = await groups_of(loaded, 0)
+    loaded = CompactedRecords()
+    key = [offset_commit_key("g", ("t", partition)) for partition in range(5)]
+    await loaded.take(
+        batch(0, (key[0], offset_value(1)), (key[1], offset_value(1)), (key[2], offset_value(1))), CountBudget()
+    )
+    await loaded.take(batch(3, (key[0], offset_value(2)), (key[1], None)), CountBudget())
+    await loaded.take(batch(5, (key[0], offset_value(3)), (key[2], offset_value(3)), producer_id=7), CountBudget())
+    await loaded.take(batch(7, (key[3], offset_value(4)), producer_id=8), CountBudget())
+    await loaded.take(batch(8, (key[2], offset_value(5))), CountBudget())
+    await loaded.take(marker(9, 7, ControlType.COMMIT), CountBudget())
+    await loaded.take(marker(10, 8, ControlType.ABORT), CountBudget())
+    await loaded.take(batch(11, (key[4], offset_value(6)), producer_id=9), CountBudget())  # never decided
+    await loaded.take(batch(12, (b"\x00\x63unknown kind", b"x"), (b"\x00\x02\x00", b"broken")), CountBudget())
+    groups = await load_groups(loaded, 0)
     found = {place[1]: offset.offset for place, offset in groups["g"].offsets.committed.items()}
     assert found == {0: 3, 2: 5}
     assert list(groups) == ["g"]
@@ -395,19 +424,19 @@ class Key(bytes):
 async def test_a_record_that_is_loaded_does_not_cost_a_look_at_every_transaction(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    loaded = LatestRecords()
+    loaded = CompactedRecords()
     for producer_id in range(1000):
-        key = offset_key("g", ("t", producer_id))
-        await loaded.take(batch(producer_id, (key, offset_value(1)), producer_id=producer_id), Pace())
-    monkeypatch.setattr(latest_records, "bytes", Key, raising=False)
-    await loaded.take(batch(1000, (offset_key("g", ("t", 7)), offset_value(2))), Pace())
-    await loaded.take(batch(1001, (offset_key("other", ("t", 7)), offset_value(3))), Pace())
+        key = offset_commit_key("g", ("t", producer_id))
+        await loaded.take(batch(producer_id, (key, offset_value(1)), producer_id=producer_id), CountBudget())
+    monkeypatch.setattr(compacted_records, "bytes", Key, raising=False)
+    await loaded.take(batch(1000, (offset_commit_key("g", ("t", 7)), offset_value(2))), CountBudget())
+    await loaded.take(batch(1001, (offset_commit_key("other", ("t", 7)), offset_value(3))), CountBudget())
     assert Key.lookups < 20
     assert 7 not in {producer_id for producer_id, *_ in loaded.pending()}
 
 
 async def test_a_group_with_a_null_value_is_gone() -> None:
-    loaded = LatestRecords()
-    entry = group_entry(make_group(make_member("a")), {})
-    await loaded.take(batch(0, entry, (entry[0], None)), Pace())
-    assert await groups_of(loaded, 0) == {}
+    loaded = CompactedRecords()
+    entry = new_group_metadata_record(make_group(make_member("a")), {})
+    await loaded.take(batch(0, entry, (entry[0], None)), CountBudget())
+    assert await load_groups(loaded, 0) == {}

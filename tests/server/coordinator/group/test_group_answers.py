@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from typing import Any
 
 import pytest
-from tests.server.coordinator.group.consumer_members import consumers, describe
-from tests.server.coordinator.group.members import GROUP, Cluster, Member, commit_request, play, subscription
+from soak.groups.consumer_members import consumers, describe
+from soak.groups.members import GROUP, Cluster, Member, commit_request, play, subscription
 
 from barnabas.protocol.codec import decode_versioned
 from barnabas.protocol.coordinator_records import GroupMetadataValue
@@ -30,16 +31,16 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.protocol.record_batch import iter_batches
-from barnabas.server.coordinator import allowance
+from barnabas.server.coordinator import creation_limiter
 from barnabas.server.coordinator.coordinator_topic import partition_for
-from barnabas.server.coordinator.group.group_records import group_key
-from barnabas.server.coordinator.group.states import GroupState
+from barnabas.server.coordinator.group.classic_group import ClassicGroupState
+from barnabas.server.coordinator.group.group_records import group_metadata_key
 from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
 
 MINUTE_S = 60
 
 
-async def enter(cluster: Cluster, **options: object) -> Member:
+async def enter(cluster: Cluster, **options: Any) -> Member:
     member = await cluster.member(**options)
     await member.enter()
     return member
@@ -73,7 +74,7 @@ def test_that_the_last_member_left_is_durable_when_it_is_told() -> None:
         assert [one.error_code for one in answer.members] == [ErrorCode.NONE, ErrorCode.NONE, unknown]
         await cluster.restart("power")
         group = cluster.group()
-        assert group is not None and group.state is GroupState.EMPTY
+        assert group is not None and group.state is ClassicGroupState.EMPTY
 
     play(talk)
 
@@ -175,10 +176,11 @@ def test_the_consumer_protocol_can_be_switched_off() -> None:
 def test_features_are_told_as_kafka_tells_them() -> None:
     async def talk(cluster: Cluster) -> None:
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
-        levels = [("group.version", 1), ("transaction.version", 2)]
-        for version, names in ((3, ["metadata.version"]), (4, ["metadata.version", *dict(levels)])):
+        levels = [("group.version", 1), ("transaction.version", 2), ("share.version", 2), ("streams.version", 1)]
+        others = {"kraft.version", "eligible.leader.replicas.version"}
+        for version, names in ((3, {"metadata.version"}), (4, {"metadata.version", *dict(levels), *others})):
             answer = await cluster.ask(request, version)
-            assert [one.name for one in answer.supported_features] == names
+            assert {one.name for one in answer.supported_features} == names
             assert [(one.name, one.max_version_level) for one in answer.finalized_features] == levels
 
     play(talk)
@@ -186,13 +188,13 @@ def test_features_are_told_as_kafka_tells_them() -> None:
 
 def records_of(cluster: Cluster, group_id: str = GROUP) -> list[GroupMetadataValue | None]:
     """The group's records in `__consumer_offsets`, in their order."""
-    index = partition_for(group_id, cluster.state.groups.partition_count or 1)
-    log = cluster.state.replica_manager.partition(GROUP_METADATA_TOPIC, index).log
+    index = partition_for(group_id, cluster.state.group_coordinator.group_manager.partition_count or 1)
+    log = cluster.state.replica_manager.get_leader_partition(GROUP_METADATA_TOPIC, index).log
     records = [record for batch in iter_batches(log.read(0, 1 << 20).data) for record in batch.records()]
     return [
         None if record.value is None else decode_versioned(GroupMetadataValue, record.value)
         for record in records
-        if bytes(record.key or b"") == group_key(group_id)
+        if bytes(record.key or b"") == group_metadata_key(group_id)
     ]
 
 
@@ -207,7 +209,7 @@ def test_a_group_begins_with_a_record_of_nobody() -> None:
         assert first.current_state_timestamp == cluster.group().state_timestamp_ms  # type: ignore[union-attr]
         await cluster.restart()
         group = cluster.group()
-        assert group is not None and group.state is GroupState.EMPTY and group.generation == 0
+        assert group is not None and group.state is ClassicGroupState.EMPTY and group.generation == 0
         await cluster.until(lambda: cluster.group() is None, seconds=11 * MINUTE_S)
         assert records_of(cluster)[-1] is None
 
@@ -240,7 +242,7 @@ def test_what_is_refused_leaves_no_group_or_not_for_long() -> None:
 
 
 def test_a_client_that_has_made_all_groups_it_may_locks_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allowance, "MOST_OF_A_CLIENT", 30)
+    monkeypatch.setattr(creation_limiter, "NAMES_PER_CLIENT", 30)
 
     async def talk(cluster: Cluster) -> None:
         greedy, other = await cluster.connect("greedy"), await cluster.connect("other")
@@ -266,7 +268,7 @@ def test_a_client_that_has_made_all_groups_it_may_locks_nobody_out(monkeypatch: 
 
 
 def test_groups_that_hold_nothing_go_when_their_maker_needs_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allowance, "MOST_OF_A_CLIENT", 5)
+    monkeypatch.setattr(creation_limiter, "NAMES_PER_CLIENT", 5)
 
     async def talk(cluster: Cluster) -> None:
         for number in range(40):

@@ -6,23 +6,25 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.server.coordinator.group import __main__ as command
-from tests.server.coordinator.group.group_history import History
-from tests.server.coordinator.group.group_life import play_seed
+from soak.groups import __main__ as command
+from soak.groups.group_history import History
+from soak.groups.group_life import play_seed
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_batch import Batch
+from barnabas.server.coordinator.compacted_records import CompactedRecords
 from barnabas.server.coordinator.coordinator_log import CoordinatorLog
-from barnabas.server.coordinator.group import assignments, heartbeats
-from barnabas.server.coordinator.group import group as classic
-from barnabas.server.coordinator.group.group import Group
-from barnabas.server.coordinator.group.heartbeats import ClassicHeartbeats
-from barnabas.server.coordinator.group.leaving import Leaving
-from barnabas.server.coordinator.group.rebalances import DelayedJoin
-from barnabas.server.coordinator.group.requests import Syncing
-from barnabas.server.coordinator.group.sessions import Sessions
-from barnabas.server.coordinator.group.states import COMMIT_ANSWERS, HEARTBEAT_ANSWERS, GroupState
-from barnabas.server.coordinator.latest_records import LatestRecords
+from barnabas.server.coordinator.group import classic_group as classic
+from barnabas.server.coordinator.group import classic_group_manager
+from barnabas.server.coordinator.group.classic_group import (
+    COMMIT_ERRORS,
+    HEARTBEAT_ERRORS,
+    ClassicGroup,
+    ClassicGroupState,
+    SyncRequest,
+)
+from barnabas.server.coordinator.group.classic_group_manager import ClassicGroupManager, DelayedJoin
+from barnabas.server.coordinator.group.member_timers import MemberTimers
 from barnabas.server.replication.delayed_produce import DelayedProduce
 
 
@@ -61,35 +63,37 @@ def nothing(*_: Any, **__: Any) -> None:
 
 
 def commits_without_a_look_at_the_generation(patch: Patch) -> None:
-    def check_commit(group: Group, member_id: str, instance_id: str | None, generation: int, _: int) -> ErrorCode:
-        if group.state is GroupState.EMPTY and generation < 0:
+    def validate_offset_commit(
+        group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, _: int
+    ) -> ErrorCode:
+        if group.state is ClassicGroupState.EMPTY and generation < 0:
             return ErrorCode.NONE
-        return group.check_member(member_id, instance_id) or COMMIT_ANSWERS[group.state]
+        return group.check_member(member_id, instance_id) or COMMIT_ERRORS[group.state]
 
-    patch.setattr(Group, "check_commit", check_commit)
+    patch.setattr(ClassicGroup, "validate_offset_commit", validate_offset_commit)
 
 
 def syncs_without_a_look_at_the_generation(patch: Patch) -> None:
-    check = assignments._check_sync
+    check = ClassicGroup.check_sync
 
-    def check_sync(group: Group, syncing: Syncing) -> ErrorCode:
+    def check_sync(group: ClassicGroup, syncing: SyncRequest) -> ErrorCode:
         error = check(group, syncing)
         return ErrorCode.NONE if error is ErrorCode.ILLEGAL_GENERATION else error
 
-    patch.setattr(assignments, "_check_sync", check_sync)
+    patch.setattr(ClassicGroup, "check_sync", check_sync)
 
 
 def heartbeats_that_do_not_prolong_the_session(patch: Patch) -> None:
-    patch.setattr(ClassicHeartbeats, "touch", nothing)
+    patch.setattr(ClassicGroupManager, "extend_session", nothing)
 
 
 def heartbeats_that_keep_a_rebalance_to_themselves(patch: Patch) -> None:
-    answers = {**HEARTBEAT_ANSWERS, GroupState.PREPARING_REBALANCE: ErrorCode.NONE}
-    patch.setattr(heartbeats, "HEARTBEAT_ANSWERS", answers)
+    answers = {**HEARTBEAT_ERRORS, ClassicGroupState.PREPARING_REBALANCE: ErrorCode.NONE}
+    patch.setattr(classic_group_manager, "HEARTBEAT_ERRORS", answers)
 
 
 def ids_given_out_for_ever(patch: Patch) -> None:
-    patch.setattr(Leaving, "_forget_pending", nothing)
+    patch.setattr(ClassicGroupManager, "_remove_pending_member", nothing)
 
 
 def a_rebalance_that_ends_with_the_first_to_join(patch: Patch) -> None:
@@ -97,25 +101,25 @@ def a_rebalance_that_ends_with_the_first_to_join(patch: Patch) -> None:
 
 
 def members_removed_without_a_rebalance(patch: Patch) -> None:
-    def remove(self: Leaving, group: Group, member_id: str, reason: str) -> None:
+    def remove(self: ClassicGroupManager, group: ClassicGroup, member_id: str, reason: str) -> None:
         self._sessions.end(group, member_id)
         group.remove(member_id)
 
-    patch.setattr(Leaving, "_remove", remove)
+    patch.setattr(ClassicGroupManager, "_remove_member_and_rebalance", remove)
 
 
 def members_that_never_expire(patch: Patch) -> None:
-    patch.setattr(Leaving, "session_expired", nothing)
+    patch.setattr(ClassicGroupManager, "_expire_member_heartbeat", nothing)
 
 
 def members_loaded_without_a_session(patch: Patch) -> None:
-    patch.setattr(ClassicHeartbeats, "resume", nothing)
+    patch.setattr(ClassicGroupManager, "on_group_loaded", nothing)
 
 
 def sessions_shorter_than_promised(patch: Patch) -> None:
-    restart = Sessions.restart
+    restart = MemberTimers.restart
     patch.setattr(
-        Sessions, "restart", lambda self, group, name, timeout_ms: restart(self, group, name, timeout_ms // 4)
+        MemberTimers, "restart", lambda self, group, name, timeout_ms: restart(self, group, name, timeout_ms // 4)
     )
 
 
@@ -124,25 +128,25 @@ def answers_before_the_disk(patch: Patch) -> None:
 
 
 def deleted_offsets_that_come_back_at_load(patch: Patch) -> None:
-    take = LatestRecords.take
+    take: Any = CompactedRecords.take
 
-    async def take_without_tombstones(self: LatestRecords, batch: Batch) -> None:
+    async def take_without_tombstones(self: CompactedRecords, batch: Batch) -> None:
         before = dict(self._latest)
         await take(self, batch)
         self._latest = before | self._latest
 
-    patch.setattr(LatestRecords, "take", take_without_tombstones)
+    patch.setattr(CompactedRecords, "take", take_without_tombstones)
 
 
 def older_records_that_win_at_load(patch: Patch) -> None:
-    take = LatestRecords.take
+    take: Any = CompactedRecords.take
 
-    async def take_the_first(self: LatestRecords, batch: Batch) -> None:
+    async def take_the_first(self: CompactedRecords, batch: Batch) -> None:
         before = dict(self._latest)
         await take(self, batch)
         self._latest.update(before)
 
-    patch.setattr(LatestRecords, "take", take_the_first)
+    patch.setattr(CompactedRecords, "take", take_the_first)
 
 
 def deletions_that_leave_the_offsets_in_the_log(patch: Patch) -> None:
@@ -155,30 +159,30 @@ def deletions_that_leave_the_offsets_in_the_log(patch: Patch) -> None:
 
 
 def static_members_that_are_not_fenced(patch: Patch) -> None:
-    def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+    def check_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> ErrorCode:
         is_known = instance_id in group._static or member_id in group.members
         return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_MEMBER_ID
 
-    patch.setattr(Group, "check_member", check_member)
+    patch.setattr(ClassicGroup, "check_member", check_member)
 
 
 def assignments_kept_from_an_older_generation(patch: Patch) -> None:
-    def assign(group: Group, assignments: dict[str, bytes]) -> None:
+    def assign(group: ClassicGroup, assignments: dict[str, bytes]) -> None:
         for member_id, member in group.members.items():
             member.assignment = member.assignment or assignments.get(member_id, b"")
 
-    patch.setattr(Group, "assign", assign)
+    patch.setattr(ClassicGroup, "assign", assign)
 
 
 def commits_taken_from_strangers(patch: Patch) -> None:
-    patch.setattr(classic, "COMMIT_ANSWERS", dict.fromkeys(GroupState, ErrorCode.NONE))
-    check_commit = Group.check_commit
+    patch.setattr(classic, "COMMIT_ERRORS", dict.fromkeys(ClassicGroupState, ErrorCode.NONE))
+    validate_offset_commit = ClassicGroup.validate_offset_commit
 
-    def check(group: Group, member_id: str, instance_id: str | None, generation: int, version: int) -> ErrorCode:
-        error = check_commit(group, member_id, instance_id, generation, version)
+    def check(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, version: int) -> ErrorCode:
+        error = validate_offset_commit(group, member_id, instance_id, generation, version)
         return ErrorCode.NONE if error is ErrorCode.UNKNOWN_MEMBER_ID else error
 
-    patch.setattr(Group, "check_commit", check)
+    patch.setattr(ClassicGroup, "validate_offset_commit", check)
 
 
 PLANTED: list[Plant] = [
@@ -222,5 +226,5 @@ def test_the_command_names_the_seed_that_fails(monkeypatch: Patch, capsys: pytes
     assert command.main() == 1
     first, *_, replay, last = capsys.readouterr().out.splitlines()
     assert first == "seed 12: AssertionError: two owners"
-    assert replay == "   replay: python -m tests.server.coordinator.group --seed 12"
+    assert replay == "   replay: python -m soak.groups --seed 12"
     assert last.startswith("50 rebalances in 6 seeds, 1 failed, ") and last.endswith("; next: --first 16")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from typing import Any
 
 import pytest
-from tests.server.coordinator.group.consumer_members import Consumer, consumers, describe, group_of, partitions, settle
-from tests.server.coordinator.group.members import GROUP, Cluster, Member, play
+from soak.groups.consumer_members import Consumer, consumers, describe, group_of, partitions, settle
+from soak.groups.members import GROUP, Cluster, Member, play
 
 from barnabas.protocol.codec import decode_versioned, encode_versioned
 from barnabas.protocol.consumer_protocol import (
@@ -16,11 +17,12 @@ from barnabas.protocol.consumer_protocol import (
     TopicPartitions,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.coordinator.group.consumer.group import ConsumerGroup
-from barnabas.server.coordinator.group.group import Group
-from barnabas.server.coordinator.group.states import GroupState
+from barnabas.server.coordinator.group.classic_group import ClassicGroup, ClassicGroupState
+from barnabas.server.coordinator.group.consumer_group import ConsumerGroup
 
 ALL = [0, 1]
+DEFAULT_INTERVAL = {"group.consumer.assignment.interval.ms": "1000"}
+"""The broker's default, which `play` replaces."""
 
 
 class Classic(Member):
@@ -66,7 +68,7 @@ class Classic(Member):
         raise AssertionError("no end")
 
 
-async def classic(cluster: Cluster, **options: object) -> Classic:
+async def classic(cluster: Cluster, **options: Any) -> Classic:
     member = Classic(cluster, **options)  # type: ignore[arg-type]
     await member.connect()
     return member
@@ -80,7 +82,7 @@ async def classic_group(cluster: Cluster, *members: Classic) -> None:
         member.owned = tuple(member.assigned)
 
 
-def kind(cluster: Cluster) -> type[Group] | type[ConsumerGroup]:
+def kind(cluster: Cluster) -> type[ClassicGroup] | type[ConsumerGroup]:
     group = cluster.group()
     assert group is not None
     return type(group)
@@ -111,7 +113,7 @@ def test_a_group_goes_over_with_the_first_that_speaks_the_new_protocol_and_back_
         assert sorted(one.member_type for one in (await describe(cluster)).members) == [0, 1]
         assert await new.leave() is ErrorCode.NONE
         group = cluster.group()
-        assert isinstance(group, Group) and group.state is GroupState.PREPARING_REBALANCE
+        assert isinstance(group, ClassicGroup) and group.state is ClassicGroupState.PREPARING_REBALANCE
         assert await old.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
         await old.enter()
         assert old.assigned == ALL and await cluster.committed() == 6
@@ -134,7 +136,7 @@ def test_either_kind_is_loaded_after_a_restart(how: str) -> None:
         await arrive(old, new)
         assert await new.leave() is ErrorCode.NONE
         await cluster.restart(how)
-        assert kind(cluster) is Group
+        assert kind(cluster) is ClassicGroup
         await old.connect()
         assert await old.heartbeat() in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 
@@ -186,7 +188,7 @@ def test_the_policy_says_which_way_a_group_may_go(policy: str, may_upgrade: bool
         assert kind(cluster) is ConsumerGroup
         await arrive(old, new)
         await new.leave()
-        assert kind(cluster) is (Group if may_downgrade else ConsumerGroup)
+        assert kind(cluster) is (ClassicGroup if may_downgrade else ConsumerGroup)
 
     play(talk, settings={"group.consumer.migration.policy": policy})
 
@@ -199,7 +201,7 @@ def test_an_empty_group_becomes_what_its_first_member_speaks() -> None:
         await new.leave()
         old = await classic(cluster)
         await classic_group(cluster, old)
-        assert kind(cluster) is Group and await cluster.committed() == 3
+        assert kind(cluster) is ClassicGroup and await cluster.committed() == 3
         await old.leave()
         new.begin_anew()
         assert await new.turn() is ErrorCode.NONE
@@ -220,7 +222,7 @@ def test_a_static_member_changes_its_protocol_with_a_restart() -> None:
         assert await old.heartbeat() is ErrorCode.FENCED_INSTANCE_ID
         again = await classic(cluster, instance_id="one")
         await classic_group(cluster, again)
-        assert kind(cluster) is Group and again.assigned == ALL
+        assert kind(cluster) is ClassicGroup and again.assigned == ALL
         assert await new.beat() is ErrorCode.GROUP_ID_NOT_FOUND
 
     play(talk)
@@ -295,6 +297,46 @@ def test_a_classic_member_that_does_not_follow_is_out() -> None:
     play(talk)
 
 
+def test_a_classic_member_does_not_join_again_within_the_assignment_interval() -> None:
+    async def talk(cluster: Cluster) -> None:
+        old = await classic(cluster)
+        await classic_group(cluster, old)
+        first, second = await consumers(cluster, "a", "b")
+        assert await first.turn() is ErrorCode.NONE
+        await old.follow()
+        assert await second.turn() is ErrorCode.NONE
+        group, generation = group_of(cluster), old.generation
+        assert group.epoch > group.assignment_epoch == generation
+        assert await old.heartbeat() is ErrorCode.NONE
+        assert await old.join() is ErrorCode.NONE and old.generation == generation
+        assert await old.sync() is ErrorCode.NONE and await old.heartbeat() is ErrorCode.NONE
+        assert group.assignment_epoch == generation
+        await asyncio.sleep(1)
+        assert await old.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+        await old.follow()
+        assert old.generation == group.epoch == group.assignment_epoch
+
+    play(talk, settings=DEFAULT_INTERVAL)
+
+
+def test_a_group_of_classic_members_only_gets_its_assignment_after_the_interval() -> None:
+    async def talk(cluster: Cluster) -> None:
+        old = await classic(cluster)
+        await classic_group(cluster, old)
+        (new,) = await consumers(cluster, "n")
+        assert await new.turn() is ErrorCode.NONE
+        await old.follow()
+        assert len(old.assigned) == 1
+        assert await new.leave() is ErrorCode.NONE and kind(cluster) is ConsumerGroup
+        assert await old.heartbeat() is ErrorCode.NONE
+        await asyncio.sleep(1)
+        assert await old.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+        await old.follow()
+        assert old.assigned == ALL
+
+    play(talk, settings={**DEFAULT_INTERVAL, "group.consumer.migration.policy": "upgrade"})
+
+
 def test_groups_that_are_no_consumers_stay_as_they_are() -> None:
     async def talk(cluster: Cluster) -> None:
         other = await cluster.member()
@@ -302,7 +344,7 @@ def test_groups_that_are_no_consumers_stay_as_they_are() -> None:
         await other.enter()
         (new,) = await consumers(cluster, "n")
         assert await new.beat() is ErrorCode.GROUP_ID_NOT_FOUND
-        assert await other.heartbeat() is ErrorCode.NONE and kind(cluster) is Group
+        assert await other.heartbeat() is ErrorCode.NONE and kind(cluster) is ClassicGroup
         assert cluster.group(GROUP) is not None
 
     play(talk)
@@ -321,7 +363,7 @@ def test_a_group_with_data_of_a_custom_assignor_stays_as_it_is() -> None:
         answer = await new.send(rebalance_timeout_ms=1000, subscribed_topic_names=["t"], topic_partitions=[])
         assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert "an unsupported custom assignor is in use" in (answer.error_message or "")
-        assert kind(cluster) is Group and await old.heartbeat() is ErrorCode.NONE
+        assert kind(cluster) is ClassicGroup and await old.heartbeat() is ErrorCode.NONE
         await old.join()
         await old.sync()  # this time without
         assert await new.turn() is ErrorCode.NONE and kind(cluster) is ConsumerGroup
@@ -343,7 +385,7 @@ def test_a_static_member_that_is_back_with_the_classic_protocol_disturbs_nobody(
             await new.send(member_epoch=-2)
         again = await classic(cluster, instance_id="one")
         assert await again.join() is ErrorCode.NONE
-        assert kind(cluster) is Group and group.is_dead
+        assert kind(cluster) is ClassicGroup and group.is_dead
         assert (again.generation, again.leader) == (epoch, "")
         assert await again.sync() is ErrorCode.NONE
         assert {("t", index) for index in again.assigned} == new.owned
@@ -366,7 +408,7 @@ def test_a_static_member_that_is_back_with_other_wishes_rebalances() -> None:
         await arrive(other, new)
         again = await classic(cluster, instance_id="one")
         joining = asyncio.ensure_future(again.join())
-        await cluster.until(lambda: kind(cluster) is Group, seconds=5)
+        await cluster.until(lambda: kind(cluster) is ClassicGroup, seconds=5)
         assert await other.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
         assert await other.join() is ErrorCode.NONE and await joining is ErrorCode.NONE
 
@@ -384,7 +426,7 @@ def test_nothing_is_left_of_groups_that_went_back() -> None:
             new.begin_anew()
             assert await new.turn() is ErrorCode.NONE and kind(cluster) is ConsumerGroup
             assert await old.join() is ErrorCode.NONE  # and it does not ask for what it is assigned
-            assert await new.leave() is ErrorCode.NONE and kind(cluster) is Group
+            assert await new.leave() is ErrorCode.NONE and kind(cluster) is ClassicGroup
         gc.collect()
         assert not [one for one in gc.get_objects() if isinstance(one, ConsumerGroup) and one.group_id == GROUP]
 
@@ -418,7 +460,7 @@ def test_a_static_member_that_came_again_under_another_id_is_not_waited_for_unde
         again = await classic(cluster, rebalance_ms=2**31 - 1, instance_id="i")
         await again.find()
         assert await again.join() is ErrorCode.NONE
-        groups = cluster.state.groups.consumer_groups
-        assert len(groups._members.syncs) == 1
+        groups = cluster.state.group_coordinator.consumer_group_manager
+        assert len(groups._delayed_syncs) == 1
 
     play(talk)

@@ -9,7 +9,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.server.coordinator.group.members import GROUP, Cluster, commit_request, enter_together, play
+from soak.groups.consumer_members import consumers
+from soak.groups.members import GROUP, Cluster, commit_request, enter_together, play
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -32,13 +33,18 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from barnabas.server.apis import answer_budget
+from barnabas.server.apis import response_budget
 from barnabas.server.apis.kafka_apis import LANE
-from barnabas.server.coordinator.confirmations import Confirmations
-from barnabas.server.coordinator.group.removed_topics import RemovedTopics
-from barnabas.server.coordinator.group.states import GroupState
+from barnabas.server.coordinator import creation_limiter
+from barnabas.server.coordinator.coordinator_log import CoordinatorRecord
+from barnabas.server.coordinator.group import offset_metadata_manager, zookeeper_offsets
+from barnabas.server.coordinator.group.classic_group import ClassicGroupState
+from barnabas.server.coordinator.group.consumer_group import ConsumerGroup
+from barnabas.server.coordinator.group.group import Group
+from barnabas.server.coordinator.group.offset_metadata_manager import OffsetMetadataManager
+from barnabas.server.coordinator.leadership_barrier import LeadershipBarrier
 from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
-from barnabas.server.runtime.turns import LongWork
+from barnabas.server.runtime.loop_sharing import SlicedWork
 from barnabas.simulation.machines import SimWork
 
 HOUR_S = 3600
@@ -54,7 +60,7 @@ def test_a_consumer_without_a_group_commits_in_every_version(version: int) -> No
             assert await cluster.committed(version=fetch_version) == 42
             assert await cluster.committed("nobody", fetch_version) == -1
         group = cluster.group()
-        assert group is not None and group.state is GroupState.EMPTY and group.protocol_type is None
+        assert group is not None and group.state is ClassicGroupState.EMPTY and group.protocol_type is None
 
     play(talk)
 
@@ -70,6 +76,86 @@ def test_version_0_keeps_offsets_where_consumers_of_old_look() -> None:
         assert data == b"8"
         for group_id in ("", "..", "../brokers", "a/b"):
             assert await cluster.commit(1, 0, group_id=group_id) == [ErrorCode.INVALID_GROUP_ID]
+
+    play(talk)
+
+
+def test_version_0_offsets_are_deleted_with_their_topic_and_no_other() -> None:
+    async def talk(cluster: Cluster) -> None:
+        await cluster.create_topic("u")
+        for group_id in ("both", "only t"):
+            await cluster.commit(7, 0, group_id=group_id)
+        await cluster.commit(8, 0, group_id="both", topic="u")
+        store = cluster.state.store
+        await store.create("/consumers/both/owners")
+        await cluster.delete_topic("t")
+        await cluster.until(lambda: cluster.state.metadata.topic_id("t") is None)
+        assert await store.exists("/consumers/only t") is None
+        assert await store.children("/consumers/both") == ["offsets", "owners"]
+        assert await cluster.committed("both", version=0, topic="u") == 8
+        await cluster.create_topic("t")
+        assert await cluster.committed("both", version=0) == -1
+
+    play(talk)
+
+
+def test_version_0_offsets_are_deleted_with_their_group() -> None:
+    async def talk(cluster: Cluster) -> None:
+        await cluster.commit(7, 0, group_id="old")
+        await cluster.commit(7, 0, group_id="other")
+        await cluster.commit(7, 0)
+        await cluster.commit(9)
+        answer = await cluster.ask(DeleteGroupsRequest(groups_names=["old", GROUP, "none", "a/b"]), 2)
+        not_found = ErrorCode.GROUP_ID_NOT_FOUND
+        found = {result.group_id: result.error_code for result in answer.results}
+        assert found == {"old": ErrorCode.NONE, GROUP: ErrorCode.NONE, "none": not_found, "a/b": not_found}
+        assert await cluster.state.store.children("/consumers") == ["other"]
+        assert await cluster.committed(version=1) == -1
+
+    play(talk)
+
+
+def test_version_0_offsets_of_a_group_with_members_are_kept() -> None:
+    async def talk(cluster: Cluster) -> None:
+        await cluster.commit(7, 0)
+        await (await cluster.member()).enter()
+        (result,) = (await cluster.ask(DeleteGroupsRequest(groups_names=[GROUP]), 2)).results
+        assert result.error_code == ErrorCode.NON_EMPTY_GROUP
+        assert await cluster.committed(version=0) == 7
+
+    play(talk)
+
+
+def test_version_0_offsets_are_bounded_and_expired_groups_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zookeeper_offsets, "MOST_OFFSETS", 3)
+
+    async def talk(cluster: Cluster) -> None:
+        outcomes = [(await cluster.commit(1, 0, group_id=f"g{number}"))[0] for number in range(5)]
+        assert outcomes == [ErrorCode.NONE] * 3 + [ErrorCode.GROUP_MAX_SIZE_REACHED] * 2
+        assert await cluster.commit(2, 0, group_id="g0") == [ErrorCode.NONE]
+        # What another broker deletes counts no more a minute later.
+        await cluster.state.store.delete("/consumers/g1/offsets/t/0")
+        assert await cluster.commit(1, 0, group_id="g3") == [ErrorCode.GROUP_MAX_SIZE_REACHED]
+        await asyncio.sleep(70)
+        assert await cluster.commit(1, 0, group_id="g3") == [ErrorCode.NONE]
+        await asyncio.sleep(HOUR_S)
+        assert await cluster.commit(3, 0, group_id="g0") == [ErrorCode.NONE]
+        assert await cluster.commit(1, 0, group_id="g4") == [ErrorCode.NONE]
+        assert [await cluster.committed(f"g{number}", version=0) for number in (0, 4)] == [3, 1]
+        assert await cluster.committed("g2", version=0) == -1
+        await cluster.restart()
+        assert await cluster.commit(1, 0, group_id="g5") == [ErrorCode.NONE]
+        assert await cluster.commit(1, 0, group_id="g6") == [ErrorCode.GROUP_MAX_SIZE_REACHED]
+
+    play(talk, settings=KEPT_AN_HOUR)
+
+
+def test_version_0_offsets_created_by_one_client_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(creation_limiter, "NAMES_PER_CLIENT", 2)
+
+    async def talk(cluster: Cluster) -> None:
+        outcomes = [(await cluster.commit(1, 0, group_id=f"g{number}"))[0] for number in range(3)]
+        assert outcomes == [ErrorCode.NONE] * 2 + [ErrorCode.GROUP_MAX_SIZE_REACHED]
 
     play(talk)
 
@@ -90,18 +176,18 @@ def test_all_partitions_and_several_groups() -> None:
             answer = await cluster.ask(OffsetFetchRequest(groups=groups, require_stable=True), version)
             known, unknown = answer.groups
             names = [cluster.state.metadata.topic_name(t.topic_id) if version >= 10 else t.name for t in known.topics]
-            found = [[(p.partition_index, p.committed_offset) for p in t.partitions] for t in known.topics]
-            assert list(zip(names, found, strict=True)) == everything
+            offsets = [[(p.partition_index, p.committed_offset) for p in t.partitions] for t in known.topics]
+            assert list(zip(names, offsets, strict=True)) == everything
             assert (unknown.group_id, unknown.topics, unknown.error_code) == ("nobody", [], ErrorCode.NONE)
 
     play(talk)
 
 
 def test_stable_offsets_are_told_by_who_coordinates_the_group_for_certain(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def is_led(_: Confirmations, index: int) -> bool:
+    async def confirm_leadership(_: LeadershipBarrier, index: int) -> bool:
         return False
 
-    monkeypatch.setattr(Confirmations, "is_led", is_led)
+    monkeypatch.setattr(LeadershipBarrier, "confirm_leadership", confirm_leadership)
 
     async def talk(cluster: Cluster) -> None:
         await cluster.commit(5)
@@ -207,6 +293,43 @@ def test_offsets_are_deleted_unless_somebody_reads_there() -> None:
     play(talk)
 
 
+def test_the_subscribed_topics_are_collected_once_for_a_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
+    collected = []
+
+    def subscribed_topics(group: ConsumerGroup) -> frozenset[str]:
+        collected.append(group)
+        return frozenset("t")
+
+    async def talk(cluster: Cluster) -> None:
+        for name in "uv":
+            await cluster.create_topic(name)
+        (member,) = await consumers(cluster, "a")
+        assert await member.turn() is ErrorCode.NONE
+        with monkeypatch.context() as patch:
+            patch.setattr(ConsumerGroup, "subscribed_topics", property(subscribed_topics))
+            outcomes = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE, ErrorCode.NONE]
+            assert await _delete_offsets(cluster, *"tuv") == (ErrorCode.NONE, outcomes)
+        assert len(collected) == 1
+
+    play(talk)
+
+
+def test_offsets_of_version_0_are_deleted_like_others() -> None:
+    async def talk(cluster: Cluster) -> None:
+        await cluster.create_topic("u")
+        for topic in ("t", "u"):
+            assert await cluster.commit(7, 0, topic=topic) == [ErrorCode.NONE]
+        # There is no such group outside the metadata tree.
+        assert await _delete_offsets(cluster, "t") == (ErrorCode.NONE, [ErrorCode.NONE])
+        assert await cluster.committed(version=0) == -1 and await cluster.committed(topic="u", version=0) == 7
+        assert await _delete_offsets(cluster, "t") == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+        await cluster.commit(8, topic="u")
+        assert await _delete_offsets(cluster, "u") == (ErrorCode.NONE, [ErrorCode.NONE])
+        assert await cluster.committed(topic="u") == await cluster.committed(topic="u", version=0) == -1
+
+    play(talk)
+
+
 def test_offsets_expire_some_time_after_the_last_member_left() -> None:
     async def talk(cluster: Cluster) -> None:
         member = await cluster.member(session_ms=1_800_000)
@@ -227,7 +350,7 @@ def test_offsets_expire_some_time_after_the_last_member_left() -> None:
         assert await cluster.committed() == -1
         assert cluster.group() is None and cluster.group("simple") is None
         await cluster.restart()
-        assert list(cluster.state.groups.groups) == []
+        assert list(cluster.state.group_coordinator.group_manager.groups) == []
 
     play(talk, settings=KEPT_AN_HOUR)
 
@@ -245,6 +368,44 @@ def test_offsets_of_topics_that_nobody_reads_any_more_expire_in_a_living_group()
         assert await cluster.committed() == 5 and await cluster.committed(topic="u") == -1
 
     play(talk, settings=KEPT_AN_HOUR)
+
+
+def test_a_group_whose_offsets_cannot_be_expired_keeps_no_other_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    really = OffsetMetadataManager.cleanup_expired_offsets
+
+    def cleanup(self: OffsetMetadataManager, group: Group, now_ms: int) -> None:
+        if group.group_id == "a":
+            raise ValueError("on purpose")
+        really(self, group, now_ms)
+
+    monkeypatch.setattr(OffsetMetadataManager, "cleanup_expired_offsets", cleanup)
+
+    async def talk(cluster: Cluster) -> None:
+        for name in ("a", "b", "c"):
+            await cluster.commit(1, group_id=name)
+        await asyncio.sleep(1.2 * HOUR_S)
+        assert [await cluster.committed(name) for name in ("a", "b", "c")] == [1, -1, -1]
+
+    play(talk, settings=KEPT_AN_HOUR)
+
+
+def test_an_offset_that_cannot_be_encoded_is_not_on_its_way_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    def entry(*_: object) -> CoordinatorRecord:
+        raise ValueError("on purpose")
+
+    async def talk(cluster: Cluster) -> None:
+        await cluster.commit(1)
+        monkeypatch.setattr(offset_metadata_manager, "new_offset_commit_record", entry)
+        request = commit_request(cluster, 8, 2)
+        answer = await cluster.ask(request, 8)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        monkeypatch.undo()
+        group = cluster.group()
+        assert group is not None and not group.offsets.in_flight
+        await cluster.commit(3)
+        assert await cluster.committed() == 3
+
+    play(talk)
 
 
 def test_a_retention_of_the_commits_own_counts_instead() -> None:
@@ -279,15 +440,15 @@ def test_a_topic_takes_its_offsets_with_it() -> None:
 def test_what_is_committed_for_a_new_topic_of_the_name_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the group has not been looked through yet for offsets of the topic that is gone."""
     held: list[Callable[[], None]] = []
-    run = LongWork.run
+    run = SlicedWork.run
 
-    def hold(work: LongWork, steps: Any, done: Any) -> None:
-        if steps.__qualname__ == RemovedTopics._steps.__qualname__:
+    def hold(work: SlicedWork, steps: Any, done: Any) -> None:
+        if steps.__qualname__ == OffsetMetadataManager._delete_offsets_of_topics.__qualname__:
             held.append(partial(run, work, steps, done))
         else:
             run(work, steps, done)
 
-    monkeypatch.setattr(LongWork, "run", hold)
+    monkeypatch.setattr(SlicedWork, "run", hold)
 
     async def talk(cluster: Cluster) -> None:
         await cluster.create_topic("u", 2)
@@ -346,7 +507,7 @@ def test_a_long_list_is_written_beside_the_loop(monkeypatch: pytest.MonkeyPatch)
             assert len((await cluster.ask(ListGroupsRequest(), 4)).groups) == count
             assert lanes.count(LANE) == (count > 10)
 
-    monkeypatch.setattr(answer_budget, "LONG_ANSWER_ITEMS", 10)
+    monkeypatch.setattr(response_budget, "LARGE_RESPONSE_ITEMS", 10)
     monkeypatch.setattr(SimWork, "submit", noted)
     play(talk)
 
@@ -394,8 +555,8 @@ def test_while_groups_are_loaded_members_are_told_to_wait() -> None:
         member = await cluster.member()
         await member.enter()
         await member.commit(5)
-        groups = cluster.state.groups
-        shard = groups.shard_of(GROUP)
+        groups = cluster.state.group_coordinator
+        shard = groups.group_manager.get_shard(GROUP)
         shard.is_loaded = False
         assert await member.heartbeat() is ErrorCode.NONE
         assert await member.sync() is ErrorCode.REBALANCE_IN_PROGRESS

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
-from barnabas.server.coordinator.group.sessions import Sessions
+from barnabas.server.coordinator.group.classic_group import ClassicGroup
+from barnabas.server.coordinator.group.member_timers import MemberTimers
 from barnabas.simulation.loop import run
-
-
-@dataclass(eq=False)
-class Named:
-    group_id: str
 
 
 def test_a_group_that_goes_leaves_nobody_to_wait_for() -> None:
     expired: list[tuple[str, str]] = []
 
     async def talk(loop: asyncio.AbstractEventLoop) -> None:
-        sessions = Sessions[Named](loop, lambda group, name: expired.append((group.group_id, name)))
-        one, other = Named("one"), Named("other")
+        sessions = MemberTimers[ClassicGroup](loop, lambda group, name: expired.append((group.group_id, name)))
+        one, other = ClassicGroup("one", 0), ClassicGroup("other", 0)
         for group in (one, other):
             sessions.restart(group, "a", 1000)
             sessions.begin(group, "b", 2000)
@@ -37,8 +32,8 @@ def test_a_later_deadline_counts_and_an_earlier_one_at_once() -> None:
     expired: list[str] = []
 
     async def talk(loop: asyncio.AbstractEventLoop) -> None:
-        sessions = Sessions[Named](loop, lambda _, name: expired.append(name))
-        group = Named("g")
+        sessions = MemberTimers[ClassicGroup](loop, lambda _, name: expired.append(name))
+        group = ClassicGroup("g", 0)
         sessions.restart(group, "later", 1000)
         sessions.restart(group, "later", 3000)
         sessions.restart(group, "sooner", 5000)
@@ -56,15 +51,15 @@ def test_the_time_of_a_group_is_over_whoever_goes_by_that() -> None:
     expired: list[str] = []
 
     async def talk(loop: asyncio.AbstractEventLoop) -> None:
-        def take_all(group: Named, name: str) -> None:
+        def take_all(group: ClassicGroup, name: str) -> None:
             expired.append(name)
             sessions.end_all(group)
 
-        sessions = Sessions[Named](loop, take_all)
+        sessions = MemberTimers[ClassicGroup](loop, take_all)
         for name in "abc":
-            sessions.restart(Named("g") if name == "c" else first, name, 1000)
+            sessions.restart(ClassicGroup("g", 0) if name == "c" else first, name, 1000)
         sessions.expire("g")
         assert expired == ["a", "c"] and not len(sessions)
 
-    first = Named("g")
+    first = ClassicGroup("g", 0)
     run(talk, 7)

@@ -25,7 +25,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from barnabas.protocol.record_batch import iter_batches
-from barnabas.server.coordinator.transaction.metadata import TransactionMetadata
+from barnabas.server.coordinator.transaction.transaction_metadata import TransactionMetadata
 from barnabas.simulation.machines import START_MS
 
 NONE = ErrorCode.NONE
@@ -165,9 +165,15 @@ class RawProducer:
 
     def known(self) -> TransactionMetadata:
         """What the coordinator knows of it."""
-        found = self.plane.state.transactions.coordinator.find(self.transactional_id)
+        found = self.plane.state.transaction_coordinator.state_manager.find_transaction(self.transactional_id)
         assert found is not None
         return found.metadata
+
+
+def is_busy(plane: DataPlane, transactional_id: str = "x") -> bool:
+    """Return whether a decision about an id is not durable yet, or its markers are not written."""
+    found = plane.state.transaction_coordinator.state_manager.find_transaction(transactional_id)
+    return found is not None and found.is_busy
 
 
 async def find(connection: BrokerConnection, group: str) -> None:

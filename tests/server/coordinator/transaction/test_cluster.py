@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,9 +17,10 @@ from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.protocol.errors import ConnectionLostError, ErrorCode, KafkaError
 from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from barnabas.server.coordinator.transaction.states import TransactionState
+from barnabas.server.coordinator.transaction.transaction_metadata import TransactionState
 from barnabas.server.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from barnabas.server.network.broker_connections import BrokerConnections
+from barnabas.server.replication.leader_and_isr import LeaderAndIsrState
 from barnabas.testing import Cluster
 
 SETTINGS = {
@@ -42,20 +44,20 @@ class Wire:
         self.is_answer = False
         self.held: list[int] = []
         """The brokers to whom something has been held up."""
-        really = BrokerConnections.ask
+        really = BrokerConnections.send_request
 
         async def ask(self_: BrokerConnections, broker_id: int, request: Any, **options: Any) -> Any:
             is_meant = self.kind is not None and isinstance(request, self.kind)
             if is_meant and not self.is_answer:
-                await self._hold(broker_id)
+                await self._add_barrier(broker_id)
             answer = await really(self_, broker_id, request, **options)
             if is_meant and self.is_answer:
-                await self._hold(broker_id)
+                await self._add_barrier(broker_id)
             return answer
 
-        monkeypatch.setattr(BrokerConnections, "ask", ask)
+        monkeypatch.setattr(BrokerConnections, "send_request", ask)
 
-    async def _hold(self, broker_id: int) -> None:
+    async def _add_barrier(self, broker_id: int) -> None:
         self.held.append(broker_id)
         await self.open.wait()
 
@@ -84,8 +86,8 @@ async def cluster(wire: Wire) -> AsyncIterator[Cluster]:
 
 def coordinator_of(cluster: Cluster, transactional_id: str) -> int:
     """The broker that coordinates it."""
-    some = cluster.server(cluster.brokers[0]).state.transactions.coordinator
-    index = some.topic.partition_of(transactional_id)
+    some = cluster.server(cluster.brokers[0]).state.transaction_coordinator.state_manager
+    index = some.partition_for(transactional_id)
     assert index is not None
     return cluster.leader(TRANSACTION_STATE_TOPIC, index)
 
@@ -94,7 +96,7 @@ def state_of(cluster: Cluster, transactional_id: str) -> TransactionState | None
     """What its coordinator knows of it; None while nobody coordinates it."""
     broker = coordinator_of(cluster, transactional_id)
     try:
-        found = cluster.server(broker).state.transactions.coordinator.find(transactional_id)
+        found = cluster.server(broker).state.transaction_coordinator.state_manager.find_transaction(transactional_id)
     except (KafkaError, KeyError, RuntimeError):
         return None
     return None if found is None else found.metadata.state
@@ -104,7 +106,7 @@ def open_transactions(cluster: Cluster) -> int:
     """On all partitions, as their leaders know them."""
     count = 0
     for topic, index in ALL:
-        partition = cluster.server(cluster.leader(topic, index)).state.replica_manager.find(topic, index)
+        partition = cluster.server(cluster.leader(topic, index)).state.replica_manager.get_partition(topic, index)
         assert partition is not None
         count += sum(
             one.current_txn_first_offset is not None for one in partition.log.producer_state.producers.values()
@@ -194,7 +196,7 @@ async def test_an_answer_that_is_lost_is_asked_for_again(
     cluster: Cluster, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost: list[type] = []
-    held = BrokerConnections.ask
+    held = BrokerConnections.send_request
 
     async def ask(self: BrokerConnections, broker_id: int, request: Any, **options: Any) -> Any:
         answer = await held(self, broker_id, request, **options)
@@ -204,7 +206,7 @@ async def test_an_answer_that_is_lost_is_asked_for_again(
             raise ConnectionLostError("on purpose")
         return answer
 
-    monkeypatch.setattr(BrokerConnections, "ask", ask)
+    monkeypatch.setattr(BrokerConnections, "send_request", ask)
     async with Producer(cluster.bootstrap, transactional_id="x", linger_ms=0) as producer:
         for value in (b"one", b"two"):
             async with producer.transaction():
@@ -234,8 +236,65 @@ async def test_nothing_begins_by_a_word_that_a_marker_has_overtaken(cluster: Clu
     await deciding.abort()
     await until(lambda: state_of(cluster, "x") is TransactionState.COMPLETE_ABORT, "the marker is there")
     wire.release()
-    assert await late == ErrorCode.INVALID_TXN_STATE
+    assert await late == ErrorCode.TRANSACTION_ABORTABLE, "the coordinator is asked again, and refuses"
     assert open_transactions(cluster) == 0
+    for one in (deciding, writing):
+        one.connection.close()
+
+
+def lead_again(cluster: Cluster, broker: int, index: int, *, follows_between: int | None = None) -> None:
+    """Give the leader of a partition an order of the next epoch, perhaps after it has followed another broker."""
+    manager = cluster.server(broker).state.replica_manager
+    partition = manager.get_partition(TOPIC, index)
+    assert partition is not None and partition.is_leader
+    order = LeaderAndIsrState(
+        topic_partition=partition.topic_partition,
+        topic_id=partition.topic_id,
+        leader=broker,
+        leader_epoch=partition.leader_epoch + 1,
+        partition_epoch=partition.partition_epoch,
+        replicas=partition.replicas,
+        isr=partition.in_sync_replicas,
+        is_new=False,
+        controller_epoch=1,
+    )
+    if follows_between is not None:
+        manager.become_follower(replace(order, leader=follows_between))
+        order = replace(order, leader_epoch=order.leader_epoch + 1)
+    for one in cluster.brokers:
+        other = cluster.server(one).state.replica_manager
+        (other.become_leader if one == broker else other.become_follower)(order)
+    assert partition.is_leader and partition.leader_epoch == order.leader_epoch
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("is_lost_between", [False, True])
+async def test_a_leader_epoch_bumped_while_the_coordinator_is_asked_fails_no_producer(
+    cluster: Cluster, wire: Wire, version: int, is_lost_between: bool
+) -> None:
+    """The answer of the coordinator arrives under another leader epoch than the one it was asked under."""
+    async with Producer(cluster.bootstrap, transactional_id="x"):
+        coordinator = coordinator_of(cluster, "x")
+    index = next(index for index in range(PARTITIONS) if cluster.leader(TOPIC, index) != coordinator)
+    leader = cluster.leader(TOPIC, index)
+    deciding = RawProducer(await connect(cluster, coordinator), "x", version)
+    assert await deciding.init() == ErrorCode.NONE
+    if version == 1:
+        assert await deciding.add(index, topic=TOPIC) == [ErrorCode.NONE]
+    writing = RawProducer(await connect(cluster, leader), "x", version)
+    writing.producer_id, writing.epoch = deciding.producer_id, deciding.epoch
+    wire.hold(AddPartitionsToTxnRequest, is_answer=True)
+    sent = asyncio.ensure_future(writing.append(b"one", topic=TOPIC, index=index))
+    await until(lambda: wire.held, "the coordinator has answered")
+    lead_again(cluster, leader, index, follows_between=coordinator if is_lost_between else None)
+    wire.release()
+    assert await sent == ErrorCode.NONE
+    assert wire.held == [coordinator], "a second question is not held, and there may be one"
+    await deciding.commit()
+    await until(lambda: state_of(cluster, "x") is TransactionState.COMPLETE_COMMIT, "it is complete")
+    partition = cluster.server(leader).state.replica_manager.get_partition(TOPIC, index)
+    assert partition is not None
+    assert partition.log.last_stable_offset == partition.log.log_end_offset == 2, "the record and its marker"
     for one in (deciding, writing):
         one.connection.close()
 

@@ -16,7 +16,7 @@ from tests.server.coordinator.transaction.producers import (
 from tests.server.data_plane import DataPlane, play
 
 from barnabas.protocol.errors import KafkaError
-from barnabas.server.coordinator.transaction.states import TransactionState
+from barnabas.server.coordinator.transaction.transaction_metadata import TransactionState
 from barnabas.simulation.machines import WorkDelays
 
 TRANSACTIONS = 25
@@ -109,15 +109,15 @@ def test_what_was_decided_is_carried_out_after_a_restart(how: str) -> None:
         await find(producer.connection, GROUP)
         await producer.send(b"v")
         assert await producer.commit_offset(GROUP, 3) == NONE
-        transaction = plane.state.transactions.coordinator.find("x")
+        transaction = plane.state.transaction_coordinator.state_manager.find_transaction("x")
         assert transaction is not None
         ending = asyncio.ensure_future(producer.end(is_commit=True))
         await plane.until(lambda: transaction.metadata.state is TransactionState.PREPARE_COMMIT)
         plane.world.broker.crash(how)  # type: ignore[arg-type]
         await asyncio.gather(ending, return_exceptions=True)
         await plane.world.broker.start()
-        await plane.until(lambda: not plane.state.transactions.coordinator.is_loading)
-        await plane.until(lambda: not plane.state.groups.is_loading)
+        await plane.until(lambda: not plane.state.transaction_coordinator.state_manager.is_loading)
+        await plane.until(lambda: not plane.state.group_coordinator.group_manager.is_loading)
         await plane.until(lambda: plane.partition().log.last_stable_offset == 2)
         assert await committed_values(plane) == [b"v"]
         while (found := await committed_offset(plane, GROUP)) != (3, NONE):
@@ -139,8 +139,8 @@ def test_a_transaction_outlives_its_broker(how: str) -> None:
         else:
             plane.world.broker.crash("kill")
         await plane.world.broker.start()
-        await plane.until(lambda: not plane.state.transactions.coordinator.is_loading)
-        await plane.until(lambda: not plane.state.groups.is_loading)
+        await plane.until(lambda: not plane.state.transaction_coordinator.state_manager.is_loading)
+        await plane.until(lambda: not plane.state.group_coordinator.group_manager.is_loading)
         assert await committed_offset(plane, GROUP) == (-1, 88)
         producer.connection = await plane.connect()
         await producer.send(b"after")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+from uuid import UUID
 
 import pytest
-from tests.server.coordinator.transaction.producers import NONE, RawProducer, committed_values
+from tests.server.coordinator.transaction.producers import NONE, RawProducer, committed_values, find
 from tests.server.data_plane import DataPlane, play
 
 from barnabas.protocol.errors import ErrorCode
@@ -14,19 +16,31 @@ from barnabas.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
+from barnabas.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from barnabas.server.coordinator import allowance
-from barnabas.server.coordinator.transaction.forbearance import WAIT_SECONDS
-from barnabas.server.coordinator.transaction.metadata import LAST_EPOCH
-from barnabas.server.coordinator.transaction.states import TransactionState
+from barnabas.server.coordinator import creation_limiter
+from barnabas.server.coordinator.coordinator_log import CoordinatorRecord
+from barnabas.server.coordinator.transaction import transaction_state_manager
+from barnabas.server.coordinator.transaction.transaction_metadata import (
+    LAST_EPOCH,
+    TransactionMetadata,
+    TransactionState,
+)
+from barnabas.server.coordinator.transaction.transaction_state_manager import WAIT_SECONDS
+from barnabas.server.metadata.cluster_features import TRANSACTION_VERSION, FeatureUpdate, UpgradeType
 from barnabas.simulation.machines import WorkDelays
 
 _E = ErrorCode
@@ -35,7 +49,7 @@ SYNC_SECONDS = 0.1
 
 async def settle(plane: DataPlane, transactional_id: str = "x") -> None:
     """Nothing is on its way about the id."""
-    found = plane.state.transactions.coordinator.find(transactional_id)
+    found = plane.state.transaction_coordinator.state_manager.find_transaction(transactional_id)
     assert found is not None
     await plane.until(lambda: not found.is_busy)
 
@@ -102,7 +116,7 @@ def test_who_names_partitions_early_is_not_sent_away_if_that_is_a_matter_of_mill
         await producer.send(b"a")
         await producer.add_offsets("g")
         await producer.commit()
-        found = plane.state.transactions.coordinator.find("x")
+        found = plane.state.transaction_coordinator.state_manager.find_transaction("x")
         assert found is not None and found.is_busy
         began = plane.loop.time()
         assert await producer.add(0, 1) == [expected, expected]
@@ -120,10 +134,10 @@ def test_who_begins_while_its_id_is_forgotten_is_told_that_it_is(version: int) -
     async def talk(plane: DataPlane) -> None:
         producer = await RawProducer.open(plane, version=version)
         await asyncio.sleep(1)
-        coordinator = plane.state.transactions.coordinator
-        found = coordinator.find("x")
-        await coordinator.expire()
-        assert found is not None and found.is_changing
+        coordinator = plane.state.transaction_coordinator.state_manager
+        found = coordinator.find_transaction("x")
+        await coordinator.remove_expired_transactional_ids()
+        assert found is not None and found.has_pending_transition
         errors = await producer.add(0) if version == 1 else [await producer.append(b"v")]
         assert errors == [_E.INVALID_PRODUCER_ID_MAPPING]
 
@@ -164,7 +178,11 @@ def test_partitions_are_added_all_or_none() -> None:
         assert producer.known().state is TransactionState.EMPTY
         assert await producer.add(0) == await producer.add(0) == [NONE]
         topics = [AddPartitionsToTxnTopic(name="t", partitions=[0, 1])]
-        fields = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "topics": topics}
+        fields: dict[str, Any] = {
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.epoch,
+            "topics": topics,
+        }
         wanted = [
             AddPartitionsToTxnTransaction(transactional_id="x", verify_only=True, **fields),
             AddPartitionsToTxnTransaction(transactional_id="unknown", verify_only=True, **fields),
@@ -206,7 +224,7 @@ def test_what_init_producer_id_refuses() -> None:
 def test_epochs_that_are_used_up_lead_to_another_producer_id(version: int) -> None:
     async def talk(plane: DataPlane) -> None:
         producer = await RawProducer.open(plane, version=version)
-        found = plane.state.transactions.coordinator.find("x")
+        found = plane.state.transaction_coordinator.state_manager.find_transaction("x")
         assert found is not None
         first = producer.producer_id
         producer.epoch = LAST_EPOCH - 1
@@ -226,14 +244,135 @@ def test_epochs_that_are_used_up_lead_to_another_producer_id(version: int) -> No
     play(talk)
 
 
+LOOK_OFTEN = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+
+
+async def open_at_the_last_epoch(plane: DataPlane, transactional_id: str = "x", *, version: int = 2) -> RawProducer:
+    """A producer with an open transaction of 1000 ms and the last epoch that it may have."""
+    producer = await RawProducer.open(plane, transactional_id, version=version, timeout_ms=1000)
+    found = plane.state.transaction_coordinator.state_manager.find_transaction(transactional_id)
+    assert found is not None
+    producer.epoch = LAST_EPOCH - 1
+    found.metadata = found.metadata._replace(producer_epoch=LAST_EPOCH - 1)
+    await producer.send(b"open")
+    return producer
+
+
+async def timed_out(plane: DataPlane, producer: RawProducer) -> None:
+    await plane.until(lambda: producer.known().state is TransactionState.COMPLETE_ABORT, 30)
+
+
+def test_a_timeout_at_the_last_epoch_leads_to_another_producer_id() -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await open_at_the_last_epoch(plane)
+        first = producer.producer_id
+        await timed_out(plane, producer)
+        assert producer.known().producer_id > first
+        assert producer.known().producer_epoch == 0
+        await producer.abort()  # late, and answered with the identity to go on with
+        assert (producer.producer_id, producer.epoch) == (producer.known().producer_id, 0)
+        await producer.send(b"next")
+        await producer.commit()
+        await settle(plane)
+        assert await committed_values(plane) == [b"next"]
+        assert plane.partition().log.last_stable_offset == plane.partition().log.log_end_offset
+
+    play(talk, settings=LOOK_OFTEN)
+
+
+def test_a_timeout_at_the_last_epoch_without_epochs_of_transactions() -> None:
+    """By `transaction.version` 1 the producer is fenced, and whoever begins anew has another producer id."""
+
+    async def talk(plane: DataPlane) -> None:
+        await plane.state.features.update(
+            {TRANSACTION_VERSION: FeatureUpdate(1, UpgradeType.SAFE_DOWNGRADE)}, validate_only=False
+        )
+        producer = await open_at_the_last_epoch(plane, version=1)
+        first = producer.producer_id
+        await timed_out(plane, producer)
+        assert (producer.known().producer_id, producer.known().producer_epoch) == (first, LAST_EPOCH)
+        assert await producer.end(is_commit=True) == _E.PRODUCER_FENCED
+        assert await producer.end(is_commit=False, api_version=5) == _E.PRODUCER_FENCED
+        producer.epoch = LAST_EPOCH
+        assert await producer.add(0) == [_E.PRODUCER_FENCED], "that epoch is nobody's"
+        assert await producer.init() == NONE
+        assert producer.producer_id > first and producer.epoch == 0
+
+    play(talk, settings=LOOK_OFTEN)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_who_takes_over_at_the_last_epoch_gets_another_producer_id(version: int) -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await open_at_the_last_epoch(plane, version=version)
+        heir = await RawProducer.open(plane, version=version)
+        assert heir.producer_id > producer.producer_id and heir.epoch in (0, 1)
+        await heir.send(b"next")
+        await heir.commit()
+        await settle(plane)
+        assert await committed_values(plane) == [b"next"]
+
+    play(talk)
+
+
+def test_a_transaction_that_an_older_version_left_at_the_fencing_epoch_is_aborted() -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await open_at_the_last_epoch(plane)
+        found = plane.state.transaction_coordinator.state_manager.find_transaction("x")
+        assert found is not None
+        found.metadata = found.metadata._replace(producer_epoch=LAST_EPOCH)
+        await timed_out(plane, producer)
+        assert producer.known().producer_epoch == 0
+        assert plane.partition().log.last_stable_offset == plane.partition().log.log_end_offset
+
+    play(talk, settings=LOOK_OFTEN)
+
+
+def test_one_transaction_that_cannot_be_aborted_keeps_no_other_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    really = transaction_state_manager.transaction_record
+
+    def entry(transactional_id: str, metadata: TransactionMetadata, level: int) -> CoordinatorRecord:
+        if transactional_id == "a" and metadata.state is TransactionState.PREPARE_ABORT:
+            raise ValueError("on purpose")
+        return really(transactional_id, metadata, level)
+
+    monkeypatch.setattr(transaction_state_manager, "transaction_record", entry)
+
+    async def talk(plane: DataPlane) -> None:
+        producers = [await RawProducer.open(plane, name, timeout_ms=1000) for name in ("a", "b")]
+        for one in producers:
+            await one.send(b"open")
+        await timed_out(plane, producers[1])
+        bad = plane.state.transaction_coordinator.state_manager.find_transaction("a")
+        assert bad is not None
+        assert not bad.is_busy, "what cannot be encoded does not keep its id busy"
+        monkeypatch.undo()
+        await timed_out(plane, producers[0])
+
+    play(talk, settings=LOOK_OFTEN)
+
+
+def test_a_commit_after_the_coordinators_abort_is_fenced() -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane, timeout_ms=1000)
+        await producer.send(b"open")
+        await timed_out(plane, producer)
+        assert await producer.end(is_commit=True) == _E.PRODUCER_FENCED
+        assert await producer.end(is_commit=False) == NONE
+        await producer.send(b"next")
+        await producer.commit()
+
+    play(talk, settings=LOOK_OFTEN)
+
+
 def test_ids_that_are_not_used_are_forgotten() -> None:
     async def talk(plane: DataPlane) -> None:
         producer = await RawProducer.open(plane)
         other = await RawProducer.open(plane, "open", timeout_ms=900_000)
         await other.send(b"v")
-        coordinator = plane.state.transactions.coordinator
-        await plane.until(lambda: coordinator.find("x") is None, 30)
-        assert coordinator.find("open") is not None
+        coordinator = plane.state.transaction_coordinator.state_manager
+        await plane.until(lambda: coordinator.find_transaction("x") is None, 30)
+        assert coordinator.find_transaction("open") is not None
         assert await producer.end(is_commit=False) == _E.INVALID_PRODUCER_ID_MAPPING
 
     settings = {
@@ -248,33 +387,33 @@ def test_what_was_given_up_is_not_forgotten_where_it_is_known_again() -> None:
 
     async def talk(plane: DataPlane) -> None:
         producer = await RawProducer.open(plane)
-        coordinator = plane.state.transactions.coordinator
-        before = coordinator.find("x")
+        coordinator = plane.state.transaction_coordinator.state_manager
+        before = coordinator.find_transaction("x")
         assert before is not None
 
         async def load() -> None:
-            coordinator._shards.clear()
+            coordinator._runtime.clear()
             coordinator.start()
             await plane.until(lambda: not coordinator.is_loading)
 
         await load()
         await producer.send(b"v")
-        coordinator._expire([before])
-        await plane.until(lambda: not before.is_changing)
+        coordinator._delete_unused([before])
+        await plane.until(lambda: not before.has_pending_transition)
         await load()
-        found = coordinator.find("x")
+        found = coordinator.find_transaction("x")
         assert found is not None and found.metadata.state is TransactionState.ONGOING
 
     play(talk)
 
 
 def test_a_client_that_makes_more_and_more_ids_loses_the_idle_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allowance, "MOST_OF_A_CLIENT", 5)
+    monkeypatch.setattr(creation_limiter, "NAMES_PER_CLIENT", 5)
 
     async def talk(plane: DataPlane) -> None:
         for number in range(20):
             (await RawProducer.open(plane, f"id{number}")).connection.close()
-        coordinator = plane.state.transactions.coordinator
+        coordinator = plane.state.transaction_coordinator.state_manager
         assert len(list(coordinator.transactions)) <= 5
         for transaction in list(coordinator.transactions):
             await (await RawProducer.open(plane, transaction.transactional_id)).send(b"v")
@@ -292,7 +431,7 @@ def test_transactions_are_listed_and_described() -> None:
         await producer.send(b"v")
         (await RawProducer.open(plane, "idle")).connection.close()
 
-        async def listed(version: int = 2, **filters: object) -> list[str]:
+        async def listed(version: int = 2, **filters: Any) -> list[str]:
             answer = await producer.connection.send(ListTransactionsRequest(**filters), version)
             assert answer.error_code == NONE
             return sorted(one.transactional_id for one in answer.transaction_states)
@@ -346,6 +485,86 @@ def test_an_operator_ends_a_transaction_by_its_marker() -> None:
         await producer.commit()
         await settle(plane)
         assert await committed_values(plane) == [b"again"]
+
+    play(talk)
+
+
+def test_a_delayed_marker_of_the_transaction_before_does_not_end_the_present_one() -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane, version=2)
+        await producer.send(b"a")
+        marker = WritableTxnMarker(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            transaction_result=True,
+            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+            transaction_version=2,
+        )
+
+        async def send(version: int) -> int:
+            answer = await producer.connection.send(WriteTxnMarkersRequest(markers=[marker]), version)
+            return int(answer.markers[0].topics[0].partitions[0].error_code)
+
+        # In transaction version 2 the marker has the next epoch: this one can only belong to the transaction before.
+        assert await send(2) == _E.INVALID_PRODUCER_EPOCH
+        assert await committed_values(plane) == []
+        await producer.commit()
+        await settle(plane)
+        assert await committed_values(plane) == [b"a"]
+        # Its repetition, after the response was lost, is accepted.
+        marker.producer_epoch = producer.epoch
+        assert await send(2) == NONE
+        await producer.send(b"b")
+        # Version 1 has no transaction version, and any epoch that is not older ends the transaction.
+        marker.producer_epoch = producer.epoch
+        assert await send(1) == NONE
+        assert await committed_values(plane) == [b"a", b"b"]
+
+    play(talk)
+
+
+def test_transactional_offsets_by_topic_id_have_the_errors_of_members() -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane, version=2)
+        await find(producer.connection, "g")
+
+        async def commit(topic_id: UUID, version: int = 6, **member: Any) -> int:
+            part = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=3, committed_metadata="")
+            topic = TxnOffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=[part])
+            request = TxnOffsetCommitRequest(
+                transactional_id="x",
+                group_id="g",
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                topics=[topic],
+                **member,
+            )
+            (answer,) = (await producer.connection.send(request, version)).topics
+            assert (answer.name, answer.topic_id) == (("", topic_id) if version >= 6 else ("t", UUID(int=0)))
+            return int(answer.partitions[0].error_code)
+
+        known, unknown = plane.topic_id(), UUID(int=77)
+        member: dict[str, Any] = {"member_id": "m", "generation_id_or_member_epoch": 3}
+        assert await commit(known, **member) == _E.GROUP_ID_NOT_FOUND
+        assert await commit(known, 5, **member) == _E.ILLEGAL_GENERATION
+        assert await commit(unknown) == _E.UNKNOWN_TOPIC_ID
+        beat = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            rebalance_timeout_ms=1000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+        joined = await producer.connection.send(beat, 1)
+        assert joined.error_code == NONE
+        member["generation_id_or_member_epoch"] = joined.member_epoch + 1
+        assert await commit(known, **member) == _E.STALE_MEMBER_EPOCH
+        assert await commit(known, 5, **member) == _E.ILLEGAL_GENERATION
+        member["generation_id_or_member_epoch"] = joined.member_epoch
+        assert await commit(known, **member) == NONE
+        await producer.commit()
+        await settle(plane)
+        assert plane.state.group_coordinator.group_manager.find_group("g").offsets.get("t", 0).offset == 3
 
     play(talk)
 

@@ -14,12 +14,13 @@ from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from barnabas.server.coordinator.transaction.transaction import HeldTransaction
+from barnabas.server.coordinator.transaction.transaction_metadata import TransactionEntry
 from barnabas.server.metadata import znodes
 from barnabas.server.metadata.cluster_features import TRANSACTION_VERSION
 from barnabas.testing import Cluster
 
 UP, SAFE, UNSAFE = 1, 2, 3
+OTHER_LEVELS = {"group.version": 1, "share.version": 2, "streams.version": 1}
 REFUSED = ErrorCode.INVALID_UPDATE_VERSION
 
 
@@ -39,7 +40,7 @@ def update(level: int, kind: int = UP, name: str = TRANSACTION_VERSION, **option
 def test_levels_go_up_and_down_and_survive_a_restart(version: int) -> None:
     async def talk(plane: DataPlane) -> None:
         connection = await plane.connect()
-        assert await levels(connection) == (0, {"group.version": 1, TRANSACTION_VERSION: 2})
+        assert await levels(connection) == (0, {**OTHER_LEVELS, TRANSACTION_VERSION: 2})
         for epoch, (request, error, level) in enumerate(
             [
                 (update(1, SAFE, validate_only=True), NONE, 2),
@@ -49,6 +50,8 @@ def test_levels_go_up_and_down_and_survive_a_restart(version: int) -> None:
                 (update(1, 4), REFUSED, 2),
                 (update(1, SAFE, "no.such.feature"), REFUSED, 2),
                 (update(0, SAFE, "group.version"), REFUSED, 2),
+                (update(1, UP, "kraft.version"), REFUSED, 2),
+                (update(1, UP, "eligible.leader.replicas.version"), REFUSED, 2),
                 (update(2, UP), NONE, 2),
                 (update(1, SAFE), NONE, 1),
                 (update(2, SAFE), REFUSED, 1),
@@ -68,7 +71,40 @@ def test_levels_go_up_and_down_and_survive_a_restart(version: int) -> None:
         connection.close()
         await plane.world.broker.stop()
         await plane.world.broker.start()
-        assert await levels(await plane.connect()) == (4, {"group.version": 1, TRANSACTION_VERSION: 1})
+        assert await levels(await plane.connect()) == (
+            4,
+            {**OTHER_LEVELS, TRANSACTION_VERSION: 1},
+        )
+
+    play(talk)
+
+
+def test_a_feature_without_a_level_can_be_set_to_0() -> None:
+    async def talk(plane: DataPlane) -> None:
+        connection = await plane.connect()
+        for name in ("kraft.version", "eligible.leader.replicas.version", "metadata.version"):
+            for kind in (UP, SAFE, UNSAFE):
+                answer = await connection.send(update(0, kind, name), 2)
+                assert answer.error_code == NONE, (name, kind, answer.error_message)
+        connection.close()
+
+    play(talk)
+
+
+def test_the_supported_features_are_those_of_kafka() -> None:
+    async def talk(plane: DataPlane) -> None:
+        connection = await plane.connect()
+        answer = await connection.send(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+        assert {one.name: (one.min_version, one.max_version) for one in answer.supported_features} == {
+            "eligible.leader.replicas.version": (0, 1),
+            "group.version": (0, 1),
+            "kraft.version": (0, 1),
+            "metadata.version": (7, 33),
+            "share.version": (0, 2),
+            "streams.version": (0, 1),
+            TRANSACTION_VERSION: (0, 2),
+        }
+        connection.close()
 
     play(talk)
 
@@ -96,7 +132,7 @@ def test_all_updates_are_made_or_none() -> None:
         many = [FeatureUpdateKey(feature=f"f{number}", max_version_level=1) for number in range(101)]
         answer = await connection.send(UpdateFeaturesRequest(feature_updates=many), 1)
         assert answer.error_code == ErrorCode.INVALID_REQUEST
-        assert await levels(connection) == (0, {"group.version": 1, TRANSACTION_VERSION: 2})
+        assert await levels(connection) == (0, {**OTHER_LEVELS, TRANSACTION_VERSION: 2})
 
     play(talk)
 
@@ -113,8 +149,8 @@ def test_below_2_nobody_speaks_the_second_version(level: int) -> None:
             wall_clock_ms=plane.now_ms,
         )
 
-        def known() -> HeldTransaction:
-            found = plane.state.transactions.coordinator.find("x")
+        def known() -> TransactionEntry:
+            found = plane.state.transaction_coordinator.state_manager.find_transaction("x")
             assert found is not None
             return found
 
@@ -147,7 +183,10 @@ async def test_a_cluster_hears_of_it() -> None:
                 error = NONE if broker_id == controller else ErrorCode.NOT_CONTROLLER
                 assert (await connection.send(update(1, SAFE), 2)).error_code == error
             for connection in connections.values():
-                while await levels(connection) != (1, {"group.version": 1, TRANSACTION_VERSION: 1}):
+                while await levels(connection) != (
+                    1,
+                    {**OTHER_LEVELS, TRANSACTION_VERSION: 1},
+                ):
                     await asyncio.sleep(0.01)
             # A broker that says nothing of it, as one of Apache Kafka: nothing that it could not bear is put there.
             assert controller is not None

@@ -11,11 +11,12 @@ from tests.server.coordinator.transaction.producers import (
     committed_offset,
     committed_values,
     find,
+    is_busy,
 )
 from tests.server.data_plane import DataPlane, play
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.coordinator.transaction.states import TransactionState
+from barnabas.server.coordinator.transaction.transaction_metadata import TransactionState
 
 BOTH = pytest.mark.parametrize("version", [1, 2])
 
@@ -30,7 +31,7 @@ def test_what_is_committed_can_be_read_and_what_is_aborted_cannot(version: int) 
             seen = [b"%d" % one for one in range(0, number, 2)]
             assert await committed_values(plane) == seen  # not the one that is open
             await (producer.abort() if number % 2 else producer.commit())
-            await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)
+            await plane.until(lambda: not is_busy(plane))
         assert await committed_values(plane) == await committed_values(plane, index=1) == [b"0", b"2"]
         assert plane.partition().log.last_stable_offset == plane.partition().log.log_end_offset == 8
         assert producer.known().state is TransactionState.COMPLETE_ABORT
@@ -52,7 +53,7 @@ def test_offsets_count_when_the_transaction_is_committed(version: int) -> None:
             assert await committed_offset(plane, "g") == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
             assert await committed_offset(plane, "g", stable=False) == before
             assert await producer.end(is_commit=is_commit) == NONE
-            await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)
+            await plane.until(lambda: not is_busy(plane))
             assert await committed_offset(plane, "g") == ((offset, NONE) if is_commit else before)
 
     play(talk)
@@ -70,7 +71,7 @@ def test_a_second_producer_takes_over_and_aborts_what_is_open(version: int) -> N
         assert await zombie.end(is_commit=True) == ErrorCode.PRODUCER_FENCED
         await heir.send(b"new")
         await heir.commit()
-        await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)
+        await plane.until(lambda: not is_busy(plane))
         assert await committed_values(plane) == [b"new"]
 
     play(talk)

@@ -4,10 +4,13 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.function.Function;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigException;
@@ -31,20 +34,21 @@ public class PrintConfigs {
     private static void parseLines() throws Exception {
         Map<String, ConfigDef> definitions = Map.of(
             "broker", definition("kafka.server.KafkaConfig", "configDef"),
-            "topic", definition("org.apache.kafka.storage.internals.log.LogConfig", "configDefCopy"));
+            "topic", definition("org.apache.kafka.storage.internals.log.LogConfig", "configDefCopy"),
+            "group", (ConfigDef) Class.forName("org.apache.kafka.coordinator.group.GroupConfig").getField("CONFIG_DEF").get(null));
+        Method parse = ConfigDef.class.getDeclaredMethod("parseValue", ConfigDef.ConfigKey.class, Object.class, boolean.class);
+        parse.setAccessible(true);
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             JsonNode wish = JSON.readTree(line);
             ConfigDef.ConfigKey key = definitions.get(wish.get("resource").asText()).configKeys().get(wish.get("name").asText());
             ObjectNode out = JSON.createObjectNode();
             try {
-                Object value = ConfigDef.parseType(key.name, wish.get("value").asText(), key.type);
-                if (key.validator != null) {
-                    key.validator.ensureValid(key.name, value);
-                }
+                // 4.2 and later remove duplicates from lists before they validate them.
+                Object value = parse.invoke(definitions.get(wish.get("resource").asText()), key, wish.get("value").asText(), true);
                 out.put("value", ConfigDef.convertToString(value, key.type));
-            } catch (ConfigException e) {
-                out.put("error", e.getMessage());
+            } catch (InvocationTargetException e) {
+                out.put("error", ((ConfigException) e.getCause()).getMessage());
             }
             System.out.println(JSON.writeValueAsString(out));
         }
@@ -59,7 +63,12 @@ public class PrintConfigs {
         // Groups have settings of their own since 4.0.
         Class<?> group = optional("org.apache.kafka.coordinator.group.GroupConfig");
         if (group != null) {
-            root.set("group", keys((ConfigDef) group.getMethod("configDef").invoke(null)));
+            // 4.2 replaced the method by a field, and gave group settings their defaults from settings of the broker.
+            boolean asMethod = hasMethod(group, "configDef");
+            root.set("group", keys((ConfigDef) (asMethod ? group.getMethod("configDef").invoke(null) : group.getField("CONFIG_DEF").get(null))));
+            if (!asMethod) {
+                describeGroupSynonyms(root, group);
+            }
         }
         describeDynamicKeys(root, broker);
         describeTopicSynonyms(root);
@@ -72,6 +81,10 @@ public class PrintConfigs {
         } catch (ClassNotFoundException e) {
             return null;
         }
+    }
+
+    private static boolean hasMethod(Class<?> type, String name) {
+        return Arrays.stream(type.getMethods()).anyMatch(method -> method.getName().equals(name));
     }
 
     private static ConfigDef definition(String className, String method) throws Exception {
@@ -101,8 +114,12 @@ public class PrintConfigs {
     }
 
     private static void describeDynamicKeys(ObjectNode root, ConfigDef broker) throws Exception {
-        Class<?> type = Class.forName("kafka.server.DynamicBrokerConfig$");
-        Object dynamic = type.getField("MODULE$").get(null);
+        Class<?> type = optional("org.apache.kafka.server.config.DynamicBrokerConfig");
+        Object dynamic = null;
+        if (type == null) {
+            type = Class.forName("kafka.server.DynamicBrokerConfig$");
+            dynamic = type.getField("MODULE$").get(null);
+        }
         ObjectNode modes = root.putObject("modes");
         for (Map.Entry<?, ?> mode : ((Map<?, ?>) type.getMethod("dynamicConfigUpdateModes").invoke(dynamic)).entrySet()) {
             modes.put((String) mode.getKey(), (String) mode.getValue());
@@ -110,7 +127,24 @@ public class PrintConfigs {
         ObjectNode synonyms = root.putObject("brokerSynonyms");
         Method method = type.getMethod("brokerConfigSynonyms", String.class, boolean.class);
         for (String name : broker.names()) {
-            synonyms.put(name, String.valueOf(method.invoke(dynamic, name, true)));
+            synonyms.put(name, names(method.invoke(dynamic, name, true)));
+        }
+    }
+
+    /** A list of Java's or Scala's. */
+    private static ArrayNode names(Object list) {
+        ArrayNode names = JSON.createArrayNode();
+        String text = String.valueOf(list);
+        for (String name : text.substring(text.indexOf(text.startsWith("[") ? '[' : '(') + 1, text.length() - 1).split(", ")) {
+            names.add(name);
+        }
+        return names;
+    }
+
+    private static void describeGroupSynonyms(ObjectNode root, Class<?> group) throws Exception {
+        ObjectNode groups = root.putObject("groupSynonyms");
+        for (Map.Entry<?, ?> entry : ((Map<?, ?>) group.getField("ALL_GROUP_CONFIG_SYNONYMS").get(null)).entrySet()) {
+            groups.put((String) entry.getKey(), (String) ((Optional<?>) entry.getValue()).orElse(null));
         }
     }
 

@@ -1,0 +1,34 @@
+"""A load of clients that come, ask which versions there are, prove who they are, and go."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from barnabas.clients.security import security_of
+from barnabas.spark.connection import BlockingConnection
+
+AT_ONCE = 4
+
+
+def arrivals(bootstrap: str, settings: dict[str, str], seconds: float) -> dict[str, float]:
+    """How many there were, each with a handshake in full: no session is resumed."""
+    if hasattr(os, "SCHED_IDLE"):
+        # Who comes takes no processor from whoever is measured beside it.
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    host, _, port = bootstrap.rpartition(":")
+    security = security_of(settings)
+    end = time.perf_counter() + seconds
+
+    def come_and_go(_: int) -> int:
+        count = 0
+        while time.perf_counter() < end:
+            BlockingConnection((host, int(port)), security, 30).close()
+            count += 1
+        return count
+
+    begin = time.perf_counter()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        count = sum(pool.map(come_and_go, range(AT_ONCE)))
+    return {"arrivals": count, "arrivals_per_s": count / (time.perf_counter() - begin)}

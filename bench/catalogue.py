@@ -1,0 +1,370 @@
+"""The benches by name: what each does, to which servers, which figures it gives and what they have to reach."""
+
+from typing import Any
+
+from bench.bench import BROKERS, LIMIT, PACED, STEPS, THROUGHPUT, Bench, Goal
+from bench.clusters import cluster_benches
+from bench.compaction import compaction_benches
+from bench.groups import (
+    measure_heartbeats,
+    measure_joins,
+    measure_rebalance,
+    measure_rebalances,
+    measure_restart,
+    prepare_groups,
+)
+from bench.members import HEARTBEAT_S
+from bench.requests import (
+    measure_connection_cost,
+    measure_connections,
+    measure_group_commit,
+    measure_latency,
+    measure_metadata,
+    measure_metrics,
+    measure_partitions,
+    measure_single,
+    measure_topics,
+    prepare_latency,
+)
+from bench.secured import secured_benches
+from bench.starting import measure_start, measure_start_again
+from bench.throughput import fetch_with, librdkafka_bench, prepare_fetch, produce_bench, replay_bench
+from bench.transactions import transaction_benches
+
+PLAIN = (Goal("mb_per_s", "kafka", 1.4), Goal("mb_per_s", "ceiling", 0.9))
+WIDE = (Goal("mb_per_s", "kafka", 1.2),)
+FETCHED = (Goal("mb_per_s", "kafka", 1.0), Goal("cpu_s_per_gb", "kafka", 0.8), Goal("mb_per_s", "ceiling", 0.9))
+SINGLE = (Goal("requests_per_s", "kafka", 3.0), Goal("requests_per_s", "ceiling", 0.7))
+MANY = tuple(
+    Goal(f"requests_per_s_{count}", against, ratio)
+    for count in STEPS[1:]
+    for against, ratio in (("kafka", 1.0), ("ceiling", 0.75))
+)
+JAVA = (Goal("mb_per_s", "kafka", 1.2), Goal("cpu_s_per_gb", "kafka", 0.5))
+LATENCY = (Goal("p50_ms", "kafka", 0.7), Goal("p99_ms", "kafka", 0.7))
+START = (Goal("first_ack_s", "kafka", 0.1), Goal("idle_mb", "kafka", 0.12))
+
+MEANWHILE = {"produce_p99_ms_calm": "lower", "produce_p99_ms": "lower", "produce_p99_ratio": "lower"}
+UNDISTURBED = Goal("produce_p99_ratio", LIMIT, 1.5)
+
+GROWTH = {f"cpu_us_{count}": "lower" for count in STEPS}
+REQUESTS = {"requests_per_s": "higher", "cpu_us_per_request": "lower"}
+SIZES = ((1000, "1k", "1 KB"), (100, "100b", "100-byte"))
+
+# Kafka's nearest to "acknowledged once on disk": it syncs each append on the request's own thread.
+SYNC_EACH_APPEND = {"log.flush.interval.messages": "1"}
+
+
+def throughput_benches() -> list[Bench]:
+    """Produce and fetch by librdkafka and by prepared batches."""
+    made = [
+        librdkafka_bench(
+            f"produce-{short}", f"{words} records, one partition, acks 1, no compression", size=size, goals=PLAIN
+        )
+        for size, short, words in SIZES
+    ]
+    made += [
+        replay_bench(
+            f"replay-{short}",
+            f"{words} records, one partition, acks 1, no compression, in batches of 0.9 MB made beforehand",
+            size=size,
+            codec="none",
+            partitions=1,
+            batch_bytes=900_000,
+            batches=1,
+            goals=PLAIN,
+        )
+        for size, short, words in SIZES
+    ]
+    for codec in ("zstd", "lz4"):
+        for size, short, words in SIZES:
+            made += compressed_benches(codec, size, short, words)
+    fetches = (
+        (
+            "fetch-1k",
+            "1 KB records in the page cache, one partition, by librdkafka",
+            fetch_with("consume", size=1000),
+        ),
+        (
+            "fetch-1k-raw",
+            "the same bytes into a socket that drops them, 4 MB a fetch",
+            fetch_with("replay-consume", timed=True),
+        ),
+    )
+    for name, about, measure in fetches:
+        made.append(Bench(name, about, THROUGHPUT, measure, prepare_fetch, goals=FETCHED))
+    return made
+
+
+def compressed_benches(codec: str, size: int, short: str, words: str) -> list[Bench]:
+    """Return benches of 32 partitions: compressed by librdkafka during the run, or in batches made beforehand."""
+    about = f"{words} text records, 32 partitions, {codec}"
+    same: dict[str, Any] = {"size": size, "partitions": 32, "codec": codec, "targets": BROKERS, "goals": WIDE}
+    return [
+        librdkafka_bench(f"produce-{short}-32-{codec}", f"{about}, compressed by librdkafka during the run", **same),
+        replay_bench(
+            f"replay-{short}-32-{codec}",
+            f"{about}, compressed beforehand, a request for each batch of 1 MB, as librdkafka sends them",
+            batch_bytes=1_000_000,
+            batches=1,
+            **same,
+        ),
+        replay_bench(
+            f"replay-{short}-32-{codec}-small",
+            f"{about}, compressed beforehand, a request for 32 batches of 16 KB, as Java's producer sends them",
+            batch_bytes=16_384,
+            batches=32,
+            **same,
+        ),
+    ]
+
+
+def java_benches() -> list[Bench]:
+    """Kafka's own tools as load."""
+    plain = [
+        produce_bench(
+            f"java-produce-{short}",
+            f"kafka-producer-perf-test: {words} records, one partition, acks 1",
+            size=size,
+            driver="java-produce",
+            goals=(*PLAIN, *JAVA[1:]),
+        )
+        for size, short, words in SIZES
+    ]
+    compressed = [
+        produce_bench(
+            f"java-produce-{short}-32-{codec}",
+            f"kafka-producer-perf-test: {words} records, 32 partitions, {codec}, acks 1",
+            size=size,
+            driver="java-produce",
+            partitions=32,
+            options={"codec": codec},
+            targets=PACED,
+            goals=(*JAVA, Goal("cpu_s_per_gb", "ceiling", 1.25)),
+        )
+        for codec in ("zstd", "lz4")
+        for size, short, words in SIZES
+    ]
+    return [
+        *plain,
+        *compressed,
+        Bench(
+            "java-fetch-1k",
+            "kafka-console-consumer without output: 1 KB records, one partition",
+            THROUGHPUT,
+            fetch_with("java-consume", size=1000),
+            prepare_fetch,
+            goals=JAVA,
+        ),
+    ]
+
+
+def acks_all_benches() -> list[Bench]:
+    """Acks -1 answered from the disk and from the page cache."""
+    page_cache = {"acks.all.durability": "page-cache"}
+    return [
+        librdkafka_bench(
+            "acks-all-disk",
+            "1 KB records, acks -1 answered once on disk (Kafka: log.flush.interval.messages=1)",
+            size=1000,
+            acks=-1,
+            targets=BROKERS,
+            kafka_properties=SYNC_EACH_APPEND,
+        ),
+        librdkafka_bench(
+            "acks-all-page-cache",
+            "1 KB records, acks -1 answered from the page cache (ours: acks.all.durability=page-cache)",
+            size=1000,
+            acks=-1,
+            targets=BROKERS,
+            properties=page_cache,
+        ),
+        Bench(
+            "acks-all-disk-64",
+            "single-record requests from 64 connections, acks -1 answered once on disk",
+            REQUESTS,
+            measure_group_commit,
+            goals=(Goal("requests_per_s", "kafka", 1.0), Goal("requests_per_s", "ceiling", 0.75)),
+            kafka_properties=SYNC_EACH_APPEND,
+        ),
+    ]
+
+
+def request_benches() -> list[Bench]:
+    """Requests a second, latency, connections and metadata."""
+    return [
+        Bench(
+            "single-requests",
+            "produce requests of one 100-byte record, 64 in flight on one connection, acks 1",
+            REQUESTS,
+            measure_single,
+            goals=SINGLE,
+        ),
+        Bench(
+            "metrics-cost",
+            "the requests of single-requests to a broker that measures them and then does not, in short turns",
+            {"requests_per_s_ratio": "higher", "cpu_us_with": "lower", "cpu_us_without": "lower"},
+            measure_metrics,
+            targets=("ours",),
+            started=False,
+            goals=(Goal("requests_per_s_ratio", LIMIT, 0.98),),
+        ),
+        Bench(
+            "latency",
+            "1000 single-record produce requests per second, acks 1",
+            {"p50_ms": "lower", "p99_ms": "lower", "p999_ms": "lower"},
+            measure_latency,
+            prepare_latency,
+            goals=LATENCY,
+        ),
+        Bench(
+            "connections",
+            "single-record requests per second over 1, 10, 100 and 1000 connections, 64 (or one each) in flight",
+            {f"requests_per_s_{count}": "higher" for count in STEPS} | GROWTH,
+            measure_connections,
+            goals=MANY,
+            warm_by=tuple(f"requests_per_s_{count}" for count in STEPS),
+        ),
+        Bench(
+            "metadata-1000",
+            "metadata of one topic with 1000 partitions, one request after the other",
+            {"p50_ms": "lower", "cpu_ms_per_request": "lower"},
+            measure_metadata,
+            partitions=1000,
+        ),
+    ]
+
+
+def growth_benches() -> list[Bench]:
+    """Server time of a request as topics, partitions and connections become more."""
+    kinds = (
+        ("topics", "requests going to all of 1, 10, 100 and 1000 topics in turn", measure_topics),
+        ("partitions", "requests going to all of 1, 10, 100 and 1000 partitions in turn", measure_partitions),
+        ("connections", "1, 10, 100 and 1000 connections with one request in flight each", measure_connection_cost),
+    )
+    return [
+        Bench(
+            f"growth-{name}",
+            f"server time of a single-record request, {about}",
+            GROWTH,
+            measure,
+            targets=BROKERS,
+            warm_by=tuple(GROWTH),
+        )
+        for name, about, measure in kinds
+    ]
+
+
+def start_benches() -> list[Bench]:
+    """From nothing, and with ten thousand partitions."""
+    return [
+        Bench(
+            "start",
+            "an empty folder: call to first acknowledged record, and resident memory two idle seconds later",
+            {"first_ack_s": "lower", "idle_mb": "lower"},
+            measure_start,
+            properties={"auto.create.topics.enable": "true"},
+            started=False,
+            cold="a start is what is measured",
+            goals=START,
+        ),
+        Bench(
+            "start-10000",
+            "start with 10 000 partitions of one record, to an acknowledged one, after a clean stop and after kill -9",
+            {
+                "clean_stop_s": "lower",
+                "start_after_clean_s": "lower",
+                "start_after_killed_s": "lower",
+                "resident_mb": "lower",
+            },
+            measure_start_again,
+            targets=BROKERS,
+            started=False,
+            cold="starts are what is measured",
+            rounds=1,
+            warmup=0,
+        ),
+    ]
+
+
+def group_benches() -> list[Bench]:
+    """Many members, many groups, many offsets."""
+    as_by_default = {"group.initial.rebalance.delay.ms": "3000"}
+    return [
+        Bench(
+            "group-joins",
+            "1000 new groups of five members that join together, with an initial delay of three seconds",
+            {"joined_s": "lower", "cpu_s": "lower", **MEANWHILE},
+            measure_joins,
+            prepare_groups,
+            targets=BROKERS,
+            properties=as_by_default,
+            goals=(Goal("joined_s", LIMIT, 2 * HEARTBEAT_S), UNDISTURBED),
+            warm_by=("joined_s", "cpu_s"),
+        ),
+        Bench(
+            "group-rebalance",
+            "rebalances of a group of 1000 members that beat every three seconds; they run at idle priority",
+            {"rebalance_s": "lower", "cpu_s_per_rebalance": "lower", **MEANWHILE},
+            measure_rebalance,
+            prepare_groups,
+            targets=BROKERS,
+            goals=(Goal("rebalance_s", LIMIT, 2 * HEARTBEAT_S), UNDISTURBED),
+            warm_by=("rebalance_s", "cpu_s_per_rebalance"),
+        ),
+        Bench(
+            "group-rebalances",
+            "rebalances of 1000 groups of five together, heartbeats every three seconds; they run at idle priority",
+            {"rebalance_s": "lower", "cpu_s_per_rebalance": "lower", **MEANWHILE},
+            measure_rebalances,
+            prepare_groups,
+            targets=BROKERS,
+            goals=(Goal("rebalance_s", LIMIT, 2 * HEARTBEAT_S), UNDISTURBED),
+            warm_by=("rebalance_s", "cpu_s_per_rebalance"),
+        ),
+        Bench(
+            "group-heartbeats",
+            "heartbeats of 5000 members in 1000 groups, one every three seconds each; the members run at idle priority",
+            {
+                "entered_s": "lower",
+                "heartbeats_per_s": "higher",
+                "cpu_percent": "lower",
+                "cpu_us_per_heartbeat": "lower",
+                **MEANWHILE,
+            },
+            measure_heartbeats,
+            prepare_groups,
+            targets=BROKERS,
+            properties=as_by_default,
+            goals=(Goal("cpu_percent", LIMIT, 30), UNDISTURBED),
+            warm_by=("entered_s", "cpu_us_per_heartbeat"),
+        ),
+        Bench(
+            "group-restart",
+            "a restart with 100 000 committed offsets, until all can be read",
+            {"load_s": "lower", "start_s": "lower", **MEANWHILE},
+            measure_restart,
+            prepare_groups,
+            targets=BROKERS,
+            goals=(Goal("load_s", LIMIT, 2), UNDISTURBED),
+            cold="each round starts it anew, and how soon it has loaded is what is measured",
+        ),
+    ]
+
+
+BENCHES = {
+    bench.name: bench
+    for bench in (
+        *throughput_benches(),
+        *request_benches(),
+        *start_benches(),
+        *acks_all_benches(),
+        *growth_benches(),
+        *group_benches(),
+        *compaction_benches(),
+        *java_benches(),
+        *cluster_benches(),
+        *transaction_benches(),
+        *secured_benches(),
+    )
+}

@@ -1,0 +1,295 @@
+"""Benches of three brokers and a ZooKeeper: acknowledged by all, latency, memory, a folder and a broker lost."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from functools import partial
+
+from bench import load
+from bench.bench import BROKERS, THROUGHPUT, Bench, Figures, Goal, Run
+from bench.process import resident_mb
+from bench.starting import IDLE_S
+from bench.targets import PATIENCE_S, ClusterTarget
+from bench.throughput import librdkafka_bench
+from confluent_kafka import ElectionType
+from confluent_kafka.admin import PartitionMetadata
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from tests.barnabas_server import BarnabasServer
+from tests.kafka import KafkaServer
+from tests.server_process import wait_until
+
+SIZE = 3
+COPIED_BYTES = 600_000_000
+LED_BY_EACH = 1000
+WIDTHS = (1000, 10_000)
+"""Partitions with three replicas, of which each broker leads a third."""
+LATENCY_RATE = 500
+
+PAGE_CACHE = {"acks.all.durability": "page-cache"}
+# ZooKeeper tells that a broker is gone when its session ends; what is measured begins then.
+SHORT_SESSION = {"zookeeper.session.timeout.ms": "2000"}
+
+
+def cluster_benches() -> list[Bench]:
+    """Replication factor 3. Apache Kafka acknowledges from the page cache; ours does so where the bench says it."""
+    return [*_loads(), *_losses(), *(bench for width in WIDTHS for bench in _widths(width))]
+
+
+def _loads() -> list[Bench]:
+    produced = [
+        librdkafka_bench(
+            f"cluster-produce-{short}{durability}",
+            f"{words} records, 6 partitions with 3 replicas, acks -1{told}",
+            size=size,
+            partitions=6,
+            acks=-1,
+            brokers=SIZE,
+            targets=BROKERS,
+            properties=properties,
+            goals=goals,
+        )
+        for durability, told, properties, goals in (
+            ("", " from the page caches", PAGE_CACHE, (Goal("mb_per_s", "kafka", 1.5),)),
+            ("-disk", " once on the leader's disk (Kafka: from the page caches)", {}, ()),
+        )
+        for size, short, words in ((1000, "1k", "1 KB"), (100, "100b", "100-byte"))
+    ]
+    return [
+        *produced,
+        Bench(
+            "cluster-latency",
+            f"{LATENCY_RATE} single-record produce requests per second to one leader, acks -1, from the page caches",
+            {"p50_ms": "lower", "p99_ms": "lower", "p999_ms": "lower"},
+            measure_latency,
+            brokers=SIZE,
+            targets=BROKERS,
+            properties=PAGE_CACHE,
+            goals=(Goal("p50_ms", "kafka", 0.7), Goal("p99_ms", "kafka", 0.7)),
+        ),
+        Bench(
+            "cluster-idle",
+            "resident memory of three brokers that have just started and have nothing to do",
+            {"idle_mb": "lower"},
+            measure_idle,
+            brokers=SIZE,
+            targets=BROKERS,
+            goals=(Goal("idle_mb", "kafka", 0.12),),
+            cold="memory right after a start is what is measured",
+            rounds=1,
+            warmup=0,
+        ),
+    ]
+
+
+def _losses() -> list[Bench]:
+    return [
+        Bench(
+            "cluster-catch-up",
+            f"a follower that lost its folder: {COPIED_BYTES // 10**6} MB of 1 KB records until it is in sync again",
+            {"mb_per_s": THROUGHPUT["mb_per_s"]},
+            measure_catch_up,
+            prepare_catch_up,
+            brokers=SIZE,
+            targets=BROKERS,
+            properties=SHORT_SESSION,
+            goals=(Goal("mb_per_s", "kafka", 1.5),),
+            cold="the follower has just started",
+        ),
+        Bench(
+            "cluster-failover",
+            f"kill -9 of a broker that leads {LED_BY_EACH} partitions, from the end of its session until others do",
+            {"failover_s": "lower"},
+            measure_failover,
+            partial(prepare_width, width=LED_BY_EACH * SIZE),
+            brokers=SIZE,
+            targets=BROKERS,
+            properties=SHORT_SESSION,
+            goals=(Goal("failover_s", "kafka", 0.5),),
+        ),
+    ]
+
+
+def _widths(width: int) -> list[Bench]:
+    return [
+        Bench(
+            f"cluster-restart-{width}",
+            f"{width} partitions with 3 replicas: a broker stops, starts, is in sync; the same after kill -9",
+            {"stop_s": "lower", "start_s": "lower", "start_killed_s": "lower"},
+            measure_restart,
+            partial(prepare_width, width=width),
+            brokers=SIZE,
+            targets=BROKERS,
+            properties=SHORT_SESSION,
+            cold="a broker that has just started is what is measured",
+            rounds=2,
+            warmup=0,
+        ),
+        Bench(
+            f"cluster-controller-{width}",
+            f"kill -9 of the controller of {width} partitions, from the end of its session until others lead",
+            {"failover_s": "lower"},
+            measure_controller_failover,
+            partial(prepare_width, width=width),
+            brokers=SIZE,
+            targets=BROKERS,
+            properties=SHORT_SESSION,
+            cold="who takes over has not been controller since it started, which is what is measured",
+            rounds=2,
+            warmup=0,
+        ),
+    ]
+
+
+def measure_latency(run: Run) -> Figures:
+    topic = run.topic("latency")
+    target = cluster_of(run)
+    target.create_topic(topic)
+    leader = partitions_of(target, topic)[0].leader
+    figures = load.run(
+        "latency",
+        bootstrap=target.servers[leader - 1].bootstrap,
+        topic=topic,
+        seconds=run.seconds,
+        rate=LATENCY_RATE,
+        acks=-1,
+    )
+    target.delete_topic(topic)
+    return figures
+
+
+def measure_idle(run: Run) -> Figures:
+    time.sleep(IDLE_S)
+    return {"idle_mb": resident_mb(run.target.pids)}
+
+
+def prepare_catch_up(run: Run) -> None:
+    run.target.create_topic("copied", 3)
+    load.run(
+        "produce",
+        bootstrap=run.target.bootstrap,
+        topic="copied",
+        size=1000,
+        seconds=PATIENCE_S,
+        partitions=3,
+        max_records=COPIED_BYTES // 1000,
+        config={"acks": -1, "linger.ms": 5},
+    )
+
+
+def measure_catch_up(run: Run) -> Figures:
+    target = cluster_of(run)
+    victim = kill_last(target)
+    shutil.rmtree(victim.log_dir)
+    victim.start(timeout_s=PATIENCE_S)
+    begin = time.perf_counter()
+    await_in_sync(target, "copied")
+    return {"mb_per_s": COPIED_BYTES / (time.perf_counter() - begin) / 1e6}
+
+
+def prepare_width(run: Run, width: int) -> None:
+    """As many partitions as `width` says."""
+    run.target.create_topic("wide", width)
+    await_in_sync(cluster_of(run), "wide")
+
+
+def measure_failover(run: Run) -> Figures:
+    """The last broker is not the controller, which is the first that was there."""
+    return _failover(run, SIZE, last_is_gone)
+
+
+def measure_controller_failover(run: Run) -> Figures:
+    """Another broker becomes controller, reads what there is, and has others lead."""
+    target = cluster_of(run)
+    number = target.admin().list_topics(timeout=60).controller_id
+    return _failover(run, number, lambda client: controller_id(client) != number)
+
+
+def _failover(run: Run, number: int, is_over: Callable[[KazooClient], bool]) -> Figures:
+    target = cluster_of(run)
+    victim = kill(target, number, is_over)
+    begin = time.perf_counter()
+
+    def is_replaced() -> bool:
+        return all(partition.leader not in (number, -1) for partition in partitions_of(target, "wide").values())
+
+    wait_until(is_replaced, timeout_s=PATIENCE_S, what="others lead")
+    elapsed = time.perf_counter() - begin
+    victim.start(timeout_s=PATIENCE_S)
+    await_in_sync(target, "wide")
+    target.admin().elect_leaders(ElectionType.PREFERRED, None).result()
+    return {"failover_s": elapsed}
+
+
+def measure_restart(run: Run) -> Figures:
+    """What stops by itself hands its partitions over first; who is killed waits for the end of its session, too."""
+    target, figures = cluster_of(run), Figures()
+    victim = target.servers[-1]
+    begin = time.perf_counter()
+    victim.stop(timeout_s=PATIENCE_S)
+    figures["stop_s"] = time.perf_counter() - begin
+    figures["start_s"] = _until_in_sync(target, victim)
+    victim = kill_last(target)
+    figures["start_killed_s"] = _until_in_sync(target, victim)
+    return figures
+
+
+def _until_in_sync(target: ClusterTarget, victim: BarnabasServer | KafkaServer) -> float:
+    begin = time.perf_counter()
+    victim.start(timeout_s=PATIENCE_S)
+    await_in_sync(target, "wide")
+    return time.perf_counter() - begin
+
+
+def kill_last(target: ClusterTarget) -> BarnabasServer | KafkaServer:
+    """The last broker, killed, once its session has ended: Apache Kafka does not start again before."""
+    return kill(target, SIZE, last_is_gone)
+
+
+def last_is_gone(client: KazooClient) -> bool:
+    """The last broker's session has ended."""
+    return client.exists(f"/brokers/ids/{SIZE}") is None
+
+
+def kill(target: ClusterTarget, number: int, is_over: Callable[[KazooClient], bool]) -> BarnabasServer | KafkaServer:
+    """A broker, killed, once ZooKeeper shows it."""
+    victim = target.servers[number - 1]
+    client = KazooClient(target.zookeeper.address)
+    client.start()
+    try:
+        victim.kill()
+        wait_until(lambda: is_over(client), timeout_s=60, what="the session ends", interval_s=0.002)
+    finally:
+        client.stop()
+        client.close()
+    return victim
+
+
+def controller_id(client: KazooClient) -> int | None:
+    """The broker that is controller now."""
+    try:
+        return int(json.loads(client.get("/controller")[0])["brokerid"])
+    except NoNodeError:
+        return None
+
+
+def cluster_of(run: Run) -> ClusterTarget:
+    """The run's target."""
+    assert isinstance(run.target, ClusterTarget)
+    return run.target
+
+
+def partitions_of(target: ClusterTarget, topic: str) -> dict[int, PartitionMetadata]:
+    """What a broker says of the partitions."""
+    partitions: dict[int, PartitionMetadata] = target.admin().list_topics(topic, timeout=60).topics[topic].partitions
+    return partitions
+
+
+def await_in_sync(target: ClusterTarget, topic: str) -> None:
+    """Return once each partition has all its replicas in sync."""
+
+    def is_in_sync() -> bool:
+        return all(len(partition.isrs) == SIZE for partition in partitions_of(target, topic).values())
+
+    wait_until(is_in_sync, timeout_s=PATIENCE_S, what=f"all replicas of {topic} are in sync")

@@ -1,0 +1,127 @@
+"""A crowd of members in a process of its own, which only runs when a processor has nothing else to do.
+
+A thousand clients run on a thousand machines. Here they share two processors with the broker and with whoever takes the
+time; what they cost must not be taken for what the broker costs.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Any, Self
+
+from bench.members import Crowd, Member
+
+
+class CrowdProcess:
+    """Members that join, beat, and join again when they are told to. A context manager: they are gone at its end."""
+
+    def __init__(self, bootstrap: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_live, args=(theirs, bootstrap), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pipe.close()
+        self._process.join()
+
+    def add(self, group_ids: Sequence[str]) -> float:
+        """`connect` and `join`."""
+        self.connect(group_ids)
+        return self.join()
+
+    def connect(self, group_ids: Sequence[str]) -> None:
+        """Somebody for each of these groups, who has asked for its coordinator and waits for `join`."""
+        self._ask("connect", group_ids)
+
+    def join(self) -> float:
+        """All who are connected join at once; returns how many seconds later the last had its assignment."""
+        spent: float = self._ask("join")
+        return spent
+
+    def heartbeats(self) -> int:
+        """How many there have been."""
+        count: int = self._ask("heartbeats")
+        return count
+
+    def rebalance(self, group_ids: Sequence[str]) -> None:
+        """From now on newcomers join the groups that all are in, one each and all at once, and leave again."""
+        self._ask("rebalance", group_ids)
+
+    def rest(self) -> list[float]:
+        """End that; returns how many seconds each rebalance took until the last member had its assignment."""
+        spent: list[float] = self._ask("rest")
+        return spent
+
+    def _ask(self, what: str, argument: object = None) -> Any:
+        self._pipe.send((what, argument))
+        answer = self._pipe.recv()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+def _live(pipe: Connection, bootstrap: str) -> None:
+    if hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    asyncio.run(_Puppets(bootstrap).obey(pipe))
+
+
+class _Puppets:
+    """The other end of the pipe."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._crowd = Crowd(bootstrap)
+        self._rebalances: asyncio.Task[list[float]] | None = None
+        self._is_enough = False
+
+    async def obey(self, pipe: Connection) -> None:
+        """Do as asked until the other side has closed the pipe."""
+        while True:
+            try:
+                what, argument = await asyncio.to_thread(pipe.recv)
+            except EOFError:
+                await self._crowd.close()
+                return
+            try:
+                pipe.send(await getattr(self, what)(argument))
+            except Exception as error:
+                pipe.send(error)
+
+    async def connect(self, group_ids: Sequence[str]) -> None:
+        await self._crowd.connect(group_ids)
+
+    async def join(self, _: object) -> float:
+        begin = time.perf_counter()
+        await self._crowd.join()
+        return await self._crowd.settled(1) - begin
+
+    async def heartbeats(self, _: object) -> int:
+        return self._crowd.heartbeats
+
+    async def rebalance(self, group_ids: Sequence[str]) -> None:
+        newcomers = await self._crowd.come(group_ids)
+        self._is_enough = False
+        self._rebalances = asyncio.create_task(self._come_and_go(newcomers))
+
+    async def rest(self, _: object) -> list[float]:
+        assert self._rebalances is not None
+        self._is_enough = True
+        return await self._rebalances
+
+    async def _come_and_go(self, newcomers: Sequence[Member]) -> list[float]:
+        spent: list[float] = []
+        while not self._is_enough:
+            for act in (Member.join_again, Member.leave):
+                generations = {member: member.generation for member in self._crowd.members}
+                begin = time.perf_counter()
+                await asyncio.gather(*map(act, newcomers))
+                spent.append(await self._crowd.settled_after(generations) - begin)
+        return spent

@@ -1,0 +1,230 @@
+"""Members of classic groups over plain connections, thousands of them in one process: they join, sync and beat."""
+
+import asyncio
+import struct
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.wire import CLIENT_ID, framed
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.codec import decode_response, encode_request
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest
+from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+HEARTBEAT_S = 3.0
+"""heartbeat.interval.ms of every client by default."""
+SESSION_MS, REBALANCE_MS = 45_000, 300_000
+CONNECTED_AT_ONCE = 100
+METADATA = bytes.fromhex("000000000001000474657374ffffffff")
+"""A subscription of version 0 to the topic `test`."""
+ASSIGNMENT = bytes.fromhex("0000000000010004746573740000000100000000ffffffff")
+"""Partition 0 of it."""
+SIZE = struct.Struct(">i")
+
+
+class Caller(asyncio.Protocol):
+    """Requests over one connection, answered in their order."""
+
+    def __init__(self) -> None:
+        self._transport: Any = None
+        self._received = b""
+        self._asked: deque[asyncio.Future[bytes]] = deque()
+
+    @classmethod
+    async def open(cls, bootstrap: str) -> "Caller":
+        host, port = bootstrap.rsplit(":", 1)
+        _, caller = await asyncio.get_running_loop().create_connection(cls, host, int(port))
+        return caller
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while len(self._received) >= 4:
+            end = 4 + SIZE.unpack_from(self._received)[0]
+            if len(self._received) < end:
+                return
+            frame, self._received = self._received[:end], self._received[end:]
+            answer = self._asked.popleft()
+            if not answer.cancelled():
+                answer.set_result(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for answer in self._asked:
+            if not answer.cancelled():
+                answer.set_exception(ConnectionError("the broker closed the connection"))
+        self._asked.clear()
+
+    async def ask(self, frame: bytes) -> bytes:
+        """Send a whole request frame; the whole answer's frame."""
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._asked.append(answer)
+        self._transport.write(frame)
+        return await answer
+
+    async def send(self, key: ApiKey, version: int, request: Any, client_id: bytes = CLIENT_ID) -> Any:
+        """A request and its answer as messages, of a version without tagged fields."""
+        frame = await self.ask(framed(key, version, encode_request(request, version), client_id))
+        return decode_response(key, version, frame, 8, len(frame))
+
+    def close(self) -> None:
+        self._transport.abort()
+
+
+class Member:
+    """One member; `beat` keeps it in its group for as long as it runs."""
+
+    def __init__(self, caller: Caller, group_id: str) -> None:
+        self._caller = caller
+        self._group_id = group_id
+        self.member_id = ""
+        self.generation = -1
+        self.synced_at = 0.0
+        """When it got the assignment of its present generation."""
+        self.heartbeats = 0
+
+    async def find(self) -> None:
+        """Ask who coordinates the group."""
+        await self._caller.send(ApiKey.FIND_COORDINATOR, 1, FindCoordinatorRequest(key=self._group_id))
+
+    async def join_again(self) -> None:
+        """Join and sync until there is an assignment."""
+        while True:
+            error = await self._join()
+            if error == ErrorCode.NONE:
+                return
+            if error == ErrorCode.UNKNOWN_MEMBER_ID:
+                self.member_id = ""
+            elif error not in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED):
+                await asyncio.sleep(0.1)
+
+    async def _join(self) -> int:
+        self.synced_at = 0.0
+        request = JoinGroupRequest(
+            group_id=self._group_id,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=self.member_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=METADATA)],
+        )
+        joined = await self._caller.send(ApiKey.JOIN_GROUP, 5, request)
+        if joined.error_code:
+            self.member_id = joined.member_id or self.member_id
+            return int(joined.error_code)
+        self.member_id, self.generation = joined.member_id, joined.generation_id
+        sync = SyncGroupRequest(
+            group_id=self._group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=one.member_id, assignment=ASSIGNMENT) for one in joined.members
+            ],
+        )
+        synced = await self._caller.send(ApiKey.SYNC_GROUP, 3, sync)
+        self.synced_at = time.perf_counter()
+        return int(synced.error_code)
+
+    async def beat(self, delay_s: float) -> None:
+        """A heartbeat every three seconds, the first after `delay_s`; join again when told to.
+
+        The times are fixed: members that once beat late together, since none of them had a processor, do not do so
+        every time from then on.
+        """
+        frame, generation = b"", -1
+        loop = asyncio.get_running_loop()
+        due = loop.time() + delay_s
+        while True:
+            await asyncio.sleep(due - loop.time())
+            if generation != self.generation:
+                generation = self.generation
+                request = HeartbeatRequest(group_id=self._group_id, generation_id=generation, member_id=self.member_id)
+                frame = framed(ApiKey.HEARTBEAT, 3, encode_request(request, 3))
+            answer = await self._caller.ask(frame)
+            self.heartbeats += 1
+            if answer[12:14] != b"\0\0":
+                await self.join_again()
+            while due < loop.time():
+                due += HEARTBEAT_S
+
+    async def leave(self) -> None:
+        """Go, as a consumer does that is closed."""
+        request = LeaveGroupRequest(group_id=self._group_id, member_id=self.member_id)
+        await self._caller.send(ApiKey.LEAVE_GROUP, 1, request)
+        self.member_id = ""
+
+
+class Crowd:
+    """Many members that beat, spread evenly over the heartbeat interval."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._callers: list[Caller] = []
+        self._newcomers: list[Member] = []
+        self._beating: dict[Member, asyncio.Task[None]] = {}
+
+    @property
+    def members(self) -> Sequence[Member]:
+        return list(self._beating)
+
+    @property
+    def heartbeats(self) -> int:
+        """How many there have been."""
+        return sum(member.heartbeats for member in self._beating)
+
+    async def connect(self, group_ids: Sequence[str]) -> None:
+        """Somebody for each of these groups, who has asked for its coordinator and will `join` with the others."""
+        self._newcomers += await self.come(group_ids)
+
+    async def come(self, group_ids: Sequence[str]) -> list[Member]:
+        """Somebody for each of these groups, who has asked for its coordinator, and whom nobody here cares for."""
+        came: list[Member] = []
+        for start in range(0, len(group_ids), CONNECTED_AT_ONCE):
+            names = group_ids[start : start + CONNECTED_AT_ONCE]
+            callers = await asyncio.gather(*(Caller.open(self._bootstrap) for _ in names))
+            self._callers += callers
+            members = [Member(caller, name) for caller, name in zip(callers, names, strict=True)]
+            await asyncio.gather(*(member.find() for member in members))
+            came += members
+        return came
+
+    async def join(self) -> None:
+        """All who are connected join at once; returns when all have assignments."""
+        made, self._newcomers = self._newcomers, []
+        await asyncio.gather(*(member.join_again() for member in made))
+        for index, member in enumerate(made):
+            self._beating[member] = asyncio.ensure_future(member.beat(HEARTBEAT_S * index / len(made)))
+
+    async def settled(self, generation: int) -> float:
+        """When the last member got its assignment of a generation that is not older than this, whatever its group."""
+        return await self.settled_after(dict.fromkeys(self.members, generation - 1))
+
+    async def settled_after(self, generations: Mapping[Member, int]) -> float:
+        """When the last of these members got its assignment of a newer generation than this."""
+        while True:
+            if all(one.generation > before and one.synced_at for one, before in generations.items()):
+                return max(one.synced_at for one in generations)
+            for task in self._beating.values():
+                if task.done():
+                    task.result()
+            await asyncio.sleep(0.02)
+
+    async def close(self) -> None:
+        """Everybody leaves, so that no session is left to expire while something else is measured."""
+        members = self.members
+        for task in self._beating.values():
+            task.cancel()
+        await asyncio.gather(*self._beating.values(), return_exceptions=True)
+        for start in range(0, len(members), CONNECTED_AT_ONCE):
+            leaving = members[start : start + CONNECTED_AT_ONCE]
+            await asyncio.gather(*(member.leave() for member in leaving), return_exceptions=True)
+        for caller in self._callers:
+            caller.close()

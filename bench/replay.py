@@ -1,0 +1,125 @@
+"""Whole batches over a plain socket: produce requests made beforehand, and fetches whose records nobody looks at.
+
+librdkafka and Java spend more time on a compressed record than a broker does, so that with them two brokers look alike.
+Here batches are built and compressed before the clock starts, and the server is what is measured.
+"""
+
+import socket
+import struct
+import time
+from collections import deque
+
+from bench.payloads import payloads
+from bench.wire import Answers, Cycle, connect, fetch_request, produce_request, received, settle
+
+from barnabas.protocol.compression import Compression
+from barnabas.protocol.record_batch_builder import RecordBatchBuilder
+
+IN_FLIGHT = 5
+"""What producers have as max.in.flight.requests.per.connection."""
+
+MAX_BYTES = 4 << 20
+FETCH_LEAD = struct.Struct(">ihqqi")
+"""Of a partition in an answer to Fetch v4: index, error, high watermark, last stable offset, aborted transactions."""
+
+
+def batch_of(size: int, batch_bytes: int, codec: str, compressible: bool) -> tuple[bytes, int]:
+    """A batch of records of `size` bytes, `batch_bytes` before compression, and how many there are."""
+    count = batch_bytes // size
+    builder = RecordBatchBuilder(codec=Compression[codec.upper()])
+    now_ms = int(time.time() * 1000)
+    for value in payloads(size, count, compressible=compressible):
+        builder.append(None, value, [], now_ms)
+    return bytes(builder.build()), count
+
+
+def produce(
+    bootstrap: str,
+    topic: str,
+    *,
+    size: int,
+    seconds: float,
+    codec: str = "none",
+    partitions: int = 1,
+    batch_bytes: int = 16384,
+    batches: int = 1,
+    max_bytes: int = 1_500_000_000,
+) -> dict[str, float]:
+    """Requests with a batch for each of `batches` partitions, all partitions in turn, for `seconds` or `max_bytes`."""
+    batch, count = batch_of(size, batch_bytes, codec, codec != "none")
+    groups = [range(first, first + batches) for first in range(0, partitions, batches)]
+    requests = [produce_request(topic, [(index, batch) for index in group]) for group in groups]
+    per_request = count * batches
+    # Answers differ in the partitions they name, not in size.
+    answers = Answers(topic, batches)
+    settle(bootstrap, requests, answers)
+    cycle = Cycle(requests, 1)
+    sent = done = 0
+    with connect(bootstrap) as connection:
+        begin = time.perf_counter()
+        while True:
+            more = time.perf_counter() - begin < seconds and sent * per_request * size < max_bytes
+            while more and sent - done < IN_FLIGHT:
+                for piece in cycle.take(1):
+                    connection.sendall(piece)
+                sent += 1
+            if sent == done:
+                break
+            done += answers.take(received(connection))
+        elapsed = time.perf_counter() - begin
+    records = done * per_request
+    return {"records": records, "seconds": elapsed, "mb_per_s": records * size / elapsed / 1e6}
+
+
+class RecordsReader:
+    """Reads answers to Fetch v4 into one buffer and tells the offset after the last whole batch in it."""
+
+    def __init__(self, topic: str) -> None:
+        self._buffer = bytearray(MAX_BYTES + (1 << 20))
+        self._view = memoryview(self._buffer)
+        self._records_at = 4 + 4 + 4 + 2 + len(topic.encode()) + 4
+
+    def read(self, connection: socket.socket, sizes: deque[int]) -> int:
+        """Read one answer; appends the size of each whole batch to `sizes`, returns the next offset or -1 for none."""
+        got = 0
+        while got < 4 or got < 4 + struct.unpack_from(">i", self._buffer)[0]:
+            count = connection.recv_into(self._view[got:])
+            if not count:
+                raise ConnectionError("the server closed the connection")
+            got += count
+        place = 4 + self._records_at
+        _index, error, _high_watermark, _stable, aborted = FETCH_LEAD.unpack_from(self._buffer, place)
+        if error:
+            raise RuntimeError(f"a fetch answered error {error}")
+        place += FETCH_LEAD.size + 16 * max(aborted, 0)
+        end = place + 4 + struct.unpack_from(">i", self._buffer, place)[0]
+        return self._walk(place + 4, end, sizes)
+
+    def _walk(self, place: int, end: int, sizes: deque[int]) -> int:
+        following = -1
+        while place + 61 <= end:
+            base, length = struct.unpack_from(">qi", self._buffer, place)
+            if place + 12 + length > end:
+                break
+            following = base + struct.unpack_from(">i", self._buffer, place + 23)[0] + 1
+            sizes.append(length + 12)
+            place += 12 + length
+        return following
+
+
+def consume(bootstrap: str, topic: str, *, records: int, seconds: float) -> dict[str, float]:
+    """For `seconds`, fetch offsets 0 to `records` of partition 0 again and again, up to 4 MB at a time."""
+    reader = RecordsReader(topic)
+    sizes: deque[int] = deque()
+    offset = done = 0
+    with connect(bootstrap) as connection:
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < seconds:
+            connection.sendall(fetch_request(topic, offset, MAX_BYTES))
+            following = reader.read(connection, sizes)
+            if following < 0:
+                raise RuntimeError(f"nothing came at offset {offset} of {records}")
+            done += following - offset
+            offset = following if following < records else 0
+        elapsed = time.perf_counter() - begin
+    return {"records": done, "seconds": elapsed, "mb_per_s": sum(sizes) / elapsed / 1e6}

@@ -1,0 +1,170 @@
+"""Turns the rounds of a bench into rows of tables, a table for the terminal, and JSON."""
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.bench import LIMIT, RIVAL, Bench, Figures, Goal
+from bench.warming import Warmth
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, smallest and largest of the rounds."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: list[float]) -> "Spread":
+        return cls(median(values), min(values), max(values))
+
+    def __str__(self) -> str:
+        if self.low == self.high:
+            return shown(self.median)
+        return f"{shown(self.median)} ({shown(self.low)}–{shown(self.high)})"
+
+
+def shown(value: float) -> str:
+    """Three significant digits, thousands separated."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+@dataclass
+class BenchResult:
+    """All rounds of one bench: target -> figures of each round."""
+
+    bench: Bench
+    rounds: dict[str, list[Figures]] = field(default_factory=dict)
+    warmth: Warmth | None = None
+    """None where nobody has said: in runs of long ago, and where servers are started by the bench."""
+
+    def note_warmth(self, warmth: Warmth | None) -> None:
+        """Where each round warms up by itself, one in which the rival was not warm stands for all."""
+        if self.warmth is None or not self.warmth.rising:
+            self.warmth = warmth
+
+    def add(self, target: str, figures: Figures) -> None:
+        self.rounds.setdefault(target, []).append(figures)
+
+    def spread(self, target: str, figure: str) -> Spread:
+        return Spread.of([figures[figure] for figures in self.rounds[target]])
+
+    def ratio(self, figure: str, against: str) -> Spread | None:
+        """Ours divided by `against`, round by round, or just ours with `LIMIT`; None when one of them did not run."""
+        if against == LIMIT:
+            return self.spread("ours", figure) if "ours" in self.rounds else None
+        ours, theirs = self.rounds.get("ours"), self.rounds.get(against)
+        if not ours or not theirs:
+            return None
+        pairs = zip(ours, theirs, strict=False)
+        values = [mine[figure] / other[figure] for mine, other in pairs if other[figure]]
+        return Spread.of(values) if values else None
+
+    def reached(self, goal: Goal) -> bool | None:
+        """Whether the median of the ratios is as good as the goal; None when it was not measured."""
+        ratio = self.ratio(goal.figure, goal.against)
+        if ratio is None:
+            return None
+        higher = self.bench.figures[goal.figure] == "higher"
+        return ratio.median >= goal.ratio if higher else ratio.median <= goal.ratio
+
+    def header(self) -> list[str]:
+        against = [name for name in self.rounds if name != "ours"] if "ours" in self.rounds else []
+        return ["figure", *self.rounds, *(f"ours ÷ {name}" for name in against)]
+
+    def rows(self) -> list[list[str]]:
+        """One row for each figure: every target, then the ratios of ours."""
+        made = []
+        for figure, better in self.bench.figures.items():
+            cells = [f"{figure} ({better} is better)"]
+            cells += [str(self.spread(target, figure)) for target in self.rounds]
+            if "ours" in self.rounds:
+                cells += [str(self.ratio(figure, name)) for name in self.rounds if name != "ours"]
+            made.append(cells)
+        return made
+
+    def goal_rows(self) -> list[list[str]]:
+        """One row for each goal that was measured: bench, figure, against, goal, ratio, whether it was reached."""
+        made = []
+        for goal in self.bench.goals:
+            reached = self.reached(goal)
+            if reached is not None:
+                sign = "≥" if self.bench.figures[goal.figure] == "higher" else "≤"
+                ratio = str(self.ratio(goal.figure, goal.against))
+                words = "yes" if reached else "**no**"
+                if goal.against == RIVAL and self.warmth is not None and self.warmth.rising:
+                    words += ", Kafka not warm"
+                bound = f"{sign} {goal.ratio:g}" + (" ×" if goal.against != LIMIT else "")
+                made.append([self.bench.name, goal.figure, goal.against, bound, ratio, words])
+        return made
+
+    def how(self) -> str:
+        """How many rounds count, and how warm the rival was then."""
+        parts = [f"Rounds: {max(map(len, self.rounds.values()))}."]
+        if self.warmth is not None:
+            parts.append(f"Warm-up: {self.warmth}.")
+        if self.bench.cold and RIVAL in self.rounds:
+            parts.append(f"Kafka is cold: {self.bench.cold}.")
+        return " ".join(parts)
+
+
+GOAL_HEADER = ["bench", "figure", "against", "goal", "ours ÷ it", "reached"]
+
+
+def print_result(result: BenchResult) -> None:
+    """A table on the terminal, and one of the goals."""
+    console = Console(width=max(Console().width, 180))
+    for title, caption, header, rows in (
+        (f"{result.bench.name}: {result.bench.about}", result.how(), result.header(), result.rows()),
+        ("", "", GOAL_HEADER, result.goal_rows()),
+    ):
+        if rows:
+            table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+            for column in header:
+                table.add_column(column, no_wrap=True)
+            for row in rows:
+                table.add_row(*row)
+            console.print(table)
+
+
+def machine() -> dict[str, str | int]:
+    """What the figures were taken on."""
+    return {"cpus": os.cpu_count() or 0, "python": platform.python_version(), "system": platform.platform(terse=True)}
+
+
+def write_json(path: Path, results: Sequence[BenchResult], options: Mapping[str, object]) -> None:
+    """Every figure of every round."""
+    data = {
+        "machine": machine(),
+        "options": dict(options),
+        "benches": {result.bench.name: result.rounds for result in results},
+        "warm_ups": {result.bench.name: asdict(result.warmth) for result in results if result.warmth is not None},
+    }
+    path.write_text(json.dumps(data, indent=1) + "\n")
+
+
+def read_json(paths: Sequence[Path], benches: Mapping[str, Bench]) -> list[BenchResult]:
+    """What `write_json` wrote, in the order of `benches`; a later file's rounds of a bench replace an earlier's."""
+    found: dict[str, BenchResult] = {}
+    for path in paths:
+        data = json.loads(path.read_text())
+        warm_ups = data.get("warm_ups", {})
+        for name in data["benches"].keys() & benches.keys():
+            warmth = _warmth_in(warm_ups[name]) if name in warm_ups else None
+            found[name] = BenchResult(benches[name], data["benches"][name], warmth)
+    return [found[name] for name in benches if name in found]
+
+
+def _warmth_in(data: Mapping[str, Any]) -> Warmth:
+    return Warmth(data["rounds"], data["seconds"], tuple(data["rising"]))

@@ -1,0 +1,123 @@
+"""Benches of requests: how many a second, how soon answered, and what one costs as the broker grows."""
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from bench import load
+from bench.bench import STEPS, Figures, Run
+from bench.metered import MeteredServer
+from bench.process import CpuMeter
+from bench.targets import COMMON_PROPERTIES, BrokerTarget
+
+
+def spent_on(run: Run, name: str, **options: Any) -> tuple[Figures, float]:
+    """Figures of a load of `load.LOADS`, and microseconds of server time for each of its requests."""
+    meter = CpuMeter(run.target.pids)
+    figures = load.run(name, bootstrap=run.target.bootstrap, seconds=run.seconds, **options)
+    return figures, meter.spent() * 1e6 / figures["requests"]
+
+
+def measure_single(run: Run) -> Figures:
+    topic = run.topic("single")
+    run.target.create_topic(topic)
+    figures, cost = spent_on(run, "single", topics=[topic])
+    run.target.delete_topic(topic)
+    return {**figures, "cpu_us_per_request": cost}
+
+
+def measure_metrics(run: Run) -> Figures:
+    """A broker of its own, which measures its requests every other moment."""
+    topic, metered = "metered", {**COMMON_PROPERTIES, "metrics.listeners": "127.0.0.1:0"}
+    with TemporaryDirectory() as folder, MeteredServer(Path(folder), properties=metered) as server:
+        BrokerTarget("ours", server).create_topic(topic)
+        return load.run("switched", bootstrap=server.bootstrap, pid=server.pid, topic=topic, seconds=run.seconds)
+
+
+def prepare_latency(run: Run) -> None:
+    """As many requests as go for a round's time: a JVM compiles what it has run often enough."""
+    run.target.create_topic("before")
+    load.run("single", bootstrap=run.target.bootstrap, topics=["before"], seconds=run.seconds)
+
+
+def measure_latency(run: Run) -> Figures:
+    topic = run.topic("latency")
+    run.target.create_topic(topic)
+    figures = load.run("latency", bootstrap=run.target.bootstrap, topic=topic, seconds=run.seconds)
+    run.target.delete_topic(topic)
+    return figures
+
+
+def measure_metadata(run: Run) -> Figures:
+    topic = run.topic("wide")
+    run.target.create_topic(topic, 1000)
+    figures, cost = spent_on(run, "metadata", topic=topic)
+    run.target.delete_topic(topic)
+    return {**figures, "cpu_ms_per_request": cost / 1000}
+
+
+def measure_connections(run: Run) -> Figures:
+    """64 requests (or one for each connection) under way in all."""
+    topic = run.topic("connections")
+    run.target.create_topic(topic)
+    made: Figures = {}
+    for count in STEPS:
+        figures, cost = spent_on(run, "connections", topic=topic, connections=count)
+        made[f"requests_per_s_{count}"] = figures["requests_per_s"]
+        made[f"cpu_us_{count}"] = cost
+    run.target.delete_topic(topic)
+    return made
+
+
+def measure_group_commit(run: Run) -> Figures:
+    """64 connections with one acks -1 request each under way."""
+    topic = run.topic("durable")
+    run.target.create_topic(topic)
+    figures, cost = spent_on(run, "connections", topic=topic, connections=64, acks=-1)
+    run.target.delete_topic(topic)
+    return {**figures, "cpu_us_per_request": cost}
+
+
+def growth(run: Run, cost_at: Callable[[int], float]) -> Figures:
+    """`cost_at(count)` makes the server grow to `count` and tells what a request costs then."""
+    return {f"cpu_us_{count}": cost_at(count) for count in STEPS}
+
+
+def measure_topics(run: Run) -> Figures:
+    """Requests go to all topics in turn."""
+    names = [f"topics-{run.number}-{number:04}" for number in range(STEPS[-1])]
+
+    def cost_at(count: int) -> float:
+        run.target.create_topics([name for name in names[:count] if name not in made])
+        made.update(names[:count])
+        return spent_on(run, "single", topics=names[:count])[1]
+
+    made: set[str] = set()
+    figures = growth(run, cost_at)
+    run.target.delete_topics(names)
+    return figures
+
+
+def measure_partitions(run: Run) -> Figures:
+    """Requests go to all partitions of one topic in turn."""
+
+    def cost_at(count: int) -> float:
+        topic = run.topic(f"partitions-{count}")
+        run.target.create_topic(topic, count)
+        cost = spent_on(run, "single", topics=[topic], partitions=count)[1]
+        run.target.delete_topic(topic)
+        return cost
+
+    return growth(run, cost_at)
+
+
+def measure_connection_cost(run: Run) -> Figures:
+    """Every connection has one request under way."""
+    topic = run.topic("grown")
+    run.target.create_topic(topic)
+    figures = growth(
+        run, lambda count: spent_on(run, "connections", topic=topic, connections=count, in_flight=count)[1]
+    )
+    run.target.delete_topic(topic)
+    return figures

@@ -1,0 +1,120 @@
+"""Runs one bench against several targets, a round of each in turn, so that a slow minute of the machine hits all."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count, islice
+from pathlib import Path
+from unittest import mock
+
+from bench.bench import RIVAL, Bench, Figures, Run
+from bench.report import BenchResult
+from bench.targets import Target, make_target
+from bench.warming import WarmUp
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long, how often, and at least how often before; a bench may have its own mind about `rounds` and `warmup`."""
+
+    folder: Path
+    seconds: float
+    rounds: int
+    warmup: int = 1
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def warmup_of(self, bench: Bench) -> int:
+        return self.warmup if bench.warmup is None else bench.warmup
+
+    def rounds_of(self, bench: Bench) -> int:
+        return self.rounds if bench.rounds is None else min(self.rounds, bench.rounds)
+
+
+@contextmanager
+def compiled_once(folder: Path) -> Iterator[None]:
+    """Let Python servers keep their bytecode in `folder`, as installed packages do, whatever the caller's settings."""
+    with mock.patch.dict(os.environ, {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}):
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        yield
+
+
+def run_bench(bench: Bench, names: Sequence[str], plan: Plan) -> BenchResult:
+    """Rounds that do not count, then rounds that do; targets the bench does not know are left out."""
+    result = BenchResult(bench)
+    chosen = [name for name in names if name in bench.targets]
+    with compiled_once(plan.folder):
+        if bench.started:
+            _run_side_by_side(result, chosen, plan)
+        else:
+            _run_fresh(result, chosen, plan)
+    return result
+
+
+def _make(bench: Bench, name: str, folder: Path, plan: Plan) -> Target:
+    properties = {**bench.properties, **plan.properties}
+    return make_target(
+        name,
+        folder,
+        partitions=bench.partitions,
+        brokers=bench.brokers,
+        properties=properties,
+        kafka_properties=bench.kafka_properties,
+        doors=bench.doors,
+    )
+
+
+def _run_side_by_side(result: BenchResult, names: Sequence[str], plan: Plan) -> None:
+    """All targets stay up; each round asks one after the other."""
+    bench = result.bench
+    targets: list[Target] = []
+    try:
+        runs = []
+        for name in names:
+            target = _make(bench, name, plan.folder / bench.name, plan)
+            targets.append(target)
+            target.start()
+            runs.append(Run(target, plan.seconds, 0))
+        for run in runs:
+            if bench.prepare:
+                bench.prepare(run)
+        warming = WarmUp(bench.warming_figures if RIVAL in names else {}, plan.warmup_of(bench))
+        numbers = count()
+        while not warming.is_over():
+            warming.add(_round(bench, runs, next(numbers)).get(RIVAL, {}))
+        result.note_warmth(warming.warmth())
+        for number in islice(numbers, plan.rounds_of(bench)):
+            for name, figures in _round(bench, runs, number).items():
+                result.add(name, figures)
+    finally:
+        for target in targets:
+            target.remove()
+
+
+def _round(bench: Bench, runs: Sequence[Run], number: int) -> dict[str, Figures]:
+    """One target after the other."""
+    measured = {}
+    for run in runs:
+        run.number = number
+        # What the one before wrote goes to disk before this one is measured.
+        os.sync()
+        measured[run.target.name] = bench.measure(run)
+    return measured
+
+
+def _run_fresh(result: BenchResult, names: Sequence[str], plan: Plan) -> None:
+    """Every round has a new server with an empty folder, which the bench starts itself."""
+    bench, warmup = result.bench, plan.warmup_of(result.bench)
+    for number in range(warmup + plan.rounds_of(bench)):
+        for name in names:
+            target = _make(bench, name, plan.folder / f"{bench.name}-{number}", plan)
+            run = Run(target, plan.seconds, number)
+            os.sync()
+            try:
+                figures = bench.measure(run)
+            finally:
+                target.remove()
+            if number >= warmup:
+                result.add(name, figures)
+                if name == RIVAL:
+                    result.note_warmth(run.warmth)

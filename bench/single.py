@@ -1,0 +1,206 @@
+"""Produce requests of one record over plain sockets: as many a second as go, or a steady rate with latencies."""
+
+import os
+import select
+import selectors
+import signal
+import socket
+import struct
+import time
+from contextlib import ExitStack
+from statistics import median
+
+from bench.process import cpu_seconds
+from bench.wire import (
+    Answers,
+    Cycle,
+    connect,
+    metadata_request,
+    produce_request,
+    read_frame,
+    received,
+    received_at,
+    settle,
+    small_batch,
+    stamp_arrivals,
+)
+
+IN_FLIGHT = 64
+TURN_S = 0.05
+
+
+def requests_per_second(
+    bootstrap: str,
+    topics: list[str],
+    *,
+    seconds: float,
+    partitions: int = 1,
+    in_flight: int = IN_FLIGHT,
+    acks: int = 1,
+) -> dict[str, float]:
+    """Keep `in_flight` requests under way on one connection, each to the next of all partitions of all `topics`."""
+    batch = small_batch()
+    requests = [produce_request(topic, [(index, batch)], acks) for topic in topics for index in range(partitions)]
+    cycle = Cycle(requests, in_flight)
+    answers = Answers(topics[0])
+    settle(bootstrap, requests, answers)
+    with connect(bootstrap) as connection:
+        done, elapsed = _keep_under_way(connection, cycle, answers, in_flight, seconds)
+    return {"requests": done, "seconds": elapsed, "requests_per_s": done / elapsed}
+
+
+def _keep_under_way(
+    connection: socket.socket, cycle: Cycle, answers: Answers, in_flight: int, seconds: float
+) -> tuple[int, float]:
+    """How many were answered and in which time; those that are then under way are waited for."""
+    for piece in cycle.take(in_flight):
+        connection.sendall(piece)
+    done = 0
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < seconds:
+        count = answers.take(received(connection))
+        done += count
+        for piece in cycle.take(count):
+            connection.sendall(piece)
+    elapsed = time.perf_counter() - begin
+    outstanding = in_flight
+    while outstanding:
+        outstanding -= answers.take(received(connection))
+    return done, elapsed
+
+
+def switched(bootstrap: str, pid: int, topic: str, *, seconds: float) -> dict[str, float]:
+    """The load of `requests_per_second` on a server that SIGUSR1 switches, in short turns, on off off on on off …
+
+    Medians of on ÷ off, and microseconds of the server's time for a request. What else the machine does hits two turns
+    that follow each other alike, and those where it does not are few.
+    """
+    request = produce_request(topic, [(0, small_batch())], 1)
+    cycle, answers = Cycle([request], IN_FLIGHT), Answers(topic)
+    settle(bootstrap, [request], answers)
+    ratios, cost = list[float](), list[tuple[float, float]]()
+    with connect(bootstrap) as connection:
+
+        def turn(turn_seconds: float) -> tuple[float, float]:
+            spent = cpu_seconds(pid)
+            done, elapsed = _keep_under_way(connection, cycle, answers, IN_FLIGHT, turn_seconds)
+            return done / elapsed, (cpu_seconds(pid) - spent) * 1e6 / (done + IN_FLIGHT)
+
+        for _ in range(1 + int(seconds / 2 / TURN_S)):
+            first = turn(TURN_S)
+            os.kill(pid, signal.SIGUSR1)
+            turn(TURN_S / 10)  # in which the switch comes about
+            second = turn(TURN_S)
+            on, off = (first, second) if len(ratios) % 2 == 0 else (second, first)
+            ratios.append(on[0] / off[0])
+            cost.append((on[1], off[1]))
+    with_it, without = map(median, zip(*cost, strict=True))
+    return {"requests_per_s_ratio": median(ratios), "cpu_us_with": with_it, "cpu_us_without": without}
+
+
+def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000, acks: int = 1) -> dict[str, float]:
+    """Send `rate` requests a second, evenly and whether or not answers came; milliseconds until the answer is here.
+
+    As nothing waits for an answer, a server that stalls does not slow the load down and hide its stall. An answer is
+    here when it has come to the socket: when a processor is free to read it is not the server's doing.
+    """
+    first_acknowledgement(bootstrap, topic, acks=acks)
+    request = produce_request(topic, [(0, small_batch())], acks)
+    answers = Answers(topic)
+    total = int(seconds * rate)
+    sent: list[float] = []
+    spent: list[float] = []
+    with connect(bootstrap) as connection:
+        stamp_arrivals(connection)
+        begin = time.perf_counter() + 0.01
+        while len(spent) < total:
+            pause = begin + len(sent) / rate - time.perf_counter() if len(sent) < total else 5.0
+            if pause <= 0:
+                sent.append(time.time())
+                connection.sendall(request)
+                continue
+            if select.select([connection], [], [], pause)[0]:
+                data, arrived = received_at(connection)
+                for _ in range(answers.take(data)):
+                    spent.append((arrived - sent[len(spent)]) * 1000)
+            elif len(sent) == total:
+                raise RuntimeError(f"{total - len(spent)} answers did not come")
+    # The first tenth warms up the connection and caches.
+    steady = sorted(spent[total // 10 :])
+    return {
+        "p50_ms": steady[len(steady) // 2],
+        "p99_ms": steady[int(len(steady) * 0.99)],
+        "p999_ms": steady[int(len(steady) * 0.999)],
+        "max_ms": steady[-1],
+    }
+
+
+def many_connections(
+    bootstrap: str, topic: str, *, seconds: float, connections: int, in_flight: int = IN_FLIGHT, acks: int = 1
+) -> dict[str, float]:
+    """As many requests a second as go over `connections` connections, `in_flight` (or one each) under way in all."""
+    each = max(1, in_flight // connections)
+    request = produce_request(topic, [(0, small_batch())], acks)
+    blob = memoryview(request * each)
+    settle(bootstrap, [request], Answers(topic))
+    with ExitStack() as stack, selectors.DefaultSelector() as selector:
+        for _ in range(connections):
+            selector.register(stack.enter_context(connect(bootstrap)), selectors.EVENT_READ, Answers(topic))
+        for key in selector.get_map().values():
+            key.fileobj.sendall(blob)  # type: ignore[union-attr]
+        done = 0
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < seconds:
+            for key, _ in selector.select(1):
+                connection, answers = key.fileobj, key.data
+                assert isinstance(connection, socket.socket)
+                count = answers.take(received(connection))
+                done += count
+                connection.sendall(blob[: count * len(request)])
+        elapsed = time.perf_counter() - begin
+    return {"requests": done, "seconds": elapsed, "requests_per_s": done / elapsed}
+
+
+def metadata(bootstrap: str, topic: str, *, seconds: float) -> dict[str, float]:
+    """One Metadata request after the other for one topic: milliseconds each."""
+    request = metadata_request(topic)
+    spent = []
+    with connect(bootstrap) as connection:
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < seconds:
+            asked = time.perf_counter()
+            connection.sendall(request)
+            size = len(read_frame(connection))
+            spent.append((time.perf_counter() - asked) * 1000)
+    spent.sort()
+    return {"requests": len(spent), "answer_bytes": size, "p50_ms": spent[len(spent) // 2]}
+
+
+def first_acknowledgement(bootstrap: str, topic: str, *, acks: int = 1, timeout_s: float = 60) -> None:
+    """Return as soon as one record sent to `topic` is acknowledged; asking for its metadata makes it where that may be.
+
+    A refused connection or an answer with an error is tried again after two milliseconds.
+    """
+    deadline = time.monotonic() + timeout_s
+    error_at = Answers(topic).errors_at[0] - 4
+    request = produce_request(topic, [(0, small_batch())], acks)
+    while time.monotonic() < deadline:
+        try:
+            with connect(bootstrap) as connection:
+                while time.monotonic() < deadline:
+                    connection.sendall(metadata_request(topic))
+                    read_frame(connection)
+                    connection.sendall(request)
+                    if struct.unpack_from(">h", read_frame(connection), error_at)[0] == 0:
+                        return
+                    time.sleep(0.002)
+        except OSError:
+            time.sleep(0.002)
+    raise TimeoutError(f"no record was acknowledged within {timeout_s} s")
+
+
+def one_record_everywhere(bootstrap: str, topic: str, partitions: int) -> None:
+    """Put at least one record into each partition of `topic`, all in one request."""
+    batch = small_batch()
+    request = produce_request(topic, [(index, batch) for index in range(partitions)])
+    settle(bootstrap, [request], Answers(topic, partitions))

@@ -1,0 +1,42 @@
+"""Benches of starting: an empty folder, and ten thousand partitions after a clean stop and after kill -9."""
+
+import time
+
+from bench import single
+from bench.bench import Figures, Run
+from bench.process import resident_mb
+from bench.targets import PATIENCE_S
+
+IDLE_S = 2.0
+WIDE_TOPICS, WIDE_PARTITIONS = 10, 1000
+
+
+def measure_start(run: Run) -> Figures:
+    """From the call that starts an empty server to the first acknowledged record; its memory after two idle seconds."""
+    run.target.prepare()
+    begin = time.perf_counter()
+    run.target.start()
+    single.first_acknowledgement(run.target.bootstrap, "first")
+    elapsed = time.perf_counter() - begin
+    time.sleep(IDLE_S)
+    return {"first_ack_s": elapsed, "idle_mb": resident_mb(run.target.pids)}
+
+
+def measure_start_again(run: Run) -> Figures:
+    """Start with 10 000 partitions of one record each, until a record is acknowledged."""
+    run.target.start()
+    for number in range(WIDE_TOPICS):
+        run.target.create_topic(f"many-{number}", WIDE_PARTITIONS)
+        single.one_record_everywhere(run.target.bootstrap, f"many-{number}", WIDE_PARTITIONS)
+    made: Figures = {}
+    for name, end in (("clean", run.target.stop), ("killed", run.target.kill)):
+        begin = time.perf_counter()
+        end()
+        if name == "clean":
+            made["clean_stop_s"] = time.perf_counter() - begin
+        begin = time.perf_counter()
+        run.target.start()
+        single.first_acknowledgement(run.target.bootstrap, "many-0", timeout_s=PATIENCE_S)
+        made[f"start_after_{name}_s"] = time.perf_counter() - begin
+    made["resident_mb"] = resident_mb(run.target.pids)
+    return made

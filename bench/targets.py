@@ -1,0 +1,274 @@
+"""The servers that are compared: ours, Apache Kafka and the ceiling, each a process with a folder of its own."""
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Protocol
+
+from bench.doors import Doors
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from tests.barnabas_server import BarnabasServer
+from tests.kafka import LAST_WITH_ZOOKEEPER, SERVER_FLAGS, KafkaServer, ZooKeeperServer
+from tests.server_process import ServerProcess, broker_answers, free_port, wait_until
+
+# A round fits into one segment, because both brokers sync a segment that they roll, and that would measure the disk.
+# Its space is given back a second later, so that no round writes against the leftovers of the one before.
+COMMON_PROPERTIES = {
+    "log.segment.bytes": str(2**31 - 1),
+    "log.segment.delete.delay.ms": "1000",
+    "auto.create.topics.enable": "false",
+}
+# Kafka deletes nothing in its first half minute unless told so.
+KAFKA_PROPERTIES = {"log.initial.task.delay.ms": "1000"}
+PATIENCE_S = 600.0
+"""For a start or a clean stop: with ten thousand partitions either takes minutes somewhere."""
+
+
+class Target(Protocol):
+    """A server under test."""
+
+    name: str
+
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def pids(self) -> tuple[int, ...]: ...
+    def prepare(self) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def kill(self) -> None: ...
+    def create_topic(self, topic: str, partitions: int = 1) -> None: ...
+    def create_topics(self, topics: Sequence[str]) -> None: ...
+    def delete_topic(self, topic: str) -> None: ...
+    def delete_topics(self, topics: Sequence[str]) -> None: ...
+    def remove(self) -> None: ...
+
+
+class BrokerTarget:
+    """One or several brokers of a kind: topics through the admin protocol, a replica of each at every broker."""
+
+    def __init__(self, name: str, *servers: BarnabasServer | KafkaServer) -> None:
+        self.name = name
+        self.servers = servers
+        self.doors: Doors | None = None
+        """Ways to the one broker with TLS and passwords."""
+        self._admin: AdminClient | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(server.bootstrap for server in self.servers)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(server.pid for server in self.servers)
+
+    def prepare(self) -> None:
+        """Whatever is done once before a first start: Apache Kafka wants its folder formatted."""
+        for server in self.servers:
+            if isinstance(server, KafkaServer):
+                server.prepare()
+
+    def start(self) -> None:
+        for server in self.servers:
+            server.start(timeout_s=PATIENCE_S)
+
+    def stop(self) -> None:
+        for server in self.servers:
+            server.stop(timeout_s=PATIENCE_S)
+
+    def kill(self) -> None:
+        for server in self.servers:
+            server.kill()
+
+    def admin(self) -> AdminClient:
+        """A client of the brokers."""
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        return self._admin
+
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
+        """Create `topic` and return once its partitions have leaders."""
+        self._create([topic], partitions)
+
+    def create_topics(self, topics: Sequence[str]) -> None:
+        """Create topics of one partition each and return once all have leaders."""
+        self._create(topics, 1)
+
+    def _create(self, topics: Sequence[str], partitions: int) -> None:
+        if not topics:
+            return
+        admin = self.admin()
+        new = [NewTopic(topic, partitions, len(self.servers)) for topic in topics]
+        for future in admin.create_topics(new, operation_timeout=120, request_timeout=120).values():
+            future.result()
+
+        def has_leaders() -> bool:
+            found = admin.list_topics(topics[0] if len(topics) == 1 else None, timeout=60).topics
+            made = [found[topic].partitions for topic in topics if topic in found]
+            led = sum(entry.leader >= 0 for entries in made for entry in entries.values())
+            return led == partitions * len(topics)
+
+        wait_until(has_leaders, timeout_s=120, what=f"leaders of {topics[0]} and others")
+
+    def delete_topic(self, topic: str) -> None:
+        self.delete_topics([topic])
+
+    def delete_topics(self, topics: Sequence[str]) -> None:
+        admin = self.admin()
+        for future in admin.delete_topics(list(topics), operation_timeout=120, request_timeout=120).values():
+            future.result()
+
+    def remove(self) -> None:
+        """End the servers and delete their folders."""
+        self.kill()
+        for server in self.servers:
+            shutil.rmtree(server.folder, ignore_errors=True)
+
+
+class ClusterTarget(BrokerTarget):
+    """Brokers 1, 2, … of a kind and a ZooKeeper for them alone; they are up when each of them knows all."""
+
+    def __init__(self, name: str, folder: Path, size: int, properties: Mapping[str, str]) -> None:
+        self.zookeeper = ZooKeeperServer(folder / f"{name}-zookeeper")
+        self._stack = ExitStack()
+        servers: list[BarnabasServer | KafkaServer] = []
+        for number in range(1, size + 1):
+            own = {**properties, "broker.id": str(number), "zookeeper.connect": self.zookeeper.address}
+            where = folder / f"{name}-{number}"
+            if name == "ours":
+                servers.append(BarnabasServer(where, properties=own))
+            else:
+                servers.append(
+                    KafkaServer(
+                        where,
+                        version=LAST_WITH_ZOOKEEPER,
+                        mode="zookeeper",
+                        zookeeper=self.zookeeper.address,
+                        properties=own,
+                        jvm_flags=SERVER_FLAGS,
+                    )
+                )
+        super().__init__(name, *servers)
+
+    def start(self) -> None:
+        self._stack.enter_context(self.zookeeper)
+        super().start()
+        for server in self.servers:
+            admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
+
+            def knows_all(admin: AdminClient = admin) -> bool:
+                return len(admin.list_topics(timeout=60).brokers) == len(self.servers)
+
+            wait_until(knows_all, timeout_s=120, what=f"{server.bootstrap} knows all brokers")
+
+    def remove(self) -> None:
+        super().remove()
+        self._stack.close()
+        shutil.rmtree(self.zookeeper.folder, ignore_errors=True)
+
+
+class CeilingTarget:
+    """The bare socket-to-file server, or the `sink`, whose files stay empty; topics exist when named."""
+
+    def __init__(self, name: str, folder: Path, partitions: int) -> None:
+        self.name = name
+        self.folder = folder
+        self._partitions = partitions
+        self._port = free_port()
+        self._process: ServerProcess | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        assert self._process is not None, "the ceiling is not running"
+        return (self._process.pid,)
+
+    def prepare(self) -> None:
+        """Nothing to do."""
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        arguments = [str(self._port), str(self.folder / "data"), str(self._partitions), self.name]
+        command = [sys.executable, "-m", "bench.ceiling", *arguments]
+        self._process = ServerProcess(command, self.folder / "server.log")
+        self._process.wait_ready(
+            lambda: broker_answers("127.0.0.1", self._port), timeout_s=20, what=f"the ceiling answers on {self._port}"
+        )
+
+    def stop(self) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.end(signal.SIGKILL)
+            self._process = None
+
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
+        """Nothing to do: a topic exists as soon as somebody names it."""
+
+    def create_topics(self, topics: Sequence[str]) -> None:
+        """Nothing to do either."""
+
+    def delete_topic(self, topic: str) -> None:
+        """Give the space back; the server keeps its open files and is not asked for this topic again."""
+        for path in (self.folder / "data").glob(f"{topic}-*.log"):
+            os.truncate(path, 0)
+
+    def delete_topics(self, topics: Sequence[str]) -> None:
+        for topic in topics:
+            self.delete_topic(topic)
+
+    def remove(self) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def make_target(
+    name: str,
+    folder: Path,
+    *,
+    partitions: int = 1,
+    brokers: int = 1,
+    properties: Mapping[str, str] | None = None,
+    kafka_properties: Mapping[str, str] | None = None,
+    doors: bool = False,
+) -> Target:
+    """A target by its name: `ours`, `kafka` (1 GB of heap), `ceiling` or `sink`; `properties` go to the two brokers.
+
+    With several `brokers`, as many of them in ZooKeeper mode; with `doors` one that has them.
+    """
+    merged = {**COMMON_PROPERTIES, **(properties or {})}
+    if name == "kafka":
+        merged = {**KAFKA_PROPERTIES, **merged, **(kafka_properties or {})}
+    if doors:
+        return _with_doors(name, folder / name, merged)
+    if brokers > 1:
+        return ClusterTarget(name, folder, brokers, merged)
+    if name == "ours":
+        return BrokerTarget(name, BarnabasServer(folder / name, properties=merged))
+    if name == "kafka":
+        return BrokerTarget(name, KafkaServer(folder / name, heap="1g", properties=merged, jvm_flags=SERVER_FLAGS))
+    if name in ("ceiling", "sink"):
+        return CeilingTarget(name, folder / name, partitions)
+    raise ValueError(f"no such target: {name} (ours, kafka, ceiling, sink)")
+
+
+def _with_doors(name: str, folder: Path, properties: Mapping[str, str]) -> Target:
+    doors = Doors.new(folder)
+    settings = {**properties, **doors.settings(kraft=name == "kafka")}
+    target = BrokerTarget(
+        name,
+        BarnabasServer(folder, port=doors.plain, properties=settings)
+        if name == "ours"
+        else KafkaServer(folder, heap="1g", port=doors.plain, properties=settings, jvm_flags=SERVER_FLAGS),
+    )
+    target.doors = doors
+    return target

@@ -1,0 +1,132 @@
+"""Benches of bytes a second: produce and fetch, with librdkafka, Java's clients and batches made beforehand."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bench import load
+from bench.bench import THROUGHPUT, Bench, Figures, Run
+from bench.process import CpuMeter
+from confluent_kafka import KafkaError, Message, Producer
+
+ROUND_BYTES = 1_500_000_000
+"""At most so much is written in a round, so that it stays in the page cache and no writeback is measured."""
+
+FETCHED_BYTES_PER_S = 500_000_000
+JAVA_BYTES_PER_S = 250_000_000
+
+
+def produce_bench(
+    name: str,
+    about: str,
+    *,
+    size: int,
+    driver: str = "produce",
+    partitions: int = 1,
+    acks: int = 1,
+    options: Mapping[str, object] | None = None,
+    **other: Any,
+) -> Bench:
+    """A bench that fills a fresh topic, by a load of `load.LOADS`, for as long as a round takes."""
+
+    def measure(run: Run) -> Figures:
+        topic = run.topic(name)
+        run.target.create_topic(topic, partitions)
+        if acks == -1:
+            one_record_at_all_replicas(run.target.bootstrap, topic, partitions)
+        meter = CpuMeter(run.target.pids)
+        limits = limits_of_round(driver, run.seconds, size)
+        given: dict[str, Any] = {**limits, **(options or {})}
+        figures = load.run(driver, bootstrap=run.target.bootstrap, topic=topic, size=size, **given)
+        figures["cpu_s_per_gb"] = meter.spent() / (figures["records"] * size / 1e9)
+        run.target.delete_topic(topic)
+        return figures
+
+    return Bench(name, about, THROUGHPUT, measure, partitions=partitions, **other)
+
+
+def one_record_at_all_replicas(bootstrap: str, topic: str, partitions: int) -> None:
+    """Have a record in each partition acknowledged by all, as Kafka's followers begin with a new topic a second late.
+
+    What is measured afterwards is how fast they are, and not when they began.
+    """
+    errors: list[KafkaError] = []
+
+    def told(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            errors.append(error)
+
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": -1})
+    for partition in range(partitions):
+        producer.produce(topic, b"first", partition=partition, on_delivery=told)
+    if producer.flush(60) or errors:
+        raise RuntimeError(f"no record in each partition of {topic}: {errors}")
+
+
+def limits_of_round(driver: str, seconds: float, size: int) -> dict[str, Any]:
+    """When a load of `driver` ends, in the options it understands."""
+    if driver == "java-produce":
+        return {"records": int(seconds * JAVA_BYTES_PER_S) // size}
+    if driver == "replay-produce":
+        return {"seconds": seconds, "max_bytes": ROUND_BYTES}
+    return {"seconds": seconds, "max_records": ROUND_BYTES // size}
+
+
+def librdkafka_bench(
+    name: str, about: str, *, size: int, partitions: int = 1, codec: str = "none", acks: int = 1, **other: Any
+) -> Bench:
+    """`produce_bench` with two producers of librdkafka: batches of up to a megabyte, 5 ms of linger.
+
+    Two, because each sends from one thread of its own: alone it would leave half a core idle and be what is measured.
+    """
+    options: dict[str, Any] = {
+        "producers": 2,
+        "compressible": codec != "none",
+        "partitions": partitions,
+        "config": {"acks": acks, "compression.codec": codec, "linger.ms": 5},
+    }
+    return produce_bench(name, about, size=size, partitions=partitions, acks=acks, options=options, **other)
+
+
+def replay_bench(
+    name: str, about: str, *, size: int, codec: str, partitions: int, batch_bytes: int, batches: int, **other: Any
+) -> Bench:
+    """`produce_bench` with batches compressed beforehand, `batches` of them in a request."""
+    options: dict[str, Any] = {
+        "codec": codec,
+        "partitions": partitions,
+        "batch_bytes": batch_bytes,
+        "batches": batches,
+    }
+    return produce_bench(
+        name, about, size=size, partitions=partitions, driver="replay-produce", options=options, **other
+    )
+
+
+def prepare_fetch(run: Run) -> None:
+    """Fill the topic that every round reads; what it wrote is on disk and in the page cache before a round begins."""
+    run.target.create_topic("fetch")
+    records = int(min(max(run.seconds, 0.2) * FETCHED_BYTES_PER_S, ROUND_BYTES)) // 1000
+    made = load.run(
+        "produce",
+        bootstrap=run.target.bootstrap,
+        topic="fetch",
+        size=1000,
+        seconds=300,
+        max_records=records,
+        config={"acks": 1, "linger.ms": 5},
+    )
+    run.state["records"] = made["records"]
+
+
+def fetch_with(driver: str, *, timed: bool = False, **options: Any) -> Callable[[Run], Figures]:
+    """Measures reading the prepared topic from beginning to end, if `timed` over and over for a round's time."""
+
+    def measure(run: Run) -> Figures:
+        meter = CpuMeter(run.target.pids)
+        records = int(run.state["records"])
+        limit = {"seconds": run.seconds} if timed else {}
+        figures = load.run(driver, bootstrap=run.target.bootstrap, topic="fetch", records=records, **limit, **options)
+        figures["cpu_s_per_gb"] = meter.spent() / (max(records, figures["records"]) * 1000 / 1e9)
+        return figures
+
+    return measure

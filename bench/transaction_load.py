@@ -1,0 +1,135 @@
+"""Transactions by librdkafka's producer: as many a second as go, at a steady rate, long ones, and some that abort."""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from bench.librdkafka import PATIENCE_MS, PRODUCER, Client, Producer, messages_of
+from bench.payloads import payloads
+
+RECORDS, SIZE = 10, 1000
+"""Of a transaction, where nothing else is said."""
+EACH_TO_ITS_PARTITION = 8
+"""RD_KAFKA_MSG_F_PARTITION."""
+FILLERS, FILLED = 4, 1000
+"""Producers whose transactions lie beside each other, and records in each."""
+ABORTED = 10
+"""One in so many."""
+
+
+class Transactions(Client):
+    """A producer of transactions of the same records, each record to the partition after the one before's.
+
+    What waits is sent when the transaction ends, mostly as one batch for each partition.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, number: int, *, partitions: int, records: int = RECORDS) -> None:
+        config = {"transactional.id": f"{topic}-{number}", "bootstrap.servers": bootstrap, "linger.ms": 5}
+        super().__init__(PRODUCER, topic, config)
+        self._partitions, self._records = partitions, records
+        self._messages, self._keep = messages_of(payloads(SIZE)[:1] * records)
+        self._next = number
+        self.transact("init_transactions", PATIENCE_MS)
+
+    def write(self) -> None:
+        """Begin a transaction and hand its records over."""
+        self.transact("begin_transaction")
+        for message in self._messages:
+            message.partition = self._next = (self._next + 1) % self._partitions
+        queued = self.library.rd_kafka_produce_batch(
+            self.topic, -1, EACH_TO_ITS_PARTITION, self._messages, self._records
+        )
+        if queued < self._records:
+            raise RuntimeError(f"{queued} of {self._records} records were queued")
+
+    def commit(self) -> None:
+        self.transact("commit_transaction", PATIENCE_MS)
+
+    def abort(self) -> None:
+        """Abort what is in the log: librdkafka would throw away what it has not sent."""
+        self.flush()
+        self.transact("abort_transaction", PATIENCE_MS)
+
+
+def _together(makers: Sequence[Callable[[], Any]], work: Callable[[Any], Any]) -> tuple[list[Any], float]:
+    """Make clients, let each do its work in a thread; what came of it, and the seconds it took."""
+    with ThreadPoolExecutor(len(makers)) as pool:
+        made = list(pool.map(lambda make: make(), makers))
+        begin = time.perf_counter()
+        results = list(pool.map(work, made))
+        elapsed = time.perf_counter() - begin
+        list(pool.map(lambda client: client.close(), made))
+    return results, elapsed
+
+
+def _makers(bootstrap: str, topic: str, count: int, **options: int) -> list[Callable[[], Transactions]]:
+    return [partial(Transactions, bootstrap, topic, number, **options) for number in range(count)]
+
+
+def many(bootstrap: str, topic: str, *, seconds: float, producers: int, partitions: int) -> dict[str, float]:
+    """Each producer commits one transaction after the other."""
+
+    def work(producer: Transactions) -> int:
+        done, end = 0, time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            producer.write()
+            producer.commit()
+            done += 1
+        return done
+
+    counts, elapsed = _together(_makers(bootstrap, topic, producers, partitions=partitions), work)
+    return {"transactions": sum(counts), "transactions_per_s": sum(counts) / elapsed}
+
+
+def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 100) -> dict[str, float]:
+    """Milliseconds that the commit of a transaction takes whose records are acknowledged, `rate` of them a second."""
+    producer = Transactions(bootstrap, topic, 0, partitions=1)
+    spent = []
+    begin = time.perf_counter()
+    for number in range(int(seconds * rate)):
+        time.sleep(max(0.0, begin + number / rate - time.perf_counter()))
+        producer.write()
+        producer.flush()
+        asked = time.perf_counter()
+        producer.commit()
+        spent.append((time.perf_counter() - asked) * 1000)
+    producer.close()
+    steady = sorted(spent[len(spent) // 10 :])  # the first tenth warms up
+    return {"p50_ms": steady[len(steady) // 2], "p99_ms": steady[int(len(steady) * 0.99)]}
+
+
+def long_ones(bootstrap: str, topic: str, *, seconds: float, max_records: int, producers: int = 2) -> dict[str, float]:
+    """One transaction a producer, as long as the round: what is sent in it, and the time until it is committed."""
+
+    def make(number: int) -> Producer:
+        config = {"transactional.id": f"{topic}-{number}", "bootstrap.servers": bootstrap, "linger.ms": 5}
+        producer = Producer(topic, config, payloads(SIZE), [0])
+        producer.transact("init_transactions", PATIENCE_MS)
+        return producer
+
+    def work(producer: Producer) -> int:
+        producer.transact("begin_transaction")
+        sent = producer.send(seconds, max_records / producers)
+        producer.transact("commit_transaction", PATIENCE_MS)
+        return sent
+
+    counts, elapsed = _together([partial(make, number) for number in range(producers)], work)
+    return {"records": sum(counts), "seconds": elapsed, "mb_per_s": sum(counts) * SIZE / elapsed / 1e6}
+
+
+def fill(bootstrap: str, topic: str, *, records: int) -> dict[str, float]:
+    """Transactions beside each other in one partition, one in ten aborted, until there are so many records."""
+    each = max(ABORTED, records // FILLED // FILLERS)
+
+    def work(producer: Transactions) -> int:
+        aborted = set(random.Random(each).sample(range(each), each // ABORTED))
+        for number in range(each):
+            producer.write()
+            producer.abort() if number in aborted else producer.commit()
+        return each - len(aborted)
+
+    committed, _ = _together(_makers(bootstrap, topic, FILLERS, partitions=1, records=FILLED), work)
+    return {"records": each * FILLERS * FILLED, "committed": sum(committed) * FILLED}

@@ -1,0 +1,126 @@
+"""Transactions over a plain socket, as version 1 of the protocol has them: how long a broker alone takes to commit.
+
+A client's library has threads of its own, and each of them has to be woken: in a commit of tenths of a millisecond that
+is most of it, whatever the broker does.
+"""
+
+import time
+from typing import Any
+
+from bench.payloads import payloads
+from bench.wire import connect, framed, read_frame
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.codec import decode_response, encode_request
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from barnabas.protocol.messages.end_txn import EndTxnRequest
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from barnabas.protocol.record_batch_builder import RecordBatchBuilder
+
+TRANSACTION = 1
+"""The kind of coordinator."""
+TIMEOUT_MS = 60_000
+RECORDS, SIZE = 10, 1000
+PATIENCE_S = 60.0
+
+
+class PlainProducer:
+    """One transaction after the other, each with one batch in partition 0 of a topic."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._socket = connect(bootstrap)
+        self._topic, self._id, self._sequence = topic, f"{topic}-plain", 0
+        self._until(ApiKey.FIND_COORDINATOR, 1, FindCoordinatorRequest(key=self._id, key_type=TRANSACTION))
+        begin = InitProducerIdRequest(transactional_id=self._id, transaction_timeout_ms=TIMEOUT_MS)
+        identity = self._until(ApiKey.INIT_PRODUCER_ID, 1, begin)
+        self._producer_id, self._epoch = identity.producer_id, identity.producer_epoch
+
+    def transaction(self) -> float:
+        """Write and commit; seconds from the request that ends the transaction to its answer."""
+        adding = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=self._producer_id,
+            v3_and_below_producer_epoch=self._epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=self._topic, partitions=[0])],
+        )
+        self._until(ApiKey.ADD_PARTITIONS_TO_TXN, 0, adding)
+        data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=0, records=self._batch())])
+        request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[data])
+        self._until(ApiKey.PRODUCE, 7, request)
+        end = EndTxnRequest(
+            transactional_id=self._id, producer_id=self._producer_id, producer_epoch=self._epoch, committed=True
+        )
+        frame = framed(ApiKey.END_TXN, 1, encode_request(end, 1))
+        asked = time.perf_counter()
+        answer = self._ask(frame)
+        spent = time.perf_counter() - asked
+        if _error(_read(ApiKey.END_TXN, 1, answer)):
+            raise RuntimeError("a transaction was not committed")
+        return spent
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _batch(self) -> bytes:
+        builder = RecordBatchBuilder(
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=self._sequence,
+            is_transactional=True,
+        )
+        for value in payloads(SIZE, RECORDS):
+            builder.append(None, value, [], int(time.time() * 1000))
+        self._sequence += RECORDS
+        return bytes(builder.build())
+
+    def _ask(self, frame: bytes) -> bytes:
+        self._socket.sendall(frame)
+        return read_frame(self._socket)
+
+    def _until(self, key: ApiKey, version: int, request: Any) -> Any:
+        """The answer without an error: leaders are elected and the transaction before is completed meanwhile."""
+        frame, deadline = framed(key, version, encode_request(request, version)), time.monotonic() + PATIENCE_S
+        while error := _error(message := _read(key, version, self._ask(frame))):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{key.name} is still answered with {ErrorCode(error).name}")
+            time.sleep(0.001)
+        return message
+
+
+def _read(key: ApiKey, version: int, answer: bytes) -> Any:
+    """The message of an answer of a version without tagged fields."""
+    return decode_response(key, version, answer, 4, len(answer))
+
+
+def _error(answer: Any) -> int:
+    """The first error that an answer tells of, 0 if it tells of none."""
+    match answer:
+        case AddPartitionsToTxnResponse():
+            results = [one for topic in answer.results_by_topic_v3_and_below for one in topic.results_by_partition]
+            return next(filter(None, (one.partition_error_code for one in results)), 0)
+        case ProduceResponse():
+            produced = [one for topic in answer.responses for one in topic.partition_responses]
+            return next(filter(None, (one.error_code for one in produced)), 0)
+    return int(answer.error_code)
+
+
+def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 100) -> dict[str, float]:
+    """Milliseconds that EndTxn takes, `rate` of them a second, after transactions as fast as they go that warm up."""
+    producer = PlainProducer(bootstrap, topic)
+    warm = time.perf_counter() + seconds / 2
+    while time.perf_counter() < warm:
+        producer.transaction()
+    begin, spent = time.perf_counter(), []
+    for number in range(int(seconds * rate)):
+        time.sleep(max(0.0, begin + number / rate - time.perf_counter()))
+        spent.append(producer.transaction() * 1000)
+    producer.close()
+    spent.sort()
+    return {"request_p50_ms": spent[len(spent) // 2], "request_p99_ms": spent[int(len(spent) * 0.99)]}

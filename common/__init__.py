@@ -1,0 +1,1 @@
+"""Helpers for every room: loggers, Java's formats, texts of errors and ids. They import nothing of Barnabas."""

@@ -1,0 +1,54 @@
+"""Interceptors: functions around the handler of an API and around its response.
+
+An interceptor is called once for each version of an API, when its first request is routed. It returns the given
+functions, or functions that call them: no interceptor costs anything for an API that it leaves unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from ...protocol.apis import ApiKey
+    from ..quotas.quota_managers import QuotaManagers
+    from .request_context import RequestContext
+
+Handle: TypeAlias = "Callable[[RequestContext, Any], Any]"
+"""Handles a request: context and request."""
+Respond: TypeAlias = "Callable[[RequestContext, Any], None]"
+"""Encodes and sends a response; None if the client expects none."""
+Interceptor: TypeAlias = "Callable[[ApiKey, int, Handle, Respond], tuple[Handle, Respond]]"
+"""Key and version of the API, and the functions to call."""
+
+
+class QuotaInterceptor:
+    """Charges requests to the quotas of their clients, and throttles clients over their quota (KIP-13, KIP-219)."""
+
+    def __init__(self, quotas: QuotaManagers) -> None:
+        self._quotas = quotas
+
+    def __call__(self, key: ApiKey, version: int, handle: Handle, respond: Respond) -> tuple[Handle, Respond]:
+        """Leave all APIs unchanged while no quotas are set: the routes are rebuilt when that changes."""
+        if not self._quotas.enforced:
+            return handle, respond
+        new_quota_usage = self._quotas.quota_usage
+
+        def charged(context: RequestContext, request: Any) -> Any:
+            quota_usage = context.quota_usage = new_quota_usage(
+                context.session.principal.name, context.client_id, context.size
+            )
+            try:
+                response = handle(context, request)
+            finally:
+                quota_usage.pause()
+            return quota_usage.timed(response) if isinstance(response, CoroutineType) else response
+
+        def settled(context: RequestContext, response: Any) -> None:
+            # Without a response for denied items the connection is closed, which settles the quota usage.
+            if context.quota_usage is not None and not (response is None and context.denied):
+                context.quota_usage.settle_response(context, response)
+            respond(context, response)
+
+        return charged, settled

@@ -1,0 +1,292 @@
+"""Kafka's ConsumerGroup: members, epochs, target assignment and owners of partitions. State without I/O or time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple, TypeVar
+from uuid import UUID
+
+from ....protocol.errors import ErrorCode, KafkaError
+from .assignment import NOTHING, Assignment
+from .classic_group import CONSUMER_PROTOCOL_TYPE, Protocols
+from .consumer_group_member import ConsumerGroupMember
+from .group import GroupType, PartitionId
+from .modern_group import NO_EPOCH, ModernGroup
+from .offsets import OffsetExpirationCondition
+
+K = TypeVar("K")
+
+FIRST_COMMIT_VERSION = 9
+"""The first version of OffsetCommit and OffsetFetch with an error code for a stale member epoch."""
+
+
+class ConsumerGroupState(Enum):
+    """The states of a consumer group; the value is the name in ConsumerGroupDescribe and ListGroups."""
+
+    EMPTY = "Empty"
+    """No members; offsets may remain."""
+    ASSIGNING = "Assigning"
+    """The target assignment is older than the group epoch."""
+    RECONCILING = "Reconciling"
+    """A member does not have its target assignment yet."""
+    STABLE = "Stable"
+    """Each member has its target assignment."""
+    DEAD = "Dead"
+    """This broker has unloaded or deleted the group: a member has to find its coordinator again."""
+
+
+class ResolvedRegularExpression(NamedTuple):
+    """The topics that match a regular expression, with the version of the metadata and the time."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
+
+
+class TopicSubscription(NamedTuple):
+    """The subscription of a member: names of topics, and a regular expression (empty for none)."""
+
+    topics: frozenset[str]
+    regex: str
+
+
+class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
+    """The state of a consumer group. Changed by a `ConsumerGroupChange`, which can undo a change that is not written.
+
+    Invariants: a partition is assigned to, or being revoked from, at most one member; `assignment_epoch <= epoch`; an
+    instance id belongs to exactly one member.
+    """
+
+    __slots__ = (
+        "_assignors",
+        "_classic_protocols",
+        "_owners",
+        "_static",
+        "_subscriptions",
+        "classic_count",
+        "has_partition_metadata",
+        "regexes",
+        "regexes_resolved_ms",
+        "regexes_version",
+    )
+
+    protocol_type = CONSUMER_PROTOCOL_TYPE
+    type = GroupType.CONSUMER
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.regexes: dict[str, ResolvedRegularExpression] = {}
+        self.has_partition_metadata = False
+        """Whether the log has a record about the group's topics, of Kafka 4.0 or older; the next change deletes it."""
+        self.regexes_version = NO_EPOCH
+        self.regexes_resolved_ms = 0
+        self.classic_count = 0
+        self._static: dict[str, str] = {}
+        self._owners: dict[UUID, dict[int, str]] = {}
+        self._subscriptions: Counter[TopicSubscription] = Counter()
+        self._assignors: Counter[str] = Counter()
+        self._classic_protocols: Counter[str] = Counter()
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """The state, computed from the epochs and all members."""
+        if self.is_dead:
+            return ConsumerGroupState.DEAD
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(member.has_reached(self.assignment_epoch) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    # -- members ---------------------------------------------------------------------------------------------------
+
+    def put_member(self, member: ConsumerGroupMember) -> None:
+        """Add a member or replace its state."""
+        former = self.members.get(member.member_id)
+        self.members[member.member_id] = member
+        if former is None or former.assigned is not member.assigned or former.revoking is not member.revoking:
+            if former is not None:
+                self._disown(former)
+            for assignment in (member.assigned, member.revoking):
+                for topic_id, partitions in assignment.items():
+                    # No other member owns them: `build_current_assignment` assigns free partitions only.
+                    self._owners.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member.member_id))
+        if former is not None:
+            self._count(former, -1)
+        self._count(member, 1)
+
+    def remove_member(self, member_id: str) -> None:
+        """Remove a member and its ownership of partitions."""
+        member = self.members.pop(member_id)
+        self._disown(member)
+        self._count(member, -1)
+
+    def _disown(self, member: ConsumerGroupMember) -> None:
+        for assignment in (member.assigned, member.revoking):
+            for topic_id, partitions in assignment.items():
+                owners = self._owners.get(topic_id, {})
+                for partition in partitions:
+                    if owners.get(partition) == member.member_id:
+                        del owners[partition]
+                if not owners:
+                    self._owners.pop(topic_id, None)
+
+    def _count(self, member: ConsumerGroupMember, change: int) -> None:
+        """Update the sums over the members."""
+        _add(self._subscriptions, TopicSubscription(member.topics, member.regex), change)
+        if member.assignor is not None:
+            _add(self._assignors, member.assignor, change)
+        if member.classic is not None:
+            self.classic_count += change
+            for name in {name for name, _ in member.classic.protocols}:
+                _add(self._classic_protocols, name, change)
+        if member.instance_id is not None:
+            if change > 0:
+                self._static[member.instance_id] = member.member_id
+            elif self._static.get(member.instance_id) == member.member_id:
+                del self._static[member.instance_id]
+
+    def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
+        member_id = None if instance_id is None else self._static.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def get_valid_member(self, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
+        """Return a member by its id; with an instance id, the id must be the present one of the static member.
+
+        Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+        """
+        if instance_id is None:
+            return self.get_member(member_id)
+        member = self.static_member(instance_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if member.member_id != member_id:
+            reason = f"Static member {member_id} with instance id {instance_id} is fenced by member {member.member_id}."
+            raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, reason)
+        return member
+
+    def is_free(self, topic_id: UUID, partition: int) -> bool:
+        """Return whether a partition has no owner."""
+        return self.owner(topic_id, partition) is None
+
+    def owner(self, topic_id: UUID, partition: int) -> str | None:
+        """Return the id of the member that has a partition, or has not confirmed its revocation."""
+        owners = self._owners.get(topic_id)
+        return None if owners is None else owners.get(partition)
+
+    @property
+    def preferred_assignor(self) -> str | None:
+        """The assignor that most members prefer; of several the last by name, as "uniform" in Kafka."""
+        # Not `most_common`, whose order of equal counts changes with each change of a member.
+        return max(self._assignors, key=lambda name: (self._assignors[name], name), default=None)
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Return whether one of a classic member's protocols is supported by all classic members."""
+        if protocol_type != CONSUMER_PROTOCOL_TYPE or not protocols:
+            return False
+        return any(self._classic_protocols[name] == self.classic_count for name, _ in protocols)
+
+    def waits_for_others(self, member: ConsumerGroupMember) -> bool:
+        """Return whether a partition of a member's target assignment still has another owner."""
+        target = self.targets.get(member.member_id, NOTHING)
+        return any(
+            partition not in member.assigned.get(topic_id, frozenset()) and not self.is_free(topic_id, partition)
+            for topic_id, partitions in target.items()
+            for partition in partitions
+        )
+
+    # -- subscriptions -------------------------------------------------------------------------------------------------
+
+    @property
+    def subscriptions(self) -> Iterable[TopicSubscription]:
+        """The distinct subscriptions of the members."""
+        return self._subscriptions.keys()
+
+    def topics_of(self, subscription: TopicSubscription) -> frozenset[str]:
+        """Return the names of the topics of a subscription, with the matches of its regular expression."""
+        resolved = self.regexes.get(subscription.regex)
+        return subscription.topics | resolved.topics if resolved is not None else subscription.topics
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        """The names of all topics that the members read."""
+        return frozenset().union(*map(self.topics_of, self._subscriptions))
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Return whether a member reads the topic."""
+        return any(topic in self.topics_of(subscription) for subscription in self._subscriptions)
+
+    @property
+    def used_regexes(self) -> set[str]:
+        """The regular expressions to which members subscribe."""
+        return {subscription.regex for subscription in self._subscriptions if subscription.regex}
+
+    # -- offsets ---------------------------------------------------------------------------------------------------
+
+    @property
+    def offset_expiration_condition(self) -> OffsetExpirationCondition:
+        """The retention begins with each commit, for topics that no member reads."""
+        return OffsetExpirationCondition(keep=self.subscribed_topics)
+
+    def validate_offset_commit(
+        self, member_id: str, group_instance_id: str | None, generation: int, version: int
+    ) -> ErrorCode:
+        if self.is_dead:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and not self.members:
+            return ErrorCode.NONE  # a consumer with manual assignment, or an operator
+        try:
+            member = self.get_valid_member(member_id, group_instance_id)
+        except KafkaError as error:
+            return error.code
+        if member.classic is None and version < FIRST_COMMIT_VERSION:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return _check_epoch(member, generation)
+
+    def validate_transactional_offset_commit(
+        self, member_id: str, group_instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        if self.is_dead:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and (not self.members or (not member_id and group_instance_id is None)):
+            return ErrorCode.NONE
+        try:
+            member = self.get_valid_member(member_id, group_instance_id)
+        except KafkaError as error:
+            return error.code
+        return _check_epoch(member, generation)
+
+    def validate_assignment_epochs(self, member_id: str, generation: int, partitions: Iterable[PartitionId]) -> bool:
+        member = self.members.get(member_id)
+        if member is None or generation > member.epoch:
+            return False
+        for topic_id, partition in partitions:
+            epoch = None if topic_id is None else member.assignment_epoch(topic_id, partition)
+            if epoch is None or generation < epoch:
+                return False
+        return True
+
+    def validate_offset_fetch(self, member_id: str | None, generation: int) -> ErrorCode:
+        """Return NONE for present members, and for clients without a member id."""
+        if member_id is None and generation < 0:
+            return ErrorCode.NONE
+        member = self.members.get(member_id or "")
+        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else _check_epoch(member, generation)
+
+
+def _check_epoch(member: ConsumerGroupMember, epoch: int) -> ErrorCode:
+    if epoch == member.epoch:
+        return ErrorCode.NONE
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+
+
+def _add(counts: Counter[K], key: K, change: int) -> None:
+    counts[key] += change
+    if not counts[key]:
+        del counts[key]

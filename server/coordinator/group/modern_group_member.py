@@ -1,0 +1,22 @@
+"""Kafka's ModernGroupMember: the part of a member that all groups with member epochs have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
+"""The epoch of a static member that leaves and will return before its session expires."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModernGroupMember:
+    """One state of a member; a change creates another object."""
+
+    member_id: str
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    epoch: int = JOIN_EPOCH
+    previous_epoch: int = JOIN_EPOCH

@@ -1,0 +1,286 @@
+"""Kafka's StreamsGroup: topology, members, epochs, target assignment and owners of tasks. State without I/O or time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
+from types import MappingProxyType
+
+from .....protocol.errors import ErrorCode, KafkaError
+from ..group import GroupType
+from ..modern_group import NO_EPOCH, ModernGroup
+from ..offsets import OffsetExpirationCondition, Place
+from .streams_group_member import NO_TOPOLOGY_EPOCH, StreamsGroupMember
+from .streams_heartbeat import EndpointToPartitions, MemberTaskOffsets
+from .streams_topology import StreamsTopology
+from .tasks import TasksTuple, TasksTupleWithEpochs, iterate_tasks
+from .topics.configured_topology import ConfiguredTopology
+
+PROTOCOL_TYPE = "streams"
+FIRST_EPOCH = 1
+"""The group epoch and the assignment epoch of a group without records; the first member raises the group epoch to 2."""
+NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+FIRST_COMMIT_VERSION = 9
+"""The first version of OffsetCommit with an error code for a stale member epoch."""
+
+
+class StreamsGroupState(Enum):
+    """The states of a streams group; the value is the name in StreamsGroupDescribe and ListGroups."""
+
+    EMPTY = "Empty"
+    """No members; offsets may remain."""
+    NOT_READY = "NotReady"
+    """Topics of the topology are missing or have the wrong number of partitions: no task is assigned."""
+    ASSIGNING = "Assigning"
+    """The target assignment is older than the group epoch."""
+    RECONCILING = "Reconciling"
+    """A member does not have its target assignment yet."""
+    STABLE = "Stable"
+    """Each member has its target assignment."""
+    DEAD = "Dead"
+    """This broker has unloaded or deleted the group: a member has to find its coordinator again."""
+
+
+class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
+    """The state of a streams group. Changed by a `StreamsGroupChange`, which can undo a change that is not written.
+
+    Invariants: an active task is assigned to, or being revoked from, at most one member; `assignment_epoch <= epoch`;
+    an instance id belongs to exactly one member.
+    """
+
+    __slots__ = (
+        "_active_owners",
+        "_standby_owners",
+        "_static",
+        "_warmup_owners",
+        "configured_topology",
+        "endpoint_cache",
+        "endpoint_information_epoch",
+        "failed_description_epoch",
+        "last_assignment_configs",
+        "shutdown_request_member_id",
+        "stored_description_epoch",
+        "task_offsets",
+        "topology",
+        "validated_topology_epoch",
+    )
+
+    protocol_type = PROTOCOL_TYPE
+    type = GroupType.STREAMS
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.epoch = FIRST_EPOCH
+        self.validated_topology_epoch = NO_TOPOLOGY_EPOCH
+        """The epoch of the topology if its topics are valid, else -1."""
+        self.last_assignment_configs = NO_CONFIGS
+        """The settings of the last assignment (Kafka's keys): a change of a setting raises the group epoch."""
+        self.stored_description_epoch = NO_EPOCH
+        self.failed_description_epoch = NO_EPOCH
+        """Kafka stores topology descriptions with a plug-in, which Barnabas does not have. Both epochs are preserved so
+        that the log can be moved back to Kafka."""
+        self.assignment_epoch = FIRST_EPOCH
+        self.topology: StreamsTopology | None = None
+        self.configured_topology: ConfiguredTopology | None = None
+        self.task_offsets: dict[str, MemberTaskOffsets] = {}
+        """The offsets of task state, by member. They are not in the log, because members report them periodically."""
+        self.shutdown_request_member_id: str | None = None
+        """The member that has requested the shutdown of the application, until the group is empty."""
+        self.endpoint_information_epoch = 0
+        self.endpoint_cache: dict[str, EndpointToPartitions] = {}
+        """By member id, the partitions of the members with endpoints; removed when their tasks or the topics change."""
+        self._static: dict[str, str] = {}
+        self._active_owners: dict[str, dict[int, str]] = {}
+        self._standby_owners: dict[str, dict[int, Counter[str]]] = {}
+        self._warmup_owners: dict[str, dict[int, Counter[str]]] = {}
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> StreamsGroupState:
+        """The state, computed from the epochs and all members."""
+        if self.is_dead:
+            return StreamsGroupState.DEAD
+        if not self.members:
+            return StreamsGroupState.EMPTY
+        if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
+            return StreamsGroupState.NOT_READY
+        if self.epoch > self.assignment_epoch:
+            return StreamsGroupState.ASSIGNING
+        if all(member.has_reached(self.assignment_epoch) for member in self.members.values()):
+            return StreamsGroupState.STABLE
+        return StreamsGroupState.RECONCILING
+
+    # -- members ---------------------------------------------------------------------------------------------------
+
+    def put_member(self, member: StreamsGroupMember) -> None:
+        """Add a member or replace its state."""
+        former = self.members.get(member.member_id)
+        if former is not None:
+            self._forget(former)
+            if former.assigned != member.assigned or former.user_endpoint != member.user_endpoint:
+                self.endpoint_cache.pop(member.member_id, None)
+        self.members[member.member_id] = member
+        for tasks in (member.assigned, member.revoking):
+            self._own(member, tasks)
+        if member.instance_id is not None:
+            self._static[member.instance_id] = member.member_id
+
+    def remove_member(self, member_id: str) -> None:
+        """Remove a member and its ownership of tasks. `StreamsGroupChange` removes its reported offsets."""
+        self._forget(self.members.pop(member_id))
+        self.endpoint_cache.pop(member_id, None)
+        if not self.members:
+            self.shutdown_request_member_id = None
+
+    def _forget(self, member: StreamsGroupMember) -> None:
+        for tasks in (member.assigned, member.revoking):
+            self._disown(member, tasks)
+        if member.instance_id is not None and self._static.get(member.instance_id) == member.member_id:
+            del self._static[member.instance_id]
+
+    def _own(self, member: StreamsGroupMember, tasks: TasksTupleWithEpochs) -> None:
+        for name, partitions in tasks.active.items():
+            # No other member owns them: `build_current_assignment` assigns free active tasks only.
+            self._active_owners.setdefault(name, {}).update(dict.fromkeys(partitions, member.member_id))
+        for owners, held in ((self._standby_owners, tasks.standby), (self._warmup_owners, tasks.warmup)):
+            for name, partition in iterate_tasks(held):
+                owners.setdefault(name, {}).setdefault(partition, Counter())[member.process_id] += 1
+
+    def _disown(self, member: StreamsGroupMember, tasks: TasksTupleWithEpochs) -> None:
+        for name, partition in iterate_tasks(tasks.active):
+            owned = self._active_owners.get(name, {})
+            if owned.get(partition) == member.member_id:
+                del owned[partition]
+        for owners, held in ((self._standby_owners, tasks.standby), (self._warmup_owners, tasks.warmup)):
+            for name, partition in iterate_tasks(held):
+                counts = owners[name][partition]
+                counts[member.process_id] -= 1
+                if not counts[member.process_id]:
+                    del counts[member.process_id]
+                if not counts:
+                    del owners[name][partition]
+
+    def static_member(self, instance_id: str | None) -> StreamsGroupMember | None:
+        """Return the member with an instance id."""
+        member_id = None if instance_id is None else self._static.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def get_valid_member(self, member_id: str, instance_id: str | None) -> StreamsGroupMember:
+        """Return a member by its id; with an instance id, the id must be the present one of the static member.
+
+        Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+        """
+        if instance_id is None:
+            return self.get_member(member_id)
+        member = self.static_member(instance_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if member.member_id != member_id:
+            reason = (
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
+            )
+            raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, reason)
+        return member
+
+    # -- owners of tasks -----------------------------------------------------------------------------------------------
+
+    def active_task_owner(self, subtopology_id: str, partition: int) -> str | None:
+        """Return the id of the member that has an active task, or has not confirmed its revocation."""
+        return self._active_owners.get(subtopology_id, {}).get(partition)
+
+    def active_task_process_id(self, subtopology_id: str, partition: int) -> str | None:
+        """Return the process with the active task, None if the task is free."""
+        member_id = self.active_task_owner(subtopology_id, partition)
+        return None if member_id is None else self.members[member_id].process_id
+
+    def standby_task_process_ids(self, subtopology_id: str, partition: int) -> Collection[str]:
+        """Return the processes with standby tasks of this task."""
+        return self._standby_owners.get(subtopology_id, {}).get(partition, ())
+
+    def warmup_task_process_ids(self, subtopology_id: str, partition: int) -> Collection[str]:
+        """Return the processes with warm-up tasks of this task."""
+        return self._warmup_owners.get(subtopology_id, {}).get(partition, ())
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
+    @property
+    def topology_epoch(self) -> int:
+        """The epoch of the topology, -1 without one (Kafka: currentTopologyEpoch)."""
+        return NO_TOPOLOGY_EPOCH if self.topology is None else self.topology.epoch
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        """The names of the topics that the tasks of the members read."""
+        if not self.members or self.topology is None:
+            return frozenset()
+        return frozenset(self.topology.source_topic_map)
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Return whether tasks of the members read the topic."""
+        return bool(self.members) and self.topology is not None and topic in self.topology.source_topic_map
+
+    # -- offsets ---------------------------------------------------------------------------------------------------
+
+    @property
+    def offset_expiration_condition(self) -> OffsetExpirationCondition:
+        """The retention begins with each commit, for topics that no member reads."""
+        return OffsetExpirationCondition(keep=self.subscribed_topics)
+
+    def validate_offset_commit(
+        self, member_id: str, group_instance_id: str | None, generation: int, version: int
+    ) -> ErrorCode:
+        if self.is_dead:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and not self.members:
+            return ErrorCode.NONE  # an administrator resets the offsets of an empty group
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if version < FIRST_COMMIT_VERSION:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return ErrorCode.NONE if generation <= member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    def validate_transactional_offset_commit(
+        self, member_id: str, group_instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        if self.is_dead:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and (not self.members or (not member_id and group_instance_id is None)):
+            return ErrorCode.NONE
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if generation <= member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    def validate_committed_partitions(self, member_id: str, generation: int, places: Iterable[Place]) -> ErrorCode:
+        """Return STALE_MEMBER_EPOCH if the member received the task of a partition after the epoch of its commit.
+
+        A member that has not received its present epoch yet may commit with an earlier one (KIP-1251).
+        """
+        member = self.members.get(member_id)
+        if member is None or generation == member.epoch:
+            return ErrorCode.NONE
+        if all(self._may_commit(member, generation, *place) for place in places):
+            return ErrorCode.NONE
+        return ErrorCode.STALE_MEMBER_EPOCH
+
+    def _may_commit(self, member: StreamsGroupMember, generation: int, topic: str, partition: int) -> bool:
+        subtopology = None if self.topology is None else self.topology.source_topic_map.get(topic)
+        if subtopology is None:
+            return False
+        for tasks in (member.assigned, member.revoking):
+            assigned_at = tasks.active.get(subtopology.subtopology_id, {}).get(partition)
+            if assigned_at is not None:
+                return generation >= assigned_at
+        return False
+
+    def validate_offset_fetch(self, member_id: str | None, generation: int) -> ErrorCode:
+        """Return NONE for present members, and for clients without a member id."""
+        if member_id is None and generation < 0:
+            return ErrorCode.NONE
+        member = self.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if generation == member.epoch else ErrorCode.STALE_MEMBER_EPOCH

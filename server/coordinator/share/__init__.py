@@ -1,0 +1,1 @@
+"""The share coordinator: the delivery state of share-partitions (KIP-932)."""

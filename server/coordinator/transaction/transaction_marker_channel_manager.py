@@ -1,0 +1,335 @@
+"""Kafka's TransactionMarkerChannelManager: writes the markers of a decided transaction, then its final record.
+
+A marker is a control batch that ends a transaction on a partition that took part in it. `MarkerWriter` appends markers
+to the partitions that this broker leads; the manager sends the others to their leaders (WriteTxnMarkers), and repeats
+each failed marker until it is written: without its marker, an open transaction would stop readers of committed records
+forever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ....common.room_logger import room_logger
+from ....protocol.errors import ErrorCode, KafkaError, code_of
+from ....protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from ....protocol.record_batch import ControlType, control_batch
+from ....protocol.topic_partition import TopicPartition, indexes_by_topic
+from ....storage.log_validator import COORDINATOR_RULES, EPOCH_PER_TRANSACTION, MARKER_RULES
+from ...metadata.topic_names import GROUP_METADATA_TOPIC
+from ...replication.append_request import AppendRequest
+from ..inter_broker_sender import InterBrokerSender
+from .transaction_metadata import ENDING, Place, TransactionEntry, TransactionState
+from .transaction_state_manager import TransactionStateManager
+
+if TYPE_CHECKING:
+    from ...metadata.metadata_cache import MetadataCache
+    from ...replication.delayed_produce import AppendResult
+    from ...replication.replica_manager import ReplicaManager
+    from ...runtime.loop_sharing import SlicedWork
+    from ...runtime.ports import SendRequest
+    from ..group.group_coordinator import GroupCoordinator
+
+
+logger = room_logger("transactions")
+
+PARTITIONS_PER_REQUEST = 2000
+"""Partitions, of all markers together, in one WriteTxnMarkers request: some milliseconds of work at either end."""
+MARKERS_PER_TURN = 100
+"""Markers that are written into partitions: each takes some tens of microseconds."""
+
+RETRY_SECONDS, RETRY_MOST_SECONDS = 0.1, 2.0
+"""The first delay of a retry and the longest one: many transactions may wait for a partition without a leader."""
+
+Written = Callable[[dict[Place, ErrorCode]], None]
+"""Receives the outcome of each partition once, perhaps in several calls."""
+
+
+class TransactionMarker(NamedTuple):
+    """The values of a control batch that ends a transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    transaction_version: int = 0
+    """The transaction version of the producer; 0 in requests of older coordinators."""
+
+
+class MarkerWriter:
+    """The markers for partitions that this broker leads.
+
+    Owned by the broker and used on the loop's thread only, by its transaction coordinator and by WriteTxnMarkers.
+    """
+
+    def __init__(
+        self,
+        replica_manager: ReplicaManager,
+        group_coordinator: GroupCoordinator,
+        now_ms: Callable[[], int],
+        timeout_ms: Callable[[], int],
+        sliced_work: SlicedWork,
+    ) -> None:
+        self._replicas = replica_manager
+        self._group_coordinator = group_coordinator
+        self._sliced_work = sliced_work
+        self._now_ms = now_ms
+        self._timeout_ms = timeout_ms
+
+    def write(self, marker: TransactionMarker, places: Iterable[Place], written: Written) -> None:
+        """Append a marker to each partition, in slices of the event loop; `written` gets all outcomes in one call."""
+        self._write_on(marker, list(dict.fromkeys(places)), {}, written)
+
+    def _write_on(
+        self, marker: TransactionMarker, left: list[Place], outcomes: dict[Place, ErrorCode], written: Written
+    ) -> None:
+        some = left[-MARKERS_PER_TURN:]
+        del left[-MARKERS_PER_TURN:]
+
+        def some_written(found: dict[Place, ErrorCode]) -> None:
+            outcomes.update(found)
+            if left:
+                self._sliced_work.run_later(partial(self._write_on, marker, left, outcomes, written))
+            else:
+                written(outcomes)
+
+        self._write_some(marker, some, some_written)
+
+    def _write_some(self, marker: TransactionMarker, places: list[Place], written: Written) -> None:
+        outcomes: dict[Place, ErrorCode] = {}
+        wanted: list[Place] = []
+        for place in places:
+            error = self._check_place(place)
+            if error is ErrorCode.NONE:
+                wanted.append(place)
+            else:
+                outcomes[place] = error
+        if not wanted:
+            written(outcomes)
+            return
+
+        def appended(results: list[AppendResult]) -> None:
+            for place, result in zip(wanted, results, strict=True):
+                outcomes[place] = result.code if isinstance(result, KafkaError) else ErrorCode.NONE
+                if place[0] == GROUP_METADATA_TOPIC and outcomes[place] is ErrorCode.NONE:
+                    self._group_coordinator.complete_transaction(
+                        place[1], marker.producer_id, is_commit=marker.is_commit
+                    )
+            written(outcomes)
+
+        for place in wanted:
+            self._replicas.verification_guards.end_transaction(place, marker.producer_id, marker.producer_epoch)
+        has_own_epoch = marker.transaction_version >= EPOCH_PER_TRANSACTION
+        rules = MARKER_RULES if has_own_epoch else COORDINATOR_RULES
+        batch = control_batch(
+            ControlType.COMMIT if marker.is_commit else ControlType.ABORT,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp=self._now_ms(),
+        )
+        self._replicas.append_records(
+            [(*place, memoryview(bytearray(batch))) for place in wanted],
+            AppendRequest(-1, self._timeout_ms(), appended, rules),
+        )
+
+    def _check_place(self, place: Place) -> ErrorCode:
+        """Return the error if no marker can be written to a partition, else NONE."""
+        try:
+            config = self._replicas.log_config(*place)
+            if place[0] == GROUP_METADATA_TOPIC:
+                self._group_coordinator.group_manager.check_partition_loaded(place[1])
+        except KafkaError as error:
+            return _COORDINATOR_ERRORS.get(error.code, error.code)
+        return ErrorCode.NONE if config.message_magic == 2 else ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+_COORDINATOR_ERRORS = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+"""WriteTxnMarkers reports the errors of a group coordinator as NOT_LEADER_OR_FOLLOWER."""
+
+
+class PendingMarker(NamedTuple):
+    """A marker for partitions with one leader (Kafka: PendingCompleteTxnAndMarkerEntry)."""
+
+    marker: TransactionMarker
+    places: list[Place]
+    """At most `PARTITIONS_PER_REQUEST`, the limit of one request."""
+    written: Written
+
+
+class TransactionMarkerChannelManager:
+    """The transactions that are decided and not complete.
+
+    Owned by the transaction coordinator and used on the loop's thread only.
+    """
+
+    def __init__(
+        self,
+        state_manager: TransactionStateManager,
+        marker_writer: MarkerWriter,
+        metadata: MetadataCache,
+        now_ms: Callable[[], int],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        broker_id: int,
+        send: SendRequest | None,
+    ) -> None:
+        """`send` sends a request to another broker; None for a single broker, which leads all partitions."""
+        self._state_manager = state_manager
+        self._marker_writer = marker_writer
+        self._metadata = metadata
+        self._now_ms = now_ms
+        self._loop = loop
+        self._broker_id = broker_id
+        self._sender: InterBrokerSender[PendingMarker] | None = None
+        if send is not None:
+            self._sender = InterBrokerSender(send, loop, lowest=0, request=_request, answered=_on_response)
+
+    async def close(self) -> None:
+        """Stop sending markers."""
+        if self._sender is not None:
+            await self._sender.close()
+
+    def add_markers_to_send(self, transaction: TransactionEntry) -> None:
+        """Write the missing markers of a decided transaction, and complete it (Kafka: addTxnMarkersToSend)."""
+        if transaction.is_unloaded or transaction.metadata.state not in ENDING:
+            return
+        if transaction.has_pending_transition:
+            self._retry_later(0, self.add_markers_to_send, transaction)
+        else:
+            self._send_markers(transaction, transaction.metadata.partitions, 0)
+
+    def _send_markers(self, transaction: TransactionEntry, places: frozenset[Place], failures: int) -> None:
+        epoch = self._state_manager.get_coordinator_epoch(transaction.transactional_id)
+        if transaction.is_unloaded:
+            return
+        if epoch is None:
+            self._retry_later(0, self._send_markers, transaction, places, failures)
+            return
+        known = transaction.metadata
+        existing = frozenset(place for place in places if self._metadata.has_partition(*place))
+        if len(existing) < len(places):
+            self._remove_partitions(transaction, places - existing)  # their topics are deleted
+        if existing:
+            is_commit = known.state is TransactionState.PREPARE_COMMIT
+            marker = TransactionMarker(known.producer_id, known.producer_epoch, is_commit, epoch, known.client_version)
+            # Sorted: the order of a set of strings depends on the process, and a simulation must be repeatable.
+            self._write_markers(marker, sorted(existing), partial(self._on_markers_written, transaction, failures))
+        elif not places:
+            self._remove_partitions(transaction, places)
+
+    def _write_markers(self, marker: TransactionMarker, places: Iterable[Place], written: Written) -> None:
+        """Write a marker to partitions of any leader.
+
+        LEADER_NOT_AVAILABLE for a partition without a leader, NETWORK_EXCEPTION if a leader does not respond.
+        """
+        if self._sender is None:
+            self._marker_writer.write(marker, places, written)
+            return
+        by_leader: dict[int, list[Place]] = {}
+        for place in places:
+            image = self._metadata.partition(TopicPartition(*place))
+            by_leader.setdefault(-1 if image is None else image.leader, []).append(place)
+        for leader, led in by_leader.items():
+            if leader == self._broker_id:
+                self._marker_writer.write(marker, led, written)
+            elif leader < 0:
+                written(dict.fromkeys(led, ErrorCode.LEADER_NOT_AVAILABLE))
+            else:
+                for start in range(0, len(led), PARTITIONS_PER_REQUEST):
+                    self._sender.add(
+                        leader, PendingMarker(marker, led[start : start + PARTITIONS_PER_REQUEST], written)
+                    )
+
+    def _on_markers_written(
+        self, transaction: TransactionEntry, failures: int, outcomes: dict[Place, ErrorCode]
+    ) -> None:
+        failed = {place: error for place, error in outcomes.items() if error not in _FINAL_OUTCOMES}
+        if failed:
+            if not failures:
+                names = ", ".join(sorted({error.name for error in failed.values()}))
+                logger.info("markers of %s are missing: %s", transaction.transactional_id, names)
+            self._retry_later(failures, self._send_markers, transaction, frozenset(failed), failures + 1)
+        self._remove_partitions(transaction, outcomes.keys() - failed.keys())
+
+    def _remove_partitions(self, transaction: TransactionEntry, places: AbstractSet[Place]) -> None:
+        """Remove partitions that need no marker any more; complete the transaction after the last one."""
+        transaction.remove_partitions(places)
+        if not transaction.metadata.partitions:
+            completed = transaction.metadata.prepare_complete(self._now_ms())
+            self._state_manager.append_transaction_to_log(
+                transaction, completed, partial(self._on_completion_written, transaction)
+            )
+
+    def _on_completion_written(self, transaction: TransactionEntry, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            logger.info("the end of %s is not written: %s", transaction.transactional_id, error.name)
+            self._retry_later(0, self.add_markers_to_send, transaction)
+
+    def _retry_later(
+        self, failures: int, work: Callable[..., None], transaction: TransactionEntry, *rest: object
+    ) -> None:
+        if not transaction.is_unloaded:
+            pause = min(RETRY_SECONDS * 2 ** min(failures, 10), RETRY_MOST_SECONDS)
+            self._loop.call_later(pause, work, transaction, *rest)
+
+
+def _request(waiting: deque[PendingMarker]) -> tuple[list[PendingMarker], WriteTxnMarkersRequest]:
+    """Return the next markers, up to the limit of one request, and the request."""
+    taken = [waiting.popleft()]
+    room = PARTITIONS_PER_REQUEST - len(taken[0].places)
+    while waiting and len(waiting[0].places) <= room:
+        room -= len(waiting[0].places)
+        taken.append(waiting.popleft())
+    return taken, WriteTxnMarkersRequest(markers=[_writable_marker(one) for one in taken])
+
+
+def _writable_marker(pending: PendingMarker) -> WritableTxnMarker:
+    return WritableTxnMarker(
+        producer_id=pending.marker.producer_id,
+        producer_epoch=pending.marker.producer_epoch,
+        transaction_result=pending.marker.is_commit,
+        topics=[
+            WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
+            for name, indexes in indexes_by_topic(pending.places).items()
+        ],
+        coordinator_epoch=pending.marker.coordinator_epoch,
+        transaction_version=pending.marker.transaction_version,
+    )
+
+
+def _on_response(sent: Sequence[PendingMarker], response: WriteTxnMarkersResponse | KafkaError) -> None:
+    if isinstance(response, KafkaError):
+        for one in sent:
+            one.written(dict.fromkeys(one.places, ErrorCode.NETWORK_EXCEPTION))
+        return
+    outcomes = {
+        (result.producer_id, topic.name, partition.partition_index): code_of(partition.error_code)
+        for result in response.markers
+        for topic in result.topics
+        for partition in topic.partitions
+    }
+    for one in sent:
+        producer_id = one.marker.producer_id
+        one.written(
+            {place: outcomes.get((producer_id, *place), ErrorCode.UNKNOWN_SERVER_ERROR) for place in one.places}
+        )
+
+
+_FINAL_OUTCOMES = (ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.INVALID_PRODUCER_EPOCH)
+"""The outcomes after which a partition needs no marker: it has one, its log has the old message format and so no
+records of transactions, or a newer epoch of the producer has its own transaction there."""

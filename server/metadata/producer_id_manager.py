@@ -1,0 +1,66 @@
+"""Kafka's ZkProducerIdManager: unique producer ids, of which each broker claims blocks of 1000.
+
+The blocks are claimed in the store, in a cluster by the controller for the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from ...protocol.errors import ErrorCode, KafkaError
+from .metadata_store import BadVersionError, MetadataStore, StoreFailedError
+from .znodes import PRODUCER_ID_BLOCK, decode_producer_id_block, encode_producer_id_block
+
+BLOCK_SIZE = 1000
+LAST_PRODUCER_ID = 2**63 - 1
+
+
+class ProducerIdManager:
+    """This broker's supply. Ids of a block that are left at a stop or crash are never used."""
+
+    def __init__(
+        self, store: MetadataStore, broker_id: int, next_block: Callable[[], Awaitable[range]] | None = None
+    ) -> None:
+        """`next_block` requests a block from the controller; errors as of `generate_producer_id`."""
+        self._store = store
+        self._broker_id = broker_id
+        self._next_block = next_block
+        self._next = 0
+        self._end = 0
+        self._claiming = asyncio.Lock()
+
+    async def generate_producer_id(self) -> int:
+        """Returns an id that was never used.
+
+        Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, which producers retry, while the store cannot be written, and
+        UNKNOWN_SERVER_ERROR when all 2**63 ids are used.
+        """
+        while self._next >= self._end:
+            async with self._claiming:
+                if self._next >= self._end:
+                    block = await (
+                        self._next_block() if self._next_block else self.allocate_producer_id_block(self._broker_id)
+                    )
+                    self._next, self._end = block.start, block.stop
+        producer_id = self._next
+        self._next += 1
+        return producer_id
+
+    async def allocate_producer_id_block(self, broker_id: int) -> range:
+        """A block for a broker; errors as of `generate_producer_id`."""
+        while True:
+            try:
+                data, stat = await self._store.get(PRODUCER_ID_BLOCK)
+                first = decode_producer_id_block(data)[1] + 1 if data else 0
+                last = first + BLOCK_SIZE - 1
+                if last > LAST_PRODUCER_ID:
+                    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids are used up.")
+                block = encode_producer_id_block(broker_id, first, last)
+                await self._store.set(PRODUCER_ID_BLOCK, block, stat.version)
+            except BadVersionError:
+                continue
+            except StoreFailedError as error:
+                text = "No block of producer ids could be claimed."
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from error
+            return range(first, last + 1)

@@ -1,0 +1,136 @@
+"""The value that an append is described by, from its handler to the log, and appends that take several loop turns."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from ...common.room_logger import room_logger
+from ...storage.log_validator import AppendRules, validate_messages_and_assign_offsets
+
+if TYPE_CHECKING:
+    from ...storage.log_validator import LaneValidation, Validate
+    from ..runtime.loop_sharing import SlicedWork
+    from ..runtime.ports import Work
+    from .delayed_produce import AppendCallback, AppendResult
+
+AppendEntry: TypeAlias = tuple[str, int, memoryview]
+"""Topic, partition, and records of any format; the buffer is patched in place."""
+
+logger = room_logger("replication")
+
+LANE, LANES = "validation", 2
+"""Where records are validated that take long, as recompressed ones do: codecs release the interpreter's lock."""
+NO_RECORDS = memoryview(bytearray())
+
+
+@dataclass(slots=True)
+class AppendRequest:
+    """The conditions of an append, the same for each of its partitions.
+
+    Not frozen: the constructor of a frozen dataclass costs one more microsecond per produce request.
+    """
+
+    acks: int
+    timeout_ms: float
+    """After which undecided results are REQUEST_TIMED_OUT."""
+    callback: AppendCallback
+    """Called with a result for each entry, in their order."""
+    rules: AppendRules
+    """The part that the log's validation depends on."""
+    internal_topics_allowed: bool = False
+    has_transactional_id: bool = False
+    """Whether the client named a transactional id, without which records of a transaction are refused."""
+    may_linger: bool = False
+    """As in `GroupCommit.request`."""
+
+
+class SuspendedAppend:
+    """The entries of an append that are not appended yet, and the results of the others, which may wait for a disk."""
+
+    __slots__ = ("_left", "_missing", "_parts", "validation")
+
+    def __init__(self) -> None:
+        self._left: list[AppendEntry] = []
+        """In reverse order."""
+        self._parts: list[list[AppendResult]] = []
+        self._missing = 0
+        self.validation: LaneValidation | None = None
+        """Of the next entry, if it takes long."""
+
+    def keep(self, entry: AppendEntry, entries: Iterator[AppendEntry]) -> None:
+        """Continue with `entry`, and then with `entries`."""
+        if self._parts:
+            self._left.append(entry)  # the others have been copied before
+        else:
+            self._left = [copied(one) for one in (entry, *entries)][::-1]
+
+    @property
+    def has_entries(self) -> bool:
+        return bool(self._left)
+
+    @property
+    def next_entry(self) -> AppendEntry:
+        return self._left[-1]
+
+    def remaining_entries(self) -> Iterator[AppendEntry]:
+        """Yield entry by entry, and drop each when it is taken."""
+        while self._left:
+            yield self._left.pop()
+
+    def take_validation(self) -> Validate:
+        """Return the function that validates the next entry, or has validated it on a lane."""
+        validation, self.validation = self.validation, None
+        return validation or validate_messages_and_assign_offsets
+
+    def add_part(self, callback: AppendCallback) -> AppendCallback:
+        """Return a callback for the results since the last part; `callback` gets the results of all parts, in order."""
+        self._missing += 1
+        self._parts.append([])
+        return partial(self._complete_part, len(self._parts) - 1, callback)
+
+    def _complete_part(self, number: int, callback: AppendCallback, results: list[AppendResult]) -> None:
+        self._parts[number] = results
+        self._missing -= 1
+        if not self._missing and not self._left:
+            callback([result for part in self._parts for result in part])
+
+
+def copied(entry: AppendEntry) -> AppendEntry:
+    """Return an entry that does not refer to a connection's buffer."""
+    topic, index, records = entry
+    return topic, index, memoryview(bytearray(records)) if len(records) else NO_RECORDS
+
+
+class SuspendedAppends:
+    """Appends that continue later, in the order in which clients' records arrived for a partition. Owned by the
+    ReplicaManager; runs on the event loop."""
+
+    def __init__(self, work: Work, sliced_work: SlicedWork) -> None:
+        self._work = work
+        self._sliced_work = sliced_work
+        self.waiting: dict[tuple[str, int], deque[Callable[[], None]]] = {}
+        """The partitions for which records are validated on a lane, each with the later appends to it, in order."""
+
+    def resume_later(self, suspended: SuspendedAppend, resume: Callable[[], None]) -> None:
+        """Call `resume` when the next records are validated, their partition is free, or else in a later loop turn."""
+        place, validation = suspended.next_entry[:2], suspended.validation
+        if validation is not None:
+            self.waiting[place] = deque()
+            done = partial(self._on_validated, place, resume)
+            self._work.submit(f"{LANE}-{place[1] % LANES}", validation.run, done)
+        elif place in self.waiting:
+            self.waiting[place].append(resume)
+        else:
+            self._sliced_work.run_later(resume)
+
+    def _on_validated(
+        self, place: tuple[str, int], resume: Callable[[], None], _: None, error: BaseException | None
+    ) -> None:
+        if error is not None:
+            logger.error("records for %s-%d could not be validated", *place, exc_info=error)
+        for one in (resume, *self.waiting.pop(place)):
+            one()

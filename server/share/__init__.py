@@ -1,0 +1,1 @@
+"""Share groups at the leaders of partitions: acquisition, acknowledgement, sessions and dead letters (KIP-932)."""

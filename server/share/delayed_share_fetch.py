@@ -1,0 +1,211 @@
+"""Kafka's ShareFetch and DelayedShareFetch: the acquisition of records for one request, and its wait for records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ...storage.errors import LogDirFailedError
+from ..replication.delayed_operation import DelayedOperation
+from .log_batches import read_batches, slice_of
+from .share_partition import AcquiredRecords
+
+if TYPE_CHECKING:
+    from ...protocol.topic_partition import TopicIdPartition
+    from ...storage.filesystem import Sendable
+    from ...storage.log_values import FetchIsolation
+    from ...storage.transaction_index import AbortedTxn
+    from ..replication.replica_manager import ReplicaManager
+    from .log_batches import LogBatch
+    from .managed_share_partition import ManagedSharePartition
+    from .record_state import AcquireMode
+    from .share_group_metrics import ShareGroupMetrics
+
+
+@dataclass(slots=True)
+class ShareFetch:
+    """The partitions and the limits of one ShareFetch request."""
+
+    group_id: str
+    member_id: str
+    partitions: Sequence[TopicIdPartition]
+    """In the order in which they are served."""
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    acquire_mode: AcquireMode
+    isolation: FetchIsolation
+    on_resume: Callable[[], None] | None = None
+    """Called before the records are read after a wait, in a turn of the loop that is not the request's."""
+    errors: dict[TopicIdPartition, KafkaError] = field(default_factory=dict)
+
+    @property
+    def may_acquire(self) -> bool:
+        """Whether the limits allow the acquisition of records."""
+        return bool(self.partitions) and self.max_records > 0 and self.max_bytes > 0
+
+
+class ShareFetchedRecords(NamedTuple):
+    """The records of one partition, from the batch of the first acquired record on."""
+
+    records: Sendable
+    acquired: list[AcquiredRecords]
+
+
+ShareFetchResult = ShareFetchedRecords | KafkaError
+NO_RECORDS = ShareFetchedRecords(b"", [])
+
+
+class DelayedShareFetch(DelayedOperation):
+    """A share fetch that waits until its partitions have `min_bytes` of acquirable records, or one of them fails."""
+
+    __slots__ = ("_fetch", "_metrics", "_partitions", "_replica_manager", "_respond")
+
+    def __init__(
+        self,
+        fetch: ShareFetch,
+        partitions: Sequence[ManagedSharePartition],
+        *,
+        replica_manager: ReplicaManager,
+        metrics: ShareGroupMetrics,
+        respond: Callable[[dict[TopicIdPartition, ShareFetchResult]], None],
+    ) -> None:
+        super().__init__()
+        self._fetch = fetch
+        self._partitions = partitions
+        self._replica_manager = replica_manager
+        self._metrics = metrics
+        self._respond = respond
+
+    def try_complete(self) -> bool:
+        if self._fetch.errors and len(self._fetch.errors) == len(self._fetch.partitions):
+            return self.force_complete()
+        available, is_acquirable = 0, False
+        most = self._partition_max_bytes(len(self._partitions))
+        for managed in self._partitions:
+            share = managed.share
+            if not share.is_active:
+                if managed.error is not None or not managed.is_led:
+                    return self.force_complete()
+                continue
+            if not managed.is_led:
+                return self.force_complete()
+            if not share.can_acquire_records():
+                continue
+            is_acquirable = True
+            partition = managed.partition
+            bound = partition.read_bound(self._fetch.isolation)
+            offset = share.next_fetch_offset()
+            if offset < partition.log_start_offset:
+                return self.force_complete()
+            if offset < bound:
+                if self._fetch.min_bytes <= 1:
+                    return self.force_complete()
+                try:
+                    available += min(partition.bytes_between(offset, bound), most)
+                except (KafkaError, LogDirFailedError):  # the response reports it
+                    return self.force_complete()
+        return is_acquirable and available >= self._fetch.min_bytes and self.force_complete()
+
+    def _partition_max_bytes(self, count: int) -> int:
+        """Return the bytes of one of `count` partitions, all with an equal part (Kafka: PartitionMaxBytesStrategy)."""
+        return max(1, self._fetch.max_bytes // max(1, count))
+
+    def on_complete(self) -> None:
+        fetch = self._fetch
+        if fetch.on_resume is not None:
+            fetch.on_resume()
+        results: dict[TopicIdPartition, ShareFetchResult] = dict(fetch.errors)
+        acquirable: list[ManagedSharePartition] = []
+        for managed in self._partitions:
+            error = self._error(managed)
+            if error is not None:
+                results[managed.topic_id_partition] = error
+            elif managed.share.is_active and managed.share.can_acquire_records():
+                acquirable.append(managed)
+        most, left, max_records = self._partition_max_bytes(len(acquirable)), fetch.max_bytes, fetch.max_records
+        for managed in acquirable:
+            if max_records <= 0 or left <= 0:
+                break
+            try:
+                found = self._acquire(managed, min(most, left), max_records, is_first=left == fetch.max_bytes)
+            except Exception as error:  # noqa: BLE001 - a fault in one partition must not affect the others
+                topic, index = managed.topic_id_partition.topic_partition
+                failure = KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) if _is_damage(error) else error
+                results[managed.topic_id_partition] = self._replica_manager.partition_error(failure, topic, index)
+                continue
+            results[managed.topic_id_partition] = found
+            left = max(0, left - len(found.records))
+            max_records -= sum(last - first + 1 for first, last, _ in found.acquired)
+        if any(isinstance(result, KafkaError) for result in results.values()):
+            self._metrics.failed_fetch_requests += 1
+        self._respond(results)
+
+    def _error(self, managed: ManagedSharePartition) -> KafkaError | None:
+        """Return the error of a partition whose state could not be read or that this broker does not lead."""
+        if managed.error is not None:
+            return managed.error
+        if managed.is_led:
+            return None
+        try:
+            self._replica_manager.get_leader_partition(*managed.topic_id_partition.topic_partition)
+        except KafkaError as error:
+            return error.as_result()
+        return None
+
+    def _acquire(
+        self, managed: ManagedSharePartition, max_bytes: int, max_records: int, *, is_first: bool
+    ) -> ShareFetchedRecords:
+        """Read and acquire records of one partition. Raises KafkaError and other errors of the read."""
+        fetch, share, partition = self._fetch, managed.share, managed.partition
+        offset = share.next_fetch_offset()
+        if offset < partition.log_start_offset:
+            share.update_cache_and_offsets(partition.log_start_offset)
+            offset = share.next_fetch_offset()
+        if offset >= partition.read_bound(fetch.isolation):
+            return NO_RECORDS
+        try:
+            found = partition.read(
+                offset, max_bytes, min_one_batch=is_first, isolation=fetch.isolation, as_file_slice=True
+            )
+        except LogDirFailedError as error:
+            self._replica_manager.log_failed(error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
+        batches = read_batches(found.records)
+        if not batches:
+            return NO_RECORDS
+        before = share.redeliveries
+        aborted: Sequence[AbortedTxn] = found.aborted_transactions or ()
+        acquired = share.acquire(
+            fetch.member_id,
+            fetch.acquire_mode,
+            batch_size=fetch.batch_size,
+            max_records=max_records,
+            fetch_offset=offset,
+            batches=[one.batch for one in batches],
+            aborted=aborted,
+            now=self._replica_manager.loop_time(),
+        )
+        if not acquired:
+            return NO_RECORDS
+        managed.set_timer()
+        self._metrics.redelivered_records += share.redeliveries - before
+        self._metrics.acquired_records += sum(last - first + 1 for first, last, _ in acquired)
+        return ShareFetchedRecords(_acquired_part(found.records, batches, acquired), acquired)
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether the batches of the log could not be decoded."""
+    return isinstance(error, ProtocolError)
+
+
+def _acquired_part(records: Sendable, batches: list[LogBatch], acquired: list[AcquiredRecords]) -> Sendable:
+    """Return the records from the batch with the first acquired offset to the batch with the last one."""
+    first_offset, last_offset = acquired[0].first_offset, acquired[-1].last_offset
+    first = next((one for one in batches if one.batch.last_offset >= first_offset), batches[-1])
+    last = next((one for one in reversed(batches) if one.batch.base_offset <= last_offset), first)
+    return slice_of(records, first, last)

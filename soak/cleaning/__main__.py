@@ -1,0 +1,79 @@
+"""Many random histories of a compacted log, each read, cleaned and checked: `python -m soak.cleaning --help`.
+
+Every history is lived through twice, with the compiled part of the cleaner and without. A failure names the seed:
+`python -m soak.cleaning --first SEED --examples 1` makes it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+
+from soak.cleaning.walks import walk
+
+CHUNK = 50
+BOTH = (True, False)
+
+
+def live_through(first: int, count: int) -> tuple[int, list[str]]:
+    """The histories of these seeds; how many passes were in them, and what went wrong."""
+    logging.disable()
+    passes, problems = 0, []
+    for seed in range(first, first + count):
+        try:
+            passes += sum(walk(seed, use_native=use_native) for use_native in BOTH)
+        except AssertionError as error:
+            problems.append(str(error))
+    return passes, problems
+
+
+def results(first: int, examples: int, deadline: float) -> Iterator[tuple[int, int, list[str]]]:
+    """Chunks of seeds on all processors, one after the other, until the deadline: how many, passes, problems."""
+    limit = 2 * (os.cpu_count() or 1)
+    under_way: deque[tuple[int, Future[tuple[int, list[str]]]]] = deque()
+    with ProcessPoolExecutor() as pool:
+        for start in range(first, first + examples, CHUNK):
+            if time.monotonic() > deadline:
+                break
+            count = min(CHUNK, first + examples - start)
+            under_way.append((count, pool.submit(live_through, start, count)))
+            if len(under_way) >= limit:
+                done, future = under_way.popleft()
+                yield done, *future.result()
+        for done, future in under_way:
+            yield done, *future.result()
+
+
+def main() -> None:
+    """Run, say how far it is now and then, and end with status 1 if a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m soak.cleaning", description=__doc__)
+    parser.add_argument("--examples", type=int, default=100_000, help="how many histories")
+    parser.add_argument("--minutes", type=float, default=60.0, help="begin none after so many minutes")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="seed of the first history")
+    options = parser.parse_args()
+    began = told = time.monotonic()
+    lived = passes = 0
+    problems: list[str] = []
+    for count, more_passes, found in results(options.first, options.examples, began + options.minutes * 60):
+        lived, passes, problems = lived + count, passes + more_passes, problems + found
+        for problem in found:
+            print(f"BROKEN {problem}", flush=True)
+        if time.monotonic() - told > 10:
+            told = time.monotonic()
+            print(f"{lived} histories, {passes} passes, {len(problems)} broken, {told - began:.0f} s", flush=True)
+    seconds = time.monotonic() - began
+    last = options.first + lived - 1
+    print(
+        f"{lived} histories (seeds {options.first} to {last}), {passes} passes, {len(problems)} broken, {seconds:.0f} s"
+    )
+    sys.exit(1 if problems or lived == 0 else 0)
+
+
+if __name__ == "__main__":
+    main()

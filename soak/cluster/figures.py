@@ -1,0 +1,113 @@
+"""How long clients wait when a broker goes: after `kill -9`, also of one that led 1000 partitions, and at a clean stop.
+
+`python -m soak.cluster.figures` prints what it saw.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from soak.cluster.load import Load
+from soak.cluster.processes import BROKERS, ProcessCluster
+from soak.cluster.rounds import administer
+from tests.server_process import wait_until
+
+PATIENCE_S = 60
+PARTITIONS = 6
+MANY = 1000
+
+
+def create(cluster: ProcessCluster, topic: str, assignment: list[list[int]]) -> None:
+    """A topic whose replicas are where it is said, all in sync."""
+    wanted = NewTopic(topic, len(assignment), replica_assignment=assignment)
+    administer(cluster, lambda admin: admin.create_topics([wanted], operation_timeout=30)[topic].result(PATIENCE_S))
+    cluster.wait_for_isr(topic, len(assignment))
+
+
+def spread(count: int) -> list[list[int]]:
+    """Replicas on all brokers, each leading in turn."""
+    return [[*BROKERS[index % 3 :], *BROKERS[: index % 3]] for index in range(count)]
+
+
+def after_a_kill(cluster: ProcessCluster) -> float:
+    """From the end of a killed leader's session until every partition acknowledges again, in seconds."""
+    create(cluster, "killed", spread(PARTITIONS))
+    with Load(cluster.bootstrap, "killed", PARTITIONS) as load:
+        load.grows()
+        victim = 2
+        gone = cluster.on_session_end(victim)
+        cluster.kill(str(victim))
+        wait_until(lambda: bool(gone), timeout_s=PATIENCE_S, what="the session ends")
+        load.grows()
+        first = [next(moment for moment in load.acknowledged_at[one] if moment > gone[0]) for one in range(PARTITIONS)]
+        cluster.start(str(victim))
+        cluster.wait_for_isr("killed", PARTITIONS)
+        load.finish()
+        violations = load.read_back().check()
+        assert not violations, violations[:5]
+    return max(first) - gone[0]
+
+
+def many_led_elsewhere(cluster: ProcessCluster) -> float:
+    """From the end of the session until both others say that somebody else leads all 1000 partitions, in seconds."""
+    create(cluster, "many", [[2, 3, 1] if index % 2 else [2, 1, 3] for index in range(MANY)])
+    gone = cluster.on_session_end(2)
+    cluster.kill("2")
+    wait_until(lambda: bool(gone), timeout_s=PATIENCE_S, what="the session ends")
+    for survivor in (1, 3):
+        admin = AdminClient({"bootstrap.servers": cluster.address(survivor), "log_level": 0})
+
+        def elsewhere(admin: AdminClient = admin) -> bool:
+            led = admin.list_topics("many", timeout=PATIENCE_S).topics["many"].partitions.values()
+            return all(one.leader in (1, 3) for one in led)
+
+        wait_until(elsewhere, timeout_s=PATIENCE_S, what="others lead")
+    seconds = time.monotonic() - gone[0]
+    cluster.start("2")
+    cluster.wait_for_isr("many", MANY)
+    return seconds
+
+
+def at_a_clean_stop(cluster: ProcessCluster) -> float:
+    """The longest time for which a partition acknowledges nothing while its leader stops cleanly, in seconds."""
+    create(cluster, "stopped", spread(PARTITIONS))
+    with Load(cluster.bootstrap, "stopped", PARTITIONS) as load:
+        load.grows()
+        since = time.monotonic()
+        assert cluster.brokers[3].stop() == 0
+        load.grows()
+        gap = load.longest_gap_s(since)
+        load.finish()
+        assert not load.history.refused, load.history.refused
+    cluster.start("3")
+    cluster.wait_for_isr("stopped", PARTITIONS)
+    return gap
+
+
+FIGURES: dict[str, Callable[[ProcessCluster], float]] = {
+    "session end to new acknowledgements of all partitions": after_a_kill,
+    "longest time without acknowledgement at a clean stop": at_a_clean_stop,
+    f"session end to {MANY} partitions led elsewhere": many_led_elsewhere,
+}
+
+
+def measure(folder: Path) -> dict[str, float]:
+    """All figures, on one cluster."""
+    with ProcessCluster(folder) as cluster:
+        return {what: figure(cluster) for what, figure in FIGURES.items()}
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="figures-") as folder:
+        for what, seconds in measure(Path(folder)).items():
+            print(f"{seconds:6.2f} s  {what}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

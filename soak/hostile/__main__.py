@@ -1,0 +1,43 @@
+"""`python -m soak.hostile --frames 1000000 --minutes 20 --seed 7`: hostile bytes against a live broker."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+import tempfile
+from pathlib import Path
+
+from soak.hostile.besieged import Who
+from soak.hostile.storm import storm
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m soak.hostile", description=__doc__)
+    parser.add_argument("--frames", type=int, default=1_000_000, help="hostile frames in all (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=20.0, help="stop after this time (default: %(default)s)")
+    parser.add_argument("--seed", type=int, help="replays a run's frames (default: a random one)")
+    parser.add_argument(
+        "--who", type=Who, choices=list(Who), help="as whom they are sent (default: as each in turn, so many as each)"
+    )
+    parser.add_argument("--attackers", type=int, default=2, help="attacking processes (default: %(default)s)")
+    options = parser.parse_args()
+    seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
+    return max(play(who, seed, options) for who in ([options.who] if options.who else Who))
+
+
+def play(who: Who, seed: int, options: argparse.Namespace) -> int:
+    """One storm; the exit status that it deserves."""
+    replay = f"--frames {options.frames} --seed {seed} --attackers {options.attackers} --who {who.value}"
+    print(f"replay with: python -m soak.hostile {replay}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
+        seconds = options.minutes * 60
+        report = storm(
+            Path(folder), frames=options.frames, seconds=seconds, seed=seed, attackers=options.attackers, who=who
+        )
+    print(report, flush=True)
+    return 1 if report.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""The broker that a storm is about, and by which doors its attackers and the healthy client come in."""
+
+from __future__ import annotations
+
+import hashlib
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+
+from soak.hostile.guesses import MECHANISMS
+from soak.hostile.healthy_client import HealthyClient
+from soak.hostile.in_process import EVE, GUARDED, RULES, SETTINGS
+from soak.hostile.wire import Door, Login
+from tests.barnabas_server import BarnabasServer
+from tests.server_process import free_port
+
+from barnabas.clients.admin.acls import creation_of
+from barnabas.clients.certificates import Authority
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
+
+PASSWORD = "s3cret"
+SUPER = "admin"
+JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required {};"
+UNSECURED = "x.OAuthBearerUnsecuredValidatorCallbackHandler"
+SALT, ITERATIONS = b"salt", 4096
+SHA_256 = 1
+
+
+class Who(Enum):
+    """As whom attackers come."""
+
+    ANYBODY = "anybody"
+    """The listener asks nobody who they are."""
+    STRANGER = "stranger"
+    """Who has no password, where one is asked for."""
+    USER = "user"
+    """Who is let in, and may do a little."""
+    SUPER = "super"
+    """Who is let in, and may do everything."""
+
+
+class Besieged:
+    """A broker with a plain listener, and for all but `Who.ANYBODY` one with passwords and one with TLS beside it."""
+
+    def __init__(self, folder: Path, who: Who) -> None:
+        self.who = who
+        self._folder = folder
+        settings = {name: value for name, value in SETTINGS.items() if name != "listeners"}
+        self.broker = BarnabasServer(folder, properties=settings | {"acks.all.durability": "disk"})
+        if who is not Who.ANYBODY:
+            self._sasl, self._tls = free_port(), free_port()
+            self.broker.add_properties(self._guards())
+
+    @cached_property
+    def healthy(self) -> Door:
+        """By which the healthy client comes in, who may do everything."""
+        if self.who is Who.ANYBODY:
+            return Door(("127.0.0.1", self.broker.port))
+        return Door(("127.0.0.1", self._sasl), Login(SUPER, PASSWORD))
+
+    @cached_property
+    def attacked(self) -> list[Door]:
+        """One of them is taken each time."""
+        if self.who is Who.ANYBODY:
+            return [self.healthy]
+        sasl, tls, ca = ("127.0.0.1", self._sasl), ("127.0.0.1", self._tls), str(self._folder / "ca.pem")
+        if self.who is Who.STRANGER:
+            return [Door(sasl)] * 9 + [Door(tls, ca=ca)]
+        if self.who is Who.SUPER:
+            login = Login(SUPER, PASSWORD)
+            return [Door(sasl, login)] * 9 + [Door(tls, login, ca)]
+        login = Login(EVE.name, PASSWORD)
+        by_hash = Login(EVE.name, PASSWORD, "SCRAM-SHA-256")
+        return [Door(sasl, login)] * 8 + [Door(sasl, by_hash), Door(tls, login, ca)]
+
+    def prepare(self, client: HealthyClient) -> None:
+        """Make users and rules."""
+        if self.who is Who.ANYBODY:
+            return
+        salted = hashlib.pbkdf2_hmac("sha256", PASSWORD.encode(), SALT, ITERATIONS)
+        users = [
+            ScramCredentialUpsertion(
+                name=name, mechanism=SHA_256, iterations=ITERATIONS, salt=SALT, salted_password=salted
+            )
+            for name in ("anna", EVE.name)
+        ]
+        response = client.call(
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentialsRequest(deletions=[], upsertions=users)
+        )
+        created = client.call(ApiKey.CREATE_ACLS, creation_of(RULES))
+        assert not {one.error_code for one in response.results + created.results} - {0}, (response, created)
+
+    def _guards(self) -> dict[str, str]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        authority = Authority.new("hostile tests")
+        authority.write(self._folder / "ca.pem")
+        authority.issue("broker", ["127.0.0.1"]).write(self._folder / "broker.pem")
+        listeners = f"PLAINTEXT://127.0.0.1:{self.broker.port},SASL_PLAINTEXT://127.0.0.1:{self._sasl}"
+        listeners += f",SASL_SSL://127.0.0.1:{self._tls}"
+        users = f'user_{SUPER}="{PASSWORD}" user_anna="{PASSWORD}" user_{EVE.name}="{PASSWORD}"'
+        guards = {
+            **GUARDED,
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "super.users": f"User:{SUPER}",
+            "delegation.token.secret.key": "k",
+            "connection.failed.authentication.delay.ms": "1",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self._folder / "broker.pem"),
+        }
+        for name in ("sasl_plaintext", "sasl_ssl"):
+            guards[f"listener.name.{name}.plain.sasl.jaas.config"] = JAAS.format(users)
+            guards[f"listener.name.{name}.oauthbearer.sasl.server.callback.handler.class"] = UNSECURED
+        return guards

@@ -1,0 +1,101 @@
+"""What somebody says to a broker who knows the protocol, and no password: frames before authentication, by seed."""
+
+from __future__ import annotations
+
+import base64
+import random
+from typing import Any
+from uuid import UUID
+
+from soak.hostile.frame_forge import FrameForge
+
+from barnabas.clients.bearer_tokens import unsecured_token
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.codec import encode_request
+from barnabas.protocol.errors import KafkaError
+from barnabas.protocol.headers import RequestHeader, encode_request_header
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.protocol.sasl import bearer_exchange, sasl_exchange
+
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+FOR_STRANGERS = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+SPECIAL = [b"", b"\0", b"\x01", b"n,,", b"y,,", b",", b"=", b"p=", b"i=1000000000", b"r=", b",tokenauth=true", b"\xff"]
+CORRELATION_ID = 7
+
+
+class Visit:
+    """One connection of such a one: an attempt by one mechanism, spoilt here and there."""
+
+    def __init__(self, chance: random.Random, forge: FrameForge) -> None:
+        self._chance = chance
+        self._forge = forge
+        self._mechanism = chance.choice(MECHANISMS)
+        self._exchange = self._guess()
+        self._said = 0
+        self._is_begun = False
+
+    def next(self, answer: bytes | None, *, is_bare: bool) -> bytes:
+        """The next frame without its length; `answer` is what the one before got, if anything."""
+        kind, number = self._chance.random(), self._said
+        self._said += 1
+        if kind < 0.1:
+            return self._forge.next().body
+        if kind < 0.13:
+            return self._chance.randbytes(self._chance.choice([0, 1, 2, 7, 100]))
+        if number == 0 and kind < 0.4:
+            return self._request(ApiKey.API_VERSIONS, 3, ApiVersionsRequest())
+        if number <= 1:
+            name = self._mechanism if kind < 0.95 else self._chance.choice([*MECHANISMS, "GSSAPI", "", "x" * 99])
+            return self._request(
+                ApiKey.SASL_HANDSHAKE, self._chance.choice([0, 1]), SaslHandshakeRequest(mechanism=name)
+            )
+        message = self._spoilt(self._message(answer))
+        if is_bare:
+            return message
+        version = self._chance.choice([0, 1, 2])
+        return self._request(ApiKey.SASL_AUTHENTICATE, version, SaslAuthenticateRequest(auth_bytes=message))
+
+    def _guess(self) -> Any:
+        """What somebody would say who takes a guess."""
+        user = self._chance.choice(["anna", "nobody", "", "x" * 2000])
+        if self._mechanism == "OAUTHBEARER":
+            return bearer_exchange(unsecured_token(user, -100_000)).messages
+        return sasl_exchange(self._mechanism, user, "wrong", self._chance.randbytes(9).hex()).messages
+
+    def _message(self, answer: bytes | None) -> bytes:
+        """The next that is due, if the broker's answer lets there be one."""
+        try:
+            if self._is_begun:
+                challenge = (answer or b"").partition(b"r=")
+                return bytes(self._exchange.send(b"".join(challenge[1:])))
+            self._is_begun = True
+            return bytes(next(self._exchange))
+        except (StopIteration, ValueError, KafkaError):
+            return base64.b64encode(self._chance.randbytes(12))
+
+    def _spoilt(self, message: bytes) -> bytes:
+        data = bytearray(message)
+        for _ in range(self._chance.choice([0, 0, 1, 1, 2, 5])):
+            place = self._chance.randrange(len(data) + 1)
+            change = self._chance.randrange(4)
+            if change == 0 and place < len(data):
+                data[place] ^= 1 << self._chance.randrange(8)
+            elif change == 1:
+                del data[place:]
+            elif change == 2:
+                data[place:place] = self._chance.choice(SPECIAL)
+            else:
+                data += data[:place] * self._chance.choice([1, 1, 50])
+        return bytes(data)
+
+    @staticmethod
+    def _request(key: ApiKey, version: int, request: Any) -> bytes:
+        header = RequestHeader(key, version, CORRELATION_ID, "s")
+        return bytes(encode_request_header(header)) + encode_request(request, version)
+
+
+def forge_for_strangers(seed: int) -> FrameForge:
+    """Requests of all kinds, none of which they should be served."""
+    return FrameForge(seed, [("t", UUID(int=1))], variants=1, with_bombs=False)

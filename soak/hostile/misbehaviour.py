@@ -1,0 +1,151 @@
+"""Misbehaviour of a connection on purpose: halves of requests, other protocols, resets, and no patience."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from collections.abc import Callable, Sequence
+
+from soak.hostile.frame_forge import FrameForge
+from soak.hostile.wire import ClosedError, Door, Wire, api_versions
+from tests.frames import framed
+
+from barnabas.server.security.sasl_server_authenticator import MAX_VERSIONS_REQUESTS
+
+TLS_HELLO = bytes.fromhex("16030100a5010000a10303") + bytes(range(32)) + bytes(122)
+HTTP = b"GET /metrics HTTP/1.1\r\nHost: broker:9092\r\nAccept: */*\r\n\r\n"
+
+
+class Misbehaviour:
+    """Some kind of it at a time. What the broker should not have done goes into `complaints`."""
+
+    def __init__(
+        self, doors: Sequence[Door], chance: random.Random, forge: FrameForge, *, is_stranger: bool = False
+    ) -> None:
+        self.complaints: list[str] = []
+        self.random = chance
+        self.forge = forge
+        self._doors = doors
+        self._most_greetings = 10_000 if not is_stranger else MAX_VERSIONS_REQUESTS
+        self._kinds: tuple[Callable[[], None], ...] = (
+            self._garbage,
+            self._http,
+            self._tls,
+            self._bad_length,
+            self._byte_at_a_time,
+            self._cut_over_many_writes,
+            self._half_close,
+            self._reset_in_the_middle,
+            self._reset_while_waiting,
+            self._leave_in_the_middle,
+            self._connect_and_leave,
+            self._pipeline,
+        )
+
+    def show(self) -> str:
+        """Misbehave; returns how."""
+        behaviour = self.random.choice(self._kinds)
+        try:
+            behaviour()
+        except (ClosedError, TimeoutError, OSError) as error:
+            self.complaints.append(f"{behaviour.__name__}: {error!r}")
+        return behaviour.__name__.strip("_")
+
+    def _enter(self) -> Wire:
+        return self.random.choice(self._doors).enter()
+
+    def _expect_close(self, wire: Wire) -> None:
+        """Nothing but the end of the connection may come. Raises TimeoutError."""
+        try:
+            answer = wire.receive()
+        except ClosedError:
+            return
+        finally:
+            wire.close()
+        self.complaints.append(f"an answer where there should be none: {answer[:60].hex()}")
+
+    def _expect_answers(self, wire: Wire, count: int) -> None:
+        """The answers to so many `api_versions`, numbered from 0, in order."""
+        for number in range(count):
+            if wire.receive()[:4] != struct.pack(">i", number):
+                self.complaints.append(f"answer {number} of {count} is not the one to that request")
+                return
+
+    def _throw(self, data: bytes) -> None:
+        wire = self._enter()
+        wire.send(data)
+        self._expect_close(wire)
+
+    def _garbage(self) -> None:
+        """Noise; its first four bytes are a length that no broker takes, else it would just be waited for."""
+        self._throw(
+            bytes([self.random.randint(0x10, 0xFF)]) + self.random.randbytes(self.random.choice((3, 100, 2000)))
+        )
+
+    def _http(self) -> None:
+        self._throw(HTTP)
+
+    def _tls(self) -> None:
+        self._throw(TLS_HELLO)
+
+    def _bad_length(self) -> None:
+        length = self.random.choice((-1, -(2**31), 2**31 - 1, 104_857_601, -2))
+        self._throw(struct.pack(">i", length) + b"\0" * self.random.choice((0, 2, 500)))
+
+    def _byte_at_a_time(self) -> None:
+        wire = self._enter()
+        for byte in api_versions(0) + api_versions(1):
+            wire.send(bytes((byte,)))
+        self._expect_answers(wire, 2)
+        wire.close()
+
+    def _cut_over_many_writes(self) -> None:
+        wire = self._enter()
+        count = min(self.random.randint(2, 20), self._most_greetings)
+        data = b"".join(map(api_versions, range(count)))
+        while data:
+            cut = self.random.randint(1, 60)
+            wire.send(data[:cut])
+            data = data[cut:]
+        self._expect_answers(wire, count)
+        wire.close()
+
+    def _half_close(self) -> None:
+        """FIN in the middle of a frame, and after a whole one: the broker closes its side as well."""
+        wire = self._enter()
+        wire.send(api_versions(0)[: self.random.randint(1, 15)])
+        wire.socket.shutdown(socket.SHUT_WR)
+        self._expect_close(wire)
+
+    def _reset_in_the_middle(self) -> None:
+        wire = self._enter()
+        wire.send(framed(self.forge.next().body + b"more")[:-3])
+        wire.reset()
+
+    def _reset_while_waiting(self) -> None:
+        """Answers come to a connection that is no more."""
+        wire = self._enter()
+        wire.send(b"".join(map(api_versions, range(self.random.choice((1, 50, 500))))))
+        wire.reset()
+
+    def _leave_in_the_middle(self) -> None:
+        wire = self._enter()
+        wire.send(struct.pack(">i", self.random.choice((100, 100_000, 100_000_000))) + b"\0\0\0\x09\0\0")
+        wire.close()
+
+    def _connect_and_leave(self) -> None:
+        for _ in range(5):
+            wire = self._enter()
+            if self.random.random() < 0.5:
+                wire.reset()
+            else:
+                wire.close()
+
+    def _pipeline(self) -> None:
+        """As many as ten thousand requests before the first answer is read."""
+        count = min(self.random.choice((1000, 10_000)), self._most_greetings)
+        wire = self._enter()
+        wire.send(b"".join(map(api_versions, range(count))))
+        self._expect_answers(wire, count)
+        wire.close()

@@ -1,0 +1,180 @@
+"""Attackers as processes of their own against a live broker, a healthy client beside them, and what became of all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from soak.hostile.besieged import Besieged, Who
+from soak.hostile.healthy_client import TOPIC, HealthyClient
+from soak.hostile.in_process import TOPICS
+
+GROWTH_BYTES = 64 << 20
+MOMENT_BYTES = 40 << 20
+"""What a broker has beside that while it refuses a batch that expands to more than 24 MiB: those, and the next piece.
+
+One such batch took it 40.0 MiB by gzip, 38.2 by zstd, 31.8 by LZ4.
+"""
+HEALTHY_SECONDS = 30.0
+"""A healthy client's request that takes longer counts as a hang."""
+PAUSE_SECONDS = 0.02
+PROBLEMS_SHOWN = 5
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Report:
+    """What happened to the broker."""
+
+    seed: int
+    frames: int = 0
+    connections: int = 0
+    seconds: float = 0.0
+    rss_before: int = 0
+    rss_peak: int = 0
+    rss_after: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    latencies: list[float] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def quantile(self, share: float) -> float:
+        """Seconds that a share of the healthy client's requests stayed under."""
+        ordered = sorted(self.latencies)
+        return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
+
+    def __str__(self) -> str:
+        mib = 1 << 20
+        return "\n".join(
+            [
+                f"seed {self.seed}: {self.frames} hostile frames on {self.connections} connections "
+                f"in {self.seconds:.0f} s, {self.frames / max(self.seconds, 1e-9):.0f}/s",
+                f"outcomes: {self.outcomes}",
+                f"healthy client: {len(self.latencies)} requests, p50 {self.quantile(0.5) * 1000:.1f} ms, "
+                f"p99 {self.quantile(0.99) * 1000:.1f} ms, slowest {self.quantile(1) * 1000:.0f} ms",
+                f"memory: {self.rss_before / mib:.0f} MiB before, {self.rss_peak / mib:.0f} at most, "
+                f"{self.rss_after / mib:.0f} after",
+                *(f"PROBLEM {problem[:1500]}" for problem in self.problems[:PROBLEMS_SHOWN]),
+                *([f"and {len(self.problems) - PROBLEMS_SHOWN} more"] if len(self.problems) > PROBLEMS_SHOWN else []),
+            ]
+        )
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory of a process; 0 if it has ended."""
+    return _memory(pid, "VmRSS")
+
+
+def most_resident_bytes(pid: int) -> int:
+    """The most that it ever was.
+
+    The kernel keeps it: whoever asks from time to time finds the broker between two requests, and never in the middle
+    of one that it refuses for being too large.
+    """
+    return _memory(pid, "VmHWM")
+
+
+def _memory(pid: int, name: str) -> int:
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(status[name].split()[0]) << 10 if name in status else 0
+
+
+def storm(
+    folder: Path, *, frames: int, seconds: float, seed: int, attackers: int = 2, who: Who = Who.ANYBODY
+) -> Report:
+    """Throw `frames` at a new broker, from `attackers` processes, for at most `seconds`."""
+    report = Report(seed)
+    besieged = Besieged(folder, who)
+    broker = besieged.broker
+    broker.start()
+    processes: list[subprocess.Popen[str]] = []
+    try:
+        client = HealthyClient(besieged.healthy, deadline_seconds=HEALTHY_SECONDS)
+        client.create_topics([TOPIC, *TOPICS])
+        besieged.prepare(client)
+        for _ in range(20):
+            client.round(1)
+        client.write_in_every_codec()
+        for door in besieged.attacked:
+            door.enter().close()
+        client.latencies.clear()
+        report.rss_before = resident_bytes(broker.pid)
+        began = time.monotonic()
+        processes = [
+            _attack(besieged, seed * 1000 + number, frames // attackers, seconds) for number in range(attackers)
+        ]
+        if _stay_healthy(report, client, processes):
+            _collect(report, processes)
+        report.seconds = time.monotonic() - began
+        report.latencies = client.latencies
+        client.close()
+        report.rss_after, report.rss_peak = resident_bytes(broker.pid), most_resident_bytes(broker.pid)
+        if not report.rss_after:
+            report.problems.append("the broker is gone")
+        growth = max(report.rss_after, report.rss_peak - MOMENT_BYTES) - report.rss_before
+        if growth > GROWTH_BYTES:
+            report.problems.append(f"the broker grew by {growth >> 20} MiB")
+        if broker.stop() != 0:
+            report.problems.append("the broker did not stop cleanly")
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        broker.kill()
+    _read_log(report, broker.log)
+    return report
+
+
+def _attack(besieged: Besieged, seed: int, frames: int, seconds: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "soak.hostile.assault", "--seed", str(seed)]
+    command += ["--frames", str(frames), "--seconds", str(seconds)]
+    for door in besieged.attacked:
+        command += ["--door", door.told()]
+    if besieged.who is not Who.STRANGER:
+        command += ["--scout", besieged.healthy.told()]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def _stay_healthy(report: Report, client: HealthyClient, processes: list[subprocess.Popen[str]]) -> bool:
+    """Work as long as the attack lasts; False, and a problem reported, if that was not possible."""
+    number = 0
+    while any(process.poll() is None for process in processes):
+        number += 1
+        try:
+            client.round(-1 if number % 10 == 0 else 1)
+        except (AssertionError, OSError) as error:
+            report.problems.append(f"the healthy client: {error!r}")
+            return False
+        time.sleep(PAUSE_SECONDS)
+    return True
+
+
+def _collect(report: Report, processes: list[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        output, errors = process.communicate(timeout=120)
+        lines = output.splitlines()
+        if not lines:
+            report.problems.append(f"an attacker ended without a report: {errors[-2000:]}")
+            continue
+        result = json.loads(lines[-1])
+        report.frames += result["frames"]
+        report.connections += result["connections"]
+        report.problems += [f"attacker {result['seed']}: {complaint}" for complaint in result["complaints"]]
+        for name, count in result["outcomes"].items():
+            report.outcomes[name] = report.outcomes.get(name, 0) + count
+
+
+def _read_log(report: Report, log: Path) -> None:
+    """Whatever went wrong inside the broker is in its log."""
+    text = log.read_text(errors="replace")
+    at = text.find("Traceback")
+    if at >= 0:
+        report.problems.append(
+            f"the broker's log has {text.count('Traceback')} tracebacks: {text[at - 300 : at + 3000]}"
+        )
+    elif report.problems:
+        report.problems.insert(0, f"the broker's last words: {text[-1500:]}")

@@ -1,0 +1,148 @@
+"""A blocking connection that can misbehave, and the door by which it comes in."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import struct
+from typing import NamedTuple
+
+from tests.frames import framed, request_body
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.codec import decode_response
+from barnabas.protocol.headers import RequestHeader, encode_request_header
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.protocol.sasl import sasl_exchange
+
+ANSWER_SECONDS = 30.0
+PLAIN = "PLAIN"
+
+
+class ClosedError(Exception):
+    """The broker has closed the connection."""
+
+
+class Login(NamedTuple):
+    """A user of a broker who has a password."""
+
+    user: str
+    password: str
+    mechanism: str = PLAIN
+
+
+class Wire:
+    """A blocking connection that can misbehave."""
+
+    def __init__(self, address: tuple[str, int], tls: ssl.SSLContext | None = None) -> None:
+        self.socket = socket.create_connection(address, ANSWER_SECONDS)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
+        self._data = bytearray()
+        self._proofs = 0
+        """Answers to a login that are yet to come."""
+
+    def send(self, data: bytes | bytearray) -> None:
+        """Raises ClosedError, TimeoutError."""
+        try:
+            self.socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
+            raise ClosedError from None
+
+    def receive(self) -> bytes:
+        """The next response without its length. Raises ClosedError, TimeoutError."""
+        while self._proofs:
+            answer = self._receive()
+            assert answer[4:6] == b"\0\0", f"not let in: {answer[:200]!r}"
+            self._proofs -= 1
+        return self._receive()
+
+    def prove(self, login: Login) -> None:
+        """Log in by a password in the clear: what comes behind need not wait for the answer."""
+        (message,) = sasl_exchange(PLAIN, login.user, login.password, "").messages
+        self.send(sent(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=PLAIN)) + saying(message))
+        self._proofs = 2
+
+    def prove_by_hash(self, login: Login) -> None:
+        """Log in by SCRAM."""
+        messages = sasl_exchange(login.mechanism, login.user, login.password, "0123456789abcdef").messages
+        self.send(sent(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=login.mechanism)))
+        assert self.receive()[4:6] == b"\0\0", f"{login.mechanism} is not served"
+        self.send(saying(next(messages)))
+        answer = self.receive()
+        response = decode_response(ApiKey.SASL_AUTHENTICATE, 1, answer, 4, len(answer))
+        self.send(saying(messages.send(response.auth_bytes)))
+        self._proofs = 1
+
+    def reset(self) -> None:
+        """RST instead of FIN."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def _receive(self) -> bytes:
+        data = self._data
+        while len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
+            try:
+                piece = self.socket.recv(1 << 20)
+            except (ConnectionResetError, ssl.SSLEOFError):
+                raise ClosedError from None
+            if not piece:
+                raise ClosedError
+            data += piece
+        end = 4 + int(struct.unpack_from(">i", data)[0])
+        answer = bytes(data[4:end])
+        del data[:end]
+        return answer
+
+
+class Door:
+    """A listener, and as whom to come in there: as nobody without a login."""
+
+    def __init__(self, address: tuple[str, int], login: Login | None = None, ca: str | None = None) -> None:
+        """`ca` is the file with what to trust, where the listener has TLS."""
+        self.address = address
+        self.login = login
+        self.ca = ca
+        self._tls = ssl.create_default_context(cafile=ca) if ca is not None else None
+
+    def told(self) -> str:
+        """As one word, for another process."""
+        return json.dumps([self.address, self.login, self.ca])
+
+    @classmethod
+    def of(cls, told: str) -> Door:
+        """The one that was told."""
+        (host, port), login, ca = json.loads(told)
+        return cls((host, port), Login(*login) if login is not None else None, ca)
+
+    def enter(self) -> Wire:
+        """A connection of one who is known, if there is a login. Raises ClosedError, TimeoutError."""
+        wire = Wire(self.address, self._tls)
+        if self.login is None:
+            return wire
+        if self.login.mechanism == PLAIN:
+            wire.prove(self.login)
+        else:
+            wire.prove_by_hash(self.login)
+        return wire
+
+
+def api_versions(correlation_id: int) -> bytes:
+    """The simplest request there is, with its length."""
+    return framed(encode_request_header(RequestHeader(ApiKey.API_VERSIONS, 0, correlation_id, "probe")))
+
+
+def saying(message: bytes) -> bytes:
+    """A message of SASL, as a whole request."""
+    return sent(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(auth_bytes=message))
+
+
+def sent(key: ApiKey, request: object) -> bytes:
+    """A request of version 1, with its length."""
+    return framed(request_body(key, 1, request, correlation_id=0, client_id="known"))

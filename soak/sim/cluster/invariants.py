@@ -1,0 +1,195 @@
+"""What must be so at every moment of a run, looked at from above: from all brokers and the tree at once."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.common.uuid_text import uuid_text
+from barnabas.protocol.record_batch import RecordBatch, iter_batches
+from barnabas.protocol.schema import ZERO_UUID
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.metadata.data_tree import Transaction
+from barnabas.server.replication.partition import Partition
+from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
+from barnabas.storage.errors import InvariantViolationError, LogDirFailedError
+
+LOOK_SECONDS = 0.02
+MOST_BYTES = 1 << 24
+STATE_PATH = re.compile(r"/kafka/brokers/topics/([^/]+)/partitions/(\d+)/state")
+TOPIC_PATH = re.compile(r"/kafka/brokers/topics/([^/]+)")
+NO_LEADER = -1
+LEAST_IN_SYNC = 2
+"""`min.insync.replicas` of all topics that are made here."""
+
+Seen = tuple[int, int]
+"""Last offset of a batch, and its checksum."""
+Identity = tuple[str, TopicPartition]
+"""With the id of the topic: one that is made anew is another."""
+Life = tuple[int, int, Identity]
+"""Of a replica: its broker, and which of that one's lives."""
+
+
+@dataclass
+class Committed:
+    """What some replica said to be committed: it stays so for ever."""
+
+    batches: dict[int, Seen] = field(default_factory=dict)
+    """By base offset."""
+    end: int = 0
+
+
+class Invariants:
+    """Looks at everything every few milliseconds, and at each write of the tree."""
+
+    def __init__(self, world: ClusterWorld) -> None:
+        self.world = world
+        self.violations: list[str] = []
+        self.least_in_sync = LEAST_IN_SYNC
+        self.committed: dict[Identity, Committed] = {}
+        self._topics: dict[str, dict[str, Any] | None] = {}
+        self._states: dict[TopicPartition, dict[str, Any]] = {}
+        self._leaders: dict[tuple[Identity, int], tuple[int, int]] = {}
+        """Of each epoch: a broker, and which of its lives."""
+        self._watermarks: dict[Life, tuple[int, int, int]] = {}
+        """Leader epoch, partition epoch and high watermark, as seen last."""
+        self._compared: dict[Life, int] = {}
+        world.ensemble.on_write.append(self._written)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        self.world.loop.call_later(LOOK_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self.look()
+        self._look_later()
+
+    def _say(self, violation: str) -> None:
+        self.violations.append(f"{self.world.loop.time():.3f} {violation}")
+
+    def in_sync(self) -> dict[TopicPartition, list[int]]:
+        """As the tree has it."""
+        return {partition: state["isr"] for partition, state in self._states.items()}
+
+    def topic(self, name: str) -> dict[str, Any] | None:
+        """A topic as the tree has it."""
+        return self._topics.get(name)
+
+    def partition_count(self, name: str) -> int:
+        """How many partitions a topic has; 0 if there is none of this name."""
+        topic = self.topic(name)
+        return 0 if topic is None else len(topic["partitions"])
+
+    def state(self, partition: TopicPartition) -> dict[str, Any]:
+        """Who leads, as the tree has it."""
+        return self._states[partition]
+
+    # -- the tree --------------------------------------------------------------------------------------------------
+
+    def _written(self, transaction: Transaction) -> None:
+        for path, node in transaction.changes.items():
+            if found := TOPIC_PATH.fullmatch(path):
+                self._topics[found[1]] = None if node is None else json.loads(node.data)
+            elif found := STATE_PATH.fullmatch(path):
+                partition = TopicPartition(found[1], int(found[2]))
+                former = self._states.pop(partition, None)
+                if node is not None:
+                    state = self._states[partition] = json.loads(node.data)
+                    self._check_state(partition, former or state, state)
+        for partition in self._states:
+            self._check_replicas(partition)
+
+    def _check_state(self, partition: TopicPartition, former: dict[str, Any], state: dict[str, Any]) -> None:
+        if state["leader_epoch"] < former["leader_epoch"] or state["controller_epoch"] < former["controller_epoch"]:
+            self._say(f"epoch: {partition} went from {former} to {state}")
+        if state["leader"] not in (NO_LEADER, *former["isr"]):
+            self._say(f"unclean: {partition} went from {former} to {state}")
+        if state["leader"] not in (NO_LEADER, *state["isr"]) or not state["isr"]:
+            self._say(f"isr: {partition} has {state}")
+
+    def _check_replicas(self, partition: TopicPartition) -> None:
+        """Whoever is in sync has a replica."""
+        topic, isr = self._topics[partition.topic], self._states[partition]["isr"]
+        replicas = None if topic is None else topic["partitions"].get(str(partition.partition))
+        if replicas is None or not set(isr) <= set(replicas):
+            self._say(f"isr: {partition} has {isr} in sync and replicas {replicas}")
+
+    # -- the brokers -----------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Look at all replicas that are up."""
+        for broker in self.world.running:
+            assert broker.server is not None
+            for partition in broker.server.state.replica_manager.partitions:
+                if not partition.is_offline:
+                    self._look_at(broker, partition)
+
+    def _look_at(self, broker: SimClusterBroker, partition: Partition) -> None:
+        name, log = (self._topic_id(partition), partition.topic_partition), partition.log
+        me = (broker.broker_id, broker.lives, name)
+        watermark, end = log.high_watermark, log.log_end_offset
+        if watermark > end:
+            self._say(f"watermark: {me} has {watermark} and ends at {end}")
+        try:
+            partition.check_invariants()
+        except InvariantViolationError as error:
+            self._say(f"invariant: {me}: {error}")
+        if partition.is_leader:
+            first = self._leaders.setdefault((name, partition.leader_epoch), me[:2])
+            if first != me[:2]:
+                self._say(f"two leaders: {name} in epoch {partition.leader_epoch}: {first} and {me[:2]}, their lives")
+        epoch, version, last = self._watermarks.get(me, (-2, 0, 0))
+        if partition.leader_epoch == epoch and watermark < last:
+            self._say(f"watermark: {me} went back from {last} to {watermark} in epoch {epoch}")
+        same_isr = (partition.leader_epoch, partition.partition_epoch) == (epoch, version)
+        if (
+            partition.is_leader
+            and same_isr
+            and watermark > last
+            and len(partition.in_sync_replicas) < self.least_in_sync
+        ):
+            self._say(f"min isr: {me} went on to {watermark} with {partition.in_sync_replicas} in sync")
+        self._watermarks[me] = (partition.leader_epoch, partition.partition_epoch, watermark)
+        committed = self.committed.setdefault(name, Committed())
+        if watermark > self._compared.get(me, 0):
+            self._maybe_truncate(me, partition, committed, watermark)
+        isr = self._in_sync(partition)
+        if broker.broker_id in isr and end < committed.end:
+            self._say(f"in sync: {me} ends at {end}, {committed.end} is committed, and it is in {isr}")
+
+    def _in_sync(self, partition: Partition) -> list[int]:
+        """Of the very topic that this replica is of, while there is that."""
+        topic, state = self._topics.get(partition.topic_partition.topic), self._states.get(partition.topic_partition)
+        is_same = topic is not None and topic["topic_id"] == self._topic_id(partition)
+        return state["isr"] if is_same and state is not None else []
+
+    def _topic_id(self, partition: Partition) -> str:
+        """As its replica has it; where brokers hear of no ids as the tree has it, from which a topic goes last."""
+        topic = self._topics.get(partition.topic_partition.topic)
+        if partition.topic_id != ZERO_UUID or topic is None:
+            return uuid_text(partition.topic_id)
+        found: str = topic["topic_id"]
+        return found
+
+    def _maybe_truncate(self, me: Life, partition: Partition, committed: Committed, watermark: int) -> None:
+        """What is newly committed here is the same as elsewhere, or the first of it."""
+        start = max(self._compared.get(me, 0), partition.log.log_start_offset)
+        while start < watermark:
+            try:
+                data = partition.log.read(start, MOST_BYTES, max_offset=watermark, min_one_message=True)
+            except LogDirFailedError:
+                return
+            for batch in iter_batches(data.data):
+                assert isinstance(batch, RecordBatch)
+                header = batch.header
+                base, found = header.base_offset, (header.last_offset, header.crc)
+                if base >= committed.end:
+                    committed.batches[base] = found
+                    committed.end = header.last_offset + 1
+                elif committed.batches.get(base) != found:
+                    self._say(f"content: {me} has {found} at {base}, {committed.batches.get(base)} was committed")
+                    self._compared[me] = watermark
+                    return
+                self._compared[me] = start = header.last_offset + 1

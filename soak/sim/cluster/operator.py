@@ -1,0 +1,40 @@
+"""Who runs a cluster: makes, grows and deletes topics, and moves their partitions, whoever is controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from barnabas.protocol.errors import KafkaError
+from barnabas.server.controller.kafka_controller import KafkaController
+from barnabas.server.metadata.metadata_store import StoreError
+from barnabas.simulation.cluster import ClusterWorld
+
+ANSWER_SECONDS = 5.0
+T = TypeVar("T")
+
+
+class Operator:
+    """Asks once; whether it was done, the tree tells."""
+
+    def __init__(self, world: ClusterWorld) -> None:
+        self._world = world
+
+    async def ask(self, wish: Callable[[KafkaController], Awaitable[T]]) -> T | None:
+        """What the controller says; None if there is none, it is gone before it answers, or it refuses."""
+        for broker in self._world.running:
+            assert broker.server is not None
+            controller = broker.server.state.controller
+            if controller.is_active:
+                task = self._world.spawn(broker.node, self._answer(wish, controller))
+                done, _ = await asyncio.wait([task], timeout=ANSWER_SECONDS)
+                return task.result() if done else None
+        return None
+
+    @staticmethod
+    async def _answer(wish: Callable[[KafkaController], Awaitable[T]], controller: KafkaController) -> T | None:
+        try:
+            return await wish(controller)
+        except (KafkaError, StoreError):
+            return None

@@ -1,0 +1,268 @@
+"""One seeded run of a whole cluster: clients at work under a nemesis, then peace, then all is compared with all."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable
+
+from soak.sim.cluster.harm import ClusterNemesis
+from soak.sim.cluster.invariants import Invariants
+from soak.sim.cluster.operator import Operator
+from soak.sim.cluster.plan import ClusterPlan
+from soak.sim.cluster.replicas import differences
+from soak.sim.cluster.work import WORK, Commits, Work
+from soak.sim.history import WriterKind
+from soak.sim.outcome import Outcome, outcome_of
+from soak.sim.workload import TOPIC, Workload
+
+from barnabas.clients.consumer import Consumer
+from barnabas.clients.producer import Producer
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.controller.admin_manager import TopicCreation
+from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
+from barnabas.simulation.loop import SimLoop
+
+GROUP = "g"
+COMMITTED = TopicPartition(TOPIC, 0)
+READY_SECONDS = 30.0
+LIVE_SECONDS = 30.0
+"""After the last fault every partition takes new records within this time."""
+WHOLE_SECONDS = 60.0
+"""After the last broker is back all replicas are in sync, and equal, within this time."""
+LOOK_SECONDS = 0.05
+
+
+class ClusterRun(Workload):
+    """What a seed does to a cluster."""
+
+    plan: ClusterPlan
+    world: ClusterWorld
+
+    def __init__(self, loop: SimLoop, plan: ClusterPlan) -> None:
+        world = ClusterWorld(loop, plan.seed, plan.settings, brokers_count=plan.brokers)
+        super().__init__(world, plan, world.bootstrap)
+        self.invariants = Invariants(world)
+        self.operator = Operator(world)
+        self.nemesis = ClusterNemesis(
+            world, plan.harm, in_sync=self.invariants.in_sync, partitions=self._partitions, on_growth=self._write
+        )
+        self.nemesis.set_states()
+        self._written = 0
+        """How many partitions there are producers for."""
+        self.clients: list[asyncio.Task[None]] = []
+        self.work: list[Work] = [WORK[name](self) for name in sorted(plan.work)]
+        self.commits = Commits()
+        self.random = random.Random(f"{plan.seed}/run")
+
+    def check(self) -> list[str]:
+        found = [violation for work in self.work for violation in work.check()]
+        return [*self.invariants.violations, *self.history.check(), *self.commits.check(), *found]
+
+    def check_unfinished(self) -> list[str]:
+        return self.invariants.violations
+
+    @property
+    def lives(self) -> int:
+        return sum(broker.lives for broker in self.world.brokers.values())
+
+    @property
+    def summary(self) -> str:
+        return f"{self.plan.brokers} brokers, {self.acknowledged} acknowledged"
+
+    @property
+    def done(self) -> list[str]:
+        return self.nemesis.done
+
+    def trace(self) -> object:
+        return super().trace(), self.commits
+
+    async def go(self) -> None:
+        world, plan = self.world, self.plan
+        await asyncio.gather(*map(self.nemesis.bring_up, world.brokers.values()))
+        await self._create_topic()
+        self._write()
+        self.clients += [
+            world.spawn(world.machine("reader"), self._read()),
+            world.spawn(world.machine("committer"), self._commit()),
+            *(world.spawn(world.machine(work.name), work.go()) for work in self.work),
+        ]
+        await self.nemesis.rage()
+        self.nemesis.calm_down()
+        absent = self._absent() if plan.core_only else None
+        if absent is not None:
+            self._take_away(absent)
+        await self._within(LIVE_SECONDS, "no new record is acknowledged", self._probe_all())
+        world.network.heal()
+        if absent is not None and absent.server is None:
+            await self.nemesis.bring_up(absent)
+        self.is_over = True
+        await self._within(LIVE_SECONDS, "clients do not come to an end", asyncio.gather(*self.clients))
+        await self._drain()
+        await self._become_whole()
+        await world.spawn(world.machine("judge"), self._find_commit())
+        for work in self.work:
+            await self._within(LIVE_SECONDS, work.name, world.spawn(world.machine("judge"), work.look()))
+        self.invariants.look()
+
+    async def _within(self, seconds: float, complaint: str, work: Awaitable[object]) -> None:
+        task = asyncio.ensure_future(work)
+        self.loop.keep(task)
+        done, _ = await asyncio.wait([task], timeout=seconds)
+        assert done, f"stuck: {complaint} within {seconds} s"
+        await task
+
+    def _absent(self) -> SimClusterBroker | None:
+        """A broker without which the others must go on."""
+        broker = self.random.choice(list(self.world.brokers.values()))
+        return None if self.is_needed(broker) else broker
+
+    def is_needed(self, broker: SimClusterBroker) -> bool:
+        """Whether it is the last in sync of a partition that counts for alive, or may be about to be the last.
+
+        What a leader has asked for may be written when it is long dead: its request may be on its way, or kept back
+        by a cut. That others are in sync as the tree has it does not say then that one of them may lead next.
+        """
+        others = set(filter(self.counts_for_alive, self.world.brokers.keys() - {broker.broker_id}))
+        partitions = () if broker.server is None else broker.server.state.replica_manager.partitions
+        led = [one.followers for one in partitions if one.followers is not None]
+        asked_for = [followers.pending.isr for followers in led if followers.pending is not None]
+        return any(others.isdisjoint(isr) for isr in (*self.invariants.in_sync().values(), *asked_for))
+
+    def counts_for_alive(self, broker_id: int) -> bool:
+        """Whether a broker is registered, and a controller, if there is one, has heard of that.
+
+        A controller that knows it by an earlier registration, or as gone, first takes it out of sync, in favour of
+        those that it takes for alive; of which one may be dead, and its session not over yet.
+        """
+        registration = self.world.ensemble.tree.look(f"/kafka/brokers/ids/{broker_id}")
+        states = [one.server.state for one in self.world.running if one.server is not None]
+        controllers = [state.controller for state in states if state.controller.is_active]
+        return registration is not None and all(
+            one.broker_epoch(broker_id) == registration.czxid for one in controllers
+        )
+
+    def _take_away(self, broker: SimClusterBroker) -> None:
+        """It is dead; or it is alive, nobody needs it, and a leader that it follows does not reach it."""
+        world = self.world
+        states = {one: one.server.state for one in world.running if one.server is not None}
+        leaders = [one for one, state in states.items() if any(p.is_leader for p in state.replica_manager.partitions)]
+        controllers = [one for one, state in states.items() if state.controller.is_active]
+        # Who does not hear of the controller tells clients what has long been otherwise.
+        left = [one for one in leaders if one not in controllers]
+        if not controllers or broker in (*controllers, *leaders) or not left or self.random.random() < 0.5:
+            broker.crash("kill")
+        else:
+            world.network.cut(broker.node, self.random.choice(left).node)
+
+    # -- topics ----------------------------------------------------------------------------------------------------
+
+    async def _create_topic(self) -> None:
+        wish = TopicCreation(TOPIC, num_partitions=self.plan.partitions, replication_factor=3)
+        deadline = self.loop.time() + READY_SECONDS
+        while not self._partitions():
+            await self.operator.ask(lambda controller: controller.create_topics([wish]))
+            assert self.loop.time() < deadline, "the topic cannot be made"
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(TOPIC, index) for index in range(self.invariants.partition_count(TOPIC))]
+
+    # -- clients ---------------------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        """From now on there are producers for all partitions that there are."""
+        world, partitions = self.world, range(self._written, len(self._partitions()))
+        self._written = partitions.stop
+        self.clients += [
+            world.spawn(world.machine(f"writer-{partition}-{number}"), self._produce(partition, number))
+            for partition in partitions
+            for number in range(self.plan.writers)
+        ]
+
+    async def _read(self) -> None:
+        """A reader that follows all partitions there are at first; what has rotted it reads again."""
+        seen: list[tuple[int, int, bytes]] = []
+        self.history.seen.append(seen)
+        async with self._reached(lambda: self._consumer(1)) as consumer:
+            consumer.assign(self._partitions())
+            while not self.is_over:
+                try:
+                    self._take(await consumer.getmany(timeout_ms=500), seen)
+                except KafkaError as error:
+                    if error.code is not ErrorCode.CORRUPT_MESSAGE:
+                        raise
+                    await asyncio.sleep(LOOK_SECONDS)
+
+    def _kind(self, writer: str) -> WriterKind:
+        kinds = self.plan.kinds
+        return kinds[int(writer.partition("/")[2]) % len(kinds)]
+
+    async def _commit(self) -> None:
+        """Commits growing offsets to a group, one after the other."""
+        commits = self.commits
+        rng = random.Random(f"{self.plan.seed}/committer")
+        async with self._reached(lambda: self._member(rng)) as consumer:
+            consumer.assign([COMMITTED])
+            offset = 0
+            while not self.is_over:
+                commits.begin(offset)
+                try:
+                    await consumer.commit({COMMITTED: offset})
+                except KafkaError as error:
+                    if not error.code.retriable:
+                        raise
+                else:
+                    commits.done(offset)
+                offset += 1
+                await asyncio.sleep(rng.random() * 0.2)
+
+    async def _find_commit(self) -> None:
+        async with self._reached(lambda: self._member(random.Random(f"{self.plan.seed}/judge"))) as consumer:
+            found = (await consumer.committed([COMMITTED])).get(COMMITTED)
+            self.commits.found = -1 if found is None else found.offset
+
+    def _member(self, rng: random.Random) -> Consumer:
+        return Consumer(self.bootstrap, group_id=GROUP, enable_auto_commit=False, rng=rng, request_timeout_ms=3000)
+
+    async def _probe_all(self) -> None:
+        """New records are acknowledged everywhere."""
+        await asyncio.gather(
+            *(
+                self.world.spawn(self.world.machine(f"probe-{partition}"), self._probe(partition))
+                for _, partition in self._partitions()
+            )
+        )
+
+    async def _probe(self, partition: int) -> None:
+        name, value = f"{partition}/probe", f"{partition}/probe/0".encode()
+        self.history.kinds[name] = WriterKind()
+        rng = random.Random(f"{self.plan.seed}/{name}")
+        async with self._reached(
+            lambda: Producer(self.bootstrap, request_timeout_ms=2000, rng=rng, wall_clock_ms=self.world.now_ms)
+        ) as producer:
+            self.history.sent[value] = name
+            future = await producer.send(TOPIC, value, partition=partition)
+            future.add_done_callback(lambda done: self._sent(value, done))
+            await future
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    async def _become_whole(self) -> None:
+        """Until all replicas are in sync and the same, byte for byte."""
+        deadline = self.loop.time() + WHOLE_SECONDS
+        while found := differences(self.world, self.invariants.in_sync()):
+            assert self.loop.time() < deadline, f"stuck: {found[0]} after {WHOLE_SECONDS} s"
+            await asyncio.sleep(LOOK_SECONDS * 5)
+
+
+def play(plan: ClusterPlan) -> Outcome[ClusterPlan]:
+    """Carry out a plan and check what came of it."""
+    command = f"python -m soak.sim.cluster --seed {plan.seed}{' --quick' if plan.is_quick else ''}"
+    return outcome_of(ClusterRun, plan, command)
+
+
+def play_seed(seed: int, *, quick: bool = False) -> Outcome[ClusterPlan]:
+    """Carry out the plan that a seed draws."""
+    return play(ClusterPlan.draw(seed, quick=quick))

@@ -1,0 +1,158 @@
+"""One seed replayed, or one after the other until one fails, there have been enough, or the time is over.
+
+With `--progress FILE` what was played is kept there, and the next call goes on behind it. With `--jobs` several seeds
+are played side by side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from soak.sim.outcome import Outcome
+
+SEEDS_OF_A_PROCESS = 100
+"""Then another takes its place, with none of its memory."""
+NO_FAULT = "none"
+Play = Callable[[int], Outcome[Any]]
+
+
+@dataclass
+class Progress:
+    """What has been played so far, by all calls together."""
+
+    next_seed: int
+    """All below it are played."""
+    ahead: list[int] = field(default_factory=list)
+    """Those above it that are."""
+    played: int = 0
+    acknowledged: int = 0
+    simulated_seconds: float = 0.0
+    spent_seconds: float = 0.0
+    failed: list[int] = field(default_factory=list)
+    acknowledged_under: dict[str, int] = field(default_factory=dict)
+    """What was acknowledged in seeds that have this fault among others, or `none`."""
+
+    @classmethod
+    def load(cls, file: Path | None, first: int) -> Progress:
+        """What the file holds, or nothing yet."""
+        if file is None or not file.exists():
+            return cls(first)
+        return cls(**json.loads(file.read_text()))
+
+    def save(self, file: Path | None) -> None:
+        """Into the file, if there is one; whenever the process ends, what was or what is now stands there whole."""
+        if file is not None:
+            new = file.with_name(f"{file.name}.new")
+            new.write_text(json.dumps(asdict(self)) + "\n")
+            new.replace(file)
+
+    def add(self, outcome: Outcome[Any], spent: float) -> None:
+        """One more seed."""
+        self.ahead.append(outcome.plan.seed)
+        while self.next_seed in self.ahead:
+            self.ahead.remove(self.next_seed)
+            self.next_seed += 1
+        self.played += 1
+        for fault in sorted(outcome.plan.faults) or [NO_FAULT]:
+            self.acknowledged_under[fault] = self.acknowledged_under.get(fault, 0) + outcome.acknowledged
+        self.acknowledged += outcome.acknowledged
+        self.simulated_seconds += outcome.seconds
+        self.spent_seconds += spent
+        if outcome.violations:
+            self.failed.append(outcome.plan.seed)
+
+    def seeds(self) -> Iterator[int]:
+        """Those that are not played, one after the other."""
+        played = frozenset(self.ahead)
+        return (seed for seed in count(self.next_seed) if seed not in played)
+
+    def __str__(self) -> str:
+        under = sorted(self.acknowledged_under.items(), key=lambda one: (-one[1], one[0]))
+        return (
+            f"{self.played} seeds, {len(self.failed)} failed {self.failed or ''}, {self.acknowledged} acknowledged, "
+            f"{self.simulated_seconds:.0f} s simulated in {self.spent_seconds:.0f} s of processors\n"
+            f"acknowledged in seeds with: {', '.join(f'{fault} {number}' for fault, number in under)}"
+        )
+
+
+def search_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
+    """What every search can be told."""
+    parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=description)
+    parser.add_argument("--seed", type=int, help="one run, with what the brokers log if --verbose")
+    parser.add_argument("--first", type=int, default=0, help="the first seed of many")
+    parser.add_argument("--minutes", type=float, default=10.0, help="stop after this time")
+    parser.add_argument("--progress", type=Path, help="where to go on from, and to keep how far it came")
+    parser.add_argument("--jobs", type=int, default=1, help="processes side by side; 0 for as many as processors")
+    parser.add_argument("--verbose", action="store_true", help="show what brokers and clients log")
+    return parser
+
+
+def search(options: argparse.Namespace, play: Play, is_enough: Callable[[Progress], bool]) -> int:
+    """Do what the options of `search_parser` say; what the process exits with. `play` can be pickled."""
+    _set_logging(is_verbose=options.verbose)
+    if options.seed is not None:
+        outcome = play(options.seed)
+        print(outcome.explain())
+        return 1 if outcome.violations else 0
+    progress = Progress.load(options.progress, options.first)
+    deadline = time.monotonic() + options.minutes * 60
+
+    def is_over() -> bool:
+        return is_enough(progress) or time.monotonic() >= deadline
+
+    for outcome, spent in _played(options, play, progress.seeds(), is_over):
+        progress.add(outcome, spent)
+        progress.save(options.progress)
+        if outcome.violations:
+            print(outcome.explain(), flush=True)
+    print(progress)
+    return 1 if progress.failed else 0
+
+
+def _played(
+    options: argparse.Namespace, play: Play, seeds: Iterator[int], is_over: Callable[[], bool]
+) -> Iterator[tuple[Outcome[Any], float]]:
+    """Seeds until it is over, as they end, and the processor's seconds that each took. What is begun is played."""
+    jobs = options.jobs or os.cpu_count() or 1
+    if jobs == 1:
+        while not is_over():
+            yield timed(play, next(seeds))
+        return
+    with ProcessPoolExecutor(
+        jobs,
+        multiprocessing.get_context("spawn"),
+        initializer=_set_logging,
+        initargs=(options.verbose,),
+        max_tasks_per_child=SEEDS_OF_A_PROCESS,
+    ) as pool:
+        running: set[Future[tuple[Outcome[Any], float]]] = set()
+        while running or not is_over():
+            while len(running) < jobs and not is_over():
+                running.add(pool.submit(timed, play, next(seeds)))
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for one in done:
+                yield one.result()
+
+
+def timed(play: Play, seed: int) -> tuple[Outcome[Any], float]:
+    """What comes of a seed, and the processor's seconds that it took."""
+    began = time.process_time()
+    return play(seed), time.process_time() - began
+
+
+def _set_logging(is_verbose: bool) -> None:
+    if is_verbose:
+        logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+    else:
+        logging.disable(logging.CRITICAL)

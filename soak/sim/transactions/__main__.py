@@ -1,0 +1,25 @@
+"""`python -m soak.sim.transactions --seed 7` replays a run; `--transactions 1000000` looks for a failure."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+from soak.sim.search import search, search_parser
+from soak.sim.transactions.scenario import play_seed
+
+
+def main() -> int:
+    parser = search_parser("soak.sim.transactions", __doc__)
+    parser.add_argument("--transactions", type=int, default=10_000, help="how many are to be acknowledged in all")
+    parser.add_argument("--quick", action="store_true", help="short runs, as in the tests")
+    options = parser.parse_args()
+    return search(
+        options,
+        partial(play_seed, quick=options.quick),
+        lambda progress: progress.acknowledged >= options.transactions,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

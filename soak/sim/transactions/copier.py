@@ -1,0 +1,190 @@
+"""A copy loop: what is read in a group is written to the output, and the group's offsets move with it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from functools import partial
+from typing import Protocol
+
+from soak.sim.transactions.ledger import Copy, Fate, Ledger, Transaction, targets
+from soak.sim.transactions.plan import TransactionPlan
+
+from barnabas.clients.consumer import Consumer
+from barnabas.clients.producer import Producer
+from barnabas.protocol.errors import KafkaError
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.cluster import ClusterWorld
+from barnabas.simulation.node import SimNode
+
+INPUT, OUTPUT, GROUP = "in", "out", "copiers"
+POLL_MS = 200
+MOST_BYTES = 2000
+"""Of a partition in one fetch: who begins anew shall not read all of it again."""
+MAX_BLOCK_MS = 20_000
+PAUSE = 0.05
+SESSION_TIMEOUT_MS, HEARTBEAT_MS = 1500, 400
+
+
+class GivenUpError(Exception):
+    """The program has decided not to commit."""
+
+
+class Setting(Protocol):
+    """What a copier works in."""
+
+    world: ClusterWorld
+    plan: TransactionPlan
+    ledger: Ledger
+    bootstrap: str
+    is_over: bool
+
+
+class Slot:
+    """The place of one copier: one life follows the other, and with zombies and twins there are several at a time."""
+
+    def __init__(self, setting: Setting, number: int) -> None:
+        self.setting = setting
+        self.number = number
+        self.lives: list[Life] = []
+
+    @property
+    def running(self) -> list[Life]:
+        return [life for life in self.lives if not life.task.done() and not life.is_dead]
+
+    def begin(self) -> Life:
+        """Start another one, whoever else runs."""
+        life = Life(self, len(self.lives))
+        self.lives.append(life)
+        return life
+
+    async def keep_going(self) -> None:
+        """Who ends is followed by another, as long as somebody is to run."""
+        loop = self.setting.world.loop
+        while not self.setting.is_over:
+            if all(life.node in loop.frozen for life in self.running):
+                self.begin()
+            await asyncio.sleep(PAUSE)
+        for life in self.lives:
+            if not life.is_dead:
+                await life.task
+
+
+class Life:
+    """A copier's process from its start to its end, by whatever means."""
+
+    def __init__(self, slot: Slot, number: int) -> None:
+        self.slot = slot
+        self.setting = slot.setting
+        self.name = f"{slot.number}.{number}"
+        self.node: SimNode = self.setting.world.machine(f"copier {self.name}")
+        self.random = random.Random(f"{self.setting.plan.seed}/copier/{self.name}")
+        self.is_dead = False
+        self._transactions = 0
+        self._records = 0
+        self.task = self.setting.world.spawn(self.node, self._run())
+
+    def kill(self) -> None:
+        """kill -9"""
+        self.is_dead = True
+        self.node.kill()
+
+    async def _run(self) -> None:
+        try:
+            async with self._producer() as producer, self._consumer() as consumer:
+                if self.setting.plan.manner == "assigned":
+                    consumer.assign([TopicPartition(INPUT, self.slot.number)])
+                    await self._go_back(consumer)
+                else:
+                    consumer.subscribe([INPUT])
+                while not self.setting.is_over:
+                    await self._copy_some(producer, consumer)
+        except KafkaError as error:
+            self.setting.ledger.errors.append((self.name, error.code))
+        except OSError:
+            return
+
+    async def _copy_some(self, producer: Producer, consumer: Consumer) -> None:
+        plan = self.setting.plan
+        batches = await consumer.getmany(timeout_ms=POLL_MS, max_records=self.random.randint(1, plan.most_records))
+        if not batches:
+            return
+        transaction = self._begin()
+        try:
+            async with producer.transaction() as open_one:
+                for place, records in batches.items():
+                    for record in records:
+                        await self._copy(producer, transaction, (place.partition, record.offset))
+                if plan.linger:
+                    await asyncio.sleep(self.random.random() * plan.linger)
+                offsets = {place: records[-1].offset + 1 for place, records in batches.items()}
+                await open_one.send_offsets(offsets, consumer.group_metadata())
+                if self.random.random() < plan.abort_chance:
+                    raise GivenUpError
+                transaction.fate = Fate.ASKED
+        except GivenUpError:
+            await self._go_back(consumer)
+        else:
+            transaction.fate = Fate.COMMITTED
+            self.setting.ledger.copied.update(place.partition for place in batches)
+
+    def _begin(self) -> Transaction:
+        self._transactions += 1
+        return self.setting.ledger.begin(f"{self.name}.{self._transactions}")
+
+    async def _copy(self, producer: Producer, transaction: Transaction, source: tuple[int, int]) -> None:
+        for target in targets(source, self.setting.plan.partitions):
+            copy = Copy(transaction.name, source, self._records, target)
+            self._records += 1
+            transaction.copies.append(copy)
+            await producer.send(OUTPUT, copy.value, partition=target)
+
+    async def _go_back(self, consumer: Consumer) -> None:
+        """To where the group is: what was given up is copied again."""
+        found = await consumer.committed(consumer.assignment)
+        for place, committed in found.items():
+            if place in consumer.assignment:
+                consumer.seek(place, 0 if committed is None else committed.offset)
+
+    def _producer(self) -> Producer:
+        plan = self.setting.plan
+        return transactional_producer(
+            self.setting, f"copier-{self.slot.number}", self.random, batch_size=plan.batch_size
+        )
+
+    def _consumer(self) -> Consumer:
+        plan = self.setting.plan
+        make = partial(
+            Consumer,
+            self.setting.bootstrap,
+            group_id=GROUP,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            max_partition_fetch_bytes=MOST_BYTES,
+            request_timeout_ms=plan.request_timeout_ms,
+            rng=random.Random(f"{plan.seed}/consumer/{self.name}"),
+        )
+        if plan.manner == "consumer":
+            return make(group_protocol="consumer")
+        return make(session_timeout_ms=SESSION_TIMEOUT_MS, heartbeat_interval_ms=HEARTBEAT_MS)
+
+
+def transactional_producer(
+    setting: Setting, transactional_id: str, rng: random.Random, *, batch_size: int = 16_384
+) -> Producer:
+    """A producer as copiers have it."""
+    plan = setting.plan
+    return Producer(
+        setting.bootstrap,
+        transactional_id=transactional_id,
+        transaction_timeout_ms=plan.timeout_ms,
+        linger_ms=0,
+        batch_size=batch_size,
+        compression=plan.compression,
+        max_block_ms=MAX_BLOCK_MS,
+        delivery_timeout_ms=MAX_BLOCK_MS,
+        request_timeout_ms=plan.request_timeout_ms,
+        rng=rng,
+        wall_clock_ms=setting.world.now_ms,
+    )

@@ -1,0 +1,72 @@
+"""What the logs themselves say of transactions, read batch by batch and apart from what brokers believe of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from soak.sim.transactions.ledger import Copy, Written
+
+from barnabas.protocol.record_batch import RecordBatch, iter_batches
+from barnabas.protocol.record_batch_builder import ControlType, parse_control_key
+from barnabas.server.replication.partition import Partition
+
+MOST_BYTES = 1 << 24
+NEVER = 2**63
+
+
+@dataclass
+class OpenTransactions:
+    """A log as it was looked at up to `end`, and the transactions that are open there."""
+
+    end: int = 0
+    first: dict[int, int] = field(default_factory=dict)
+    """Where each producer's open transaction begins."""
+    ended: list[tuple[int, int]] = field(default_factory=list)
+    """Beginnings of those whose marker is not below the high watermark yet, with the place of the marker."""
+
+    def take_in(self, partition: Partition) -> None:
+        """What has come since the last look."""
+        log = partition.log
+        while self.end < log.log_end_offset:
+            for batch in batches(partition, self.end):
+                header = batch.header
+                self.end = header.last_offset + 1
+                if header.is_control:
+                    first = self.first.pop(header.producer_id, None)
+                    if first is not None:
+                        self.ended.append((first, header.last_offset))
+                elif header.is_transactional:
+                    self.first.setdefault(header.producer_id, header.base_offset)
+
+    def stable_up_to(self, high_watermark: int) -> int:
+        """The first offset of a transaction that is open, or whose end is not committed yet; NEVER if there is none."""
+        self.ended = [(first, marker) for first, marker in self.ended if marker >= high_watermark]
+        return min([NEVER, *self.first.values(), *(first for first, _ in self.ended)])
+
+
+def batches(partition: Partition, start: int) -> list[RecordBatch]:
+    """From that offset on, as many as one read gives."""
+    data = partition.log.read(start, MOST_BYTES, max_offset=partition.log.log_end_offset, min_one_message=True)
+    assert isinstance(data.records, bytes | memoryview)
+    return [batch for batch in iter_batches(data.records) if isinstance(batch, RecordBatch)]
+
+
+def written(partition: Partition) -> list[Written]:
+    """Every record of the output, and whether a marker has made it count. For a log in which nothing is open."""
+    open_ones: dict[int, list[int]] = {}
+    found: list[Written] = []
+    end = partition.log.log_start_offset
+    while end < partition.log.log_end_offset:
+        for batch in batches(partition, end):
+            end = batch.last_offset + 1
+            if not batch.is_control:
+                numbers = open_ones.setdefault(batch.producer_id, [])
+                for record in batch.records():
+                    numbers.append(len(found))
+                    found.append(Written(record.offset, Copy.of(bytes(record.value or b"")), False))
+                continue
+            (marker,) = batch.records()
+            is_commit = parse_control_key(marker.key) == ControlType.COMMIT
+            for number in open_ones.pop(batch.producer_id, ()):
+                found[number] = found[number]._replace(is_committed=is_commit)
+    return found

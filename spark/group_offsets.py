@@ -1,0 +1,54 @@
+"""Commits of a stream's offsets to a consumer group, so that every tool for lag includes Spark.
+
+The commits are informational: a stream starts from its checkpoint.
+"""
+
+from __future__ import annotations
+
+from ..clients.cluster import BrokerNode
+from ..clients.errors import code_of
+from ..protocol.apis import ApiKey
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.messages.find_coordinator import FindCoordinatorRequest
+from ..protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ..protocol.negotiation import LAST_VERSIONS_BY_NAME
+from .client import BlockingClient
+from .offsets import Offsets
+
+_LAST_COORDINATOR_VERSION_OF_ONE_KEY = 3
+
+
+def commit_offsets(client: BlockingClient, group_id: str, offsets: Offsets) -> None:
+    """Commit as a group without members. Raises KafkaError, UNKNOWN_MEMBER_ID for a group with members."""
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for tp, offset in offsets.items():
+        committed = OffsetCommitRequestPartition(
+            partition_index=tp.partition, committed_offset=offset, committed_metadata=""
+        )
+        topics.setdefault(tp.topic, []).append(committed)
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        topics=[OffsetCommitRequestTopic(name=name, partitions=committed) for name, committed in topics.items()],
+    )
+
+    def attempt() -> None:
+        connection = client.connection(_coordinator(client, group_id))
+        for topic in connection.ask(request, highest=LAST_VERSIONS_BY_NAME[ApiKey.OFFSET_COMMIT]).topics:
+            for partition in topic.partitions:
+                if partition.error_code != ErrorCode.NONE:
+                    raise KafkaError(code_of(partition.error_code), f"commit of group {group_id!r}")
+
+    client.retrying(attempt)
+
+
+def _coordinator(client: BlockingClient, group_id: str) -> int:
+    request = FindCoordinatorRequest(key=group_id)
+    found = client.any_connection().ask(request, highest=_LAST_COORDINATOR_VERSION_OF_ONE_KEY)
+    if found.error_code != ErrorCode.NONE:
+        raise KafkaError(code_of(found.error_code), f"coordinator of group {group_id!r}")
+    client.cluster.add_brokers([BrokerNode(found.node_id, found.host, found.port)])
+    return int(found.node_id)

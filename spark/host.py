@@ -1,0 +1,75 @@
+"""The environment of the Spark source: clock, pauses, and the settings of the process."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from zipimport import zipimporter
+
+_SPARK_ARCHIVES = ("pyspark", "py4j", "spark-")
+_REUSED = "SPARK_REUSE_WORKER"
+"""Set if Spark runs a worker that will have further tasks."""
+
+
+def now_ms() -> int:
+    """Return the wall clock in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def monotonic() -> float:
+    """Return a monotonic clock in seconds, for deadlines."""
+    return time.monotonic()
+
+
+def pause(seconds: float) -> None:
+    """Sleep."""
+    time.sleep(seconds)
+
+
+def environment(name: str) -> str | None:
+    """Return an environment variable; None if it is unset or empty."""
+    return os.environ.get(name) or None
+
+
+def set_environment(name: str, value: str) -> None:
+    """Set an environment variable for this process and its children."""
+    os.environ[name] = value
+
+
+def interpreter() -> str:
+    """Return the path of the running Python."""
+    return sys.executable
+
+
+def search_path() -> list[Path]:
+    """Return the directories of the PATH."""
+    return [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+
+
+def output_of(command: Sequence[str]) -> str | None:
+    """Return the output of a command on both streams; None if it cannot be run or fails."""
+    try:
+        done = subprocess.run(list(command), capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout + done.stderr
+
+
+def spare_next_task() -> None:
+    """Prevent work of PySpark between the tasks of a worker.
+
+    Before each task and each plan of a query PySpark calls `importlib.invalidate_caches`, after which Python up to 3.12
+    reads the whole directory of Spark's archives, once for every package imported from them; after it `gc.collect`,
+    which visits all imported objects. This is most of the cost of a small task or a plan. The archives do not change
+    while a worker runs, and Python still finds new modules; objects that exist after a task are permanent.
+    """
+    for path, finder in list(sys.path_importer_cache.items()):
+        if isinstance(finder, zipimporter) and Path(finder.archive).name.startswith(_SPARK_ARCHIVES):
+            del sys.path_importer_cache[path]
+    if environment(_REUSED) is not None and gc.get_freeze_count() == 0:
+        gc.freeze()

@@ -1,0 +1,136 @@
+"""What many partitions cost together: syncs of the disk, when they are made, deleted, and found after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.waiting import until
+
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.broker import BrokerServer
+from barnabas.server.cleaning.cleaning_work import cleaning_work
+from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.controller.admin_manager import TopicCreation
+from barnabas.server.runtime.host import host_ports
+from barnabas.storage.filesystem import OsFile, OsFileSystem
+
+PARTITIONS = 300
+FEW_SYNCS = 40
+"""Far fewer than partitions: some for each write of a checkpoint, and for each directory."""
+
+syncs: Counter[str] = Counter()
+
+
+class CountedFile(OsFile):
+    def fsync(self) -> None:
+        syncs["fsync"] += 1
+
+    def fdatasync(self) -> None:
+        syncs["fdatasync"] += 1
+
+
+class CountingFileSystem(OsFileSystem):
+    file_class = CountedFile
+
+    def __init__(self, *, syncs_disk: bool = True) -> None:
+        super().__init__()
+        self._syncs_disk = syncs_disk
+
+    def fsync_dir(self, path: str) -> None:
+        syncs["fsync_dir"] += 1
+
+    def sync_disk(self, path: str) -> bool:
+        syncs["sync_disk"] += self._syncs_disk
+        return self._syncs_disk
+
+
+@asynccontextmanager
+async def broker_on(
+    folder: Path, *, is_killed: bool = False, syncs_disk: bool = True, **settings: str
+) -> AsyncIterator[BrokerServer]:
+    loop = asyncio.get_running_loop()
+    properties = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder)}
+    properties |= {key.replace("_", "."): value for key, value in settings.items()}
+    ports = dataclasses.replace(
+        host_ports(loop, cleaning_work("thread", loop)), filesystem=CountingFileSystem(syncs_disk=syncs_disk)
+    )
+    server = BrokerServer(BrokerConfig.from_properties(properties), ports, loop)
+    syncs.clear()
+    try:
+        await server.start()
+        yield server
+    finally:
+        await server.stop()
+        if is_killed:
+            (folder / ".kafka_cleanshutdown").unlink()
+
+
+async def create(server: BrokerServer) -> None:
+    wishes = [TopicCreation(f"t{number}", PARTITIONS // 3, 1) for number in range(3)]
+    await server.state.controller.create_topics(wishes)
+
+
+async def test_many_partitions_are_created_with_few_syncs(tmp_path: Path) -> None:
+    async with broker_on(tmp_path) as server:
+        syncs.clear()
+        await create(server)
+        assert syncs["sync_disk"] == 2
+        assert syncs.total() < FEW_SYNCS
+        assert {path.name for path in (tmp_path / "t0-0").iterdir()} == {f"{0:020d}.log", "partition.metadata"}
+
+
+async def test_each_folder_is_synced_where_the_system_cannot_sync_a_disk(tmp_path: Path) -> None:
+    async with broker_on(tmp_path, syncs_disk=False) as server:
+        syncs.clear()
+        await create(server)
+        assert syncs["fsync"] >= PARTITIONS
+        assert syncs["fsync_dir"] > PARTITIONS
+
+
+async def test_few_folders_are_synced_by_themselves(tmp_path: Path) -> None:
+    """What others have written to the same disk is not waited for."""
+    async with broker_on(tmp_path) as server:
+        syncs.clear()
+        await server.create_topic("t", 3, {})
+        assert not syncs["sync_disk"]
+        assert syncs["fsync_dir"] >= 4
+
+
+async def test_many_partitions_are_deleted_with_few_syncs(tmp_path: Path) -> None:
+    async with broker_on(tmp_path, file_delete_delay_ms="0", log_segment_delete_delay_ms="0") as server:
+        await create(server)
+        syncs.clear()
+        results = await server.state.controller.delete_topics([f"t{number}" for number in range(3)])
+        assert results == {"t0": None, "t1": None, "t2": None}
+        assert syncs.total() < FEW_SYNCS
+        await until(lambda: not list(tmp_path.glob("t?-*")))
+        assert syncs.total() < 2 * FEW_SYNCS
+
+
+async def test_many_compacted_partitions_are_deleted_with_few_syncs(tmp_path: Path) -> None:
+    """The cleaner forgets them together, too."""
+    async with broker_on(tmp_path, log_cleanup_policy="compact") as server:
+        await create(server)
+        manager = server.state.log_manager.cleaner_manager
+        held = [TopicPartition("t0", index) for index in range(PARTITIONS // 3)]
+        manager.clean_offsets.update(dict.fromkeys(held, 0))
+        syncs.clear()
+        await server.state.controller.delete_topics(["t0"])
+        assert syncs.total() < FEW_SYNCS
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_partitions_without_a_record_are_not_recovered_after_a_kill(tmp_path: Path, times: int) -> None:
+    async with broker_on(tmp_path, is_killed=True) as server:
+        await create(server)
+    for _ in range(times):
+        async with broker_on(tmp_path, is_killed=True) as server:
+            assert not server.state.log_manager.dirs[0].was_clean_shutdown
+            assert syncs.total() < FEW_SYNCS
+            assert len(server.state.log_manager.logs) == PARTITIONS

@@ -1,0 +1,607 @@
+"""The console as people have it: in Debian's Chromium, every screen opened and clicked through with clients at work."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import threading
+import time
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, expect, sync_playwright
+from tests.node import installed
+from tests.server_process import wait_until
+from tests.tools.console.test_decoding import ORDER, VALUE, avro, framed
+from tests.tools.console.test_rights import AUTHORIZER
+
+from barnabas import Broker
+from barnabas.clients import Admin, Consumer, Producer
+from barnabas.clients.decoding.schemas import SchemaFiles, SchemaSource
+from barnabas.protocol.errors import KafkaError
+from barnabas.server.console_backend import ConsoleBackend
+from barnabas.tools.console.cluster import FRESH_SECONDS, ConnectionSettings
+from barnabas.tools.console.server import ConsoleThread
+from barnabas.tools.http_server import ListenAddress
+
+pytestmark = [pytest.mark.verify, pytest.mark.node, pytest.mark.timeout(300)]
+PATIENCE_MS = 60_000
+TOPICS = {"orders": 3, "payments": 1, "hostile": 1, "typed": 1}
+CONFIG = {"metrics.listeners": "127.0.0.1:0", "authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}
+REFUSED = "Failed to load resource: the server responded with a status of 4"
+"""What Chromium says of each refusal that a test is after."""
+COMPACTED: dict[str, Any] = {"cleanup.policy": "compact", "segment.bytes": 4000, "min.cleanable.dirty.ratio": 1}
+SCREENS = (
+    *("/", "/topics", "/topics/orders", "/topics/orders/records", "/topics/orders/settings", "/topics/users/disk"),
+    *("/groups", "/groups/readers", "/rights", "/requests"),
+)
+PARTITIONS = 10_000
+SHOWN_AFTER = """async (pause) => {
+    const frame = () => new Promise(requestAnimationFrame);
+    location.hash = '/groups';
+    while (document.querySelector('main').dataset.shows !== '/groups') await frame();
+    await new Promise((resolve) => setTimeout(resolve, pause));
+    const began = performance.now();
+    location.hash = '/topics';
+    while (!document.querySelector('main small')?.textContent.includes('10,000 partitions')
+           || !document.querySelector('main tbody a')) await frame();
+    return performance.now() - began;
+}"""
+IS_WHOLE = """(selector) => {
+    const place = document.querySelector(selector).getBoundingClientRect();
+    return place.left >= 0 && place.right <= innerWidth;
+}"""
+T = TypeVar("T")
+
+
+class Clients:
+    """A producer and a member of a group that go on until they are stopped."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=work) for work in (self._produce, lambda: asyncio.run(self._read()))]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _produce(self) -> None:
+        number = 0
+        while not self._stop.wait(0.1):
+            number += 1
+            value = json.dumps({"id": number, "user": {"id": number % 10}})
+            self._broker.produce("orders", [(f"user-{number % 10}", value)], partition=number % 3)
+            self._broker.produce("users", [(f"user-{number % 5}", "x" * 200)])
+
+    async def _read(self) -> None:
+        async with Consumer(self._broker.bootstrap, group_id="readers", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["orders"])
+            while not self._stop.is_set():
+                await consumer.getmany(timeout_ms=200)
+
+
+def apart(work: Coroutine[Any, Any, T]) -> T:
+    """Run it in another thread: the browser's driver has a loop in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
+def await_members(broker: Broker, group_id: str, count: int) -> None:
+    """A screen of a group that is not there yet says so and stays."""
+
+    async def joined() -> None:
+        async with Admin(broker.bootstrap) as admin:
+            deadline = time.monotonic() + PATIENCE_MS / 1000
+            while True:
+                group = (await admin.describe_groups([group_id]))[group_id]
+                if not isinstance(group, KafkaError) and len(group.members) == count:
+                    return
+                assert time.monotonic() < deadline, f"never: {count} members of {group_id}: {group}"
+                await asyncio.sleep(0.05)
+
+    apart(joined())
+
+
+def console_of(broker: Broker, *schemas: SchemaSource) -> Iterator[str]:
+    """The console beside a broker; its URL."""
+    loop = broker._loop
+    assert loop is not None
+    connection_settings = ConnectionSettings(broker.bootstrap, {}, {}, {}, schemas)
+    console = ConsoleThread(connection_settings, ListenAddress("127.0.0.1", 0), ConsoleBackend(broker.server, loop))
+    try:
+        yield apart(console.start())
+    finally:
+        apart(console.stop())
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(TOPICS, config=CONFIG) as running:
+        running.create_topic("users", 1, COMPACTED)
+        clients = Clients(running)
+        try:
+            await_members(running, "readers", 1)
+            # There are orders of every user.
+            wait_until(lambda: len(running.records("orders")) >= 10, timeout_s=60, what="orders come in")
+            yield running
+        finally:
+            clients.stop()
+
+
+@pytest.fixture(scope="module")
+def url(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("schemas")
+    (folder / "typed.avsc").write_text(json.dumps(ORDER))
+    (folder / "7.proto").write_text('syntax = "proto3"; message Person { string name = 1; }')
+    yield from console_of(broker, SchemaFiles(folder))
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("chromium is not installed (apt-get install chromium)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: Browser, url: str) -> Iterator[Page]:
+    """A page; in the end nothing was wrong in it, and it has asked nobody else."""
+    yield from opened(chromium, url)
+
+
+def opened(chromium: Browser, url: str, **how: Any) -> Iterator[Page]:
+    context = chromium.new_context(**{"viewport": {"width": 1280, "height": 860}, **how})
+    page, wrong = context.new_page(), list[str]()
+
+    def complain(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not message.text.startswith(REFUSED):
+            wrong.append(f"{message.type}: {message.text}")
+
+    def look(request: Request) -> None:
+        if not request.url.startswith((url, "data:")):
+            wrong.append(f"asked {request.url}")
+
+    page.on("console", complain)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", look)
+    page.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    page.goto(url)
+    yield page
+    context.close()
+    assert wrong == []
+
+
+def go(page: Page, path: str) -> None:
+    page.evaluate("path => { location.hash = path; }", path)
+    is_shown(page, path)
+
+
+def is_shown(page: Page, path: str) -> None:
+    """Wait until the screen is there: another may have the same names on it."""
+    expect(page.locator("main")).to_have_attribute("data-shows", path)
+
+
+def press_two(page: Page, first: str, second: str, path: str) -> None:
+    """Two keys that lead to a screen, again where the second came so late that the first was forgotten."""
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while True:
+        page.keyboard.press(first)
+        page.keyboard.press(second)
+        try:
+            expect(page.locator("main")).to_have_attribute("data-shows", path, timeout=5000)
+            return
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+
+
+def test_a_walk_through_it_by_the_keyboard_and_the_mouse(page: Page, broker: Broker) -> None:
+    expect(page.locator(".plot .now").first).to_have_text(re.compile(r"^[1-9][\d,]*/s$"))
+    expect(page.locator(".plot .now").nth(1)).to_have_text(re.compile(r"^.+B/s  ·  .+B/s$"))
+    press_two(page, "g", "t", "/topics")
+    page.keyboard.press("/")
+    page.keyboard.type("ord")
+    expect(page.locator("tbody a")).to_have_count(1)
+    page.keyboard.press("Enter")
+    is_shown(page, "/topics/orders")
+    expect(page.locator("tbody tr[data-at]")).to_have_count(3)
+
+    page.get_by_role("link", name="Records").click()
+    is_shown(page, "/topics/orders/records")
+    page.get_by_label("JSON path").fill("$.user.id = 7")
+    page.get_by_label("From").select_option("earliest")
+    page.get_by_role("button", name="Read").click()
+    expect(page.locator("tbody tr").first).to_contain_text("user-7")
+    expect(page.locator("main small[role=status]").first).to_contain_text(re.compile(r"^\d+ records of [\d,]+ read$"))
+    page.locator("tbody button").first.click()
+    expect(page.locator("dialog pre")).to_contain_text('"id": 7')
+    page.get_by_role("button", name="Hex").click()
+    expect(page.locator("dialog pre")).to_contain_text("000000  7b 22")
+    page.get_by_role("button", name="Replay").click()
+    page.locator("dialog").get_by_label("To topic").fill("payments")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#toast")).to_contain_text("sent to payments 0:0")
+    (copy,) = broker.records("payments")
+    assert copy.key == b"user-7" and json.loads(copy.value or b"")["user"] == {"id": 7}
+
+    page.get_by_label("JSON path").fill("")
+    page.get_by_role("button", name="Follow").click()
+    expect(page.locator("main small[role=status]").first).to_contain_text("following")
+    page.get_by_role("button", name="Follow").click()
+    expect(page.locator("main small[role=status]").first).to_have_text("stopped")
+
+
+def test_a_topic_is_made_changed_grown_and_deleted(page: Page, broker: Broker) -> None:
+    go(page, "/topics")
+    page.get_by_role("button", name="New topic").click()
+    dialog = page.locator("dialog")
+    dialog.get_by_label("Name").fill("made")
+    dialog.get_by_label("Settings").fill("retention.ms=soon")
+    dialog.get_by_role("button", name="Create").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("retention.ms")
+    dialog.get_by_label("Settings").fill("retention.ms=100000")
+    dialog.get_by_role("button", name="Create").click()
+    expect(dialog).to_have_count(0)
+    go(page, "/topics/made/settings")
+    expect(page.locator("tbody tr").first).to_contain_text("retention.ms")
+    page.get_by_role("button", name="Change retention.ms", exact=True).click()
+    dialog.get_by_label("Value").fill("200000")
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.locator("tbody tr").first).to_contain_text("200000")
+    page.get_by_role("button", name="Grow").click()
+    dialog.get_by_role("button", name="Grow").click()
+    expect(page.locator(".head .tag").first).to_have_text("2 partitions")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    dialog.get_by_label("Write its name").fill("mad")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(dialog.get_by_role("alert")).to_be_visible()
+    dialog.get_by_label("Write its name").fill("made")
+    dialog.get_by_role("button", name="Delete").click()
+    is_shown(page, "/topics")
+    expect(page.locator("tbody a", has_text="made")).to_have_count(0)
+
+
+def test_settings_are_readable(page: Page, broker: Broker) -> None:
+    broker.create_topic("kept", 1, {"retention.ms": 172_800_000, "segment.bytes": 20_000_000})
+    go(page, "/topics/kept/settings")
+    rows = page.locator("tbody tr")
+    for setting, readable in (("retention.ms", "2 d"), ("segment.bytes", "20.0 MB")):
+        expect(rows.filter(has=page.get_by_text(setting, exact=True))).to_contain_text(readable)
+    expect(rows.filter(has=page.get_by_text("cleanup.policy", exact=True)).locator("small code")).to_have_text(
+        ["delete", "compact"]
+    )
+    expect(page.locator("tbody")).not_to_contain_text("`")
+
+
+def test_the_overview_counts_internal_topics_and_the_list_says_how_many_there_are(page: Page, broker: Broker) -> None:
+    async def known() -> list[bool]:
+        async with Admin(broker.bootstrap) as admin:
+            return [topic.is_internal for topic in await admin.describe_topics()]
+
+    internal = apart(known())
+    # A list may be as old as a second, and is asked for again.
+    go(page, "/topics")
+    expect(page.locator("label.line")).to_have_text("1 internal")
+    expect(page.locator("main small")).to_have_text(re.compile(rf"^{internal.count(False)} topics, "))
+    go(page, "/")
+    expect(page.locator(".stat").nth(2)).to_have_text(f"{len(internal)}Topics")
+    assert internal.count(True) == 1
+
+
+def test_members_of_one_client_id_are_told_apart(page: Page, broker: Broker) -> None:
+    async def two() -> None:
+        stop = asyncio.Event()
+
+        async def read() -> None:
+            async with Consumer(broker.bootstrap, group_id="twins", client_id="twin") as consumer:
+                consumer.subscribe(["orders"])
+                while not stop.is_set():
+                    await consumer.getmany(timeout_ms=200)
+
+        members = [asyncio.create_task(read()) for _ in range(2)]
+        await asyncio.to_thread(seen.wait, 2 * PATIENCE_MS / 1000)
+        stop.set()
+        await asyncio.gather(*members)
+
+    seen = threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(two()))
+    thread.start()
+    try:
+        await_members(broker, "twins", 2)
+        go(page, "/groups/twins")
+        members = page.get_by_role("table", name="Members").locator("tbody tr")
+        expect(members).to_have_count(2)
+        names = members.locator("td:first-child")
+        expect(names).to_have_text([re.compile("^twin ….{4}$")] * 2)
+        first, second = names.all_inner_texts()
+        assert first != second
+        expect(page.get_by_role("table", name="Lag of twins").get_by_text(first[-4:])).not_to_have_count(0)
+    finally:
+        seen.set()
+        thread.join()
+
+
+def test_a_group_is_seen_and_begins_elsewhere(page: Page, broker: Broker) -> None:
+    go(page, "/groups/readers")
+    expect(page.locator(".head .tag")).to_have_text("Stable")
+    expect(page.locator(".plot .now")).to_have_text(re.compile(r"^[\d,.K]+$"))
+    page.get_by_role("button", name="Reset offsets").click()
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator("dialog").get_by_role("alert")).to_contain_text("NON_EMPTY_GROUP")
+    page.keyboard.press("Escape")
+
+    async def committed() -> None:
+        async with Consumer(broker.bootstrap, group_id="late", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["orders"])
+            await consumer.getone()
+
+    apart(committed())
+    go(page, "/groups/late")
+    page.get_by_role("button", name="Reset offsets").click()
+    page.locator("dialog select[name=kind]").select_option("time")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator("dialog").get_by_role("alert")).to_have_text("no time is given")
+    page.locator("dialog select[name=kind]").select_option("latest")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("button", name="Set offsets", exact=True).click()
+    expect(page.locator("#toast")).to_contain_text("the group begins there")
+
+
+def test_a_log_is_drawn_and_cleaned(page: Page, broker: Broker) -> None:
+    for _ in range(30):
+        broker.produce("users", [("k", "x" * 500)])
+    go(page, "/topics/users/disk")
+    expect(page.locator(".strip i.dirty").first).to_be_visible()
+    page.get_by_role("button", name="Compact now").click()
+    expect(page.locator("#toast")).to_contain_text("given back")
+    expect(page.locator(".strip i.clean").first).to_be_visible()
+    expect(page.locator(".cleaning")).to_contain_text("last cleaned")
+    page.get_by_text("Files").click()
+    expect(page.locator("details table")).to_contain_text("clean")
+    broker.produce("users", [("gone", None)] * 30)
+    page.get_by_role("button", name="Count tombstones").click()
+    expect(page.locator("#toast")).to_contain_text(re.compile(r"[1-9]\d* of [\d,]+ records are tombstones"))
+    expect(page.locator(".strip b.tombstones").first).to_be_visible()
+    expect(page.locator(".key.tombstones")).to_be_visible()
+
+
+def test_what_records_hold_is_shown_and_does_nothing(page: Page, broker: Broker) -> None:
+    markup = "<script>window.owned = 1</script><img src=x onerror='window.owned = 1'>"
+    broker.produce(
+        "hostile",
+        [
+            (markup, markup),
+            (None, "\x1b[31mred\x00 \u202edrawkcab, and some more that is plain text"),
+            ("large", "x" * 1_000_000),
+        ],
+    )
+
+    async def with_header() -> None:
+        async with Producer(broker.bootstrap) as producer:
+            headers = [(markup, markup.encode())]
+            await (await producer.send("hostile", bytes(range(256)), key=bytes(range(256)), headers=headers))
+
+    apart(with_header())
+    large = 10_000_000
+    broker.create_topic("huge", 1, {"max.message.bytes": 2 * large})
+    broker.produce("huge", ["<b>" + "y" * large])
+    for topic, rows in (("hostile", 4), ("huge", 1)):
+        go(page, f"/topics/{topic}/records")
+        expect(page.locator("tbody tr")).to_have_count(rows)
+        for at in range(rows):
+            page.locator("tbody button").nth(at).click()
+            expect(page.locator("dialog pre")).to_be_visible()
+            assert page.evaluate("document.querySelectorAll('main img, main b, main script, dialog img').length") == 0
+            assert page.evaluate("document.body.textContent.length") < 500_000
+            page.keyboard.press("Escape")
+            expect(page.locator("dialog")).to_have_count(0)
+    go(page, "/topics/hostile/records")
+    expect(page.locator("tbody")).to_contain_text("\u241b[31mred\u2400 \\u202e")
+    assert page.evaluate("window.owned") is None
+
+
+def test_a_record_is_sent_again_as_it_was_and_what_is_left_out_is_told(page: Page, broker: Broker) -> None:
+    broker.create_topic("again", 1)
+
+    async def original() -> None:
+        async with Producer(broker.bootstrap) as producer:
+            headers = [("plain", b"text"), ("bytes", b"\xff"), ("lines", b"a\nb")]
+            await (await producer.send("again", b"one\r\ntwo", key=b"a\nb", headers=headers))
+
+    apart(original())
+    go(page, "/topics/again/records")
+    page.locator("tbody button").first.click()
+    page.get_by_role("button", name="Replay").click()
+    expect(page.get_by_role("dialog", name="Replay")).to_contain_text("Not sent again: 2 of its headers")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#toast")).to_contain_text("sent to again 0:1")
+    _, copy = broker.records("again")
+    assert (copy.key, copy.value, copy.headers) == (b"a\nb", b"one\r\ntwo", [("plain", b"text")])
+
+
+def test_records_with_a_schema_are_read(page: Page, broker: Broker) -> None:
+    hostile = {**VALUE, "note": "<img src=x onerror='window.owned = 1'>\x1b[31m"}
+    broker.produce("typed", [avro(ORDER, hostile), framed(7, b"\0\x0a\x03Ann"), b"\xff\xff"])
+    go(page, "/topics/typed/records")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(1)).to_contain_text('protobuf{"name": "Ann"}')
+    expect(rows.nth(2)).to_contain_text('avro{"id": 7')
+    page.locator("tbody button").nth(2).click()
+    expect(page.locator("dialog pre")).to_contain_text('"sum": "12.50"')
+    page.get_by_role("button", name="Hex").click()
+    expect(page.locator("dialog pre")).to_contain_text("000000  0e")
+    page.keyboard.press("Escape")
+    page.locator("tbody button").first.click()
+    expect(page.locator("dialog .error")).to_contain_text("avro: ")
+    page.keyboard.press("Escape")
+    page.get_by_label("JSON path").fill("$.name = Ann")
+    page.get_by_role("button", name="Read").click()
+    expect(rows).to_have_count(1)
+    assert page.evaluate("window.owned") is None
+
+
+def test_rules_and_quotas_are_changed(page: Page, broker: Broker) -> None:
+    go(page, "/rights")
+    rules, quotas = page.locator("section", has_text="ACLs"), page.locator("section", has_text="Quotas")
+    page.get_by_role("button", name="Add an ACL").click()
+    dialog = page.locator("dialog")
+    dialog.get_by_label("Principal").fill("anna")
+    dialog.get_by_label("Resource name").fill("orders-")
+    dialog.get_by_label("Pattern").select_option("prefixed")
+    dialog.get_by_role("button", name="Add").click()
+    expect(dialog.get_by_role("alert")).to_be_visible()
+    dialog.get_by_label("Principal").fill("User:<b>anna")
+    dialog.get_by_role("button", name="Add").click()
+    expect(rules.locator("tbody tr")).to_contain_text("User:<b>anna")
+    rules.get_by_role("button", name="Remove").click()
+    dialog.get_by_role("button", name="Remove").click()
+    expect(rules.locator(".empty")).to_have_text("no ACLs")
+
+    page.get_by_role("button", name="Set a quota").click()
+    dialog.get_by_label("Name").fill("anna")
+    dialog.get_by_label("At most").fill("2000000")
+    dialog.get_by_role("button", name="Set").click()
+    expect(quotas.locator("tbody tr")).to_contain_text("producer byte rate 2.0 MB/s")
+    quotas.get_by_role("button", name="Change").click()
+    dialog.get_by_label("producer byte rate").fill("")
+    dialog.get_by_role("button", name="Save").click()
+    expect(quotas.locator(".empty")).to_have_text("no quotas")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_read_it(chromium: Browser, url: str, scheme: str) -> None:
+    axe = (installed(Path(__file__).parent / "axe") / "node_modules/axe-core/axe.min.js").read_text()
+    for page in opened(chromium, url, color_scheme=scheme):
+        page.evaluate(axe)
+        for path in SCREENS:
+            go(page, path)
+            expect(page.locator("main :is(table, .empty, .strip):visible").first).to_be_visible()
+            assert violations(page) == [], path
+        go(page, "/topics/orders/records")
+        page.locator("tbody button").first.click()
+        expect(page.locator("dialog pre")).to_be_visible()
+        assert violations(page) == [], "a record"
+        page.get_by_role("button", name="Replay").click()
+        expect(page.get_by_role("button", name="Send")).to_be_visible()
+        assert violations(page) == [], "a form"
+        for screen, button in (("/rights", "Add an ACL"), ("/rights", "Set a quota")):
+            go(page, screen)
+            page.get_by_role("button", name=button).click()
+            expect(page.locator("dialog form")).to_be_visible()
+            assert violations(page) == [], button
+            page.keyboard.press("Escape")
+            expect(page.locator("dialog")).to_have_count(0)
+
+
+def violations(page: Page) -> list[str]:
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
+
+
+def test_it_fits_a_phone(chromium: Browser, url: str) -> None:
+    for page in opened(chromium, url, viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True):
+        for path in SCREENS:
+            go(page, path)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+            assert page.evaluate(IS_WHOLE, "#nav a[aria-current]"), path
+        go(page, "/topics/orders/settings")
+        expect(page.locator(".settings tbody tr").first).to_be_visible()
+        assert page.evaluate(IS_WHOLE, ".settings tbody tr:first-child td:nth-child(2)")
+        assert page.evaluate(IS_WHOLE, ".settings tbody tr:first-child button")
+
+
+def test_another_page_changes_nothing(chromium: Browser, url: str) -> None:
+    context = chromium.new_context()
+    page = context.new_page()
+    send = """url => fetch(url + 'api/topics', {method: 'POST', mode: 'no-cors', body: '{"name": "stolen"}'})
+              .then(answer => answer.type, error => 'failed')"""
+    answer = page.evaluate(send, url)
+    context.close()
+    assert answer in ("opaque", "failed")
+    assert "stolen" not in httpx.get(f"{url}api/topics", timeout=60).text
+
+
+async def pretend(broker: Broker) -> None:
+    """Have the broker tell of as many partitions, whose logs would take it a while to make."""
+    metadata = broker.server.state.metadata
+    one = metadata.topic("one")
+    assert one is not None
+    partitions = {at: one.partitions[0]._replace(partition=at) for at in range(PARTITIONS // 20)}
+    metadata.remove_topics(["one"])
+    images = [replace(one, name=f"topic-{n:02}", topic_id=UUID(int=n + 1), partitions=partitions) for n in range(20)]
+    metadata.put_topics(images)
+
+
+def test_a_console_with_a_token_is_opened_by_its_address_or_asks_for_it(broker: Broker, chromium: Browser) -> None:
+    token = "0123456789abcdef"
+    console = ConsoleThread(
+        ConnectionSettings(broker.bootstrap, {}, {}, {}), ListenAddress("127.0.0.1", 0), access_token=token
+    )
+    address = apart(console.start())
+    url = address.partition("#")[0]
+    try:
+        context = chromium.new_context()
+        page = context.new_page()
+        page.goto(address)
+        expect(page.locator(".stats")).to_contain_text("Brokers")
+        assert token not in page.url
+        page.reload()
+        expect(page.locator(".stats")).to_contain_text("Brokers")
+        go(page, "/topics/orders/records")
+        page.locator("tbody tr").first.click()
+        with page.expect_download() as waiting:
+            page.get_by_text("Download").click()
+        assert waiting.value.suggested_filename.startswith("orders-")
+        # A tab without the token, as another user's, is asked once and shown nothing.
+        another, asked = chromium.new_context().new_page(), list[str]()
+        answers = [None, f"{url}#token={token}"]
+
+        def answer(dialog: Dialog) -> None:
+            asked.append(dialog.message)
+            said = answers.pop(0)
+            dialog.dismiss() if said is None else dialog.accept(said)
+
+        another.on("dialog", answer)
+        another.goto(url)
+        expect(another.locator("main")).to_contain_text("requires its token")
+        another.reload()
+        expect(another.locator(".stats")).to_contain_text("Brokers")
+        assert len(asked) == 2
+        another.context.close()
+        context.close()
+    finally:
+        apart(console.stop())
+
+
+def test_ten_thousand_partitions_are_there_in_less_than_a_second(chromium: Browser) -> None:
+    with Broker({"one": 1}) as broker:
+        broker._call(pretend(broker))
+        for url in console_of(broker):
+            for page in opened(chromium, url):
+                expect(page.locator(".stats")).to_contain_text("10,000")
+                # The cluster is asked the first time, and then was a moment ago.
+                took = [page.evaluate(SHOWN_AFTER, pause) for pause in (1200 * FRESH_SECONDS, 0, 0, 0, 0, 0)]
+                print(f"10 000 partitions are shown after {took[0]:.0f} ms, and {min(took):.0f} ms the next time")
+                assert min(took) < 1000, took
+                page.locator("tbody a").first.focus()
+                page.keyboard.press("End")
+                expect(page.locator("tbody a").last).to_have_text("topic-19")
+                assert page.locator("tbody tr").count() < 100

@@ -1,0 +1,291 @@
+"""`barnabas group`: list, describe, lag, reset-offsets, delete and related commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from ...clients.admin import (
+    GroupDescription,
+    GroupListing,
+    Outcome,
+    PartitionLag,
+)
+from ...protocol.errors import KafkaError
+from . import completion
+from .client_settings import DEFAULT_BOOTSTRAP, admin_of
+from .group_options import (
+    As,
+    OutputFormat,
+    StateFilter,
+    Topics,
+    TypeFilter,
+    named_partitions,
+    wants_json,
+)
+from .group_reset import reset_offsets
+from .session import (
+    Bootstrap,
+    Json,
+    Row,
+    Yes,
+    ask_first,
+    print_json,
+    print_rows,
+    run,
+    say,
+    warn,
+    watch_rows,
+)
+
+app = typer.Typer(
+    help="List, describe and delete consumer groups; show and reset their offsets.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Groups = Annotated[list[str], typer.Argument(help="The groups.", autocompletion=completion.groups)]
+SomeGroups = Annotated[
+    list[str] | None, typer.Argument(help="Groups; all by default.", autocompletion=completion.groups)
+]
+
+
+@app.command("list")
+def list_groups(
+    *,
+    state: Annotated[
+        list[StateFilter] | None, typer.Option("--state", case_sensitive=False, help="Only groups in this state.")
+    ] = None,
+    kind: Annotated[
+        list[TypeFilter] | None, typer.Option("--type", case_sensitive=False, help="Only groups of this type.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: As = OutputFormat.TABLE,
+    json: Json = False,
+) -> None:
+    """List the groups of the cluster."""
+
+    async def work() -> list[GroupListing]:
+        async with admin_of(bootstrap) as admin:
+            return await admin.list_groups(states=state or (), types=kind or ())
+
+    rows = [{"group": g.group_id, "type": g.type, "state": g.state, "protocol": g.protocol_type} for g in run(work())]
+    print_rows(rows, as_json=wants_json(output, json))
+
+
+@app.command()
+def describe(
+    groups: SomeGroups = None,
+    *,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: As = OutputFormat.TABLE,
+    json: Json = False,
+) -> None:
+    """Show state, coordinator and members with their partitions."""
+
+    async def work() -> list[GroupDescription]:
+        async with admin_of(bootstrap) as admin:
+            ids = groups or [g.group_id for g in await admin.list_groups()]
+            described = await admin.describe_groups(ids)
+            errors = [answer for answer in described.values() if isinstance(answer, KafkaError)]
+            if errors and groups:
+                raise errors[0]
+            return [answer for answer in described.values() if not isinstance(answer, KafkaError)]
+
+    described = run(work())
+    if wants_json(output, json):
+        print_json([_described(group) for group in described])
+        return
+    for group in described:
+        assignor = f"  assignor {group.assignor}" if group.assignor else ""
+        say(
+            f"group {group.group_id}  {group.type}  {group.state}{assignor}  "
+            f"coordinator {group.coordinator}  members {len(group.members)}"
+        )
+        if group.members:
+            print_rows(_member_rows(group))
+
+
+@app.command()
+def lag(
+    groups: SomeGroups = None,
+    *,
+    topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only this topic; may be repeated.")] = None,
+    partitions: Annotated[bool, typer.Option("--partitions", "-p", help="One line per partition.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh continuously.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: As = OutputFormat.TABLE,
+    json: Json = False,
+) -> None:
+    """Show the lag of groups, with or without members.
+
+    barnabas group lag                    all groups and topics
+    barnabas group lag readers -p         every partition of one group
+    """
+
+    as_json = wants_json(output, json)
+
+    async def work() -> None:
+        async with admin_of(bootstrap) as admin:
+
+            async def look() -> list[Row]:
+                found = await admin.group_lag(groups or None)
+                lags = [one for one in found if not topic or one.partition.topic in topic]
+                return _partition_rows(lags) if partitions else _topic_rows(lags)
+
+            if watch:
+                await watch_rows(look, as_json=as_json)
+            print_rows(await look(), as_json=as_json)
+
+    run(work())
+
+
+app.command()(reset_offsets)
+
+
+@app.command()
+def delete(
+    groups: Groups,
+    *,
+    yes: Yes = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: As = OutputFormat.TABLE,
+    json: Json = False,
+) -> None:
+    """Delete groups without members, and their committed offsets."""
+    ask_first(f"delete {', '.join(groups)} and their committed offsets?", yes=yes)
+
+    async def work() -> dict[str, Outcome]:
+        async with admin_of(bootstrap) as admin:
+            return await admin.delete_groups(groups)
+
+    _report("deleted", "group", run(work()), as_json=wants_json(output, json))
+
+
+@app.command()
+def delete_offsets(
+    group: Annotated[str, typer.Argument(help="The group.", autocompletion=completion.groups)],
+    *,
+    topic: Topics = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: As = OutputFormat.TABLE,
+    json: Json = False,
+) -> None:
+    """Delete committed offsets of topics without a subscribed member."""
+    if not topic:
+        raise typer.BadParameter("give --topic")
+
+    async def work() -> dict[str, Outcome]:
+        async with admin_of(bootstrap) as admin:
+            outcomes = await admin.delete_group_offsets(group, await named_partitions(admin, topic))
+            return {str(tp): outcome for tp, outcome in outcomes.items()}
+
+    _report("deleted", "offset", run(work()), as_json=wants_json(output, json))
+
+
+@app.command()
+def remove_members(
+    group: Annotated[str, typer.Argument(help="The group.", autocompletion=completion.groups)],
+    *,
+    instance: Annotated[
+        list[str] | None,
+        typer.Option("--instance", "-i", help="Only this static member; all members by default."),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: As = OutputFormat.TABLE,
+    json: Json = False,
+) -> None:
+    """Remove members; live members join again."""
+
+    async def work() -> dict[str, Outcome]:
+        async with admin_of(bootstrap) as admin:
+            return await admin.remove_members(group, instance)
+
+    _report("removed", "member", run(work()), as_json=wants_json(output, json))
+
+
+def _report(verb: str, what: str, outcomes: dict[str, Outcome], *, as_json: bool) -> None:
+    """Print one line for each; any error makes the exit status 1."""
+    if as_json:
+        print_json([{what: name, "error": error.code.name if error else None} for name, error in outcomes.items()])
+    elif not outcomes:
+        typer.echo(f"{what} does not exist", err=True)
+    for name, error in outcomes.items():
+        if error is not None:
+            warn(f"{what} {name}: {error.code.name}")
+        elif not as_json:
+            say(f"{verb} {what} {name}")
+    if any(error is not None for error in outcomes.values()):
+        raise typer.Exit(1)
+
+
+def _member_rows(group: GroupDescription) -> list[Row]:
+    return [
+        {
+            "member": m.member_id,
+            "instance": m.group_instance_id,
+            "client": m.client_id,
+            "host": m.host,
+            "partitions": [str(tp) for tp in m.assigned],
+        }
+        for m in group.members
+    ]
+
+
+def _described(group: GroupDescription) -> dict[str, object]:
+    return {
+        "group": group.group_id,
+        "type": group.type,
+        "state": group.state,
+        "protocol": group.protocol_type,
+        "assignor": group.assignor or None,
+        "coordinator": group.coordinator,
+        "members": [
+            {
+                "member": m.member_id,
+                "instance": m.group_instance_id,
+                "client": m.client_id,
+                "host": m.host,
+                "topics": sorted(m.topics),
+                "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in m.assigned],
+            }
+            for m in group.members
+        ],
+    }
+
+
+def _partition_rows(lags: Sequence[PartitionLag]) -> list[Row]:
+    return [
+        {
+            "group": one.group_id,
+            "topic": one.partition.topic,
+            "partition": one.partition.partition,
+            "committed": one.committed,
+            "end": one.end,
+            "lag": one.lag,
+            "member": one.member_id,
+            "client": one.client_id,
+            "host": one.host,
+        }
+        for one in lags
+    ]
+
+
+def _topic_rows(lags: Sequence[PartitionLag]) -> list[Row]:
+    """Sum the lag by group and topic; partitions without a commit count as zero and in `uncommitted`."""
+    by_topic: dict[tuple[str, str], list[PartitionLag]] = {}
+    for one in lags:
+        by_topic.setdefault((one.group_id, one.partition.topic), []).append(one)
+    return [
+        {
+            "group": group_id,
+            "topic": topic,
+            "partitions": len(some),
+            "members": len({one.member_id for one in some if one.member_id is not None}),
+            "lag": sum(one.lag for one in some if one.lag is not None),
+            "uncommitted": sum(one.committed is None for one in some),
+        }
+        for (group_id, topic), some in by_topic.items()
+    ]

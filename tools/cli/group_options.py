@@ -1,0 +1,73 @@
+"""Common options of `barnabas group`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ...clients.admin import Admin
+from ...protocol.topic_partition import TopicPartition
+from . import completion
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="TOPIC[:P,P…]",
+        help="A topic, or some partitions of it; may be repeated.",
+        autocompletion=completion.topics,
+    ),
+]
+
+
+class StateFilter(StrEnum):
+    """States of groups of all types."""
+
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    NOT_READY = "NotReady"
+    EMPTY = "Empty"
+    DEAD = "Dead"
+
+
+class TypeFilter(StrEnum):
+    """Types of groups."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+class OutputFormat(StrEnum):
+    """Output formats."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+As = Annotated[OutputFormat, typer.Option("--output", "-o", help="table or json; --json is short for the latter.")]
+
+
+def wants_json(output: OutputFormat, json: bool) -> bool:
+    return json or output is OutputFormat.JSON
+
+
+async def named_partitions(admin: Admin, topics: Sequence[str]) -> list[TopicPartition]:
+    """`TOPIC` or `TOPIC:0,1`. Raises ValueError, and KafkaError for a topic that does not exist."""
+    found: set[TopicPartition] = set()
+    for text in topics:
+        name, _, some = text.partition(":")
+        try:
+            indexes = [int(index) for index in some.split(",")] if some else None
+        except ValueError:
+            raise ValueError(f"{text!r} is not TOPIC or TOPIC:0,1") from None
+        found.update(await admin.partitions_of(name, indexes))
+    return sorted(found)

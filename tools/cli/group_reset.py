@@ -1,0 +1,153 @@
+"""`barnabas group reset-offsets`: new offsets for groups, a preview without --execute."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from ...clients.admin import raise_first
+from ...clients.host import now_ms
+from ...clients.offset_reset import (
+    Reset,
+    ResetKind,
+    ResetTarget,
+    plan_reset,
+    require_inactive,
+)
+from . import completion
+from .client_settings import DEFAULT_BOOTSTRAP, admin_of
+from .group_options import (
+    As,
+    OutputFormat,
+    Topics,
+    named_partitions,
+    wants_json,
+)
+from .session import (
+    Bootstrap,
+    Json,
+    Row,
+    parse_time_ms,
+    print_rows,
+    run,
+)
+
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
+
+
+def reset_offsets(
+    groups: Annotated[list[str] | None, typer.Argument(help="The groups.", autocompletion=completion.groups)] = None,
+    *,
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups.")] = False,
+    topic: Topics = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="The log start offset.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="The log end offset.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="The committed offset, or the log end offset if there is none.")
+    ] = False,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", help="This offset, or the nearest offset of the log.")
+    ] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", metavar="N", help="N records forward, or with -N back.")
+    ] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option("--to-datetime", metavar="TIME", help="The first record at or after this time: ms or ISO 8601."),
+    ] = None,
+    by_duration: Annotated[
+        str | None,
+        typer.Option(
+            "--by-duration", metavar="PnDTnHnMnS", help="As --to-datetime, with the present time minus this duration."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes (the default).")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Apply the changes.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: As = OutputFormat.TABLE,
+    json: Json = False,
+) -> None:
+    """Reset the committed offsets of inactive groups. Without --execute this shows a preview.
+
+    barnabas group reset-offsets readers --all-topics --to-earliest --execute
+    barnabas group reset-offsets readers -t flights:0,1 -t planes --by-duration PT2H
+    """
+    if dry_run and execute:
+        raise typer.BadParameter("give --dry-run or --execute")
+    if bool(topic) == all_topics:
+        raise typer.BadParameter("give --topic (once or more) or --all-topics")
+    if bool(groups) == all_groups:
+        raise typer.BadParameter("name groups or give --all-groups")
+    flags = {ResetKind.EARLIEST: to_earliest, ResetKind.LATEST: to_latest, ResetKind.CURRENT: to_current}
+    targets = [ResetTarget(kind) for kind, wanted in flags.items() if wanted]
+    targets += [ResetTarget(ResetKind.OFFSET, to_offset)] if to_offset is not None else []
+    targets += [ResetTarget(ResetKind.SHIFT, shift_by)] if shift_by is not None else []
+    targets += time_targets(to_datetime, by_duration)
+    if len(targets) != 1:
+        raise typer.BadParameter("give one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, …")
+    steps = run(_reset(bootstrap, groups, topic, targets[0], execute=execute))
+    print_rows([reset_row(group_id, step) for group_id, step in steps], as_json=wants_json(output, json))
+    if not execute:
+        typer.echo("no offset was changed: add --execute to apply this preview", err=True)
+
+
+async def _reset(
+    bootstrap: str, groups: list[str] | None, topics: list[str] | None, target: ResetTarget, *, execute: bool
+) -> list[tuple[str, Reset]]:
+    """Plan all groups before the first change."""
+    async with admin_of(bootstrap) as admin:
+        ids = groups or [g.group_id for g in await admin.list_groups()]
+        partitions = None if topics is None else await named_partitions(admin, topics)
+        plans = {}
+        for group_id in ids:
+            await require_inactive(admin, group_id)
+            plans[group_id] = await plan_reset(admin, group_id, partitions, target)
+            if groups and not plans[group_id]:
+                raise ValueError(f"group {group_id!r} has no committed offsets: select topics with --topic")
+        if execute:
+            for group_id, plan in plans.items():
+                raise_first(await admin.alter_group_offsets(group_id, {s.partition: s.after for s in plan}))
+        return [(group_id, step) for group_id, plan in plans.items() for step in plan]
+
+
+def time_targets(to_datetime: str | None, by_duration: str | None) -> list[ResetTarget]:
+    """Return the targets of --to-datetime and --by-duration, if given. Raises typer.BadParameter."""
+    times = [_time_ms(to_datetime)] if to_datetime is not None else []
+    times += [now_ms() - _duration_ms(by_duration)] if by_duration is not None else []
+    return [ResetTarget(ResetKind.TIME, time) for time in times]
+
+
+def _time_ms(text: str) -> int:
+    try:
+        return parse_time_ms(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _duration_ms(text: str) -> int:
+    """Parse ISO 8601, such as `PT2H30M` or `P1D`."""
+    match = _DURATION.fullmatch(text.upper())
+    if match is None or not any(match.groups()):
+        raise typer.BadParameter(f"{text!r}: invalid duration. Expected a duration such as P1D or PT2H30M")
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    try:
+        return round(timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds).total_seconds() * 1000)
+    except OverflowError:
+        raise typer.BadParameter(f"{text!r}: the duration exceeds the range of timestamps") from None
+
+
+def reset_row(group_id: str, step: Reset, *, before: str = "committed") -> Row:
+    """Return one change; `before` is the name of the present offset."""
+    return {
+        "group": group_id,
+        "topic": step.partition.topic,
+        "partition": step.partition.partition,
+        before: step.before,
+        "new offset": step.after,
+    }

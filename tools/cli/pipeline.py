@@ -1,0 +1,105 @@
+"""`barnabas spark pipeline`: a year of flights through a broker and Spark, into a state per aircraft and Parquet."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import Annotated, Any
+
+import typer
+
+from .demo import Flight, load_flights, require_confluent_kafka
+
+_TOPICS: dict[str, dict[str, str]] = {"flights": {}, "aircraft": {"cleanup.policy": "compact"}}
+_SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false"}
+
+
+def pipeline(
+    *,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep the output in this directory.")] = None,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="Partitions of the topics.")] = 4,
+    master: Annotated[str | None, typer.Option(help="Spark's master.")] = "local[2]",
+) -> None:
+    """Produce flights, keep a state per aircraft in a topic and every flight in Parquet, and compare the two.
+
+    Requires the extras: pip install 'barnabas\\[demo,spark]'
+    """
+    try:
+        from ...spark.session import keep_to_loopback, session
+    except ImportError as error:
+        raise typer.BadParameter(f"{error.name} is not installed; pip install 'barnabas[spark]'") from error
+    ck, flights = require_confluent_kafka(), load_flights(_say)
+    with _folder(output) as folder, import_module("barnabas").Broker() as broker:
+        for topic, config in _TOPICS.items():
+            broker.create_topic(topic, partitions, config)
+        _say(f"broker at {broker.bootstrap}; starting Spark …")
+        keep_to_loopback(master, _SETTINGS)
+        spark = session(master, app_name="barnabas pipeline", config=_SETTINGS)
+        spark.sparkContext.setLogLevel("ERROR")
+        producing = Thread(target=_produce, args=(ck, broker.bootstrap, flights))
+        producing.start()
+        try:
+            wrong = _stream(spark, broker.bootstrap, folder, producing, is_kept=output is not None)
+        finally:
+            producing.join()
+            spark.stop()
+    if wrong:
+        _say(f"the state of {wrong} aircraft differs from the sum of their flights")
+        raise typer.Exit(1)
+
+
+def _stream(spark: Any, bootstrap: str, folder: Path, producing: Thread, *, is_kept: bool) -> int:
+    from ...spark.pipeline import (
+        PipelineSettings,
+        differences,
+        keep_parquet,
+        keep_state,
+        state_table,
+    )
+    from ...spark.progress import ProgressListener
+
+    spark.streams.addListener(ProgressListener(_say))
+    settings = PipelineSettings(bootstrap, str(folder))
+    queries = [keep_state(spark, settings), keep_parquet(spark, settings)]
+    producing.join()
+    for query in queries:
+        query.processAllAvailable()
+        query.stop()
+    rows = spark.read.parquet(f"{settings.folder}/flights").count()
+    _say(f"{rows:,} flights in Parquet" + (f" at {folder / 'flights'}" if is_kept else "; --output keeps the files"))
+    _say("the busiest aircraft in their compacted topic:")
+    for row in state_table(spark, settings).orderBy("flights", ascending=False).limit(5).collect():
+        _say(f"  {row.tailnum}  {row.flights:>4} flights  {row.miles:>9,} miles  last seen {row.last_seen}")
+    wrong = differences(spark, settings)
+    if not wrong:
+        _say("compared: the state of every aircraft in the topic is the sum of its flights in Parquet")
+    return wrong
+
+
+def _produce(ck: Any, bootstrap: str, flights: Sequence[Flight]) -> None:
+    settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20}
+    producer = ck.Producer({**settings, "queue.buffering.max.messages": len(flights) + 1})
+    for number, flight in enumerate(flights, start=1):
+        producer.produce("flights", flight.value, flight.key)
+        if number % 100_000 == 0 or number == len(flights):
+            producer.flush()
+            _say(f"{number:,} flights produced")
+
+
+@contextmanager
+def _folder(kept: Path | None) -> Iterator[Path]:
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        yield kept.resolve()
+        return
+    with TemporaryDirectory(prefix="barnabas-pipeline-") as folder:
+        yield Path(folder)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stdout, flush=True)

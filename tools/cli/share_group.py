@@ -1,0 +1,290 @@
+"""`barnabas share-group`: list, describe, reset-offsets, delete-offsets and delete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ...clients.admin import Admin, GroupListing, Outcome, ShareGroupDescription, SharePartitionOffset, raise_first
+from ...clients.admin.share_groups import SHARE
+from ...clients.offset_reset import Reset, ResetKind, ResetTarget, plan_share_reset, require_empty_share_group
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.topic_partition import TopicPartition
+from . import completion
+from .client_settings import DEFAULT_BOOTSTRAP, admin_of
+from .group_options import As, OutputFormat, Topics, named_partitions, wants_json
+from .group_reset import reset_row, time_targets
+from .session import Bootstrap, Json, Row, Yes, ask_first, print_json, print_rows, run, say, warn
+
+app = typer.Typer(
+    help="List, describe and delete share groups; show and reset their start offsets.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Group = Annotated[str, typer.Argument(help="The share group.", autocompletion=completion.share_groups)]
+Groups = Annotated[list[str] | None, typer.Argument(help="Share groups.", autocompletion=completion.share_groups)]
+AllGroups = Annotated[bool, typer.Option("--all-groups", help="All share groups.")]
+
+
+class ShareStateFilter(StrEnum):
+    """States of share groups."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@app.command("list")
+def list_groups(
+    *,
+    state: Annotated[
+        list[ShareStateFilter] | None,
+        typer.Option("--state", case_sensitive=False, help="Only groups in this state; may be repeated."),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: As = OutputFormat.TABLE,
+    json: Json = False,
+) -> None:
+    """List the share groups of the cluster."""
+
+    async def work() -> list[GroupListing]:
+        async with admin_of(bootstrap) as admin:
+            return await admin.list_groups(states=state or (), types=[SHARE])
+
+    print_rows([{"group": g.group_id, "state": g.state} for g in run(work())], as_json=wants_json(output, json))
+
+
+@app.command()
+def describe(
+    groups: Groups = None,
+    *,
+    all_groups: AllGroups = False,
+    offsets: Annotated[
+        bool, typer.Option("--offsets", help="Start offset and lag of each partition (the default).")
+    ] = False,
+    members: Annotated[bool, typer.Option("--members", help="The members and their assigned partitions.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="State, coordinator and number of members.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Add epochs to tables; JSON always has them.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: As = OutputFormat.TABLE,
+    json: Json = False,
+) -> None:
+    """Show start offsets and lag, members, or the state of share groups; of all groups by default.
+
+    barnabas share-group describe workers
+    barnabas share-group describe workers --members
+    """
+    if offsets + members + state > 1:
+        raise typer.BadParameter("give one of --offsets, --members and --state")
+    if groups and all_groups:
+        raise typer.BadParameter("name groups or give --all-groups")
+    as_json = wants_json(output, json)
+
+    async def work() -> list[Row]:
+        async with admin_of(bootstrap) as admin:
+            ids = groups or [g.group_id for g in await admin.list_groups(types=[SHARE])]
+            if members or state:
+                described = [_found(one) for one in (await admin.describe_share_groups(ids)).values()]
+                return _member_rows(described) if members else _state_rows(described)
+            return await _offset_rows(admin, ids)
+
+    rows = run(work())
+    hidden = () if as_json or verbose else _EPOCHS
+    print_rows([{name: row[name] for name in row if name not in hidden} for row in rows], as_json=as_json)
+
+
+@app.command()
+def reset_offsets(
+    group: Group,
+    *,
+    topic: Topics = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All topics in which the group has start offsets.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="The log start offset.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="The log end offset.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="The present start offset, or the log end offset if there is none.")
+    ] = False,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", help="This offset, or the nearest offset of the log.")
+    ] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option("--to-datetime", metavar="TIME", help="The first record at or after this time: ms or ISO 8601."),
+    ] = None,
+    by_duration: Annotated[
+        str | None,
+        typer.Option(
+            "--by-duration", metavar="PnDTnHnMnS", help="As --to-datetime, with the present time minus this duration."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes (the default).")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Apply the changes.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: As = OutputFormat.TABLE,
+    json: Json = False,
+) -> None:
+    """Reset the start offsets of a share group without members. Without --execute this shows a preview.
+
+    If the new start offset is lower than the present one, the records between both are delivered again.
+
+    barnabas share-group reset-offsets workers --all-topics --to-earliest --execute
+    barnabas share-group reset-offsets workers -t flights:0,1 --to-datetime 2024-05-01T12:00
+    """
+    if dry_run and execute:
+        raise typer.BadParameter("give --dry-run or --execute")
+    if bool(topic) == all_topics:
+        raise typer.BadParameter("give --topic (once or more) or --all-topics")
+    flags = {ResetKind.EARLIEST: to_earliest, ResetKind.LATEST: to_latest, ResetKind.CURRENT: to_current}
+    targets = [ResetTarget(kind) for kind, wanted in flags.items() if wanted]
+    targets += [ResetTarget(ResetKind.OFFSET, to_offset)] if to_offset is not None else []
+    targets += time_targets(to_datetime, by_duration)
+    if len(targets) != 1:
+        raise typer.BadParameter("give one of --to-earliest, --to-latest, --to-current, --to-offset, --to-datetime, …")
+
+    async def work() -> list[Reset]:
+        async with admin_of(bootstrap) as admin:
+            await require_empty_share_group(admin, group)
+            partitions = None if topic is None else await named_partitions(admin, topic)
+            steps = await plan_share_reset(admin, group, partitions, targets[0])
+            if not steps:
+                raise ValueError(f"group {group!r} has no start offsets: select topics with --topic")
+            if execute:
+                raise_first(await admin.alter_share_group_offsets(group, {s.partition: s.after for s in steps}))
+            return steps
+
+    rows = [reset_row(group, step, before="start offset") for step in run(work())]
+    print_rows(rows, as_json=wants_json(output, json))
+    if not execute:
+        typer.echo("no offset was changed: add --execute to apply this preview", err=True)
+
+
+@app.command()
+def delete_offsets(
+    group: Group,
+    *,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", help="The topic; may be repeated.", autocompletion=completion.topics),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: As = OutputFormat.TABLE,
+    json: Json = False,
+) -> None:
+    """Delete the start offsets of topics of a share group without members."""
+    if not topic:
+        raise typer.BadParameter("give --topic")
+
+    async def work() -> dict[str, Outcome]:
+        async with admin_of(bootstrap) as admin:
+            return await admin.delete_share_group_offsets(group, topic)
+
+    _report("deleted offsets of", "topic", run(work()), as_json=wants_json(output, json))
+
+
+@app.command()
+def delete(
+    groups: Groups = None,
+    *,
+    all_groups: AllGroups = False,
+    yes: Yes = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    output: As = OutputFormat.TABLE,
+    json: Json = False,
+) -> None:
+    """Delete share groups without members, with their offsets."""
+    if bool(groups) == all_groups:
+        raise typer.BadParameter("name groups or give --all-groups")
+    ask_first(f"delete {', '.join(groups or ['all share groups'])} and their offsets?", yes=yes)
+
+    async def work() -> dict[str, Outcome]:
+        async with admin_of(bootstrap) as admin:
+            ids = groups or [g.group_id for g in await admin.list_groups(types=[SHARE])]
+            return await admin.delete_share_groups(ids)
+
+    _report("deleted", "group", run(work()), as_json=wants_json(output, json))
+
+
+_EPOCHS = ("leader epoch", "group epoch", "assignment epoch", "member epoch")
+
+
+def _found(one: ShareGroupDescription | KafkaError) -> ShareGroupDescription:
+    if isinstance(one, KafkaError):
+        raise one
+    return one
+
+
+async def _offset_rows(admin: Admin, ids: Sequence[str]) -> list[Row]:
+    """Return one row per partition.
+
+    Raises KafkaError also for a group that does not exist, for which the request for offsets reports no error.
+    """
+    for described in (await admin.describe_share_groups(ids)).values():
+        if isinstance(described, KafkaError) and described.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            raise described
+    rows = []
+    for group_id, offsets in (await admin.list_share_group_offsets(ids)).items():
+        if isinstance(offsets, KafkaError):
+            raise offsets
+        rows += [_offset_row(group_id, tp, offsets[tp]) for tp in sorted(offsets)]
+    return rows
+
+
+def _offset_row(group_id: str, tp: TopicPartition, at: SharePartitionOffset) -> Row:
+    return {
+        "group": group_id,
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "leader epoch": at.leader_epoch,
+        "start offset": at.start_offset,
+        "lag": at.lag,
+    }
+
+
+def _state_rows(groups: Sequence[ShareGroupDescription]) -> list[Row]:
+    return [
+        {
+            "group": group.group_id,
+            "state": group.state,
+            "coordinator": group.coordinator,
+            "assignor": group.assignor or None,
+            "group epoch": group.group_epoch,
+            "assignment epoch": group.assignment_epoch,
+            "members": len(group.members),
+        }
+        for group in groups
+    ]
+
+
+def _member_rows(groups: Sequence[ShareGroupDescription]) -> list[Row]:
+    return [
+        {
+            "group": group.group_id,
+            "member": m.member_id,
+            "client": m.client_id,
+            "host": m.host,
+            "rack": m.rack_id,
+            "member epoch": m.member_epoch,
+            "partitions": [str(tp) for tp in m.assigned],
+        }
+        for group in groups
+        for m in group.members
+    ]
+
+
+def _report(verb: str, what: str, outcomes: dict[str, Outcome], *, as_json: bool) -> None:
+    """Print the outcome of each name. Raises typer.Exit with status 1 if there is an error."""
+    if as_json:
+        print_json([{what: name, "error": error.code.name if error else None} for name, error in outcomes.items()])
+    for name, error in outcomes.items():
+        if error is not None:
+            warn(f"{what} {name}: {error}")
+        elif not as_json:
+            say(f"{verb} {what} {name}")
+    if any(error is not None for error in outcomes.values()):
+        raise typer.Exit(1)

@@ -1,0 +1,160 @@
+"""`barnabas start`: settings from a file and from options, then the broker."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from .reasons import reason
+
+if TYPE_CHECKING:
+    import argparse
+
+DEFAULT_DATA = "./barnabas-data"
+DEFAULT_PORT = 9092
+START_HELP = "Start a broker: one process, one directory."
+ENVIRONMENT = "BARNABAS_CONFIG_"
+_UNDERSCORES = re.compile("_{1,3}")
+DEFAULT_CONSOLE = "127.0.0.1:8080"
+CONSOLE_HELP = f"web console next to the broker ({DEFAULT_CONSOLE}); requires barnabas[console]"
+SCHEMAS_HELP = "schema registry, or folder or file of schemas, for records in Avro and Protobuf; may be repeated"
+TOKEN_HELP = "token that the console requires; on makes one (default: on if it has credentials)"  # noqa: S105 - help text
+CONSOLE_ONLY = ("console_config", "console_schemas", "console_token")
+HELP_COLUMNS = 100
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit status."""
+    options = options_of(arguments)
+    config_room = import_module("barnabas.server.config.broker_config")
+    try:
+        properties = _properties(options)
+        topics = dict(map(_topic, options.topic))
+        companion = _console(options)
+        config = config_room.BrokerConfig.from_properties(properties)
+        log = import_module("barnabas.server.runtime.log_output").LogOutput(
+            options.log_level.upper(), options.log_format, options.log_file
+        )
+    except (OSError, ValueError) as error:
+        print(f"barnabas start: {reason(error)}", file=sys.stderr)
+        return 2
+    try:
+        status: int = import_module("barnabas.server.__main__").run(config, topics, log, companion)
+    except Exception as error:  # noqa: BLE001 - the process ends with the reason instead of a traceback
+        print(f"barnabas start: {reason(error)}", file=sys.stderr)
+        return 1
+    return status
+
+
+def options_of(arguments: list[str]) -> SimpleNamespace:
+    """Parse the options, then unload the parser: half a megabyte that the broker does not need."""
+    known = set(sys.modules)
+    read = vars(parser().parse_args(arguments))
+    for name in {"argparse", "gettext", "locale"} - known:
+        sys.modules.pop(name, None)
+    return SimpleNamespace(**read)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of `start`, with argparse, which loads fast."""
+    import argparse
+
+    parser = argparse.ArgumentParser(
+        prog="barnabas start",
+        description="Start a broker: one process, one directory. Prints its listeners and `ready` once it serves.",
+        epilog="A Kafka server.properties file needs no changes. Environment variables such as "
+        "BARNABAS_CONFIG_NUM_PARTITIONS=3 override the file, and options override both.",
+        # Without a width argparse would import the codecs of archives at each start to read the terminal's width.
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=HELP_COLUMNS),
+    )
+    add = parser.add_argument
+    add("properties", nargs="?", metavar="server.properties", help="settings with Kafka's names")
+    add("--data", metavar="DIR", help=f"directory of the logs (log.dirs; {DEFAULT_DATA} unless a file sets it)")
+    add("--listener", action="append", default=[], metavar="NAME://HOST:PORT", help="listener address; may be repeated")
+    add(
+        "--advertise", action="append", default=[], metavar="NAME://HOST:PORT", help="address of a listener for clients"
+    )
+    add("--port", type=int, metavar="N", help=f"short for --listener PLAINTEXT://127.0.0.1:N ({DEFAULT_PORT}; 0: any)")
+    add("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create this topic if it is missing")
+    setting_help = "any other setting; may be repeated"
+    add("--override", "--config", action="append", default=[], metavar="KEY=VALUE", help=setting_help)
+    add("--console", nargs="?", const=DEFAULT_CONSOLE, metavar="HOST:PORT", help=CONSOLE_HELP)
+    add("--console-config", metavar="FILE", help="client.properties with which the console connects to the broker")
+    add("--console-token", nargs="?", const="on", metavar="on|off|TOKEN", help=TOKEN_HELP)
+    add("--console-schemas", action="append", default=[], metavar="URL|PATH", help=SCHEMAS_HELP)
+    add("--log-level", default="INFO", type=str.upper, choices=LOG_LEVELS, help="lowest level of logged lines")
+    add("--log-format", default="text", choices=("text", "json"), help="format of log lines")
+    add("--log-file", metavar="FILE", help="log file, ten files of 100 MB, instead of standard error")
+    return parser
+
+
+def _console(options: SimpleNamespace) -> Any:
+    """Return the companion of the broker, if any. Raises ValueError, also for console settings without a console."""
+    if options.console is None:
+        unused = [name for name in CONSOLE_ONLY if getattr(options, name)]
+        if unused:
+            raise ValueError(f"--{unused[0].replace('_', '-')} requires --console")
+        return None
+    beside = import_module("barnabas.tools.cli.console_beside").console_beside
+    return beside(options.console, options.console_config, options.console_schemas, options.console_token)
+
+
+def _properties(options: SimpleNamespace) -> dict[str, str]:
+    """Return the file's settings, overridden by the options. Raises OSError, ValueError."""
+    properties: dict[str, str] = {}
+    if options.properties is not None:
+        parse: Any = import_module("barnabas.common.properties").parse_properties
+        text = Path(options.properties).read_text(encoding="iso-8859-1")  # as in Java
+        try:
+            properties.update(parse(text))
+        except ValueError as error:
+            raise ValueError(f"{options.properties}: {error}") from None
+    properties.update(environment_properties(os.environ))
+    if options.data is not None:
+        properties["log.dirs"] = options.data
+    elif not {"log.dirs", "log.dir"} & set(properties):
+        properties["log.dirs"] = DEFAULT_DATA
+    listeners = list(options.listener)
+    if options.port is not None:
+        listeners.append(f"PLAINTEXT://127.0.0.1:{options.port}")
+    elif not listeners and "listeners" not in properties:
+        listeners.append(f"PLAINTEXT://127.0.0.1:{DEFAULT_PORT}")
+    if listeners:
+        properties["listeners"] = ",".join(listeners)
+        properties.pop("advertised.listeners", None)
+    if options.advertise:
+        properties["advertised.listeners"] = ",".join(options.advertise)
+    for override in options.override:
+        key, equals, value = override.partition("=")
+        if not equals:
+            raise ValueError(f"--override {override}: expected KEY=VALUE")
+        properties[key.strip()] = value
+    if options.console is not None:
+        properties.setdefault("metrics.listeners", "127.0.0.1:0")
+    # Local tools can query the broker on this port; an empty value disables it.
+    if not properties.setdefault("health.port", "0"):
+        del properties["health.port"]
+    return properties
+
+
+def environment_properties(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return settings from the environment of a container: `BARNABAS_CONFIG_NUM_PARTITIONS`, as in Kafka's images.
+
+    A dot of a key is `_`, an underscore `__`, a dash `___`.
+    """
+    prefixed = {name.removeprefix(ENVIRONMENT): v for name, v in environment.items() if name.startswith(ENVIRONMENT)}
+    return {_UNDERSCORES.sub(lambda run: "._-"[len(run[0]) - 1], key.lower()): v for key, v in prefixed.items()}
+
+
+def _topic(declared: str) -> tuple[str, int]:
+    name, _, partitions = declared.partition(":")
+    if partitions and not (partitions.isdecimal() and int(partitions)):
+        raise ValueError(f"--topic {declared}: expected NAME or NAME:PARTITIONS")
+    return name, int(partitions or 1)

@@ -1,0 +1,158 @@
+"""Groups: members, lag, and resets of offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...clients.admin import ShareGroupDescription, raise_first
+from ...clients.admin.share_groups import SHARE
+from ...clients.offset_reset import (
+    ResetKind,
+    ResetTarget,
+    plan_reset,
+    plan_share_reset,
+    require_empty_share_group,
+    require_inactive,
+)
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.topic_partition import TopicPartition
+from .cluster import WatchedCluster
+
+Facts = dict[str, Any]
+
+
+class GroupPages:
+    """Responses as JSON. All methods raise KafkaError."""
+
+    def __init__(self, cluster: WatchedCluster) -> None:
+        self._cluster = cluster
+
+    async def listing(self) -> Facts:
+        """Return a row for each group."""
+        return {
+            "groups": [
+                {"id": g.group_id, "protocol": g.protocol_type, "state": g.state, "type": g.type}
+                for g in await self._cluster.admin.list_groups()
+            ]
+        }
+
+    async def one(self, group_id: str) -> Facts:
+        """Return members, their assignments, and the lag of each partition."""
+        admin = self._cluster.admin
+        share_group = await self._share_group(group_id)
+        if share_group is not None:
+            return await self._share(share_group)
+        group = (await admin.describe_groups([group_id]))[group_id]
+        if isinstance(group, KafkaError):
+            raise group
+        lags = await admin.group_lag([group_id])
+        return {
+            "id": group_id,
+            "type": group.type,
+            "state": group.state,
+            "assignor": group.assignor,
+            "coordinator": group.coordinator,
+            "members": [
+                {
+                    "id": member.member_id,
+                    "instance": member.group_instance_id,
+                    "client": member.client_id,
+                    "host": member.host,
+                    "partitions": len(member.assigned),
+                }
+                for member in group.members
+            ],
+            "columns": ["topic", "partition", "committed", "end", "lag", "client", "member"],
+            "rows": [(*one.partition, one.committed, one.end, one.lag, one.client_id, one.member_id) for one in lags],
+            "lag": sum(one.lag or 0 for one in lags),
+        }
+
+    async def _share_group(self, group_id: str) -> ShareGroupDescription | None:
+        """Return a share group; None for another group, and from brokers without share groups."""
+        found = (await self._cluster.admin.describe_share_groups([group_id]))[group_id]
+        if not isinstance(found, KafkaError):
+            return found
+        if found.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            return None
+        raise found
+
+    async def _share(self, group: ShareGroupDescription) -> Facts:
+        """Return the facts of a share group: start offsets in place of committed ones, and no owner of a partition."""
+        offsets = (await self._cluster.admin.list_share_group_offsets([group.group_id]))[group.group_id]
+        if isinstance(offsets, KafkaError):
+            raise offsets
+        return {
+            "id": group.group_id,
+            "type": SHARE,
+            "state": group.state,
+            "assignor": group.assignor,
+            "coordinator": group.coordinator,
+            "members": [
+                {
+                    "id": member.member_id,
+                    "instance": None,
+                    "client": member.client_id,
+                    "host": member.host,
+                    "partitions": len(member.assigned),
+                }
+                for member in group.members
+            ],
+            "columns": ["topic", "partition", "start offset", "end", "lag", "client", "member"],
+            "rows": [(*tp, offsets[tp].start_offset, None, offsets[tp].lag, None, None) for tp in sorted(offsets)],
+            "lag": sum(one.lag or 0 for one in offsets.values()),
+        }
+
+    async def reset(self, group_id: str, body: Mapping[str, Any]) -> Facts:
+        """Return the preview of a reset, which `set_offsets` executes. Raises ValueError, too."""
+        try:
+            target = ResetTarget(ResetKind(body.get("kind")), int(body.get("value") or 0))
+        except (TypeError, ValueError):
+            raise ValueError("expected kind earliest, latest, shift, offset or time, and a number as value") from None
+        admin = self._cluster.admin
+        is_share = await self._share_group(group_id) is not None
+        await (require_empty_share_group if is_share else require_inactive)(admin, group_id)
+        topic = body.get("topic")
+        partitions = None if not topic else await admin.partitions_of(str(topic))
+        steps = await (plan_share_reset if is_share else plan_reset)(admin, group_id, partitions, target)
+        return {
+            "columns": ["topic", "partition", "before", "after"],
+            "rows": [(*step.partition, step.before, step.after) for step in steps],
+        }
+
+    async def set_offsets(self, group_id: str, body: Mapping[str, Any]) -> Facts:
+        """Execute exactly the steps of a preview. Raises ValueError, also if the group has committed since."""
+        admin, steps = self._cluster.admin, _steps(body.get("rows"))
+        is_share = await self._share_group(group_id) is not None
+        await (require_empty_share_group if is_share else require_inactive)(admin, group_id)
+        present = await (self._start_offsets if is_share else self._committed)(group_id)
+        for partition, before, _ in steps:
+            if present.get(partition) != before:
+                raise ValueError(f"{partition} has changed since the preview: reload it")
+        offsets = {partition: after for partition, _, after in steps}
+        alter = admin.alter_share_group_offsets if is_share else admin.alter_group_offsets
+        raise_first(await alter(group_id, offsets))
+        return {"done": True}
+
+    async def _committed(self, group_id: str) -> Mapping[TopicPartition, int | None]:
+        committed = (await self._cluster.admin.list_group_offsets([group_id]))[group_id]
+        if isinstance(committed, KafkaError):
+            raise committed
+        return {partition: at.offset for partition, at in committed.items()}
+
+    async def _start_offsets(self, group_id: str) -> Mapping[TopicPartition, int | None]:
+        offsets = (await self._cluster.admin.list_share_group_offsets([group_id]))[group_id]
+        if isinstance(offsets, KafkaError):
+            raise offsets
+        return {partition: at.start_offset for partition, at in offsets.items()}
+
+
+def _steps(rows: Any) -> list[tuple[TopicPartition, int | None, int]]:
+    """Parse the steps of a preview. Raises ValueError."""
+    try:
+        return [
+            (TopicPartition(str(topic), int(partition)), None if before is None else int(before), int(after))
+            for topic, partition, before, after in rows
+        ]
+    except (TypeError, ValueError):
+        raise ValueError("rows: expected topic, partition, and the offset before and after") from None
