@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PYTEST ?= $(BIN)/pytest
 
 # Tests start hundreds of Python processes. Without files of bytecode each of them compiles the broker again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -53,7 +54,7 @@ test: $(STAMP)
 	$(MAKE) -j 2 lint tests
 
 tests: $(STAMP)
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not verify'
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m 'not verify'
 
 # Branch coverage of the product, with a floor. Processes that tests start are not measured. It takes twice as long as
 # the tests without measurement, so CI runs it at night.
@@ -63,7 +64,7 @@ coverage: $(STAMP)
 		--cov-report=term:skip-covered --cov-fail-under=$${FLOOR:-80}
 
 verify: $(STAMP)
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m verify
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m verify
 
 # The long shows. MINUTES bounds them, ROUNDS the kills of `crash` and the faults of `rounds`; FIRST is the seed to begin with.
 simulate: $(STAMP)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Place
+from tests.server_process import wait_until
 from tests.testing.test_pytest_plugin import run_pytest
 
 from barnabas.testing import Broker, Cluster
@@ -111,9 +112,20 @@ def have_coordinators(cluster: Cluster) -> None:
     settings = {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
     Producer({**settings, "transactional.id": "tx"}).init_transactions(PATIENCE_S)
     consumer = Consumer({**settings, "group.id": "g"})
-    consumer.committed([Place("t", 0)], timeout=PATIENCE_S)
+    wait_until(lambda: has_committed_offsets(consumer), timeout_s=PATIENCE_S, what="a group coordinator")
     consumer.close()
     as_it_was(cluster)
+
+
+def has_committed_offsets(consumer: Consumer) -> bool:
+    """Whether the coordinator answers: librdkafka gives up where a broker does not know yet that it leads."""
+    try:
+        consumer.committed([Place("t", 0)], timeout=PATIENCE_S)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+            raise
+        return False
+    return True
 
 
 def as_it_was(cluster: Cluster) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from tests.tools.cli.running import Run, run_command
 
 from barnabas import Broker
-from barnabas.tools.cli import main
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +23,6 @@ def run(broker: Broker, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.M
     monkeypatch.setenv("COLUMNS", "120")
 
     def command(*arguments: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        try:
-            status = main(list(arguments))
-        except SystemExit as end:
-            status = int(end.code or 0)
-        out, err = capfd.readouterr()
-        return status, out, err
+        return run_command(capfd, list(arguments))
 
     return command

@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from tests.tools.cli.conftest import Run
+from tests.tools.cli.running import Run
 
 from barnabas import Broker
 from barnabas.clients.fetched_records import ConsumerRecord

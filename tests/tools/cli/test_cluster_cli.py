@@ -11,13 +11,14 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.server_process import ServerProcess, free_port, wait_until
 from tests.testing.test_cluster import Numbers, partitions_told, read_all
+from tests.tools.cli.running import Run, run_command
 
 from barnabas.common.properties import parse_properties
 from barnabas.tools.cli import main
@@ -25,7 +26,6 @@ from barnabas.tools.cli.cluster import LocalProcess
 from barnabas.tools.cli.local_cluster import LocalCluster, LocalClusterError
 
 DEADLINE_S = 60
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -43,13 +43,7 @@ def run(capfd: pytest.CaptureFixture[str], folder: Path) -> Run:
     """Runs a command of `barnabas cluster`; gives its status, output and errors."""
 
     def command(name: str, *arguments: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        try:
-            status = main(["cluster", name, *arguments, "--data", str(folder)])
-        except SystemExit as end:
-            status = int(end.code or 0)
-        out, err = capfd.readouterr()
-        return status, out, err
+        return run_command(capfd, ["cluster", name, *arguments, "--data", str(folder)])
 
     return command
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.tools.cli.conftest import Run
+from tests.tools.cli.running import Run
 
 from barnabas import Broker
 from barnabas.clients.admin import Admin, GroupDescription

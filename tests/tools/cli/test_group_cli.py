@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.tools.cli.conftest import Run
+from tests.tools.cli.running import Run
 
 from barnabas import Broker
 from barnabas.clients import Admin, Consumer, Producer

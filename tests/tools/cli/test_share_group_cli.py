@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from tests.clients.share.share_brokers import bootstrap
+from tests.tools.cli.running import Run, run_command
 
 from barnabas.clients import Admin, NewTopic, Producer, ShareConsumer, raise_first
 from barnabas.clients.admin import ConfigChange, ConfigResource
@@ -27,7 +28,6 @@ from barnabas.tools.cli import main
 __all__ = ["bootstrap"]
 
 PAGE = (Path(__file__).parents[3] / "docs" / "share-groups.md").read_text()
-Run = Callable[..., tuple[int, str, str]]
 RECORDS = 20
 _numbers = itertools.count(1)
 
@@ -39,13 +39,7 @@ def run(bootstrap: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.M
     monkeypatch.setenv("COLUMNS", "120")
 
     def command(*arguments: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        try:
-            status = main(list(arguments))
-        except SystemExit as end:
-            status = int(end.code or 0)
-        out, err = capfd.readouterr()
-        return status, out, err
+        return run_command(capfd, list(arguments))
 
     return command
 
