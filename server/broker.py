@@ -34,12 +34,15 @@ from .coordinator.share.share_coordinator import ShareCoordinator
 from .coordinator.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from .coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from .coordinator.transaction.transaction_marker_channel_manager import MarkerWriter
+from .metadata.acl_store import AclStore
 from .metadata.cluster_features import SHARE_VERSION, SINCE_SHARE_GROUPS, TRANSACTION_VERSION, ClusterFeatures
 from .metadata.cluster_store import ClusterStore
 from .metadata.config_store import ConfigStore
 from .metadata.metadata_cache import MetadataCache
+from .metadata.metadata_sources import MetadataSources
 from .metadata.metadata_stores import MetadataStores
-from .metadata.producer_id_manager import ProducerIdManager
+from .metadata.producer_id_manager import ZkProducerIdManager
+from .metadata.token_store import TokenStore
 from .metadata.topic_store import TopicStore
 from .metadata.znodes import TRANSACTION_LEVELS, BrokerEndpoint, BrokerRegistration
 from .network.socket_server import SocketServer
@@ -64,9 +67,9 @@ from .share.share_partition_manager import SharePartitionManager
 
 if TYPE_CHECKING:
     from ..protocol.topic_partition import TopicPartition
-    from ..storage.log_manager import LogManager
     from .config.broker_config import BrokerConfig
     from .config.listeners import ListenerConfig
+    from .controller.controller_client import ControllerClient
     from .metadata.metadata_store import MetadataStore
     from .metrics.metrics_http import MetricsServer
     from .runtime.ports import Ports
@@ -170,17 +173,39 @@ class BrokerServer:
         Raises OSError (a port or a directory is not available), StorageError, ConfigError, KafkaError. After a failure
         `stop` releases all resources.
         """
-        dynamic_config, log_manager = self._dynamic_config, self._directories.log_manager
         self._directories.open()
         self._stops.append(self._shut_down_logs)
-        stored_id, stored_cluster_id = log_manager.stored_identity()
         await self._directories.use_reserves(Reserve.give_up)
+        sources = await self._open_tree()
+        await self._dynamic_config.load(sources.config_store, sources.broker_id)
+        quotas = await self._load_quotas(sources.config_store)
+        security = BrokerSecurity(
+            self.config,
+            self._ports,
+            self._loop,
+            acl_store=sources.acl_store,
+            token_store=sources.token_store,
+            config_store=sources.config_store,
+            authorizer=self._authorizer,
+        )
+        self._stops.append(security.close)
+        await security.start()
+        self._dynamic_config.on_validate(security.validate_reconfiguration)
+        self._dynamic_config.on_broker_change(security.reload)
+        await self._directories.load(sources.find_strays, sources.known_topics)
+        self._state = self._build_state(sources, quotas, security)
+        await self._serve(self._state)
+
+    async def _open_tree(self) -> MetadataSources:
+        """Open the metadata tree and read the identity and the topics of the cluster from it."""
+        ports, log_manager = self._ports, self._directories.log_manager
+        stored_id, stored_cluster_id = log_manager.stored_identity()
         store = self._open_store() if self._join_store is None else await self._join_store()
         self._stops.append(store.close)
         await self._serve_tree(store)
-        cluster_store = ClusterStore(store, now_ms=self._ports.now_ms, token_bytes=self._ports.token_bytes)
-        topic_store = TopicStore(store, token_bytes=self._ports.token_bytes)
-        config_store = ConfigStore(store, now_ms=self._ports.now_ms)
+        cluster_store = ClusterStore(store, now_ms=ports.now_ms, token_bytes=ports.token_bytes)
+        topic_store = TopicStore(store, token_bytes=ports.token_bytes)
+        config_store = ConfigStore(store, now_ms=ports.now_ms)
         if self._is_alone:
             broker_id, adopt = self._choose_broker_id(stored_id), strays
             cluster_id = await cluster_store.prepare(stored_cluster_id)
@@ -188,28 +213,22 @@ class BrokerServer:
             broker_id, adopt = await choose_broker_id(self.config, stored_id, cluster_store), strays_of_cluster
             cluster_id = await cluster_store.prepare()
         log_manager.write_identity(broker_id, cluster_id, version=1 if self._is_alone else 0)
-        await dynamic_config.load(config_store, broker_id)
-        quotas = await self._load_quotas(config_store)
-        security = BrokerSecurity(
-            self.config, store, self._ports, self._loop, config_store=config_store, authorizer=self._authorizer
-        )
-        self._stops.append(security.close)
-        await security.start()
-        dynamic_config.on_validate(security.validate_reconfiguration)
-        dynamic_config.on_broker_change(security.reload)
         topics = await topic_store.find_topics()
         by_name, unreadable = topics.by_name(), topics.unreadable
-        await self._directories.load(partial(adopt, topics=by_name, unreadable=unreadable), by_name.keys() | unreadable)
-        self._state = self._build_state(
+        features = ClusterFeatures(store, cluster_store)
+        self._stops.append(features.close)
+        await features.start()
+        return MetadataSources(
             broker_id=broker_id,
             cluster_id=cluster_id,
             stores=MetadataStores(store, cluster_store, topic_store, config_store),
-            dynamic_config=dynamic_config,
-            log_manager=log_manager,
-            quotas=quotas,
-            security=security,
+            config_store=config_store,
+            acl_store=AclStore(store, now_ms=ports.now_ms),
+            token_store=TokenStore(store, now_ms=ports.now_ms),
+            features=features,
+            find_strays=partial(adopt, topics=by_name, unreadable=unreadable),
+            known_topics=by_name.keys() | unreadable,
         )
-        await self._serve(self._state)
 
     def _choose_broker_id(self, stored_id: int | None) -> int:
         """Return the configured id, else the id in the log directories."""
@@ -223,30 +242,14 @@ class BrokerServer:
             await quotas.changed(entity, limits)
         return quotas
 
-    def _build_state(
-        self,
-        *,
-        broker_id: int,
-        cluster_id: str,
-        stores: MetadataStores,
-        dynamic_config: DynamicConfig,
-        log_manager: LogManager,
-        quotas: QuotaManagers,
-        security: BrokerSecurity,
-    ) -> BrokerState:
+    def _build_state(self, sources: MetadataSources, quotas: QuotaManagers, security: BrokerSecurity) -> BrokerState:
         """Build all components that handlers use, without starting them."""
         config, ports, turn_queue = self.config, self._ports, TurnQueue(self._loop, self._ports.collect_new)
-        metadata, replica_manager, cleaner, controller = self._topic_parts(
-            broker_id=broker_id,
-            cluster_id=cluster_id,
-            log_manager=log_manager,
-            stores=stores,
-            dynamic_config=dynamic_config,
-            security=security,
-        )
+        broker_id, features, dynamic_config = sources.broker_id, sources.features, self._dynamic_config
+        log_manager = self._directories.log_manager
+        metadata, replica_manager, cleaner, controller = self._topic_parts(sources, security)
         member = self._member
-        producer_ids = ProducerIdManager(stores.store, broker_id) if member is None else member.producer_ids
-        features = ClusterFeatures(stores.store, stores.cluster)
+        producer_ids = ZkProducerIdManager(sources.tree.store, broker_id) if member is None else member.producer_ids
 
         def share_version() -> int:
             # Share groups identify topics by their ids.
@@ -316,17 +319,16 @@ class BrokerServer:
         moving = moving_quota(config, self._loop.time)
         return BrokerState(
             broker_id=broker_id,
-            cluster_id=cluster_id,
+            cluster_id=sources.cluster_id,
             broker_epoch=-1,
             config=config,
             ports=ports,
-            store=stores.store,
-            cluster_store=stores.cluster,
-            config_store=stores.configs,
+            stores=sources.stores,
+            config_store=sources.config_store,
             dynamic_config=dynamic_config,
             metadata=metadata,
-            controller=controller,
-            orders=None if member is None else member.request_handler,
+            controller_client=controller,
+            orders=member.request_handler if isinstance(member, ClusterMember) else None,
             producer_ids=producer_ids,
             features=features,
             log_manager=log_manager,
@@ -357,7 +359,7 @@ class BrokerServer:
         metadata: MetadataCache,
         persister: Persister,
         dynamic_config: DynamicConfig,
-        controller: KafkaController,
+        controller: ControllerClient,
         share_version: Callable[[], int],
     ) -> SharePartitionManager:
         """Build the data path of share groups."""
@@ -403,17 +405,11 @@ class BrokerServer:
         )
 
     def _topic_parts(
-        self,
-        *,
-        broker_id: int,
-        cluster_id: str,
-        log_manager: LogManager,
-        stores: MetadataStores,
-        dynamic_config: DynamicConfig,
-        security: BrokerSecurity,
-    ) -> tuple[MetadataCache, ReplicaManager, LogCleaner, KafkaController]:
+        self, sources: MetadataSources, security: BrokerSecurity
+    ) -> tuple[MetadataCache, ReplicaManager, LogCleaner, ControllerClient]:
         """Build the components that hold topics: metadata cache, replica manager, log cleaner and controller."""
-        metadata = MetadataCache(cluster_id)
+        dynamic_config, log_manager = self._dynamic_config, self._directories.log_manager
+        metadata = MetadataCache(sources.cluster_id)
         replica_manager = ReplicaManager(
             log_manager=log_manager,
             metadata=metadata,
@@ -432,8 +428,8 @@ class BrokerServer:
         dynamic_config.on_broker_change(cleaner.settings_changed)
         if not self._is_alone:
             self._member = ClusterMember(
-                broker_id,
-                stores,
+                sources.broker_id,
+                sources.tree,
                 config=self.config,
                 ports=self._ports,
                 loop=self._loop,
@@ -446,10 +442,10 @@ class BrokerServer:
             )
             return metadata, replica_manager, cleaner, self._member.controller
         controller = KafkaController(
-            broker_id=broker_id,
-            stores=stores,
+            broker_id=sources.broker_id,
+            stores=sources.tree,
             metadata=metadata,
-            channel=LocalControllerChannel(broker_id, replica_manager, cleaner.deleting),
+            channel=LocalControllerChannel(sources.broker_id, replica_manager, cleaner.deleting),
             config=self.config,
             dynamic_config=dynamic_config,
             chance=self._ports.random,
@@ -458,8 +454,6 @@ class BrokerServer:
 
     async def _serve(self, state: BrokerState) -> None:
         """Bind, register, elect, accept."""
-        self._stops.append(state.features.close)
-        await state.features.start()
         apis = self._apis = KafkaApis(
             services(state),
             self._loop,
@@ -483,7 +477,7 @@ class BrokerServer:
             release_memory=self._ports.release_memory,
         )
         await sockets.bind()
-        self._stops += [state.controller.close, sockets.close, apis.close]
+        self._stops += [state.controller_client.close, sockets.close, apis.close]
         registration = BrokerRegistration(
             broker_id=state.broker_id,
             endpoints=tuple(
@@ -732,7 +726,7 @@ class BrokerServer:
         """Create the logs that did not fit on the disk, unless a directory is offline, since they may be in it."""
         logs = self.state.log_manager
         if len(logs.held.online_dirs) == len(logs.dirs):
-            await self.state.controller.retry_replicas(self.state.broker_id, lost=logs.held.offline)
+            await self.state.controller_client.retry_replicas(self.state.broker_id, lost=logs.held.offline)
             if self._member is not None:
                 await self._member.retry_replicas()
 
@@ -741,4 +735,4 @@ class BrokerServer:
 
     def _partitions_lost(self, partitions: list[TopicPartition]) -> None:
         """Report partitions in a failed log directory to the controller."""
-        self.state.controller.on_replicas_offline(self.state.broker_id, partitions)
+        self.state.controller_client.on_replicas_offline(self.state.broker_id, partitions)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from .apis.services import Services
 from .config.config_repository import ConfigRepository
+from .controller.kafka_controller import KafkaController
 from .coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from .metadata.cluster_features import ClusterFeatures
 from .metadata.scram_store import ScramStore
 from .quotas.quota_settings import QuotaSettings
 from .security.scram_credentials import ScramCredentials
@@ -17,19 +19,20 @@ if TYPE_CHECKING:
     from .cleaning.log_cleaner import LogCleaner
     from .config.broker_config import BrokerConfig
     from .config.dynamic_config import DynamicConfig
+    from .controller.controller_client import ControllerClient
     from .controller.controller_request_handler import ControllerRequestHandler
-    from .controller.kafka_controller import KafkaController
     from .coordinator.group.group_coordinator import GroupCoordinator
     from .coordinator.group.partition_metadata_client import PartitionMetadataClient
     from .coordinator.share.share_coordinator import ShareCoordinator
     from .coordinator.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from .coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from .coordinator.transaction.transaction_marker_channel_manager import MarkerWriter
-    from .metadata.cluster_features import ClusterFeatures
+    from .metadata.cluster_features import Features
     from .metadata.cluster_store import ClusterStore
     from .metadata.config_store import ConfigStore
     from .metadata.metadata_cache import MetadataCache
     from .metadata.metadata_store import MetadataStore
+    from .metadata.metadata_stores import MetadataStores
     from .metadata.producer_id_manager import ProducerIdManager
     from .quotas.quota_managers import QuotaManagers
     from .replication.fetch_session import FetchSessions
@@ -52,15 +55,15 @@ class BrokerState:
     broker_epoch: int
     config: BrokerConfig
     ports: Ports
-    store: MetadataStore
-    cluster_store: ClusterStore
+    stores: MetadataStores | None
+    """The stores of the metadata tree; None in a KRaft cluster, which has no tree."""
     config_store: ConfigStore
     dynamic_config: DynamicConfig
     metadata: MetadataCache
-    controller: KafkaController
+    controller_client: ControllerClient
     orders: ControllerRequestHandler | None
     producer_ids: ProducerIdManager
-    features: ClusterFeatures
+    features: Features
     log_manager: LogManager
     replica_manager: ReplicaManager
     cleaner: LogCleaner
@@ -80,18 +83,42 @@ class BrokerState:
     security: BrokerSecurity
     telemetry: ClientMetricsManager | None
 
+    @property
+    def store(self) -> MetadataStore:
+        """The metadata tree. Not in a KRaft cluster."""
+        assert self.stores is not None, "a KRaft cluster has no metadata tree"
+        return self.stores.store
+
+    @property
+    def cluster_store(self) -> ClusterStore:
+        """The brokers and the controller in the metadata tree. Not in a KRaft cluster."""
+        assert self.stores is not None, "a KRaft cluster has no metadata tree"
+        return self.stores.cluster
+
+    @property
+    def cluster_features(self) -> ClusterFeatures:
+        """The features that this broker can change. Not in a KRaft cluster."""
+        assert isinstance(self.features, ClusterFeatures), "the controllers of a quorum change features"
+        return self.features
+
+    @property
+    def controller(self) -> KafkaController:
+        """The controller of this broker, which may be inactive. Not in a KRaft cluster."""
+        assert isinstance(self.controller_client, KafkaController), "the controllers of a quorum are other processes"
+        return self.controller_client
+
 
 def services(state: BrokerState) -> Services:
     """Collect the parts of the broker that handlers use."""
     return Services(
         acl_authorizer=state.security.acls,
         add_partitions_to_txn_manager=state.add_partitions_to_txn_manager,
-        auto_topic_creation_manager=state.controller.auto_topic_creation_manager,
+        auto_topic_creation_manager=state.controller_client.auto_topic_creation_manager,
         client_metrics_manager=state.telemetry,
         config=state.config,
         config_repository=ConfigRepository(state.broker_id, state.dynamic_config, state.config_store, state.metadata),
         consumer_group_manager=state.group_coordinator.consumer_group_manager,
-        controller=state.controller,
+        controller=state.controller_client,
         controller_request_handler=state.orders,
         delegation_token_manager=state.security.delegation_tokens,
         fault=state.ports.fault,
@@ -114,5 +141,7 @@ def services(state: BrokerState) -> Services:
         streams_group_manager=state.group_coordinator.streams_group_manager,
         transaction_coordinator=state.transaction_coordinator,
         work=state.ports.work,
-        zookeeper_offsets=ZooKeeperOffsets(state.store, state.config, state.ports.now_ms),
+        zookeeper_offsets=(
+            None if state.stores is None else ZooKeeperOffsets(state.store, state.config, state.ports.now_ms)
+        ),
     )

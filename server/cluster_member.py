@@ -22,7 +22,7 @@ from .controller.kafka_controller import KafkaController
 from .controller.remote_controller import RemoteController
 from .metadata.broker_lifecycle_manager import BrokerLifecycleManager
 from .metadata.metadata_store import StoreError
-from .metadata.producer_id_manager import ProducerIdManager
+from .metadata.producer_id_manager import ZkProducerIdManager
 from .network.broker_connections import BrokerConnections
 from .quotas.stored_quotas import quotas_at
 from .replication.inter_broker_versions import highest_version, is_at_least
@@ -185,7 +185,7 @@ class ClusterMember:
             remote_controller=self._remote_controller,
             request_handler=self.request_handler,
         )
-        self.producer_ids = ProducerIdManager(stores.store, broker_id, self._allocate_producer_ids)
+        self.producer_ids = ZkProducerIdManager(stores.store, broker_id, self._allocate_producer_ids)
         self._alter_partition_manager = DefaultAlterPartitionManager(
             broker_id,
             self.request_handler,

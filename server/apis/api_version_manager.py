@@ -10,7 +10,7 @@ from ..metadata.cluster_features import FEATURES
 
 if TYPE_CHECKING:
     from ...protocol.apis import ApiKey
-    from ..metadata.cluster_features import ClusterFeatures
+    from ..metadata.cluster_features import Features
     from .table import Api
 
 
@@ -21,7 +21,7 @@ class ApiVersionManager:
     finalized features change. Used on the event loop's thread only.
     """
 
-    def __init__(self, served: Mapping[ApiKey, Api], features: ClusterFeatures) -> None:
+    def __init__(self, served: Mapping[ApiKey, Api], features: Features) -> None:
         self._features = features
         self._api_keys = [api_version_range(key, api) for key, api in sorted(served.items())]
         self._supported = [

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ..config.config_repository import ConfigRepository
     from ..config.settings import Settings
     from ..controller.auto_topic_creation_manager import AutoTopicCreationManager
+    from ..controller.controller_client import ControllerClient
     from ..controller.controller_request_handler import ControllerRequestHandler
-    from ..controller.kafka_controller import KafkaController
     from ..coordinator.group.consumer_group_manager import ConsumerGroupManager
     from ..coordinator.group.group_coordinator import GroupCoordinator
     from ..coordinator.group.partition_metadata_client import PartitionMetadataClient
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..coordinator.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from ..coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from ..coordinator.transaction.transaction_marker_channel_manager import MarkerWriter
-    from ..metadata.cluster_features import ClusterFeatures
+    from ..metadata.cluster_features import Features
     from ..metadata.metadata_cache import MetadataCache
     from ..metadata.producer_id_manager import ProducerIdManager
     from ..quotas.quota_settings import QuotaSettings
@@ -57,12 +57,12 @@ class Services:
     config: Settings
     config_repository: ConfigRepository
     consumer_group_manager: ConsumerGroupManager
-    controller: KafkaController
+    controller: ControllerClient
     controller_request_handler: ControllerRequestHandler | None
     """Handles the requests of the cluster's controller; None for a single broker, which is its own controller."""
     delegation_token_manager: DelegationTokenManager
     fault: Callable[[str], bool]
-    features: ClusterFeatures
+    features: Features
     fetch_sessions: FetchSessions
     group_coordinator: GroupCoordinator
     log_dir_mover: LogDirMover
@@ -81,7 +81,8 @@ class Services:
     streams_group_manager: StreamsGroupManager
     transaction_coordinator: TransactionCoordinator
     work: Work
-    zookeeper_offsets: ZooKeeperOffsets
+    zookeeper_offsets: ZooKeeperOffsets | None
+    """The offsets of the consumers of Kafka 0.8; None in a KRaft cluster."""
 
     @property
     def served(self) -> Mapping[ApiKey, Api]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError
@@ -66,6 +66,17 @@ class FeatureUpdate(NamedTuple):
 
     level: int
     upgrade_type: int
+
+
+class Features(Protocol):
+    """The levels in effect: `ClusterFeatures` of a metadata tree, or `ImageFeatures` of a KRaft metadata image."""
+
+    @property
+    def epoch(self) -> int:
+        """A number that grows with each change."""
+
+    def level(self, name: str) -> int:
+        """Return the level of a feature, 0 if it is not in effect."""
 
 
 class ClusterFeatures:

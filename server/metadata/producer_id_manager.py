@@ -1,12 +1,13 @@
-"""Kafka's ZkProducerIdManager: unique producer ids, of which each broker claims blocks of 1000.
+"""Kafka's ProducerIdManager: unique producer ids, of which each broker claims blocks of 1000.
 
-The blocks are claimed in the store, in a cluster by the controller for the broker.
+The controller of a cluster claims the blocks for the brokers, a single broker claims them in its store.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from ...protocol.errors import ErrorCode, KafkaError
 from .metadata_store import BadVersionError, MetadataStore, StoreFailedError
@@ -19,12 +20,8 @@ LAST_PRODUCER_ID = 2**63 - 1
 class ProducerIdManager:
     """This broker's supply. Ids of a block that are left at a stop or crash are never used."""
 
-    def __init__(
-        self, store: MetadataStore, broker_id: int, next_block: Callable[[], Awaitable[range]] | None = None
-    ) -> None:
-        """`next_block` requests a block from the controller; errors as of `generate_producer_id`."""
-        self._store = store
-        self._broker_id = broker_id
+    def __init__(self, next_block: Callable[[], Awaitable[range]]) -> None:
+        """`next_block` claims a block of ids; errors as of `generate_producer_id`."""
         self._next_block = next_block
         self._next = 0
         self._end = 0
@@ -39,13 +36,22 @@ class ProducerIdManager:
         while self._next >= self._end:
             async with self._claiming:
                 if self._next >= self._end:
-                    block = await (
-                        self._next_block() if self._next_block else self.allocate_producer_id_block(self._broker_id)
-                    )
+                    block = await self._next_block()
                     self._next, self._end = block.start, block.stop
         producer_id = self._next
         self._next += 1
         return producer_id
+
+
+class ZkProducerIdManager(ProducerIdManager):
+    """Kafka's ZkProducerIdManager: a supply that can claim blocks in the metadata tree, also for other brokers."""
+
+    def __init__(
+        self, store: MetadataStore, broker_id: int, next_block: Callable[[], Awaitable[range]] | None = None
+    ) -> None:
+        """`next_block` requests a block from the controller; without it this broker claims its blocks itself."""
+        super().__init__(next_block or partial(self.allocate_producer_id_block, broker_id))
+        self._store = store
 
     async def allocate_producer_id_block(self, broker_id: int) -> range:
         """A block for a broker; errors as of `generate_producer_id`."""

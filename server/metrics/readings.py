@@ -213,7 +213,7 @@ class Readings:
             "offlinereplicacount",
         ):
             yield Sample(f"{name}{what}", "", {}, counts[what])
-        name, is_active = "kafka_controller_kafkacontroller_", state.controller.is_active
+        name, is_active = "kafka_controller_kafkacontroller_", state.controller_client.is_active
         for topic in list(state.metadata.topic_names) if is_active else ():
             image = state.metadata.topic(topic)
             if image is not None:

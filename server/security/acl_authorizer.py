@@ -48,31 +48,38 @@ class AclAuthorizer:
 
     def __init__(
         self,
-        store: AclStore,
+        store: AclStore | None,
         loop: asyncio.AbstractEventLoop,
         *,
         super_users: Iterable[str] = (),
         allow_if_no_acl: bool = False,
     ) -> None:
-        """`super_users` may do everything; with `allow_if_no_acl`, resources without ACLs are open to all."""
+        """`super_users` may do everything; with `allow_if_no_acl`, resources without ACLs are open to all.
+
+        Without a `store` the ACLs are set by `replace` alone, and changed by requests to the controller alone.
+        """
         self._store = store
         self._index = AclIndex()
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
         self._decisions: dict[_Question | _Some, bool] = {}
         self._seen: dict[str, str] = {}
-        self._follower = StoreFollower(store.store, "ACLs", self._read, pause_seconds=PAUSE_SECONDS)
+        self._follower = (
+            None if store is None else StoreFollower(store.store, "ACLs", self._read, pause_seconds=PAUSE_SECONDS)
+        )
         self._changing = asyncio.Lock()
         self._denials = LimitedLogs(logger, loop.time)
 
     async def start(self) -> None:
-        """Read all ACLs and follow their changes. Raises StoreError, ValueError."""
-        await self._store.prepare()
-        await self._follower.start()
+        """Read all ACLs and follow their changes, if there is a store. Raises StoreError, ValueError."""
+        if self._store is not None and self._follower is not None:
+            await self._store.prepare()
+            await self._follower.start()
 
     async def close(self) -> None:
         """Stop following changes."""
-        await self._follower.close()
+        if self._follower is not None:
+            await self._follower.close()
 
     def authorize(self, session: Session, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
         """Return whether the client of the session may do the operation on the resource."""
@@ -135,10 +142,11 @@ class AclAuthorizer:
 
     async def _change(self, rules: Rules, change_by: Callable[[frozenset[AccessControlEntry]], Change]) -> Failures:
         """Change patterns in portions: the store syncs once for all changes of a portion."""
+        store = self._present_store
         failed: Failures = {}
         for some in self._portions(rules):
             async with self._changing:
-                work = (self._store.change(pattern, change_by(entries)) for pattern, entries in some)
+                work = (store.change(pattern, change_by(entries)) for pattern, entries in some)
                 outcomes = await asyncio.gather(*work, return_exceptions=True)
                 for (pattern, _), outcome in zip(some, outcomes, strict=True):
                     if isinstance(outcome, StoreError | ValueError):
@@ -146,7 +154,7 @@ class AclAuthorizer:
                     elif isinstance(outcome, BaseException):
                         raise outcome
                     else:
-                        self._replace(pattern, outcome)
+                        self.replace(pattern, outcome)
         return failed
 
     def _portions(self, rules: Rules) -> Iterator[list[tuple[ResourcePattern, frozenset[AccessControlEntry]]]]:
@@ -162,13 +170,20 @@ class AclAuthorizer:
         if portion:
             yield portion
 
-    def _replace(self, pattern: ResourcePattern, entries: frozenset[AccessControlEntry]) -> None:
+    @property
+    def _present_store(self) -> AclStore:
+        assert self._store is not None, "the controllers of a quorum change ACLs"
+        return self._store
+
+    def replace(self, pattern: ResourcePattern, entries: frozenset[AccessControlEntry]) -> None:
+        """Set all ACLs of a pattern, from the next decision on."""
         self._index.replace(pattern, entries)
         self._decisions.clear()
 
     async def _read(self, is_new_session: bool) -> None:
         """Read the changes of other brokers."""
-        changed, newest = await self._store.news(self._seen, self._follower.watch)
+        assert self._follower is not None
+        changed, newest = await self._present_store.news(self._seen, self._follower.watch)
         if is_new_session:
             await self._read_all()
         else:
@@ -179,18 +194,18 @@ class AclAuthorizer:
     async def _read_all(self) -> None:
         """Read all ACLs: notifications expire, and the time without a session is not known."""
         async with self._changing:
-            rules = await self._store.load()
+            rules = await self._present_store.load()
             budget = CountBudget()
             for pattern in {*self._index.patterns(), *rules}:
                 entries = rules.get(pattern, frozenset())
                 if entries != self._index.entries(pattern):
-                    self._replace(pattern, entries)
+                    self.replace(pattern, entries)
                 await budget.step(1 + len(entries))
 
     async def _read_one(self, pattern: ResourcePattern) -> None:
         async with self._changing:
             try:
-                self._replace(pattern, await self._store.entries(pattern))
+                self.replace(pattern, await self._present_store.entries(pattern))
             except ValueError as error:
                 logger.error("the ACLs of %s are unchanged: %s", pattern.name, error)
         await next_turn()

@@ -41,8 +41,13 @@ class Authorizer(Protocol):
         """Return whether the client may do the operation on any resource of the type (KIP-679). Must not block."""
 
 
-def create_authorizer(config: BrokerConfig, store: AclStore, loop: asyncio.AbstractEventLoop) -> Authorizer | None:
-    """Return the configured authorizer, None without one. Raises ConfigError if it is not available."""
+def create_authorizer(
+    config: BrokerConfig, store: AclStore | None, loop: asyncio.AbstractEventLoop
+) -> Authorizer | None:
+    """Return the configured authorizer, None without one. Raises ConfigError if it is not available.
+
+    `store` is None in a KRaft cluster.
+    """
     name = config.authorizer_class_name
     if not name:
         return None

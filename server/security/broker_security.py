@@ -11,9 +11,7 @@ from ...common.room_logger import room_logger
 from ...protocol.sasl_server import new_credentials
 from ..config.keys.definition import SENSITIVE_MASK
 from ..config.keys.validators import ConfigError
-from ..metadata.acl_store import AclStore
 from ..metadata.scram_store import ScramStore
-from ..metadata.token_store import TokenStore
 from .acl_authorizer import AclAuthorizer
 from .authorizer import create_authorizer
 from .delegation_token_manager import DelegationTokenManager
@@ -27,8 +25,9 @@ if TYPE_CHECKING:
 
     from ..config.broker_config import BrokerConfig
     from ..config.listeners import ListenerConfig
+    from ..metadata.acl_store import AclStore
     from ..metadata.config_store import ConfigStore
-    from ..metadata.metadata_store import MetadataStore
+    from ..metadata.token_store import TokenStore
     from ..runtime.ports import Ports
     from .authorizer import Authorizer
 
@@ -74,19 +73,23 @@ class BrokerSecurity:
     def __init__(
         self,
         config: BrokerConfig,
-        store: MetadataStore,
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
         *,
+        acl_store: AclStore | None,
+        token_store: TokenStore,
         config_store: ConfigStore,
         authorizer: Authorizer | None = None,
     ) -> None:
-        """`authorizer` replaces the configured authorizer. Raises ConfigError."""
-        self.authorizer = authorizer or create_authorizer(config, AclStore(store, now_ms=ports.now_ms), loop)
+        """`authorizer` replaces the configured authorizer. Raises ConfigError.
+
+        `acl_store` is None in a KRaft cluster, where `AclAuthorizer.replace` sets the ACLs.
+        """
+        self.authorizer = authorizer or create_authorizer(config, acl_store, loop)
         self._config = config
         self._ports = ports
         self._scram_store = ScramStore(config_store)
-        self.delegation_tokens = DelegationTokenManager(config, TokenStore(store, now_ms=ports.now_ms), ports)
+        self.delegation_tokens = DelegationTokenManager(config, token_store, ports)
         self._known = CredentialSources(self._scram_store, self.delegation_tokens, ports, loop.time)
         self.listener_security = {one.name: listener_security(one, config, self._known) for one in config.listeners}
         """By listener."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...protocol.topic_partition import TopicIdPartition
     from ..config.dynamic_config import DynamicConfig
     from ..config.settings import Settings
-    from ..controller.kafka_controller import KafkaController
+    from ..controller.controller_client import ControllerClient
     from ..metadata.metadata_cache import MetadataCache
     from ..replication.delayed_produce import AppendResult
     from ..replication.partition import Partition
@@ -84,7 +84,7 @@ class ShareGroupDLQManager:
         config_provider: ShareGroupConfigProvider,
         metadata: MetadataCache,
         replica_manager: ReplicaManager,
-        controller: KafkaController,
+        controller: ControllerClient,
         metrics: ShareGroupMetrics,
         work: Work,
         chance: random.Random,

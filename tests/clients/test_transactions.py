@@ -147,7 +147,7 @@ def test_records_that_are_refused_end_the_transaction_and_nothing_else() -> None
 async def set_level(plane: DataPlane, level: int) -> None:
     """Of `transaction.version`."""
     kind = UpgradeType.UPGRADE if level == V2 else UpgradeType.SAFE_DOWNGRADE
-    await plane.state.features.update({TRANSACTION_VERSION: FeatureUpdate(level, kind)}, validate_only=False)
+    await plane.state.cluster_features.update({TRANSACTION_VERSION: FeatureUpdate(level, kind)}, validate_only=False)
 
 
 def test_the_first_transaction_of_the_second_version_has_an_epoch_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from barnabas.server.metadata.data_tree import DataTree
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_cache import MetadataCache
 from barnabas.server.metadata.metadata_stores import MetadataStores
-from barnabas.server.metadata.producer_id_manager import ProducerIdManager
+from barnabas.server.metadata.producer_id_manager import ZkProducerIdManager
 from barnabas.server.metadata.topic_store import TopicStore
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration
 from barnabas.server.replication.leader_and_isr import LeaderAndIsrState
@@ -122,7 +122,7 @@ class ControlPlane:
             config_repository=ConfigRepository(BROKER_ID, self.dynamic_config, self.config_store, self.metadata),
             features=features,
             api_version_manager=ApiVersionManager(SERVED, features),
-            producer_ids=ProducerIdManager(self.store, BROKER_ID),
+            producer_ids=ZkProducerIdManager(self.store, BROKER_ID),
             transaction_coordinator=None,
             **parts,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ...controller.kafka_controller import KafkaController
-from ...metadata.producer_id_manager import ProducerIdManager
+from ...metadata.producer_id_manager import ZkProducerIdManager
 from ..request_context import RequestContext
 
 
@@ -14,7 +14,7 @@ async def handle(
     request: AllocateProducerIdsRequest,
     *,
     controller: KafkaController,
-    producer_ids: ProducerIdManager,
+    producer_ids: ZkProducerIdManager,
 ) -> AllocateProducerIdsResponse:
     """Raises KafkaError NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH, COORDINATOR_LOAD_IN_PROGRESS."""
     epoch = controller.broker_epoch(request.broker_id)

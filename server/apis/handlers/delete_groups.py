@@ -27,7 +27,7 @@ async def handle(
     request: DeleteGroupsRequest,
     *,
     group_coordinator: GroupCoordinator,
-    zookeeper_offsets: ZooKeeperOffsets,
+    zookeeper_offsets: ZooKeeperOffsets | None,
 ) -> DeleteGroupsResponse:
     """Each group on its own, and once; answered when all that is removed is removed on disk."""
     results = {group_id: DeletableGroupResult(group_id=group_id) for group_id in request.groups_names}
@@ -47,7 +47,7 @@ async def handle(
         await is_decided.wait()
     without_members = [group_id for group_id, result in results.items() if result.error_code in HAS_NO_MEMBERS]
     try:
-        for group_id in await zookeeper_offsets.delete(without_members):
+        for group_id in () if zookeeper_offsets is None else await zookeeper_offsets.delete(without_members):
             results[group_id].error_code = ErrorCode.NONE
     except StoreError:
         for group_id in without_members:

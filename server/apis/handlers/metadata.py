@@ -23,7 +23,7 @@ from ....protocol.messages.metadata import (
 )
 from ....protocol.schema import ZERO_UUID
 from ...config.settings import Settings
-from ...controller.kafka_controller import KafkaController
+from ...controller.controller_client import ControllerClient
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal, is_legal
 from ...quotas.request_quota_usage import new_controller_mutation_quota
@@ -55,7 +55,7 @@ async def handle(
     request: MetadataRequest,
     *,
     config: Settings,
-    controller: KafkaController,
+    controller: ControllerClient,
     metadata_cache: MetadataCache,
     sliced_work: SlicedWork,
 ) -> MetadataResponse:
@@ -147,7 +147,7 @@ def _by_id(ctx: RequestContext, topic_id: UUID, metadata_cache: MetadataCache) -
     return topic
 
 
-async def _create(ctx: RequestContext, creatable: list[str], controller: KafkaController) -> Topics:
+async def _create(ctx: RequestContext, creatable: list[str], controller: ControllerClient) -> Topics:
     """Create topics, and return them with the error after which the client repeats its request."""
     topics: Topics = []
     try:

@@ -31,7 +31,7 @@ async def handle(
     *,
     group_coordinator: GroupCoordinator,
     metadata_cache: MetadataCache,
-    zookeeper_offsets: ZooKeeperOffsets,
+    zookeeper_offsets: ZooKeeperOffsets | None,
 ) -> OffsetDeleteResponse:
     """Delete the offset of each partition on its own. Respond when the deletion is durable."""
     check_group_id(request.group_id)
@@ -77,11 +77,13 @@ async def handle(
 
 
 async def _delete_in_tree(
-    zookeeper_offsets: ZooKeeperOffsets,
+    zookeeper_offsets: ZooKeeperOffsets | None,
     request: OffsetDeleteRequest,
     answers: dict[Place, OffsetDeleteResponsePartition],
 ) -> bool:
     """Delete offsets of OffsetCommit 0, too; return whether any existed, or the store failed."""
+    if zookeeper_offsets is None:
+        return False
     try:
         return bool(await zookeeper_offsets.delete_offsets(request.group_id, list(answers)))
     except StoreError:

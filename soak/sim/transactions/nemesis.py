@@ -124,7 +124,9 @@ async def set_version(world: ClusterWorld, level: int) -> None:
             kind = (
                 UpgradeType.UPGRADE if level > state.features.level(TRANSACTION_VERSION) else UpgradeType.SAFE_DOWNGRADE
             )
-            update = state.features.update({TRANSACTION_VERSION: FeatureUpdate(level, kind)}, validate_only=False)
+            update = state.cluster_features.update(
+                {TRANSACTION_VERSION: FeatureUpdate(level, kind)}, validate_only=False
+            )
             task = world.spawn(broker.node, update)
             # Who dies meanwhile never gets there.
             await asyncio.wait([task], timeout=VERSION_SECONDS)

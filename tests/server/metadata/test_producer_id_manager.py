@@ -11,7 +11,7 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.server.metadata.data_tree import DataTree
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import Stat, StoreUnavailableError
-from barnabas.server.metadata.producer_id_manager import BLOCK_SIZE, ProducerIdManager
+from barnabas.server.metadata.producer_id_manager import BLOCK_SIZE, ZkProducerIdManager
 from barnabas.server.metadata.znodes import PRODUCER_ID_BLOCK, decode_producer_id_block, encode_producer_id_block
 
 
@@ -23,7 +23,7 @@ async def tree() -> DataTree:
 
 
 async def test_two_brokers_never_give_the_same_id(tree: DataTree) -> None:
-    first, second = ProducerIdManager(EmbeddedStore(tree), 1), ProducerIdManager(EmbeddedStore(tree), 2)
+    first, second = ZkProducerIdManager(EmbeddedStore(tree), 1), ZkProducerIdManager(EmbeddedStore(tree), 2)
     count = 2 * BLOCK_SIZE + 1
     given = await asyncio.gather(*(ids.generate_producer_id() for _ in range(count) for ids in (first, second)))
     assert len(set(given)) == 2 * count
@@ -31,8 +31,8 @@ async def test_two_brokers_never_give_the_same_id(tree: DataTree) -> None:
 
 
 async def test_a_restart_goes_on_with_a_block_of_its_own(tree: DataTree) -> None:
-    assert await ProducerIdManager(EmbeddedStore(tree), 1).generate_producer_id() == 0
-    assert await ProducerIdManager(EmbeddedStore(tree), 1).generate_producer_id() == BLOCK_SIZE
+    assert await ZkProducerIdManager(EmbeddedStore(tree), 1).generate_producer_id() == 0
+    assert await ZkProducerIdManager(EmbeddedStore(tree), 1).generate_producer_id() == BLOCK_SIZE
     data, _ = await EmbeddedStore(tree).get(PRODUCER_ID_BLOCK)
     assert decode_producer_id_block(data) == (BLOCK_SIZE, 2 * BLOCK_SIZE - 1)
 
@@ -41,7 +41,7 @@ async def test_ids_end_before_they_wrap(tree: DataTree) -> None:
     store = EmbeddedStore(tree)
     await store.set(PRODUCER_ID_BLOCK, encode_producer_id_block(1, 2**63 - 1500, 2**63 - 501))
     with pytest.raises(KafkaError) as refused:
-        await ProducerIdManager(store, 1).generate_producer_id()
+        await ZkProducerIdManager(store, 1).generate_producer_id()
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -55,7 +55,7 @@ async def test_store_that_cannot_be_written_is_a_reason_to_retry(tree: DataTree)
             return await super().set(path, data, version)
 
     store = Failing(tree)
-    ids = ProducerIdManager(store, 1)
+    ids = ZkProducerIdManager(store, 1)
     with pytest.raises(KafkaError) as refused:
         await ids.generate_producer_id()
     assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -65,7 +65,7 @@ async def test_store_that_cannot_be_written_is_a_reason_to_retry(tree: DataTree)
 
 async def test_a_session_that_is_over_is_a_reason_to_retry(tree: DataTree) -> None:
     store = SimulatedStore(tree)
-    ids = ProducerIdManager(store, 1)
+    ids = ZkProducerIdManager(store, 1)
     store.expire()
     with pytest.raises(KafkaError) as refused:
         await ids.generate_producer_id()

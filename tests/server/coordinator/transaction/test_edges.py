@@ -284,7 +284,7 @@ def test_a_timeout_at_the_last_epoch_without_epochs_of_transactions() -> None:
     """By `transaction.version` 1 the producer is fenced, and whoever begins anew has another producer id."""
 
     async def talk(plane: DataPlane) -> None:
-        await plane.state.features.update(
+        await plane.state.cluster_features.update(
             {TRANSACTION_VERSION: FeatureUpdate(1, UpgradeType.SAFE_DOWNGRADE)}, validate_only=False
         )
         producer = await open_at_the_last_epoch(plane, version=1)
