@@ -239,16 +239,16 @@ class DynamicConfig:
         if settings:
             self._named[resource_type][name] = MappingProxyType(dict(settings))
 
-    def group_value(self, group: str, name: str) -> int | None:
-        """A number that a group has as a setting of its own, within the broker's limits; None if it has none."""
-        raw = self.named_config(ConfigResourceType.GROUP, group).get(name)
-        return None if raw is None else cast("int", effective_group_value(self.config, name, raw))
-
     def group_config(self, group: str, name: str) -> ConfigValue:
-        """Return the value of a key in `GROUP_KEYS` that applies to a group: its own within the broker's limits, the
-        broker's, or the default.
+        """Return the value of a key in `GROUP_KEYS` that applies to a group.
+
+        It is the group's setting within the broker's limits, else the broker's setting, else the default.
         """
         return effective_group_value(self.config, name, self.named_config(ConfigResourceType.GROUP, group).get(name))
+
+    def group_number(self, group: str, name: str) -> int:
+        """Return `group_config` of a key whose values are integers."""
+        return cast("int", self.group_config(group, name))
 
     # Topics
 

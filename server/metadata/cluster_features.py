@@ -23,6 +23,8 @@ TRANSACTION_VERSION = "transaction.version"
 SHARE_VERSION = "share.version"
 SINCE_SHARE_GROUPS = 1
 """The first level of `share.version` with share groups (KIP-932)."""
+SINCE_DEAD_LETTERS = 2
+"""The first level of `share.version` with dead-letter queues (KIP-1191)."""
 
 
 class Feature(NamedTuple):

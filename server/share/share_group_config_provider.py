@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.config_resources import ConfigResourceType
 from ...protocol.special_timestamps import EARLIEST, LATEST
 from ...storage.log_values import FetchIsolation
-from ..config.keys.catalogue import GROUP_KEYS
 from ..config.keys.validators import parse_duration_ms
-from ..config.named_configs import group_default
+from ..metadata.cluster_features import SINCE_DEAD_LETTERS
 from .share_group_settings import ShareGroupSettings
 
 if TYPE_CHECKING:
     from ..config.dynamic_config import DynamicConfig
 
-SINCE_DEAD_LETTERS = 2
-"""The level of share.version that adds the dead-letter queue (KIP-1191)."""
-MOST_GROUPS = 10_000
+MAX_CACHED_GROUPS = 10_000
 """Groups whose settings are cached; the cache is cleared at this size, and after each change of settings."""
 
 
@@ -34,9 +31,9 @@ class ShareGroupConfigProvider:
         dynamic_config.on_broker_change(self._settings.clear)
 
     def settings(self, group_id: str) -> ShareGroupSettings:
-        """Return the current settings of a group."""
+        """Return the current settings of a group, within the broker's limits."""
         changes = self._dynamic_config.named_changes
-        if changes != self._changes or len(self._settings) >= MOST_GROUPS:
+        if changes != self._changes or len(self._settings) >= MAX_CACHED_GROUPS:
             self._settings.clear()
             self._changes = changes
         found = self._settings.get(group_id)
@@ -47,13 +44,7 @@ class ShareGroupConfigProvider:
         return found
 
     def _read(self, group_id: str) -> ShareGroupSettings:
-        own = self._dynamic_config.named_config(ConfigResourceType.GROUP, group_id)
-
-        def value(name: str) -> Any:
-            if name in own:
-                return GROUP_KEYS[name].parse(own[name])
-            return group_default(self._dynamic_config.config, name)
-
+        value: Callable[[str], Any] = partial(self._dynamic_config.group_config, group_id)
         is_committed = value("share.isolation.level") == "read_committed"
         return ShareGroupSettings(
             delivery_count_limit=value("share.delivery.count.limit"),

@@ -10,6 +10,7 @@ from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicIdPartition
 from ...storage.log_values import FetchIsolation
+from ..metadata.cluster_features import SINCE_SHARE_GROUPS
 from ..runtime.loop_sharing import CountBudget
 from .delayed_share_fetch import DelayedShareFetch, ShareFetch, ShareFetchResult
 from .managed_share_partition import ManagedSharePartition, ignore_result
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 logger = room_logger("share")
 
-SINCE_SHARE_GROUPS = 1
-"""The level of share.version from which share groups are served."""
 LOADED_PARTITIONS_PER_TURN = 50
 """Share partitions of one fetch that begin to load: each has a task that reads its state."""
 LONGEST_WAIT_MS = 300_000

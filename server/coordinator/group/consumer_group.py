@@ -12,7 +12,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from .assignment import NOTHING, Assignment
 from .classic_group import CONSUMER_PROTOCOL_TYPE, Protocols
 from .consumer_group_member import ConsumerGroupMember
-from .group import GroupType, PartitionId
+from .group import CommittedPartition, GroupType
 from .modern_group import NO_EPOCH, ModernGroup
 from .offsets import OffsetExpirationCondition
 
@@ -247,7 +247,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
             return error.code
         if member.classic is None and version < FIRST_COMMIT_VERSION:
             return ErrorCode.UNSUPPORTED_VERSION
-        return _check_epoch(member, generation)
+        return ErrorCode.NONE if generation <= member.epoch else _stale_epoch_error(member)
 
     def validate_transactional_offset_commit(
         self, member_id: str, group_instance_id: str | None, generation: int
@@ -260,29 +260,31 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
             member = self.get_valid_member(member_id, group_instance_id)
         except KafkaError as error:
             return error.code
-        return _check_epoch(member, generation)
+        return ErrorCode.NONE if generation <= member.epoch else _stale_epoch_error(member)
 
-    def validate_assignment_epochs(self, member_id: str, generation: int, partitions: Iterable[PartitionId]) -> bool:
+    def validate_committed_partitions(
+        self, member_id: str, generation: int, partitions: Iterable[CommittedPartition]
+    ) -> ErrorCode:
         member = self.members.get(member_id)
-        if member is None or generation > member.epoch:
-            return False
-        for topic_id, partition in partitions:
+        if member is None or generation == member.epoch:
+            return ErrorCode.NONE
+        for _, topic_id, partition in partitions:
             epoch = None if topic_id is None else member.assignment_epoch(topic_id, partition)
             if epoch is None or generation < epoch:
-                return False
-        return True
+                return _stale_epoch_error(member)
+        return ErrorCode.NONE
 
     def validate_offset_fetch(self, member_id: str | None, generation: int) -> ErrorCode:
         """Return NONE for present members, and for clients without a member id."""
         if member_id is None and generation < 0:
             return ErrorCode.NONE
         member = self.members.get(member_id or "")
-        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else _check_epoch(member, generation)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if generation == member.epoch else _stale_epoch_error(member)
 
 
-def _check_epoch(member: ConsumerGroupMember, epoch: int) -> ErrorCode:
-    if epoch == member.epoch:
-        return ErrorCode.NONE
+def _stale_epoch_error(member: ConsumerGroupMember) -> ErrorCode:
     return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 

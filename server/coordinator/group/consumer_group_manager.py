@@ -650,18 +650,15 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
     # -- settings ------------------------------------------------------------------------------------------------------
 
     def _assignment_interval_ms(self, group_id: str) -> int:
-        own = self._dynamic_config.group_value(group_id, "consumer.assignment.interval.ms")
-        return self._config.group_consumer_assignment_interval_ms if own is None else own
+        return self._dynamic_config.group_number(group_id, "consumer.assignment.interval.ms")
 
     def _heartbeat_interval_ms(self, group_id: str) -> int:
         """Return the interval of heartbeats, by the group's setting or the broker's."""
-        own = self._dynamic_config.group_value(group_id, "consumer.heartbeat.interval.ms")
-        return self._config.group_consumer_heartbeat_interval_ms if own is None else own
+        return self._dynamic_config.group_number(group_id, "consumer.heartbeat.interval.ms")
 
     def _session_timeout_ms(self, group_id: str) -> int:
         """Return the session timeout, by the group's setting or the broker's."""
-        own = self._dynamic_config.group_value(group_id, "consumer.session.timeout.ms")
-        return self._config.group_consumer_session_timeout_ms if own is None else own
+        return self._dynamic_config.group_number(group_id, "consumer.session.timeout.ms")
 
     @property
     def assignors(self) -> list[str]:

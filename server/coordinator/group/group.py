@@ -5,14 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, NamedTuple
 from uuid import UUID
 
 from ....protocol.errors import ErrorCode, KafkaError
-from .offsets import GroupOffsets, OffsetExpirationCondition, Place
+from .offsets import GroupOffsets, OffsetExpirationCondition
 
-PartitionId: TypeAlias = tuple[UUID | None, int]
-"""A topic's id, None for a topic that does not exist, and a partition."""
+
+class CommittedPartition(NamedTuple):
+    """A partition in a commit of offsets."""
+
+    topic: str
+    topic_id: UUID | None
+    """None for a topic that does not exist."""
+    partition: int
 
 
 class GroupType(Enum):
@@ -103,17 +109,15 @@ class Group(ABC):
         REBALANCE_IN_PROGRESS is for a valid member that has to wait for the assignment.
         """
 
-    def validate_committed_partitions(self, member_id: str, generation: int, places: Iterable[Place]) -> ErrorCode:
-        """Return NONE if a member that may commit offsets may do so for these partitions, in this epoch (KIP-1251)."""
-        return ErrorCode.NONE
+    def validate_committed_partitions(
+        self, member_id: str, generation: int, partitions: Iterable[CommittedPartition]
+    ) -> ErrorCode:
+        """Return NONE if a member that may commit offsets may do so for these partitions with this epoch.
 
-    def validate_assignment_epochs(self, member_id: str, generation: int, partitions: Iterable[PartitionId]) -> bool:
-        """Return whether a member may commit offsets of these partitions with an epoch that is not its present one.
-
-        The epoch must not be older than the assignment of any of the partitions (KIP-1251); a group whose members
-        have no such epochs accepts the present one only.
+        An epoch older than the member's present one is valid for the partitions that the member already had in that
+        epoch (KIP-1251; Kafka: CommitPartitionValidator). A classic group accepts the present generation only.
         """
-        return False
+        return ErrorCode.NONE
 
     @abstractmethod
     def validate_transactional_offset_commit(

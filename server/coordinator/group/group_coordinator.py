@@ -28,7 +28,7 @@ from .classic_group import (
 )
 from .classic_group_manager import ClassicGroupManager
 from .consumer_group_manager import ConsumerGroupManager
-from .group import Group, GroupType
+from .group import CommittedPartition, Group, GroupType
 from .group_metadata_manager import GroupMetadataManager, GroupTypeManager, Reply
 from .offset_metadata_manager import Commits, Committer, OffsetMetadataManager
 from .offsets import Place
@@ -50,7 +50,6 @@ T = TypeVar("T")
 
 FIRST_TRANSACTIONAL_VERSION_WITH_IDS = 6
 """The first version of TxnOffsetCommit with topic ids and the errors of the consumer protocol (KIP-1319)."""
-_OLDER_EPOCH_ERRORS = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION})
 GROUPS_PER_TURN = 20
 """Groups that are searched for expired offsets in one turn of the loop."""
 
@@ -238,12 +237,11 @@ class GroupCoordinator:
         error = group.validate_offset_commit(
             committer.member_id, committer.group_instance_id, committer.generation, committer.version
         )
-        if error in _OLDER_EPOCH_ERRORS and self._may_commit_with_older_epoch(group, committer, offsets):
-            error = ErrorCode.NONE
+        if error is ErrorCode.NONE:
+            error = self._validate_partitions(group, committer, offsets)
         if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             # The member is valid: with REBALANCE_IN_PROGRESS it has to commit again later.
             self._type_managers[group.type].extend_session(group, committer.member_id)
-            error = error or group.validate_committed_partitions(committer.member_id, committer.generation, offsets)
         if error or not offsets:
             reply(error)
         else:
@@ -266,9 +264,7 @@ class GroupCoordinator:
             group = self._create_simple_group(group_id, committer.client)
         error = group.validate_transactional_offset_commit(
             committer.member_id, committer.group_instance_id, committer.generation
-        ) or group.validate_committed_partitions(committer.member_id, committer.generation, offsets)
-        if error in _OLDER_EPOCH_ERRORS and self._may_commit_with_older_epoch(group, committer, offsets):
-            error = ErrorCode.NONE
+        ) or self._validate_partitions(group, committer, offsets)
         if error is ErrorCode.STALE_MEMBER_EPOCH and committer.version < FIRST_TRANSACTIONAL_VERSION_WITH_IDS:
             error = ErrorCode.ILLEGAL_GENERATION
         if error is ErrorCode.NONE:
@@ -276,9 +272,12 @@ class GroupCoordinator:
         else:
             reply(error)
 
-    def _may_commit_with_older_epoch(self, group: Group, committer: Committer, offsets: Commits) -> bool:
-        partitions = ((self._metadata.topic_id(topic), partition) for topic, partition in offsets)
-        return group.validate_assignment_epochs(committer.member_id, committer.generation, partitions)
+    def _validate_partitions(self, group: Group, committer: Committer, offsets: Commits) -> ErrorCode:
+        # Lazy: a commit with the present epoch requires no topic ids.
+        partitions = (
+            CommittedPartition(topic, self._metadata.topic_id(topic), partition) for topic, partition in offsets
+        )
+        return group.validate_committed_partitions(committer.member_id, committer.generation, partitions)
 
     def _create_simple_group(self, group_id: str, client: ClientIdentity) -> ClassicGroup:
         """Create a group that has only offsets (Kafka: a simple group)."""

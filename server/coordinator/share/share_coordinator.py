@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from ....common.room_logger import room_logger
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from ...replication.replica_manager import ReplicaManager
     from ...runtime.loop_sharing import SlicedWork, Steps
     from ...runtime.ports import Ports
+
+T = TypeVar("T")
 
 logger = room_logger("share")
 
@@ -230,18 +232,11 @@ class ShareCoordinator:
 
         results = await self._operate_all(request, initialize, "Unable to initialize share group state: ")
         return InitializeShareGroupStateResponse(
-            results=[
-                initialize_share_group_state.InitializeStateResult(
-                    topic_id=topic_id,
-                    partitions=[
-                        initialize_share_group_state.PartitionResult(
-                            partition=index, error_code=error.code, error_message=error.message
-                        )
-                        for index, (error, _) in partitions.items()
-                    ],
-                )
-                for topic_id, partitions in results.items()
-            ]
+            results=_topic_results(
+                results,
+                initialize_share_group_state.InitializeStateResult,
+                initialize_share_group_state.PartitionResult,
+            )
         )
 
     async def write_state(self, request: WriteShareGroupStateRequest) -> WriteShareGroupStateResponse:
@@ -258,18 +253,9 @@ class ShareCoordinator:
         )
         self.metrics.record_write_latency(self._loop.time() - start_time)
         return WriteShareGroupStateResponse(
-            results=[
-                write_share_group_state.WriteStateResult(
-                    topic_id=topic_id,
-                    partitions=[
-                        write_share_group_state.PartitionResult(
-                            partition=index, error_code=error.code, error_message=error.message
-                        )
-                        for index, (error, _) in partitions.items()
-                    ],
-                )
-                for topic_id, partitions in results.items()
-            ]
+            results=_topic_results(
+                results, write_share_group_state.WriteStateResult, write_share_group_state.PartitionResult
+            )
         )
 
     async def read_state(self, request: ReadShareGroupStateRequest) -> ReadShareGroupStateResponse:
@@ -321,18 +307,9 @@ class ShareCoordinator:
 
         results = await self._operate_all(request, delete, "Unable to delete share group state: ")
         return DeleteShareGroupStateResponse(
-            results=[
-                delete_share_group_state.DeleteStateResult(
-                    topic_id=topic_id,
-                    partitions=[
-                        delete_share_group_state.PartitionResult(
-                            partition=index, error_code=error.code, error_message=error.message
-                        )
-                        for index, (error, _) in partitions.items()
-                    ],
-                )
-                for topic_id, partitions in results.items()
-            ]
+            results=_topic_results(
+                results, delete_share_group_state.DeleteStateResult, delete_share_group_state.PartitionResult
+            )
         )
 
     async def _with_normalized_batches(
@@ -603,6 +580,25 @@ class _PendingOperations:
 def _max_record_bytes(partition: Partition) -> int:
     """Return the bytes of the largest record, or records of one batch, that the log accepts."""
     return partition.max_message_bytes - BATCH_OVERHEAD_BYTES
+
+
+def _topic_results(
+    results: Results, topic_result: Callable[..., T], partition_result: Callable[..., object]
+) -> list[T]:
+    """Return the topics of a response that has an error code per partition and no data.
+
+    `topic_result` and `partition_result` are the message classes of that response.
+    """
+    return [
+        topic_result(
+            topic_id=topic_id,
+            partitions=[
+                partition_result(partition=index, error_code=error.code, error_message=error.message)
+                for index, (error, _) in partitions.items()
+            ],
+        )
+        for topic_id, partitions in results.items()
+    ]
 
 
 def _read_result(

@@ -279,7 +279,7 @@ def listed(broker: Any, kinds: list[int], version: int = 1) -> list[tuple[str, i
 async def test_a_group_has_settings_of_its_own_until_they_are_deleted(broker: Any) -> None:
     kind, name = ConfigResourceType.GROUP, "a/group of ours"
     assert await edit(broker, kind, name, ("consumer.session.timeout.ms", SET, "50000")) == (ErrorCode.NONE, None)
-    assert broker.dynamic_config.group_value(name, "consumer.session.timeout.ms") == 50000
+    assert broker.dynamic_config.group_number(name, "consumer.session.timeout.ms") == 50000
     session = entry(describe(broker, kind, name, synonyms=True), "consumer.session.timeout.ms")
     assert (session.value, session.config_source) == ("50000", ConfigSource.GROUP)
     assert chain(session) == [
@@ -293,7 +293,7 @@ async def test_a_group_has_settings_of_its_own_until_they_are_deleted(broker: An
     await again.load(broker.config_store, 3)
     assert again.named_config(kind, name) == {"consumer.session.timeout.ms": "50000"}
     assert await edit(broker, kind, name, ("consumer.session.timeout.ms", DELETE, None)) == (ErrorCode.NONE, None)
-    assert broker.dynamic_config.group_value(name, "consumer.session.timeout.ms") is None
+    assert broker.dynamic_config.group_number(name, "consumer.session.timeout.ms") == 45000
     assert listed(broker, [kind]) == []
 
 

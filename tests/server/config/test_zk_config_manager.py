@@ -75,7 +75,7 @@ async def test_settings_of_each_kind_arrive(tree: DataTree) -> None:
         await other.set_broker_config(1, {"message.max.bytes": "3000"})
         await until(lambda: broker.dynamic.config.message_max_bytes == 3000)
         await other.set_named_config("groups", "a/b.c", {"consumer.session.timeout.ms": "50000"})
-        await until(lambda: broker.dynamic.group_value("a/b.c", "consumer.session.timeout.ms") == 50000)
+        await until(lambda: broker.dynamic.group_number("a/b.c", "consumer.session.timeout.ms") == 50000)
         await other.set_named_config("groups", "a/b.c", {})
         await until(lambda: "a/b.c" not in broker.dynamic.configured(ConfigResourceType.GROUP))
         await other.set_topic_config("t", {})
@@ -160,7 +160,7 @@ async def test_the_next_session_knows_what_has_no_notice_any_more(tree: DataTree
             heard.append(await quotas_at(broker.configs, "users", name))
 
         broker.notices.add_handler("users", heed)
-        await until(lambda: broker.dynamic.group_value("a/b", timeout))
+        await until(lambda: broker.dynamic.group_number("a/b", timeout) == 50000)
         broker.store.expire()
         await other.configs.set_topic_config("t", {"retention.ms": "5"})
         await other.configs.set_broker_config(1, {"message.max.bytes": "3000"})
@@ -171,7 +171,7 @@ async def test_the_next_session_knows_what_has_no_notice_any_more(tree: DataTree
         broker.store.renew()
         await until(lambda: broker.dynamic.topic_config("t"))
         await until(lambda: broker.dynamic.config.message_max_bytes == 3000)
-        await until(lambda: broker.dynamic.group_value("a/b", timeout) is None)
+        await until(lambda: broker.dynamic.group_number("a/b", timeout) == 45000)
         await until(lambda: (entity, {PRODUCER_RATE: 5.0}) in heard)
 
 

@@ -114,7 +114,7 @@ def test_an_expired_lock_releases_records_and_a_renewed_one_does_not() -> None:
         assert error_of(late) == ErrorCode.INVALID_RECORD_STATE
         assert plane.state.share_partition_manager.metrics.acquisition_lock_timeouts >= 2
 
-    play_share(talk)
+    play_share(talk, settings={"group.share.min.record.lock.duration.ms": "1000"})
 
 
 def test_a_renewal_is_refused_unless_the_request_says_so_and_the_group_allows_it() -> None:

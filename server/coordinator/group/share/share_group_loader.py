@@ -1,8 +1,7 @@
-"""The replay of the records of share groups."""
+"""The replay of the records of share groups (Kafka: the replay methods of GroupMetadataManager)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -23,6 +22,7 @@ from .....protocol.share_group_records import (
     TopicPartitionsInfo,
 )
 from ..assignment import from_wire
+from ..modern_group_loader import ModernGroupLoader
 from .share_group import ShareGroup
 from .share_group_member import ShareGroupMember
 from .share_group_records import (
@@ -36,30 +36,17 @@ from .share_group_records import (
 from .state_partition_metadata import StatePartitionMetadata, Topics, TopicState
 
 
-class ShareGroupLoader:
+class ShareGroupLoader(ModernGroupLoader[ShareGroup, ShareGroupMember]):
     """The share groups of one partition while its records, the last of each key, are replayed in any order."""
 
     def __init__(self, now_ms: int) -> None:
-        self.groups: dict[str, ShareGroup] = {}
+        super().__init__(ShareGroup, ShareGroupMember)
         self._now_ms = now_ms
 
-    def replay(self, record_type: int, key: bytes, value: bytes) -> None:
-        """Apply a record of a share group; ignore other types of records. Raises ProtocolError."""
-        replay = _REPLAYS.get(record_type)
-        if replay is not None:
-            replay(self, key, value)
-
-    def _group(self, group_id: str) -> ShareGroup:
-        group = self.groups.get(group_id)
-        if group is None:
-            group = self.groups[group_id] = ShareGroup(group_id)
-        return group
-
-    def _replay_member(self, key: bytes, value: bytes) -> None:
-        owner = decode_versioned(ShareGroupMemberMetadataKey, key)
+    def replay_member(self, key: bytes, value: bytes) -> None:
+        """Apply the record of the values that a member's heartbeats set. Raises ProtocolError, as the methods below."""
         read = decode_versioned(ShareGroupMemberMetadataValue, value)
-        group = self._group(owner.group_id)
-        member = group.members.get(owner.member_id) or ShareGroupMember(owner.member_id)
+        group, member = self.get_or_create_member(decode_versioned(ShareGroupMemberMetadataKey, key))
         group.put_member(
             replace(
                 member,
@@ -70,26 +57,27 @@ class ShareGroupLoader:
             )
         )
 
-    def _replay_group(self, key: bytes, value: bytes) -> None:
+    def replay_metadata(self, key: bytes, value: bytes) -> None:
+        """Apply the record of a group's epoch."""
         read = decode_versioned(ShareGroupMetadataValue, value)
-        group = self._group(decode_versioned(ShareGroupMetadataKey, key).group_id)
-        group.epoch, group.metadata_hash = read.epoch, read.metadata_hash
+        self.set_group_epoch(decode_versioned(ShareGroupMetadataKey, key).group_id, read)
 
-    def _replay_target_metadata(self, key: bytes, value: bytes) -> None:
+    def replay_target_assignment_metadata(self, key: bytes, value: bytes) -> None:
+        """Apply the record of the epoch of a target assignment."""
         read = decode_versioned(ShareGroupTargetAssignmentMetadataValue, value)
-        group = self._group(decode_versioned(ShareGroupTargetAssignmentMetadataKey, key).group_id)
-        group.assignment_epoch, group.assignment_timestamp_ms = read.assignment_epoch, read.assignment_timestamp
+        group_id = decode_versioned(ShareGroupTargetAssignmentMetadataKey, key).group_id
+        self.set_target_assignment_epoch(group_id, read)
 
-    def _replay_target(self, key: bytes, value: bytes) -> None:
+    def replay_target_assignment(self, key: bytes, value: bytes) -> None:
+        """Apply the record of a member's target assignment."""
         owner = decode_versioned(ShareGroupTargetAssignmentMemberKey, key)
         read = decode_versioned(ShareGroupTargetAssignmentMemberValue, value)
-        self._group(owner.group_id).targets[owner.member_id] = from_wire(read.topic_partitions)
+        self.get_or_create_group(owner.group_id).targets[owner.member_id] = from_wire(read.topic_partitions)
 
-    def _replay_current(self, key: bytes, value: bytes) -> None:
-        owner = decode_versioned(ShareGroupCurrentMemberAssignmentKey, key)
+    def replay_current_assignment(self, key: bytes, value: bytes) -> None:
+        """Apply the record of a member's epochs and partitions."""
         read = decode_versioned(ShareGroupCurrentMemberAssignmentValue, value)
-        group = self._group(owner.group_id)
-        member = group.members.get(owner.member_id) or ShareGroupMember(owner.member_id)
+        group, member = self.get_or_create_member(decode_versioned(ShareGroupCurrentMemberAssignmentKey, key))
         group.put_member(
             replace(
                 member,
@@ -99,10 +87,11 @@ class ShareGroupLoader:
             )
         )
 
-    def _replay_state_partitions(self, key: bytes, value: bytes) -> None:
+    def replay_state_partition_metadata(self, key: bytes, value: bytes) -> None:
+        """Apply the record of the partitions with share state."""
         read = decode_versioned(ShareGroupStatePartitionMetadataValue, value)
         group_id = decode_versioned(ShareGroupStatePartitionMetadataKey, key).group_id
-        self._group(group_id).state_partitions = StatePartitionMetadata(
+        self.get_or_create_group(group_id).state_partitions = StatePartitionMetadata(
             self._topics(read.initializing_topics),
             self._topics(read.initialized_topics),
             {topic.topic_id: topic.topic_name for topic in read.deleting_topics},
@@ -113,14 +102,13 @@ class ShareGroupLoader:
             topic.topic_id: TopicState(topic.topic_name, frozenset(topic.partitions), self._now_ms) for topic in topics
         }
 
-
-_REPLAYS: Mapping[int, Callable[[ShareGroupLoader, bytes, bytes], None]] = MappingProxyType(
-    {
-        MEMBER_METADATA: ShareGroupLoader._replay_member,
-        GROUP_METADATA: ShareGroupLoader._replay_group,
-        TARGET_ASSIGNMENT_METADATA: ShareGroupLoader._replay_target_metadata,
-        TARGET_ASSIGNMENT_MEMBER: ShareGroupLoader._replay_target,
-        CURRENT_MEMBER_ASSIGNMENT: ShareGroupLoader._replay_current,
-        STATE_PARTITION_METADATA: ShareGroupLoader._replay_state_partitions,
-    }
-)
+    REPLAYS = MappingProxyType(
+        {
+            MEMBER_METADATA: replay_member,
+            GROUP_METADATA: replay_metadata,
+            TARGET_ASSIGNMENT_METADATA: replay_target_assignment_metadata,
+            TARGET_ASSIGNMENT_MEMBER: replay_target_assignment,
+            CURRENT_MEMBER_ASSIGNMENT: replay_current_assignment,
+            STATE_PARTITION_METADATA: replay_state_partition_metadata,
+        }
+    )

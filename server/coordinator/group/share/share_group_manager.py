@@ -224,18 +224,15 @@ class ShareGroupManager(ModernGroupManager[ShareGroup]):
 
     def _heartbeat_interval_ms(self, group_id: str) -> int:
         """Return the interval of heartbeats, by the group's setting or the broker's."""
-        own = self._dynamic_config.group_value(group_id, "share.heartbeat.interval.ms")
-        return self._config.group_share_heartbeat_interval_ms if own is None else own
+        return self._dynamic_config.group_number(group_id, "share.heartbeat.interval.ms")
 
     def _session_timeout_ms(self, group_id: str) -> int:
         """Return the session timeout, by the group's setting or the broker's."""
-        own = self._dynamic_config.group_value(group_id, "share.session.timeout.ms")
-        return self._config.group_share_session_timeout_ms if own is None else own
+        return self._dynamic_config.group_number(group_id, "share.session.timeout.ms")
 
     def _assignment_interval_ms(self, group_id: str) -> int:
         """Return the minimum time between two assignments (KIP-1263), by the group's setting or the broker's."""
-        own = self._dynamic_config.group_value(group_id, "share.assignment.interval.ms")
-        return self._config.group_share_assignment_interval_ms if own is None else own
+        return self._dynamic_config.group_number(group_id, "share.assignment.interval.ms")
 
     # -- loading and unloading -----------------------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ from enum import Enum
 from types import MappingProxyType
 
 from .....protocol.errors import ErrorCode, KafkaError
-from ..group import GroupType
+from ..group import CommittedPartition, GroupType
 from ..modern_group import NO_EPOCH, ModernGroup
-from ..offsets import OffsetExpirationCondition, Place
+from ..offsets import OffsetExpirationCondition
 from .streams_group_member import NO_TOPOLOGY_EPOCH, StreamsGroupMember
 from .streams_heartbeat import EndpointToPartitions, MemberTaskOffsets
 from .streams_topology import StreamsTopology
@@ -254,15 +254,13 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if generation <= member.epoch else ErrorCode.STALE_MEMBER_EPOCH
 
-    def validate_committed_partitions(self, member_id: str, generation: int, places: Iterable[Place]) -> ErrorCode:
-        """Return STALE_MEMBER_EPOCH if the member received the task of a partition after the epoch of its commit.
-
-        A member that has not received its present epoch yet may commit with an earlier one (KIP-1251).
-        """
+    def validate_committed_partitions(
+        self, member_id: str, generation: int, partitions: Iterable[CommittedPartition]
+    ) -> ErrorCode:
         member = self.members.get(member_id)
         if member is None or generation == member.epoch:
             return ErrorCode.NONE
-        if all(self._may_commit(member, generation, *place) for place in places):
+        if all(self._may_commit(member, generation, topic, partition) for topic, _, partition in partitions):
             return ErrorCode.NONE
         return ErrorCode.STALE_MEMBER_EPOCH
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from types import MappingProxyType
 
 from .....protocol.codec import decode_versioned
 from .....protocol.streams_group_records import (
@@ -20,28 +20,22 @@ from .....protocol.streams_group_records import (
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
 )
+from ..modern_group_loader import ModernGroupLoader
 from . import streams_group_records as records
 from .streams_group import StreamsGroup
 from .streams_group_member import StreamsGroupMember, StreamsMemberState
 
 
-class StreamsGroupLoader:
+class StreamsGroupLoader(ModernGroupLoader[StreamsGroup, StreamsGroupMember]):
     """The streams groups of one partition while its records, the last of each key, are replayed in any order."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, StreamsGroup] = {}
-
-    def _group(self, group_id: str) -> StreamsGroup:
-        group = self.groups.get(group_id)
-        if group is None:
-            group = self.groups[group_id] = StreamsGroup(group_id)
-        return group
+        super().__init__(StreamsGroup, StreamsGroupMember)
 
     def replay_metadata(self, key: bytes, value: bytes) -> None:
         """Apply the record of a group's epoch. Raises ProtocolError, as the methods below."""
         read = decode_versioned(StreamsGroupMetadataValue, value)
-        group = self._group(decode_versioned(StreamsGroupMetadataKey, key).group_id)
-        group.epoch, group.metadata_hash = read.epoch, read.metadata_hash
+        group = self.set_group_epoch(decode_versioned(StreamsGroupMetadataKey, key).group_id, read)
         group.validated_topology_epoch = read.validated_topology_epoch
         group.last_assignment_configs = {one.key: one.value for one in read.last_assignment_configs or ()}
         group.stored_description_epoch = read.stored_description_topology_epoch
@@ -50,15 +44,13 @@ class StreamsGroupLoader:
     def replay_topology(self, key: bytes, value: bytes) -> None:
         """Apply the record of a topology."""
         read = decode_versioned(StreamsGroupTopologyValue, value)
-        group = self._group(decode_versioned(StreamsGroupTopologyKey, key).group_id)
+        group = self.get_or_create_group(decode_versioned(StreamsGroupTopologyKey, key).group_id)
         group.topology = records.topology_from_record(read)
 
     def replay_member(self, key: bytes, value: bytes) -> None:
         """Apply the record of the values that a member's heartbeats set."""
-        owner = decode_versioned(StreamsGroupMemberMetadataKey, key)
         read = decode_versioned(StreamsGroupMemberMetadataValue, value)
-        group = self._group(owner.group_id)
-        member = group.members.get(owner.member_id) or StreamsGroupMember(owner.member_id)
+        group, member = self.get_or_create_member(decode_versioned(StreamsGroupMemberMetadataKey, key))
         group.put_member(
             replace(
                 member,
@@ -77,21 +69,19 @@ class StreamsGroupLoader:
     def replay_target_assignment_metadata(self, key: bytes, value: bytes) -> None:
         """Apply the record of the epoch of a target assignment."""
         read = decode_versioned(StreamsGroupTargetAssignmentMetadataValue, value)
-        group = self._group(decode_versioned(StreamsGroupTargetAssignmentMetadataKey, key).group_id)
-        group.assignment_epoch, group.assignment_timestamp_ms = read.assignment_epoch, read.assignment_timestamp
+        group_id = decode_versioned(StreamsGroupTargetAssignmentMetadataKey, key).group_id
+        self.set_target_assignment_epoch(group_id, read)
 
     def replay_target_assignment(self, key: bytes, value: bytes) -> None:
         """Apply the record of a member's target assignment."""
         owner = decode_versioned(StreamsGroupTargetAssignmentMemberKey, key)
         read = decode_versioned(StreamsGroupTargetAssignmentMemberValue, value)
-        self._group(owner.group_id).targets[owner.member_id] = records.target_from_record(read)
+        self.get_or_create_group(owner.group_id).targets[owner.member_id] = records.target_from_record(read)
 
     def replay_current_assignment(self, key: bytes, value: bytes) -> None:
         """Apply the record of a member's epochs, state and tasks."""
-        owner = decode_versioned(StreamsGroupCurrentMemberAssignmentKey, key)
         read = decode_versioned(StreamsGroupCurrentMemberAssignmentValue, value)
-        group = self._group(owner.group_id)
-        member = group.members.get(owner.member_id) or StreamsGroupMember(owner.member_id)
+        group, member = self.get_or_create_member(decode_versioned(StreamsGroupCurrentMemberAssignmentKey, key))
         group.put_member(
             replace(
                 member,
@@ -103,13 +93,13 @@ class StreamsGroupLoader:
             )
         )
 
-
-REPLAYS: dict[int, Callable[[StreamsGroupLoader, bytes, bytes], None]] = {
-    records.GROUP_METADATA: StreamsGroupLoader.replay_metadata,
-    records.MEMBER_METADATA: StreamsGroupLoader.replay_member,
-    records.TARGET_ASSIGNMENT_METADATA: StreamsGroupLoader.replay_target_assignment_metadata,
-    records.TARGET_ASSIGNMENT_MEMBER: StreamsGroupLoader.replay_target_assignment,
-    records.CURRENT_MEMBER_ASSIGNMENT: StreamsGroupLoader.replay_current_assignment,
-    records.TOPOLOGY: StreamsGroupLoader.replay_topology,
-}
-"""The methods by record type (the version of the key)."""
+    REPLAYS = MappingProxyType(
+        {
+            records.GROUP_METADATA: replay_metadata,
+            records.MEMBER_METADATA: replay_member,
+            records.TARGET_ASSIGNMENT_METADATA: replay_target_assignment_metadata,
+            records.TARGET_ASSIGNMENT_MEMBER: replay_target_assignment,
+            records.CURRENT_MEMBER_ASSIGNMENT: replay_current_assignment,
+            records.TOPOLOGY: replay_topology,
+        }
+    )

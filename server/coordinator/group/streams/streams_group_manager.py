@@ -311,11 +311,7 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
     def _maybe_update_target_assignment(self, beat: _Beat, *, was_empty: bool) -> None:
         group = beat.change.group
         if was_empty:
-            beat.delay_ms = self._group_value(
-                group.group_id,
-                "streams.initial.rebalance.delay.ms",
-                self._config.group_streams_initial_rebalance_delay_ms,
-            )
+            beat.delay_ms = self._dynamic_config.group_number(group.group_id, "streams.initial.rebalance.delay.ms")
         if beat.delay_ms > 0 or self._initial_delays.has(group, WHOLE_GROUP):
             beat.is_delayed = True
             detail = "Assignment delayed due to the configured initial rebalance delay."
@@ -323,9 +319,7 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
             return
         if group.epoch <= group.assignment_epoch:
             return
-        interval_ms = self._group_value(
-            group.group_id, "streams.assignment.interval.ms", self._config.group_streams_assignment_interval_ms
-        )
+        interval_ms = self._dynamic_config.group_number(group.group_id, "streams.assignment.interval.ms")
         now_ms = self._now_ms()
         if not group.can_compute_target_assignment(interval_ms, now_ms):
             detail = "Assignment delayed due to the configured assignment interval."
@@ -401,11 +395,11 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
             member_id=updated.member_id,
             epoch=updated.epoch,
             heartbeat_interval_ms=self._heartbeat_interval_ms(group.group_id),
-            task_offset_interval_ms=self._group_value(
-                group.group_id, "streams.task.offset.interval.ms", self._config.group_streams_task_offset_interval_ms
+            task_offset_interval_ms=self._dynamic_config.group_number(
+                group.group_id, "streams.task.offset.interval.ms"
             ),
-            acceptable_recovery_lag=self._group_value(
-                group.group_id, "streams.acceptable.recovery.lag", self._config.group_streams_acceptable_recovery_lag
+            acceptable_recovery_lag=self._dynamic_config.group_number(
+                group.group_id, "streams.acceptable.recovery.lag"
             ),
             statuses=self._statuses(beat, updated, configured),
             assigned=updated.assigned if has_new_assignment else None,
@@ -543,26 +537,18 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
 
     # -- settings ------------------------------------------------------------------------------------------------------
 
-    def _group_value(self, group_id: str, name: str, default: int) -> int:
-        """Return the value of a setting, by the group's setting or the broker's."""
-        own = self._dynamic_config.group_value(group_id, name)
-        return default if own is None else own
-
     def _heartbeat_interval_ms(self, group_id: str) -> int:
-        default = self._config.group_streams_heartbeat_interval_ms
-        return self._group_value(group_id, "streams.heartbeat.interval.ms", default)
+        return self._dynamic_config.group_number(group_id, "streams.heartbeat.interval.ms")
 
     def _session_timeout_ms(self, group_id: str) -> int:
-        default = self._config.group_streams_session_timeout_ms
-        return self._group_value(group_id, "streams.session.timeout.ms", default)
+        return self._dynamic_config.group_number(group_id, "streams.session.timeout.ms")
 
     def topic_creation_error_ms(self, group_id: str) -> int:
         """Return the time for which the error of an internal topic's creation is reported: two heartbeat intervals."""
         return 2 * self._heartbeat_interval_ms(group_id)
 
     def _number_of_standby_replicas(self, group_id: str) -> int:
-        default = self._config.group_streams_num_standby_replicas
-        return self._group_value(group_id, "streams.num.standby.replicas", default)
+        return self._dynamic_config.group_number(group_id, "streams.num.standby.replicas")
 
     def _assignment_configs(self, group_id: str) -> Mapping[str, str]:
         """Return the settings of an assignment under Kafka's keys, as records have them."""

@@ -192,7 +192,10 @@ class ShareGroupWorld:
         )
 
     def _manager(self) -> ShareGroupManager:
-        settings: Any = SimpleNamespace(group_value=lambda group_id, name: self.own.get(name))
+        def group_number(_group_id: str, name: str) -> int:
+            return self.own.get(name, getattr(self.config, f"group_{name.replace('.', '_')}"))
+
+        settings: Any = SimpleNamespace(group_number=group_number)
         ports: Any = SimpleNamespace(now_ms=lambda: self.now_ms)
         config: Any = self.config
         groups: Any = self.groups
