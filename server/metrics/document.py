@@ -28,8 +28,8 @@ Names and labels are the result of Prometheus' JMX exporter with its rules for K
 Kafka work; a test compares them with Apache Kafka 4.4.0. Groups have the names of kafka_exporter. Quantiles cover the
 last 1028 measurements. Of the requests of an API the first in each hundredth of a second is timed, and represents the
 untimed requests before it in the sum; all requests are counted. A metric without `topic` next to a metric with it is
-the sum, as in Kafka. Groups and their offsets have separate series up to 50,000 in total, groups with members first;
-the totals include all.
+the sum, as in Kafka. Groups and their offsets have separate series up to 50,000 in total, groups with members first.
+So have the first 50,000 share-partitions, and the dead letters of the first 1000 groups. The totals include all.
 
 `metrics.otlp.endpoint=http://collector:4318/v1/metrics` pushes the same metrics to an OpenTelemetry collector, every
 `metrics.otlp.interval.ms`, over HTTP with OpenTelemetry's exporter (`pip install 'barnabas[otlp]'`), with or without

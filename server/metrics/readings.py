@@ -14,6 +14,7 @@ from ..coordinator.group.share.share_group import ShareGroup, ShareGroupState
 from ..metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from ..runtime.loop_sharing import CountBudget
 from ..share.record_state import AcknowledgementType
+from ..share.share_group_metrics import DeadLetterCounts
 from .catalogue import QUANTILES
 from .request_meters import GONE, RequestMeters, Times
 from .tables import Table
@@ -30,9 +31,10 @@ SAMPLES_PER_TURN = 50
 
 MILLISECONDS = 1000
 TOPIC_METRICS = "kafka_server_brokertopicmetrics_"
-MOST_OF_GROUPS = 50_000
-"""Groups and committed offsets with their own samples, groups with members first: a client can create very many, and
-each is hundreds of bytes while they are rendered. The totals count all."""
+MAX_GROUP_SERIES = 50_000
+"""Groups and committed offsets with their own samples, groups with members first, and share-partitions with their own
+samples: clients can create very many, and each takes hundreds of bytes while the samples are rendered. The totals count
+all of them."""
 
 
 class TopicAppendTotals:
@@ -252,7 +254,7 @@ class Readings:
             types[group.type] += 1
             if isinstance(group, ShareGroup):
                 share_states[group.state] += 1
-            if told + size < MOST_OF_GROUPS:
+            if told + size < MAX_GROUP_SERIES:
                 told += size + 1
                 yield from self._of_group(group, tables)
             yield None
@@ -279,7 +281,7 @@ class Readings:
         for kind, count in coordinator.count_partitions().items():
             yield Sample(f"{name}num_partitions", "", {"state": kind}, count)
 
-    def _of_share_groups(self) -> Iterator[Sample]:
+    def _of_share_groups(self) -> Iterator[Sample | None]:
         manager = self._state.share_partition_manager
         sessions, metrics = manager.sessions, manager.metrics
         yield Sample("kafka_server_sharesessioncache_sharesessionscount", "", {}, len(sessions))
@@ -298,28 +300,28 @@ class Readings:
         for kind in list(AcknowledgementType)[1:]:
             labels = {"ackType": kind.name.capitalize()}
             yield Sample(f"{family}recordacknowledgements", "_total", labels, metrics.acknowledgements[kind])
-        for group_id, count in list(metrics.dead_letter_requests.items()):
-            labels, letters, failed = {"group": group_id}, metrics.dead_letters, metrics.failed_dead_letter_requests
-            yield Sample(f"{family}deadletterqueuetotalproducerequests", "_total", labels, count)
-            yield Sample(f"{family}deadletterqueuefailedproducerequests", "_total", labels, failed[group_id])
-            yield Sample(f"{family}deadletterqueuerecordcount", "_total", labels, letters[group_id])
         # The sums have no labels.
-        for name, counts in (
-            ("deadletterqueuetotalproducerequests", metrics.dead_letter_requests),
-            ("deadletterqueuefailedproducerequests", metrics.failed_dead_letter_requests),
-            ("deadletterqueuerecordcount", metrics.dead_letters),
-        ):
-            yield Sample(f"{family}{name}", "_total", {}, counts.total())
+        counts_by_labels: list[tuple[dict[str, str], DeadLetterCounts]] = [({}, metrics.dead_letters)]
+        counts_by_labels += [
+            ({"group": group_id}, counts) for group_id, counts in metrics.dead_letters_by_group.items()
+        ]
+        for labels, counts in counts_by_labels:
+            yield Sample(f"{family}deadletterqueuetotalproducerequests", "_total", labels, counts.requests)
+            yield Sample(f"{family}deadletterqueuefailedproducerequests", "_total", labels, counts.failed_requests)
+            yield Sample(f"{family}deadletterqueuerecordcount", "_total", labels, counts.records)
         messages = batches = 0
         family = "kafka_server_sharepartitionmetrics_"
-        for managed in manager.share_partitions[:MOST_OF_GROUPS]:
+        for number, managed in enumerate(manager.share_partitions):
             share, (_, topic, index) = managed.share, managed.topic_id_partition
-            labels = {"group": managed.group_id, "topic": topic, "partition": str(index)}
-            yield Sample(f"{family}inflightmessagecount", "", labels, share.num_in_flight_records)
-            yield Sample(f"{family}inflightbatchcount", "", labels, share.num_in_flight_batches)
-            yield Sample(f"{family}acquisitionlocktimeout", "_total", labels, share.acquisition_lock_timeouts)
             messages += share.num_in_flight_records
             batches += share.num_in_flight_batches
+            if number < MAX_GROUP_SERIES:
+                labels = {"group": managed.group_id, "topic": topic, "partition": str(index)}
+                yield Sample(f"{family}inflightmessagecount", "", labels, share.num_in_flight_records)
+                yield Sample(f"{family}inflightbatchcount", "", labels, share.num_in_flight_batches)
+                yield Sample(f"{family}acquisitionlocktimeout", "_total", labels, share.acquisition_lock_timeouts)
+            else:
+                yield None
         yield Sample(f"{family}inflightmessagecount", "", {}, messages)
         yield Sample(f"{family}inflightbatchcount", "", {}, batches)
         yield Sample(f"{family}acquisitionlocktimeout", "_total", {}, metrics.acquisition_lock_timeouts)

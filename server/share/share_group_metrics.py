@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from .record_state import AcknowledgementType
 
-MOST_GROUPS = 1000
-"""Groups with counters of dead letters; dead letters of further groups are not counted."""
+MAX_GROUPS = 1000
+"""Groups with their own counters of dead letters; the dead letters of further groups are in the totals only."""
+
+
+@dataclass(slots=True)
+class DeadLetterCounts:
+    """Counts of writes to dead-letter queues."""
+
+    requests: int = 0
+    """Attempts to write."""
+    failed_requests: int = 0
+    records: int = 0
+    """Records that were written."""
 
 
 class ShareGroupMetrics:
@@ -29,10 +41,9 @@ class ShareGroupMetrics:
         """Records that were acquired again after an earlier delivery."""
         self.acquisition_lock_timeouts = 0
         """Records whose acquisition locks have expired."""
-        self.dead_letters: Counter[str] = Counter()
-        """Records written to dead-letter queues, by group."""
-        self.dead_letter_requests: Counter[str] = Counter()
-        self.failed_dead_letter_requests: Counter[str] = Counter()
+        self.dead_letters = DeadLetterCounts()
+        """The counts of all groups."""
+        self.dead_letters_by_group: dict[str, DeadLetterCounts] = {}
 
     def record_acknowledgements(self, kind: int, count: int) -> None:
         """Count acknowledged records. Gaps are not records."""
@@ -41,10 +52,10 @@ class ShareGroupMetrics:
 
     def record_dead_letters(self, group_id: str, *, records: int) -> None:
         """Count an attempt to write `records` dead letters; 0 for an attempt that failed."""
-        if group_id not in self.dead_letter_requests and len(self.dead_letter_requests) >= MOST_GROUPS:
-            return
-        self.dead_letter_requests[group_id] += 1
-        if records:
-            self.dead_letters[group_id] += records
-        else:
-            self.failed_dead_letter_requests[group_id] += 1
+        counts = [self.dead_letters]
+        if group_id in self.dead_letters_by_group or len(self.dead_letters_by_group) < MAX_GROUPS:
+            counts.append(self.dead_letters_by_group.setdefault(group_id, DeadLetterCounts()))
+        for one in counts:
+            one.requests += 1
+            one.records += records
+            one.failed_requests += not records

@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -28,6 +29,8 @@ from barnabas.server.metrics.document import render
 from barnabas.server.metrics.metrics_http import FRESH_SECONDS
 from barnabas.server.metrics.readings import SAMPLES_PER_TURN
 from barnabas.server.metrics.request_meters import RequestMeters, Times
+from barnabas.server.share import share_group_metrics
+from barnabas.server.share.share_session import ShareSessionCache
 from barnabas.testing import Broker, Cluster
 
 ROOT = Path(__file__).parents[3]
@@ -122,11 +125,34 @@ def test_groups_without_end_are_counted_and_not_told_of_one_by_one(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_work(broker)
-    monkeypatch.setattr(readings, "MOST_OF_GROUPS", 2)
+    monkeypatch.setattr(readings, "MAX_GROUP_SERIES", 2)
     found = values(read(broker))
     assert not [name for name, _ in found if name.startswith("kafka_consumergroup")]
     assert one(found, "kafka_coordinator_group_groupmetadatamanager_numoffsets") == 2
     assert one(found, "kafka_coordinator_group_groupmetadatamanager_numgroups") == 1
+
+
+def test_totals_of_share_groups_include_groups_and_partitions_without_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readings, "MAX_GROUP_SERIES", 1)
+    monkeypatch.setattr(share_group_metrics, "MAX_GROUPS", 1)
+    metrics = share_group_metrics.ShareGroupMetrics()
+    metrics.record_dead_letters("g", records=3)
+    metrics.record_dead_letters("h", records=4)
+    metrics.record_dead_letters("h", records=0)
+    share = SimpleNamespace(num_in_flight_records=5, num_in_flight_batches=2, acquisition_lock_timeouts=0)
+    partitions = [SimpleNamespace(group_id="g", topic_id_partition=("", "t", 0), share=share)] * 2
+    sessions = ShareSessionCache(1, lambda *_: None)
+    manager = SimpleNamespace(sessions=sessions, metrics=metrics, share_partitions=partitions)
+    state: Any = SimpleNamespace(share_partition_manager=manager)
+    requests: Any = None
+    samples = [
+        one for one in readings.Readings(state, requests, Times(), Times())._of_share_groups() if one is not None
+    ]
+    found = {(one.family.rpartition("_")[2], one.labels.get("group")): one.value for one in samples}
+    assert found["inflightmessagecount", None] == 10 and found["inflightmessagecount", "g"] == 5
+    assert found["deadletterqueuerecordcount", None] == 7 and found["deadletterqueuerecordcount", "g"] == 3
+    assert found["deadletterqueuefailedproducerequests", None] == 1
+    assert ("deadletterqueuerecordcount", "h") not in found
 
 
 def test_the_lag_of_a_topic_is_told_where_all_of_it_is_here() -> None:

@@ -490,7 +490,7 @@ def test_rejected_and_exhausted_records_are_written_to_the_dead_letter_queue() -
         assert headers[1]["__dlq.errors.delivery.count"] == "2"
         share = plane.state.share_partition_manager.share_partitions[0].share
         await plane.until(lambda: share.start_offset == 3)
-        assert plane.state.share_partition_manager.metrics.dead_letters["g"] == 2
+        assert plane.state.share_partition_manager.metrics.dead_letters_by_group["g"].records == 2
 
     play_share(talk)
 
