@@ -114,7 +114,7 @@ class Group(ABC):
     ) -> ErrorCode:
         """Return NONE if a member that may commit offsets may do so for these partitions with this epoch.
 
-        An epoch older than the member's present one is valid for the partitions that the member already had in that
+        An epoch older than the member's present epoch is valid for the partitions that the member already had in that
         epoch (KIP-1251; Kafka: CommitPartitionValidator). A classic group accepts the present generation only.
         """
         return ErrorCode.NONE
