@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.special_timestamps import EARLIEST, LATEST
 from ..protocol.topic_partition import TopicPartition
-from .admin import Admin
+from .admin import Admin, StreamsGroupDescription
 from .admin.group_descriptions import DEAD
 
 INACTIVE = ("Empty", DEAD)
@@ -95,6 +95,38 @@ async def plan_share_reset(
         offsets = {}
     before = {tp: at.start_offset for tp, at in offsets.items() if at.start_offset is not None}
     return await _plan(admin, before, offsets.keys() if partitions is None else partitions, target)
+
+
+def require_inactive_streams_group(group: StreamsGroupDescription) -> None:
+    """Raise KafkaError(NON_EMPTY_GROUP) if the streams group has members."""
+    if group.state not in INACTIVE:
+        raise KafkaError(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"Assignments can only be reset if the group '{group.group_id}' is inactive, "
+            f"but the current state is {group.state}.",
+        )
+
+
+async def plan_streams_reset(
+    admin: Admin,
+    group: StreamsGroupDescription,
+    partitions: Collection[TopicPartition] | None,
+    target: ResetTarget,
+) -> list[Reset]:
+    """Return the changes of these partitions of input topics, or of all with a committed offset (None).
+
+    Raises KafkaError, and ValueError for topics that are not source topics of the group's topology: a reset of a
+    repartition topic would process records again that an earlier subtopology wrote.
+    """
+    offsets = (await admin.list_streams_group_offsets([group.group_id]))[group.group_id]
+    if isinstance(offsets, KafkaError):
+        raise offsets
+    inputs = set(group.input_topics())
+    unknown = {tp.topic for tp in partitions or ()} - inputs
+    if unknown:
+        raise ValueError(f"{', '.join(sorted(unknown))}: not an input topic of group {group.group_id!r}")
+    before = {tp: at.offset for tp, at in offsets.items() if tp.topic in inputs}
+    return await _plan(admin, before, partitions, target)
 
 
 async def _plan(

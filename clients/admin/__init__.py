@@ -7,6 +7,18 @@ from .group_descriptions import GroupDescription, GroupMember
 from .groups import GroupListing, PartitionLag
 from .outcomes import Outcome, raise_first
 from .share_groups import ShareGroupDescription, ShareMemberDescription, SharePartitionOffset
+from .streams_groups import (
+    InternalTopic,
+    StreamsGroupDescription,
+    StreamsMemberDescription,
+    StreamsSubtopology,
+    StreamsTask,
+    StreamsTasks,
+    StreamsTopologyDescription,
+    TopologyDescriptionStatus,
+    TopologyNode,
+    TopologyNodeType,
+)
 from .topics import BROKER_DEFAULT, NewTopic
 
 __all__ = [
@@ -20,6 +32,7 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "GroupMember",
+    "InternalTopic",
     "LogDirDescription",
     "NewTopic",
     "Outcome",
@@ -27,5 +40,14 @@ __all__ = [
     "ShareGroupDescription",
     "ShareMemberDescription",
     "SharePartitionOffset",
+    "StreamsGroupDescription",
+    "StreamsMemberDescription",
+    "StreamsSubtopology",
+    "StreamsTask",
+    "StreamsTasks",
+    "StreamsTopologyDescription",
+    "TopologyDescriptionStatus",
+    "TopologyNode",
+    "TopologyNodeType",
     "raise_first",
 ]

@@ -77,7 +77,11 @@ from .groups import (
     Committed,
     GroupListing,
     PartitionLag,
+    is_of_another_type,
+    offsets_lag,
     outcomes_by_partition,
+    share_group_lag,
+    with_end,
 )
 from .outcomes import Outcome, outcome, raise_error, raise_first
 from .quotas import QuotaDescription, QuotaEntity
@@ -89,6 +93,7 @@ from .share_groups import (
     describe_share_groups_on,
     share_offsets_on,
 )
+from .streams_groups import STREAMS, StreamsGroupDescription, describe_streams_groups_on
 from .topics import BROKER_DEFAULT, FIRST_VERSION_WITH_DEFAULTS, NewTopic, creatable_topic
 from .transactions import NO_OFFSET, OpenTransaction, TransactionDescription, TransactionListing
 
@@ -440,27 +445,52 @@ class Admin:
         return await self._group_coordinators.ask_one(group_id, ask)
 
     async def group_lag(self, group_ids: Iterable[str] | None = None) -> list[PartitionLag]:
-        """Return the lag of groups (all by default) by group and partition, with or without members.
+        """Return the lag of groups of all types (all groups by default) by group and partition, with or without
+        members.
 
-        The partitions are all committed and all assigned partitions. Raises KafkaError, also for a named group that
-        does not exist.
+        The partitions are all committed and all assigned partitions; in a share group, all with a start offset. Raises
+        KafkaError, also for a named group that does not exist.
         """
         ids = [g.group_id for g in await self.list_groups()] if group_ids is None else name_list(group_ids, "group_ids")
-        described, offsets = await asyncio.gather(self.describe_groups(ids), self.list_group_offsets(ids))
+        described = await self._describe_all_types(ids)
+        share_ids = [group_id for group_id, one in described.items() if isinstance(one, ShareGroupDescription)]
+        committed, start_offsets = await asyncio.gather(
+            self.list_group_offsets([group_id for group_id in described if group_id not in share_ids]),
+            self.list_share_group_offsets(share_ids),
+        )
         lags: list[PartitionLag] = []
-        for group_id in sorted(ids):
-            committed, group = offsets[group_id], described[group_id]
-            if isinstance(committed, KafkaError):
-                raise committed
-            if isinstance(group, KafkaError) and group_ids is not None and not committed:
+        for group_id in sorted(described):
+            group = described[group_id]
+            if isinstance(group, ShareGroupDescription):
+                lags += share_group_lag(group, start_offsets[group_id])
+                continue
+            offsets = committed[group_id]
+            if isinstance(group, KafkaError) and group_ids is not None and not offsets:
                 raise group
-            owners = {} if isinstance(group, KafkaError) else {tp: m for m in group.members for tp in m.assigned}
-            for tp in sorted(committed.keys() | owners.keys()):
-                at, owner = committed.get(tp), owners.get(tp)
-                who = (owner.member_id, owner.client_id, owner.host) if owner is not None else (None, None, None)
-                lags.append(PartitionLag(group_id, tp, at.offset if at else None, None, *who))
+            lags += offsets_lag(group_id, group, offsets)
         ends = await self._ends({lag.partition for lag in lags})
-        return [lag._replace(end=ends.get(lag.partition)) for lag in lags]
+        topics = self._client.cluster.topics
+        return [
+            with_end(lag, ends.get(lag.partition))
+            for lag in lags
+            # The tasks of a subtopology exceed the partitions of its smaller source topics.
+            if lag.type != STREAMS or lag.committed is not None or _exists(topics, lag.partition)
+        ]
+
+    async def _describe_all_types(
+        self, group_ids: Iterable[str]
+    ) -> dict[str, GroupDescription | StreamsGroupDescription | ShareGroupDescription | KafkaError]:
+        """Describe groups whose types are unknown: a request for one type reports GROUP_ID_NOT_FOUND for the others."""
+        found: dict[str, GroupDescription | StreamsGroupDescription | ShareGroupDescription | KafkaError] = {}
+        found.update(await self.describe_groups(group_ids))
+        others = [group_id for group_id, one in found.items() if is_of_another_type(one)]
+        if others:
+            streams, share = await asyncio.gather(
+                self.describe_streams_groups(others), self.describe_share_groups(others)
+            )
+            for answers in (streams, share):
+                found.update({group_id: one for group_id, one in answers.items() if not is_of_another_type(one)})
+        return found
 
     async def _ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log end offset of each partition with a leader."""
@@ -513,12 +543,63 @@ class Admin:
 
     async def delete_share_groups(self, group_ids: Iterable[str]) -> dict[str, Outcome]:
         """Delete share groups without members; a group of another type reports GROUP_ID_NOT_FOUND."""
-        ids = name_list(group_ids, "group_ids")
-        described = await self.describe_share_groups(ids)
-        found = [group_id for group_id in ids if not isinstance(described[group_id], KafkaError)]
-        deleted = await self.delete_groups(found)
+        return await self._delete_described(await self.describe_share_groups(group_ids))
+
+    # Streams groups (KIP-1071, brokers since 4.1)
+
+    async def describe_streams_groups(
+        self, group_ids: Iterable[str], *, include_topology_description: bool = False
+    ) -> dict[str, StreamsGroupDescription | KafkaError]:
+        """Return state, topology and members of streams groups, GROUP_ID_NOT_FOUND for a group of another type.
+
+        With `include_topology_description`, the result also has the description of the topology that a plug-in of the
+        broker has stored (KIP-1331); before Kafka 4.4 each group then has the error UNSUPPORTED_VERSION.
+        """
+
+        async def ask(connection: BrokerConnection, ids: list[str]) -> dict[str, StreamsGroupDescription | KafkaError]:
+            return await describe_streams_groups_on(
+                connection, ids, include_topology_description=include_topology_description
+            )
+
+        return await self._group_coordinators.ask(group_ids, ask)
+
+    async def list_streams_group_offsets(
+        self, group_ids: Iterable[str], partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[str, Committed | KafkaError]:
+        """Return the committed offsets of streams groups, of these partitions or of all, with OffsetFetch.
+
+        A streams group commits offsets of source topics and repartition topics. An unknown group has no offsets.
+        """
+        return await self.list_group_offsets(group_ids, partitions)
+
+    async def alter_streams_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
+    ) -> dict[TopicPartition, Outcome]:
+        """Set committed offsets of a streams group without members, with OffsetCommit; a group with members reports
+        UNKNOWN_MEMBER_ID. Repartition and changelog topics keep their records. Raises KafkaError.
+        """
+        return await self.alter_group_offsets(group_id, offsets)
+
+    async def delete_streams_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Outcome]:
+        """Delete committed offsets of a streams group, with OffsetDelete; the topics of a group with members report
+        GROUP_SUBSCRIBED_TO_TOPIC. Raises KafkaError.
+        """
+        return await self.delete_group_offsets(group_id, partitions)
+
+    async def delete_streams_groups(self, group_ids: Iterable[str]) -> dict[str, Outcome]:
+        """Delete streams groups without members, with their committed offsets and their topology.
+
+        Repartition and changelog topics are kept. A group of another type reports GROUP_ID_NOT_FOUND.
+        """
+        return await self._delete_described(await self.describe_streams_groups(group_ids))
+
+    async def _delete_described(self, described: Mapping[str, object]) -> dict[str, Outcome]:
+        """Delete the groups that have a description; the others report their errors."""
         errors = {group_id: one for group_id, one in described.items() if isinstance(one, KafkaError)}
-        return {group_id: errors[group_id] if group_id in errors else deleted[group_id] for group_id in ids}
+        deleted = await self.delete_groups([group_id for group_id in described if group_id not in errors])
+        return {group_id: errors[group_id] if group_id in errors else deleted[group_id] for group_id in described}
 
     # Quotas
 
@@ -695,3 +776,7 @@ class Admin:
         if leader is None:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
         return leader
+
+
+def _exists(topics: Mapping[str, TopicInfo], partition: TopicPartition) -> bool:
+    return partition.topic in topics and partition.partition in topics[partition.topic].partitions

@@ -36,6 +36,7 @@ COMMANDS = (
     "offsets",
     "group",
     "share-group",
+    "streams-group",
     "transactions",
     "config",
     "broker",

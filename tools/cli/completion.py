@@ -44,6 +44,15 @@ def share_groups(ctx: typer.Context, incomplete: str) -> list[str]:
     return _asked(ctx, incomplete, names)
 
 
+def streams_groups(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete ids of streams groups."""
+
+    async def names(admin: Admin) -> Iterable[str]:
+        return [group.group_id for group in await admin.list_groups(types=["streams"])]
+
+    return _asked(ctx, incomplete, names)
+
+
 def _asked(ctx: typer.Context, incomplete: str, names: Callable[[Admin], Awaitable[Iterable[str]]]) -> list[str]:
     """Return nothing on errors, which completion cannot show."""
     root, own = ctx.find_root().params, ctx.params

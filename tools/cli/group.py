@@ -119,7 +119,10 @@ def lag(
     output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
-    """Show the lag of groups, with or without members.
+    """Show the lag of groups of all types, with or without members.
+
+    The committed offset of a share group is its start offset, and its coordinator counts the lag without the records
+    that are acknowledged after the start offset.
 
     barnabas group lag                    all groups and topics
     barnabas group lag readers -p         every partition of one group
@@ -260,6 +263,7 @@ def _partition_rows(lags: Sequence[PartitionLag]) -> list[Row]:
     return [
         {
             "group": one.group_id,
+            "type": one.type,
             "topic": one.partition.topic,
             "partition": one.partition.partition,
             "committed": one.committed,
@@ -274,16 +278,17 @@ def _partition_rows(lags: Sequence[PartitionLag]) -> list[Row]:
 
 
 def _topic_rows(lags: Sequence[PartitionLag]) -> list[Row]:
-    """Sum the lag by group and topic; partitions without a commit count as zero and in `uncommitted`."""
+    """Sum the lag by group and topic; partitions without an offset count as zero and in `uncommitted`."""
     by_topic: dict[tuple[str, str], list[PartitionLag]] = {}
     for one in lags:
         by_topic.setdefault((one.group_id, one.partition.topic), []).append(one)
     return [
         {
             "group": group_id,
+            "type": some[0].type,
             "topic": topic,
             "partitions": len(some),
-            "members": len({one.member_id for one in some if one.member_id is not None}),
+            "members": len(frozenset[str]().union(*(one.members for one in some))),
             "lag": sum(one.lag for one in some if one.lag is not None),
             "uncommitted": sum(one.committed is None for one in some),
         }

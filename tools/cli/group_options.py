@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ...clients.admin import Admin
+from ...clients.admin import Admin, Outcome
 from ...protocol.topic_partition import TopicPartition
 from . import completion
+from .session import print_json, say, warn
 
 Topics = Annotated[
     list[str] | None,
@@ -71,3 +72,16 @@ async def named_partitions(admin: Admin, topics: Sequence[str]) -> list[TopicPar
             raise ValueError(f"{text!r} is not TOPIC or TOPIC:0,1") from None
         found.update(await admin.partitions_of(name, indexes))
     return sorted(found)
+
+
+def report_outcomes(verb: str, what: str, outcomes: dict[str, Outcome], *, as_json: bool) -> None:
+    """Print the outcome of each name. Raises typer.Exit with status 1 if there is an error."""
+    if as_json:
+        print_json([{what: name, "error": error.code.name if error else None} for name, error in outcomes.items()])
+    for name, error in outcomes.items():
+        if error is not None:
+            warn(f"{what} {name}: {error}")
+        elif not as_json:
+            say(f"{verb} {what} {name}")
+    if any(error is not None for error in outcomes.values()):
+        raise typer.Exit(1)

@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from ...clients.admin import raise_first
+from ...clients.admin.share_groups import SHARE
+from ...clients.admin.streams_groups import STREAMS
 from ...clients.host import now_ms
 from ...clients.offset_reset import (
     Reset,
@@ -35,40 +37,46 @@ from .session import (
     run,
 )
 
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="The log start offset.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="The log end offset.")]
+ToCurrent = Annotated[
+    bool, typer.Option("--to-current", help="The present offset, or the log end offset if there is none.")
+]
+ToOffset = Annotated[int | None, typer.Option("--to-offset", help="This offset, or the nearest offset of the log.")]
+ShiftBy = Annotated[int | None, typer.Option("--shift-by", metavar="N", help="N records forward, or with -N back.")]
+ToDatetime = Annotated[
+    str | None,
+    typer.Option("--to-datetime", metavar="TIME", help="The first record at or after this time: ms or ISO 8601."),
+]
+ByDuration = Annotated[
+    str | None,
+    typer.Option(
+        "--by-duration", metavar="PnDTnHnMnS", help="As --to-datetime, with the present time minus this duration."
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the changes (the default).")]
+Execute = Annotated[bool, typer.Option("--execute", help="Apply the changes.")]
+
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
 
 
 def reset_offsets(
     groups: Annotated[list[str] | None, typer.Argument(help="The groups.", autocompletion=completion.groups)] = None,
     *,
-    all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups.")] = False,
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="All classic and consumer groups.")] = False,
     topic: Topics = None,
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
     ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="The log start offset.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="The log end offset.")] = False,
-    to_current: Annotated[
-        bool, typer.Option("--to-current", help="The committed offset, or the log end offset if there is none.")
-    ] = False,
-    to_offset: Annotated[
-        int | None, typer.Option("--to-offset", help="This offset, or the nearest offset of the log.")
-    ] = None,
-    shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="N records forward, or with -N back.")
-    ] = None,
-    to_datetime: Annotated[
-        str | None,
-        typer.Option("--to-datetime", metavar="TIME", help="The first record at or after this time: ms or ISO 8601."),
-    ] = None,
-    by_duration: Annotated[
-        str | None,
-        typer.Option(
-            "--by-duration", metavar="PnDTnHnMnS", help="As --to-datetime, with the present time minus this duration."
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes (the default).")] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Apply the changes.")] = False,
+    to_earliest: ToEarliest = False,
+    to_latest: ToLatest = False,
+    to_current: ToCurrent = False,
+    to_offset: ToOffset = None,
+    shift_by: ShiftBy = None,
+    to_datetime: ToDatetime = None,
+    by_duration: ByDuration = None,
+    dry_run: DryRun = False,
+    execute: Execute = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: As = OutputFormat.TABLE,
     json: Json = False,
@@ -78,23 +86,23 @@ def reset_offsets(
     barnabas group reset-offsets readers --all-topics --to-earliest --execute
     barnabas group reset-offsets readers -t flights:0,1 -t planes --by-duration PT2H
     """
-    if dry_run and execute:
-        raise typer.BadParameter("give --dry-run or --execute")
+    require_one_mode(dry_run=dry_run, execute=execute)
     if bool(topic) == all_topics:
         raise typer.BadParameter("give --topic (once or more) or --all-topics")
     if bool(groups) == all_groups:
         raise typer.BadParameter("name groups or give --all-groups")
-    flags = {ResetKind.EARLIEST: to_earliest, ResetKind.LATEST: to_latest, ResetKind.CURRENT: to_current}
-    targets = [ResetTarget(kind) for kind, wanted in flags.items() if wanted]
-    targets += [ResetTarget(ResetKind.OFFSET, to_offset)] if to_offset is not None else []
-    targets += [ResetTarget(ResetKind.SHIFT, shift_by)] if shift_by is not None else []
-    targets += time_targets(to_datetime, by_duration)
-    if len(targets) != 1:
-        raise typer.BadParameter("give one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, …")
-    steps = run(_reset(bootstrap, groups, topic, targets[0], execute=execute))
+    target = single_target(
+        to_earliest=to_earliest,
+        to_latest=to_latest,
+        to_current=to_current,
+        to_offset=to_offset,
+        shift_by=shift_by,
+        to_datetime=to_datetime,
+        by_duration=by_duration,
+    )
+    steps = run(_reset(bootstrap, groups, topic, target, execute=execute))
     print_rows([reset_row(group_id, step) for group_id, step in steps], as_json=wants_json(output, json))
-    if not execute:
-        typer.echo("no offset was changed: add --execute to apply this preview", err=True)
+    report_preview(execute=execute)
 
 
 async def _reset(
@@ -102,7 +110,7 @@ async def _reset(
 ) -> list[tuple[str, Reset]]:
     """Plan all groups before the first change."""
     async with admin_of(bootstrap) as admin:
-        ids = groups or [g.group_id for g in await admin.list_groups()]
+        ids = groups or [g.group_id for g in await admin.list_groups() if g.type not in (SHARE, STREAMS)]
         partitions = None if topics is None else await named_partitions(admin, topics)
         plans = {}
         for group_id in ids:
@@ -116,11 +124,38 @@ async def _reset(
         return [(group_id, step) for group_id, plan in plans.items() for step in plan]
 
 
-def time_targets(to_datetime: str | None, by_duration: str | None) -> list[ResetTarget]:
-    """Return the targets of --to-datetime and --by-duration, if given. Raises typer.BadParameter."""
-    times = [_time_ms(to_datetime)] if to_datetime is not None else []
-    times += [now_ms() - _duration_ms(by_duration)] if by_duration is not None else []
-    return [ResetTarget(ResetKind.TIME, time) for time in times]
+def require_one_mode(*, dry_run: bool, execute: bool) -> None:
+    """Raise typer.BadParameter for --dry-run with --execute."""
+    if dry_run and execute:
+        raise typer.BadParameter("give --dry-run or --execute")
+
+
+def single_target(
+    *,
+    to_earliest: bool,
+    to_latest: bool,
+    to_current: bool,
+    to_offset: int | None,
+    to_datetime: str | None,
+    by_duration: str | None,
+    shift_by: int | None = None,
+) -> ResetTarget:
+    """Return the target that the options name. Raises typer.BadParameter for none and for several."""
+    flags = {ResetKind.EARLIEST: to_earliest, ResetKind.LATEST: to_latest, ResetKind.CURRENT: to_current}
+    targets = [ResetTarget(kind) for kind, wanted in flags.items() if wanted]
+    targets += [ResetTarget(ResetKind.OFFSET, to_offset)] if to_offset is not None else []
+    targets += [ResetTarget(ResetKind.SHIFT, shift_by)] if shift_by is not None else []
+    targets += [ResetTarget(ResetKind.TIME, _time_ms(to_datetime))] if to_datetime is not None else []
+    targets += [ResetTarget(ResetKind.TIME, now_ms() - _duration_ms(by_duration))] if by_duration is not None else []
+    if len(targets) != 1:
+        raise typer.BadParameter("give one of --to-earliest, --to-latest, --to-current, --to-offset, --to-datetime, …")
+    return targets[0]
+
+
+def report_preview(*, execute: bool) -> None:
+    """Print on standard error that a preview changes nothing."""
+    if not execute:
+        typer.echo("no offset was changed: add --execute to apply this preview", err=True)
 
 
 def _time_ms(text: str) -> int:

@@ -10,14 +10,27 @@ import typer
 
 from ...clients.admin import Admin, GroupListing, Outcome, ShareGroupDescription, SharePartitionOffset, raise_first
 from ...clients.admin.share_groups import SHARE
-from ...clients.offset_reset import Reset, ResetKind, ResetTarget, plan_share_reset, require_empty_share_group
+from ...clients.offset_reset import Reset, plan_share_reset, require_empty_share_group
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from . import completion
 from .client_settings import DEFAULT_BOOTSTRAP, admin_of
-from .group_options import As, OutputFormat, Topics, named_partitions, wants_json
-from .group_reset import reset_row, time_targets
-from .session import Bootstrap, Json, Row, Yes, ask_first, print_json, print_rows, run, say, warn
+from .group_options import As, OutputFormat, Topics, named_partitions, report_outcomes, wants_json
+from .group_reset import (
+    ByDuration,
+    DryRun,
+    Execute,
+    ToCurrent,
+    ToDatetime,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    report_preview,
+    require_one_mode,
+    reset_row,
+    single_target,
+)
+from .session import Bootstrap, Json, Row, Yes, ask_first, print_rows, run
 
 app = typer.Typer(
     help="List, describe and delete share groups; show and reset their start offsets.",
@@ -105,26 +118,14 @@ def reset_offsets(
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="All topics in which the group has start offsets.")
     ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="The log start offset.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="The log end offset.")] = False,
-    to_current: Annotated[
-        bool, typer.Option("--to-current", help="The present start offset, or the log end offset if there is none.")
-    ] = False,
-    to_offset: Annotated[
-        int | None, typer.Option("--to-offset", help="This offset, or the nearest offset of the log.")
-    ] = None,
-    to_datetime: Annotated[
-        str | None,
-        typer.Option("--to-datetime", metavar="TIME", help="The first record at or after this time: ms or ISO 8601."),
-    ] = None,
-    by_duration: Annotated[
-        str | None,
-        typer.Option(
-            "--by-duration", metavar="PnDTnHnMnS", help="As --to-datetime, with the present time minus this duration."
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes (the default).")] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Apply the changes.")] = False,
+    to_earliest: ToEarliest = False,
+    to_latest: ToLatest = False,
+    to_current: ToCurrent = False,
+    to_offset: ToOffset = None,
+    to_datetime: ToDatetime = None,
+    by_duration: ByDuration = None,
+    dry_run: DryRun = False,
+    execute: Execute = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: As = OutputFormat.TABLE,
     json: Json = False,
@@ -136,22 +137,23 @@ def reset_offsets(
     barnabas share-group reset-offsets workers --all-topics --to-earliest --execute
     barnabas share-group reset-offsets workers -t flights:0,1 --to-datetime 2024-05-01T12:00
     """
-    if dry_run and execute:
-        raise typer.BadParameter("give --dry-run or --execute")
+    require_one_mode(dry_run=dry_run, execute=execute)
     if bool(topic) == all_topics:
         raise typer.BadParameter("give --topic (once or more) or --all-topics")
-    flags = {ResetKind.EARLIEST: to_earliest, ResetKind.LATEST: to_latest, ResetKind.CURRENT: to_current}
-    targets = [ResetTarget(kind) for kind, wanted in flags.items() if wanted]
-    targets += [ResetTarget(ResetKind.OFFSET, to_offset)] if to_offset is not None else []
-    targets += time_targets(to_datetime, by_duration)
-    if len(targets) != 1:
-        raise typer.BadParameter("give one of --to-earliest, --to-latest, --to-current, --to-offset, --to-datetime, …")
+    target = single_target(
+        to_earliest=to_earliest,
+        to_latest=to_latest,
+        to_current=to_current,
+        to_offset=to_offset,
+        to_datetime=to_datetime,
+        by_duration=by_duration,
+    )
 
     async def work() -> list[Reset]:
         async with admin_of(bootstrap) as admin:
             await require_empty_share_group(admin, group)
             partitions = None if topic is None else await named_partitions(admin, topic)
-            steps = await plan_share_reset(admin, group, partitions, targets[0])
+            steps = await plan_share_reset(admin, group, partitions, target)
             if not steps:
                 raise ValueError(f"group {group!r} has no start offsets: select topics with --topic")
             if execute:
@@ -160,8 +162,7 @@ def reset_offsets(
 
     rows = [reset_row(group, step, before="start offset") for step in run(work())]
     print_rows(rows, as_json=wants_json(output, json))
-    if not execute:
-        typer.echo("no offset was changed: add --execute to apply this preview", err=True)
+    report_preview(execute=execute)
 
 
 @app.command()
@@ -184,7 +185,7 @@ def delete_offsets(
         async with admin_of(bootstrap) as admin:
             return await admin.delete_share_group_offsets(group, topic)
 
-    _report("deleted offsets of", "topic", run(work()), as_json=wants_json(output, json))
+    report_outcomes("deleted offsets of", "topic", run(work()), as_json=wants_json(output, json))
 
 
 @app.command()
@@ -207,7 +208,7 @@ def delete(
             ids = groups or [g.group_id for g in await admin.list_groups(types=[SHARE])]
             return await admin.delete_share_groups(ids)
 
-    _report("deleted", "group", run(work()), as_json=wants_json(output, json))
+    report_outcomes("deleted", "group", run(work()), as_json=wants_json(output, json))
 
 
 _EPOCHS = ("leader epoch", "group epoch", "assignment epoch", "member epoch")
@@ -275,16 +276,3 @@ def _member_rows(groups: Sequence[ShareGroupDescription]) -> list[Row]:
         for group in groups
         for m in group.members
     ]
-
-
-def _report(verb: str, what: str, outcomes: dict[str, Outcome], *, as_json: bool) -> None:
-    """Print the outcome of each name. Raises typer.Exit with status 1 if there is an error."""
-    if as_json:
-        print_json([{what: name, "error": error.code.name if error else None} for name, error in outcomes.items()])
-    for name, error in outcomes.items():
-        if error is not None:
-            warn(f"{what} {name}: {error}")
-        elif not as_json:
-            say(f"{verb} {what} {name}")
-    if any(error is not None for error in outcomes.values()):
-        raise typer.Exit(1)

@@ -109,13 +109,19 @@ async def _look(admin: Admin) -> ClusterSnapshot:
 
 
 async def _lag_rows(admin: Admin) -> list[Row]:
+    """Return the groups of all types by their lag."""
     behind: dict[str, int] = {}
+    types: dict[str, str] = {}
     members: dict[str, set[str]] = {}
     for one in await admin.group_lag():
         behind[one.group_id] = behind.get(one.group_id, 0) + (one.lag or 0)
-        members.setdefault(one.group_id, set()).update([one.member_id] if one.member_id else [])
+        types[one.group_id] = one.type
+        members.setdefault(one.group_id, set()).update(one.members)
     order = sorted(behind, key=lambda group_id: (-behind[group_id], group_id))
-    return [{"group": group_id, "members": len(members[group_id]), "lag": behind[group_id]} for group_id in order]
+    return [
+        {"group": group_id, "type": types[group_id], "members": len(members[group_id]), "lag": behind[group_id]}
+        for group_id in order
+    ]
 
 
 def _topic_rows(before: ClusterSnapshot, now: ClusterSnapshot) -> list[Row]:

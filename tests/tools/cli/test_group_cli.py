@@ -95,10 +95,10 @@ def test_lag_of_a_group_that_is_down(run: Run, group: str, topic: str) -> None:
     status, out, _ = run("group", "lag", "--topic", topic, "--json")
     assert status == 0
     assert json.loads(out) == [
-        {"group": group, "topic": topic, "partitions": 2, "members": 0, "lag": 10, "uncommitted": 0}
+        {"group": group, "type": "classic", "topic": topic, "partitions": 2, "members": 0, "lag": 10, "uncommitted": 0}
     ]
     _, out, _ = run("group", "lag", group, "-p")
-    assert [line.split("\t")[2:6] for line in out.splitlines()] == [
+    assert [line.split("\t")[3:7] for line in out.splitlines()] == [
         ["partition", "committed", "end", "lag"],
         ["0", "4", "10", "6"],
         ["1", "6", "10", "4"],
