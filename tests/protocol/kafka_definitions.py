@@ -97,7 +97,7 @@ def kafka_tree(definition: dict[str, Any], version: int) -> list[Any]:
             element = kind.removeprefix("[]")
             inner = tree(field.get("fields") or common[element]) if element[0].isupper() else element
             tag = (
-                field.get("tag") if version in parse_versions(_versions(field.get("taggedVersions", "none"))) else None
+                int(field["tag"]) if version in parse_versions(_versions(field.get("taggedVersions", "none"))) else None
             )
             found.append(
                 (
