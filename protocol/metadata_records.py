@@ -223,8 +223,8 @@ class ProducerIdsRecord:
 class BrokerRegistrationChangeRecord:
     """A change of a broker's registration.
 
-    `fenced` and `in_controlled_shutdown` are 1 (becomes true), -1 (becomes false) or 0 (no change). An empty list of log
-    directories, and null cordoned ones, change nothing.
+    `fenced` and `in_controlled_shutdown` are 1 (becomes true), -1 (becomes false) or 0 (no change). An empty list of
+    log directories, and null cordoned ones, change nothing.
     """
 
     broker_id: int = wire(int32, "0+")
@@ -392,7 +392,7 @@ def decode_metadata_record(value: bytes) -> Any:
 
 
 def encode_metadata_record(record: Any, version: int | None = None) -> bytes:
-    """Return the value of a record, by default in the newest version. Raises ProtocolError if it has no such version."""
+    """Return the value of a record, by default in the newest version. Raises ProtocolError for an unknown version."""
     cls = type(record)
     number = versions_of(cls).last if version is None else version
     return bytes((FRAME_VERSION, NUMBERS[cls], number)) + encode_item(record, number)

@@ -60,7 +60,15 @@ def test_record_is_encoded_in_the_newest_version_by_default() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [b"", b"\x01\x02", b"\x02\x14\x00\x00", b"\x01\x06\x00\x00", b"\x01\x7f\x00\x00", b"\x01\x14\x01\x00", b"\x01\x02\x00"],
+    [
+        b"",
+        b"\x01\x02",
+        b"\x02\x14\x00\x00",
+        b"\x01\x06\x00\x00",
+        b"\x01\x7f\x00\x00",
+        b"\x01\x14\x01\x00",
+        b"\x01\x02\x00",
+    ],
     ids=["empty", "short", "frame version", "type 6", "type 127", "version", "truncated"],
 )
 def test_unknown_or_invalid_record_is_rejected(value: bytes) -> None:
@@ -70,7 +78,12 @@ def test_unknown_or_invalid_record_is_rejected(value: bytes) -> None:
 
 def test_unknown_control_record_is_rejected() -> None:
     key, value = encode_control_record(LeaderChangeMessage(version=1, leader_id=1, voters=[Voter(voter_id=1)]))
-    for bad_key, bad_value in ((None, value), (CONTROL_RECORD_KEY.struct.pack(0, 7), value), (key, None), (key, b"\0\2")):
+    for bad_key, bad_value in (
+        (None, value),
+        (CONTROL_RECORD_KEY.struct.pack(0, 7), value),
+        (key, None),
+        (key, b"\0\2"),
+    ):
         with pytest.raises(ProtocolError):
             decode_control_record(bad_key, bad_value)
 
