@@ -152,6 +152,7 @@ def test_the_core_is_synchronous() -> None:
 
 
 STORED_MESSAGES = {
+    "protocol/metadata_records.py",
     "protocol/share_coordinator_records.py",
     "protocol/share_group_records.py",
     "protocol/streams_group_records.py",
