@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import NamedTuple
 
 
 class ConfigResourceType(IntEnum):
@@ -18,6 +19,13 @@ class ConfigResourceType(IntEnum):
     @classmethod
     def _missing_(cls, value: object) -> ConfigResourceType:
         return cls.UNKNOWN
+
+
+class ConfigResource(NamedTuple):
+    """A resource with settings: a topic by name, or a broker by id as text (empty: all brokers)."""
+
+    type: ConfigResourceType
+    name: str
 
 
 class ConfigSource(IntEnum):

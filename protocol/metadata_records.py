@@ -32,7 +32,7 @@ from .schema import (
 
 FRAME_VERSION = 1
 FRAME_BYTES = 3
-"""Each varint of the frame has one byte; a longer one can only be of an unknown type or version."""
+"""Each varint of the frame has one byte; a longer varint can only be an unknown type or version."""
 
 
 @message

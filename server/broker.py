@@ -44,7 +44,7 @@ from .metadata.metadata_stores import MetadataStores
 from .metadata.producer_id_manager import ZkProducerIdManager
 from .metadata.token_store import TokenStore
 from .metadata.topic_store import TopicStore
-from .metadata.znodes import TRANSACTION_LEVELS, BrokerEndpoint, BrokerRegistration
+from .metadata.znodes import TRANSACTION_LEVELS, BrokerEndpoint, BrokerInfo
 from .network.socket_server import SocketServer
 from .quotas.quota_managers import QuotaManagers
 from .quotas.replication_quota_manager import moving_quota
@@ -478,7 +478,7 @@ class BrokerServer:
         )
         await sockets.bind()
         self._stops += [state.controller_client.close, sockets.close, apis.close]
-        registration = BrokerRegistration(
+        registration = BrokerInfo(
             broker_id=state.broker_id,
             endpoints=tuple(
                 BrokerEndpoint(
@@ -530,7 +530,7 @@ class BrokerServer:
             self._stops.append(self.metrics.close)
             await self.metrics.start(state, self.apis, self.sockets)
 
-    async def _serve_alone(self, state: BrokerState, registration: BrokerRegistration) -> None:
+    async def _serve_alone(self, state: BrokerState, registration: BrokerInfo) -> None:
         state.broker_epoch = (await state.cluster_store.register_broker(registration)).broker_epoch
         found = state.log_manager.identities()
         if await state.controller.start_alone({key: FoundReplica(*identity) for key, identity in found.items()}):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .metadata.metadata_cache import MetadataCache
     from .metadata.metadata_store import MetadataStore
     from .metadata.metadata_stores import MetadataStores
-    from .metadata.znodes import BrokerRegistration, TopicRegistration
+    from .metadata.znodes import BrokerInfo, TopicRegistration
     from .metadata.zookeeper_settings import ZooKeeperSettings
     from .network.broker_connections import Endpoint
     from .replication.leader_and_isr import AlterPartitionManager
@@ -232,7 +232,7 @@ class ClusterMember:
 
     # -- membership ------------------------------------------------------------------------------------------------
 
-    async def join(self, state: BrokerState, registration: BrokerRegistration, scheduler: Scheduler) -> None:
+    async def join(self, state: BrokerState, registration: BrokerInfo, scheduler: Scheduler) -> None:
         """Register the broker. When this returns a controller is elected.
 
         Raises KafkaError DUPLICATE_BROKER_REGISTRATION.
@@ -260,7 +260,7 @@ class ClusterMember:
                 self.controller.check_and_trigger_auto_leader_rebalance,
             )
 
-    def _registered(self, registration: BrokerRegistration) -> None:
+    def _registered(self, registration: BrokerInfo) -> None:
         if self._state is not None:
             self._state.broker_epoch = registration.broker_epoch
         self.request_handler.registered(registration.broker_epoch)

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ...protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
-
-
-class ConfigResource(NamedTuple):
-    """A topic by name, or a broker by id as text (empty: all brokers)."""
-
-    type: ConfigResourceType
-    name: str
+from ...protocol.config_resources import ConfigOperation, ConfigResource, ConfigResourceType, ConfigSource
 
 
 class ConfigChange(NamedTuple):

@@ -40,7 +40,7 @@ from ...protocol.messages.update_metadata import (
 from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.metadata_cache import PartitionImage, TopicImage
-from ..metadata.znodes import BrokerEndpoint, BrokerRegistration
+from ..metadata.znodes import BrokerEndpoint, BrokerInfo
 from ..replication.inter_broker_versions import highest_version
 from ..replication.leader_and_isr import LeaderAndIsrState
 from ..runtime.loop_sharing import CountBudget
@@ -63,7 +63,7 @@ _PROTOCOL_NAMES = {number: name for name, number in SECURITY_PROTOCOLS.items()}
 class MetadataUpdate:
     """The content of an UpdateMetadata request."""
 
-    brokers: tuple[BrokerRegistration, ...]
+    brokers: tuple[BrokerInfo, ...]
     """All live brokers."""
     topics: tuple[TopicImage, ...] = ()
     """With the changed partitions alone."""
@@ -317,7 +317,7 @@ def update_metadata_request(
     return request
 
 
-def _live_broker(broker: BrokerRegistration) -> UpdateMetadataBroker:
+def _live_broker(broker: BrokerInfo) -> UpdateMetadataBroker:
     result = UpdateMetadataBroker(
         id=broker.broker_id,
         endpoints=[
@@ -403,11 +403,11 @@ def _image(state: UpdateMetadataPartitionState) -> PartitionImage:
     )
 
 
-def _broker(broker: UpdateMetadataBroker) -> BrokerRegistration:
+def _broker(broker: UpdateMetadataBroker) -> BrokerInfo:
     endpoints = tuple(_endpoint(one) for one in broker.endpoints)
     if broker.v0_host:
         endpoints = (BrokerEndpoint("PLAINTEXT", broker.v0_host, broker.v0_port),)
-    return BrokerRegistration(broker.id, endpoints, broker.rack)
+    return BrokerInfo(broker.id, endpoints, broker.rack)
 
 
 def _endpoint(endpoint: UpdateMetadataEndpoint) -> BrokerEndpoint:

@@ -17,7 +17,7 @@ from ...common.room_logger import room_logger
 from ...protocol.apis import ApiKey
 from ...protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError, code_of
 from ...protocol.topic_partition import TopicPartition
-from ..metadata.znodes import BrokerEndpoint, BrokerRegistration
+from ..metadata.znodes import BrokerEndpoint, BrokerInfo
 from ..replication.leader_and_isr import LeaderAndIsrState
 from ..replication.replica_manager import ReplicaManager
 from ..runtime.loop_sharing import CountBudget
@@ -73,7 +73,7 @@ class ControllerChannel(Protocol):
         """End the term: send nothing more and ignore responses."""
         ...
 
-    def update_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+    def update_brokers(self, brokers: Mapping[int, BrokerInfo]) -> None:
         """Replace the live brokers; requests to dead brokers and to earlier runs of live ones are dropped."""
         ...
 
@@ -116,7 +116,7 @@ class LocalControllerChannel:
     def shutdown(self) -> None:
         """Do nothing: no request is in flight."""
 
-    def update_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+    def update_brokers(self, brokers: Mapping[int, BrokerInfo]) -> None:
         """Do nothing: there are no other brokers."""
 
     async def leader_and_isr(
@@ -168,9 +168,7 @@ class QueuedRequest:
 class BrokerRequestQueue:
     """Kafka's RequestSendThread: the requests for one run of one broker."""
 
-    def __init__(
-        self, broker: BrokerRegistration, send_request: SendRequest, on_newer_controller: Callable[[], None]
-    ) -> None:
+    def __init__(self, broker: BrokerInfo, send_request: SendRequest, on_newer_controller: Callable[[], None]) -> None:
         self.broker = broker
         self._send_request = send_request
         self._on_newer_controller = on_newer_controller
@@ -257,7 +255,7 @@ class ControllerChannelManager:
         self._listener = inter_broker_listener
         self._sender = SendingController(broker_id, 0)
         self._controller: KafkaController | None = None
-        self._brokers: Mapping[int, BrokerRegistration] = {}
+        self._brokers: Mapping[int, BrokerInfo] = {}
         self._queues: dict[int, BrokerRequestQueue] = {}
         self._versions = {api_key: request_versions(api_key, inter_broker_protocol) for api_key in LAYOUTS}
 
@@ -279,7 +277,7 @@ class ControllerChannelManager:
         self._controller = None
         self.update_brokers({})
 
-    def update_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+    def update_brokers(self, brokers: Mapping[int, BrokerInfo]) -> None:
         """Replace the live brokers (Kafka: addBroker, removeBroker)."""
         self._brokers = brokers
         for broker_id, queue in list(self._queues.items()):

@@ -12,7 +12,7 @@ from ..metadata.metadata_cache import PartitionImage, TopicImage
 from ..metadata.znodes import (
     NO_BROKER_EPOCH,
     NO_LEADER,
-    BrokerRegistration,
+    BrokerInfo,
     LeaderIsrAndControllerEpoch,
     TopicRegistration,
 )
@@ -119,7 +119,7 @@ class ControllerContext:
         """Drop everything before a term loads the store."""
         self.live_brokers: tuple[int, ...] = ()
         """The brokers that can lead: alive, and not in a controlled shutdown."""
-        self.brokers: Mapping[int, BrokerRegistration] = {}
+        self.brokers: Mapping[int, BrokerInfo] = {}
         """The brokers that can receive requests, shutting down or not (Kafka: liveOrShuttingDownBrokers)."""
         self.shutting_down_brokers: set[int] = set()
         """The brokers that have requested a controlled shutdown."""
@@ -135,7 +135,7 @@ class ControllerContext:
 
     # -- brokers ---------------------------------------------------------------------------------------------------
 
-    def put_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+    def put_brokers(self, brokers: Mapping[int, BrokerInfo]) -> None:
         """Replace the live brokers. A dead broker's controlled shutdown is over."""
         self.brokers = dict(brokers)
         self.shutting_down_brokers &= brokers.keys()

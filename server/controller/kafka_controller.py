@@ -50,7 +50,7 @@ from ..metadata.metadata_store import (
 )
 from ..metadata.metadata_stores import MetadataStores
 from ..metadata.topic_store import PARTITION_STATES_PER_READ
-from ..metadata.znodes import NO_LEADER, BrokerRegistration, LeaderIsrAndControllerEpoch, TopicRegistration
+from ..metadata.znodes import NO_LEADER, BrokerInfo, LeaderIsrAndControllerEpoch, TopicRegistration
 from ..quotas.request_quota_usage import ControllerMutationQuota, unbounded_controller_mutation_quota
 from ..replication.inter_broker_versions import highest_version
 from ..replication.leader_and_isr import IsrChange
@@ -712,7 +712,7 @@ class KafkaController:
 
     # -- brokers ---------------------------------------------------------------------------------------------------
 
-    async def process_broker_change(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+    async def process_broker_change(self, brokers: Mapping[int, BrokerInfo]) -> None:
         """Follow the set of live brokers: elect leaders in place of dead brokers, and inform new ones.
 
         A broker with another epoch than before has restarted. Raises StoreError, KafkaError NOT_CONTROLLER.
@@ -739,7 +739,7 @@ class KafkaController:
             await self._resume_reassignments(self._context.partitions_being_reassigned(), term)
             self._delayed_delete_topics.check()
 
-    def _put_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+    def _put_brokers(self, brokers: Mapping[int, BrokerInfo]) -> None:
         if brokers != self._context.brokers:
             self._context.put_brokers(brokers)
             self._channel.update_brokers(brokers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -18,7 +18,7 @@ from ...protocol.metadata_records import (
 from .metadata_error import MetadataError
 
 
-class Endpoint(NamedTuple):
+class ListenerEndpoint(NamedTuple):
     """The address of a listener. `security_protocol` is Kafka's number: 0 PLAINTEXT, 1 SSL, 2 and 3 with SASL."""
 
     name: str
@@ -40,7 +40,7 @@ class BrokerRegistration(NamedTuple):
     id: int
     epoch: int
     incarnation_id: UUID
-    listeners: Mapping[str, Endpoint]
+    listeners: Mapping[str, ListenerEndpoint]
     supported_features: Mapping[str, VersionRange]
     rack: str | None
     fenced: bool
@@ -56,7 +56,10 @@ class BrokerRegistration(NamedTuple):
             record.broker_id,
             record.broker_epoch,
             record.incarnation_id,
-            {one.name: Endpoint(one.name, one.host, one.port, one.security_protocol) for one in record.end_points},
+            {
+                one.name: ListenerEndpoint(one.name, one.host, one.port, one.security_protocol)
+                for one in record.end_points
+            },
             {one.name: VersionRange(one.min_supported_version, one.max_supported_version) for one in record.features},
             record.rack,
             record.fenced,
@@ -106,7 +109,7 @@ class ControllerRegistration(NamedTuple):
     id: int
     incarnation_id: UUID
     zk_migration_ready: bool
-    listeners: Mapping[str, Endpoint]
+    listeners: Mapping[str, ListenerEndpoint]
     supported_features: Mapping[str, VersionRange]
 
     @classmethod
@@ -116,7 +119,10 @@ class ControllerRegistration(NamedTuple):
             record.controller_id,
             record.incarnation_id,
             record.zk_migration_ready,
-            {one.name: Endpoint(one.name, one.host, one.port, one.security_protocol) for one in record.end_points},
+            {
+                one.name: ListenerEndpoint(one.name, one.host, one.port, one.security_protocol)
+                for one in record.end_points
+            },
             {one.name: VersionRange(one.min_supported_version, one.max_supported_version) for one in record.features},
         )
 
@@ -135,6 +141,14 @@ class ControllerRegistration(NamedTuple):
                 for name, levels in self.supported_features.items()
             ],
         )
+
+
+def _listeners(endpoints: Sequence[BrokerEndpoint] | Sequence[ControllerEndpoint]) -> dict[str, ListenerEndpoint]:
+    return {one.name: ListenerEndpoint(one.name, one.host, one.port, one.security_protocol) for one in endpoints}
+
+
+def _supported_features(features: Sequence[BrokerFeature] | Sequence[ControllerFeature]) -> dict[str, VersionRange]:
+    return {one.name: VersionRange(one.min_supported_version, one.max_supported_version) for one in features}
 
 
 def _changed(before: bool, change: int) -> bool:

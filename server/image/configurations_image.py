@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from ...protocol.config_resources import ConfigResourceType
+from ...protocol.config_resources import ConfigResource, ConfigResourceType
 from ...protocol.metadata_records import ConfigRecord
 from ..runtime.loop_sharing import CountBudget
 from .map_changes import with_changes
-
-
-class ConfigResource(NamedTuple):
-    """A resource with settings. The type is a number of ConfigResourceType.
-
-    An empty name of type BROKER means all brokers.
-    """
-
-    type: int
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +18,7 @@ class ConfigurationsImage:
 
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
 
-    def config(self, resource_type: int, name: str) -> Mapping[str, str]:
+    def config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
         """Return the settings of a resource."""
         return self.configs.get(ConfigResource(resource_type, name), {})
 
@@ -48,7 +38,7 @@ class ConfigurationsDelta:
 
     def replay(self, record: ConfigRecord) -> None:
         """Set or remove a setting."""
-        resource = ConfigResource(record.resource_type, record.resource_name)
+        resource = ConfigResource(ConfigResourceType(record.resource_type), record.resource_name)
         self.changes.setdefault(resource, {})[record.name] = record.value
 
     def delete_topic(self, name: str) -> None:

@@ -25,7 +25,7 @@ from .topics_image import TopicsDelta
 class MetadataDelta:
     """The changes of each part of the metadata, None for an unchanged part (Kafka's MetadataDelta).
 
-    `image` has the metadata before the changes and does not change: what a delta changes, it copies once.
+    `image` has the metadata before the changes and does not change: each changed part is copied once.
     """
 
     def __init__(self, image: MetadataImage) -> None:

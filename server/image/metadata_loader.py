@@ -47,7 +47,7 @@ class MetadataLoader:
     """
 
     def __init__(self, *, high_watermark: Callable[[], int | None]) -> None:
-        """`high_watermark` returns the end offset of the committed records that the replica knows; None: unknown."""
+        """`high_watermark` returns the end offset of the committed records; None if it is not known yet."""
         self._high_watermark = high_watermark
         self._has_caught_up = False
         self._is_busy = False
@@ -104,7 +104,7 @@ class MetadataLoader:
 
     def _begin(self) -> None:
         # Also true after an error, since the image then misses records.
-        assert not self._is_busy, "calls of a MetadataLoader overlap, or follow one that has failed"
+        assert not self._is_busy, "calls of a MetadataLoader overlap, or follow a failed call"
         self._is_busy = True
 
     def _has_caught_up_once(self, last_offset: int) -> bool:

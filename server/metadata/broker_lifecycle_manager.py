@@ -14,7 +14,7 @@ from ...common.room_logger import room_logger
 from ...protocol.errors import KafkaError
 from .cluster_store import ClusterStore
 from .metadata_store import MetadataStore, SessionState, StoreError, WatchEvent
-from .znodes import BrokerRegistration
+from .znodes import BrokerInfo
 
 logger = room_logger("membership")
 
@@ -29,10 +29,10 @@ class BrokerLifecycleManager:
         self,
         store: MetadataStore,
         cluster_store: ClusterStore,
-        registration: BrokerRegistration,
+        registration: BrokerInfo,
         *,
         patience_ms: int,
-        on_return: Callable[[BrokerRegistration], None],
+        on_return: Callable[[BrokerInfo], None],
     ) -> None:
         """`patience_ms`: how long the node of a session that may be dead is waited for at the start.
 
@@ -47,7 +47,7 @@ class BrokerLifecycleManager:
         self._coming_back: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def join(self) -> BrokerRegistration:
+    async def join(self) -> BrokerInfo:
         """Registers the broker and returns it with its epoch.
 
         Raises KafkaError DUPLICATE_BROKER_REGISTRATION if another broker keeps the id for longer than a session lives
@@ -81,7 +81,7 @@ class BrokerLifecycleManager:
                 return
             await changed.wait()
 
-    async def _register(self) -> BrokerRegistration:
+    async def _register(self) -> BrokerInfo:
         registered = await self._cluster.register_broker(self._registration, self._session)
         self._session = self._store.session_id
         return registered

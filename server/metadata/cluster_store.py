@@ -24,7 +24,7 @@ from .metadata_store import (
     Stat,
     Watch,
 )
-from .znodes import BrokerRegistration, LeaderIsrAndControllerEpoch, UnreadableNodeError
+from .znodes import BrokerInfo, LeaderIsrAndControllerEpoch, UnreadableNodeError
 
 logger = room_logger("metadata")
 
@@ -85,7 +85,7 @@ class ClusterStore:
         """Return a broker id that was never used, above the ids that operators choose (`reserved.broker.max.id`)."""
         return reserved_max + (await self._store.set(znodes.BROKER_SEQUENCE, b"")).version
 
-    async def register_broker(self, registration: BrokerRegistration, former_session: int = 0) -> BrokerRegistration:
+    async def register_broker(self, registration: BrokerInfo, former_session: int = 0) -> BrokerInfo:
         """Register a live broker until the end of the session; return it with its broker epoch.
 
         A node from this broker's `former_session` is replaced, although the store has not ended that session. A node of
@@ -111,7 +111,7 @@ class ClusterStore:
         """Return whether a broker is registered; `watch` is called at the next change."""
         return await self._store.exists(znodes.broker_path(broker_id), watch) is not None
 
-    async def brokers(self, watch: Watch | None = None) -> dict[int, BrokerRegistration]:
+    async def brokers(self, watch: Watch | None = None) -> dict[int, BrokerInfo]:
         """Return all live brokers by id; `watch` is called when a broker is added, removed or changed.
 
         A broker whose node cannot be read is left out, since it cannot be reached.

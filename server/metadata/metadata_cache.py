@@ -18,7 +18,7 @@ from ...protocol.messages.metadata import MetadataResponseBroker, MetadataRespon
 from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
 from .topic_names import collision_key, is_internal
-from .znodes import NO_LEADER, BrokerEndpoint, BrokerRegistration
+from .znodes import NO_LEADER, BrokerEndpoint, BrokerInfo
 
 
 class PartitionImage(NamedTuple):
@@ -77,7 +77,7 @@ class MetadataCache:
         """Called with the ids of deleted topics, including topics whose names have been created again."""
         self.version = 0
         """Changes when topics or partitions are added or deleted, and when brokers move to other racks."""
-        self._brokers: dict[int, BrokerRegistration] = {}
+        self._brokers: dict[int, BrokerInfo] = {}
         self._topics: dict[str, TopicImage] = {}
         self.names: dict[bytes, str] = {}
         """Of topics by the bytes of their ids, as Produce has them; controllers of old releases know no ids."""
@@ -88,11 +88,11 @@ class MetadataCache:
     # Brokers
 
     @property
-    def brokers(self) -> Mapping[int, BrokerRegistration]:
+    def brokers(self) -> Mapping[int, BrokerInfo]:
         """Live brokers by id."""
         return self._brokers
 
-    def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+    def set_brokers(self, brokers: Mapping[int, BrokerInfo]) -> None:
         """Replaces the set of live brokers."""
         if any(self.rack(broker_id) != broker.rack for broker_id, broker in brokers.items()):
             self.version += 1

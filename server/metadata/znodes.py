@@ -95,8 +95,8 @@ class BrokerEndpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerRegistration:
-    """A live broker as the others see it."""
+class BrokerInfo:
+    """The registration of a live broker in ZooKeeper's layout (Kafka's BrokerInfo)."""
 
     broker_id: int
     endpoints: tuple[BrokerEndpoint, ...]
@@ -276,7 +276,7 @@ def decode_controller(data: bytes) -> int:
     return _number(_decode(data)["brokerid"])
 
 
-def encode_broker(registration: BrokerRegistration, now_ms: int) -> bytes:
+def encode_broker(registration: BrokerInfo, now_ms: int) -> bytes:
     """JSON of `/brokers/ids/N`. `host` and `port` name a plaintext listener, for clients as old as 0.8."""
     plain = next((e for e in registration.endpoints if e.security_protocol == "PLAINTEXT"), None)
     rack = {} if registration.rack is None else {"rack": registration.rack}
@@ -296,7 +296,7 @@ def encode_broker(registration: BrokerRegistration, now_ms: int) -> bytes:
 
 
 @_decoder
-def decode_broker(broker_id: int, data: bytes, broker_epoch: int) -> BrokerRegistration:
+def decode_broker(broker_id: int, data: bytes, broker_epoch: int) -> BrokerInfo:
     """A live broker from its node; versions 1 (host and port only) to 5."""
     value = _decode(data)
     if value["version"] < 2:
@@ -309,10 +309,10 @@ def decode_broker(broker_id: int, data: bytes, broker_epoch: int) -> BrokerRegis
     supported = (value.get("features") or {}).get(_TRANSACTION_VERSION)
     levels = None if supported is None else (int(supported["min_version"]), int(supported["max_version"]))
     rack = value.get("rack")
-    return BrokerRegistration(broker_id, endpoints, None if rack is None else _text(rack), broker_epoch, levels)
+    return BrokerInfo(broker_id, endpoints, None if rack is None else _text(rack), broker_epoch, levels)
 
 
-def _features_of(registration: BrokerRegistration) -> dict[str, dict[str, int]]:
+def _features_of(registration: BrokerInfo) -> dict[str, dict[str, int]]:
     if registration.transaction_levels is None:
         return {}
     lowest, highest = registration.transaction_levels

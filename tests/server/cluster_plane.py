@@ -36,7 +36,7 @@ from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_cache import MetadataCache
 from barnabas.server.metadata.metadata_stores import MetadataStores
 from barnabas.server.metadata.topic_store import TopicStore
-from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration, LeaderIsrAndControllerEpoch
+from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerInfo, LeaderIsrAndControllerEpoch
 from barnabas.server.replication.leader_and_isr import LeaderAndIsrState
 
 LISTENER = "PLAINTEXT"
@@ -139,7 +139,7 @@ class Member:
     async def register(self) -> None:
         """Be among the live brokers, maybe once more."""
         endpoint = BrokerEndpoint(LISTENER, "127.0.0.1", 9000 + self.broker_id)
-        registration = BrokerRegistration(self.broker_id, (endpoint,), rack=self.plane.racks.get(self.broker_id))
+        registration = BrokerInfo(self.broker_id, (endpoint,), rack=self.plane.racks.get(self.broker_id))
         self.control._registered(await self.cluster_store.register_broker(registration))
 
     async def ask(self, broker_id: int, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED) -> Any:

@@ -28,7 +28,7 @@ from barnabas.server.metadata.metadata_cache import MetadataCache
 from barnabas.server.metadata.metadata_stores import MetadataStores
 from barnabas.server.metadata.producer_id_manager import ZkProducerIdManager
 from barnabas.server.metadata.topic_store import TopicStore
-from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration
+from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerInfo
 from barnabas.server.replication.leader_and_isr import LeaderAndIsrState
 
 NOW_MS = 1_700_000_000_000
@@ -100,7 +100,7 @@ class ControlPlane:
         self.metadata.cluster_id = await self.cluster_store.prepare()
         await self.dynamic_config.load(self.config_store, BROKER_ID)
         endpoint = BrokerEndpoint(LISTENER, "127.0.0.1", 9092)
-        await self.cluster_store.register_broker(BrokerRegistration(BROKER_ID, (endpoint,), rack="r1"))
+        await self.cluster_store.register_broker(BrokerInfo(BROKER_ID, (endpoint,), rack="r1"))
         await self.controller.start_alone(found)
         return self
 

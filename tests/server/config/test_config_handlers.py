@@ -40,7 +40,7 @@ from barnabas.server.metadata.data_tree import DataTree
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_cache import MetadataCache, TopicImage
 from barnabas.server.metadata.metadata_store import StoreUnavailableError
-from barnabas.server.metadata.znodes import BrokerRegistration
+from barnabas.server.metadata.znodes import BrokerInfo
 
 TOPIC, BROKER, LOGGER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER
 METRICS = ConfigResourceType.CLIENT_METRICS
@@ -65,7 +65,7 @@ async def broker() -> Any:
     store = ConfigStore(metadata_store, now_ms=lambda: 0)
     metadata = MetadataCache("cluster")
     metadata.put_topics([TopicImage("flights", UUID(int=7), {})])
-    metadata.set_brokers({BROKER_ID: BrokerRegistration(BROKER_ID, ())})
+    metadata.set_brokers({BROKER_ID: BrokerInfo(BROKER_ID, ())})
     dynamic = DynamicConfig(config, PORTS)
     return SimpleNamespace(
         config_repository=ConfigRepository(BROKER_ID, dynamic, store, metadata),

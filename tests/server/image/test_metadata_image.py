@@ -11,10 +11,10 @@ from tests.server.image.metadata_history import History, image_after
 from barnabas.protocol import metadata_records as r
 from barnabas.protocol.acl_bindings import AccessControlEntry, AclBinding, ResourcePattern
 from barnabas.protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
+from barnabas.protocol.config_resources import ConfigResource, ConfigResourceType
 from barnabas.protocol.metadata_records import TYPES, decode_metadata_record, encode_metadata_record
 from barnabas.protocol.topic_partition import TopicIdPartition
-from barnabas.server.image.broker_registration import Endpoint, VersionRange
-from barnabas.server.image.configurations_image import ConfigResource
+from barnabas.server.image.broker_registration import ListenerEndpoint, VersionRange
 from barnabas.server.image.metadata_delta import MetadataDelta
 from barnabas.server.image.metadata_error import MetadataError
 from barnabas.server.image.metadata_image import EMPTY_IMAGE, MetadataImage
@@ -77,7 +77,7 @@ async def test_partition_of_an_old_version_has_replicas_in_migrating_directories
 async def test_deleted_topic_takes_its_settings_along() -> None:
     config = r.ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="1")
     image = await image_after([TOPIC, partition(), config])
-    assert image.configs.config(2, "t") == {"retention.ms": "1"}
+    assert image.configs.config(ConfigResourceType.TOPIC, "t") == {"retention.ms": "1"}
     again = [r.RemoveTopicRecord(topic_id=T1), r.TopicRecord(name="t", topic_id=T2), partition(topic_id=T2)]
     image = await image_after(again, image)
     topic = image.topics.topic("t")
@@ -114,7 +114,7 @@ async def test_broker_registration_is_changed_by_each_record() -> None:
     features = [r.BrokerFeature(name="kraft.version", min_supported_version=0, max_supported_version=1)]
     image = await image_after([broker(end_points=end_points, features=features, rack="r", log_dirs=[D1])])
     first = image.cluster.brokers[1]
-    assert first.listeners == {"PLAINTEXT": Endpoint("PLAINTEXT", "h", 9092, 0)}
+    assert first.listeners == {"PLAINTEXT": ListenerEndpoint("PLAINTEXT", "h", 9092, 0)}
     assert first.supported_features == {"kraft.version": VersionRange(0, 1)}
     assert (first.epoch, first.rack, first.fenced, first.directories) == (7, "r", True, (D1,))
     image = await image_after([r.UnfenceBrokerRecord(id=1, epoch=7)], image)
@@ -154,7 +154,7 @@ async def test_settings_acls_quotas_credentials_tokens_features_and_producer_ids
     ]
     image = await image_after(set_records)
     assert image.features.metadata_version == 33
-    assert image.configs.configs == {ConfigResource(4, ""): {"x": "1"}}
+    assert image.configs.configs == {ConfigResource(ConfigResourceType.BROKER, ""): {"x": "1"}}
     assert image.client_quotas.entities == {(("client-id", "c"), ("user", None)): {"k": 1.5}}
     pattern = ResourcePattern(AclResourceType.TOPIC, "n", AclPatternType.PREFIXED)
     entry = AccessControlEntry("User:a", "*", AclOperation.READ, AclPermissionType.DENY)

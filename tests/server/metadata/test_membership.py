@@ -12,9 +12,9 @@ from barnabas.server.metadata import broker_lifecycle_manager as module
 from barnabas.server.metadata.broker_lifecycle_manager import BrokerLifecycleManager
 from barnabas.server.metadata.cluster_store import ClusterStore
 from barnabas.server.metadata.data_tree import DataTree
-from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration
+from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerInfo
 
-ME = BrokerRegistration(3, (BrokerEndpoint("PLAINTEXT", "me", 9092),), "rack-1")
+ME = BrokerInfo(3, (BrokerEndpoint("PLAINTEXT", "me", 9092),), "rack-1")
 
 
 class Broker:
@@ -23,7 +23,7 @@ class Broker:
     def __init__(self, tree: DataTree, *, patience_ms: int = 5000) -> None:
         self.store = SimulatedStore(tree)
         self.cluster = ClusterStore(self.store, now_ms=lambda: 0, token_bytes=bytes)
-        self.returns: asyncio.Queue[BrokerRegistration] = asyncio.Queue()
+        self.returns: asyncio.Queue[BrokerInfo] = asyncio.Queue()
         self.membership = BrokerLifecycleManager(
             self.store, self.cluster, ME, patience_ms=patience_ms, on_return=self.returns.put_nowait
         )

@@ -12,14 +12,14 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.metadata.metadata_cache import MetadataCache, PartitionImage, TopicImage
-from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration
+from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerInfo
 
 IN, OUT = "IN", "OUT"
 
 
-def broker(broker_id: int, *listeners: str) -> BrokerRegistration:
+def broker(broker_id: int, *listeners: str) -> BrokerInfo:
     endpoints = tuple(BrokerEndpoint(name, f"{name.lower()}{broker_id}", 9092) for name in listeners)
-    return BrokerRegistration(broker_id, endpoints)
+    return BrokerInfo(broker_id, endpoints)
 
 
 def topic(name: str, *partitions: PartitionImage, topic_id: int = 1) -> TopicImage:

@@ -30,7 +30,7 @@ from barnabas.server.metadata.metadata_store import (
 from barnabas.server.metadata.topic_store import PlannedTopic, TopicStore
 from barnabas.server.metadata.znodes import (
     BrokerEndpoint,
-    BrokerRegistration,
+    BrokerInfo,
     LeaderIsrAndControllerEpoch,
     TopicRegistration,
 )
@@ -103,7 +103,7 @@ async def test_topic_ids_are_random_version_4_and_never_start_with_a_dash() -> N
 async def test_broker_epoch_is_the_czxid_and_grows_with_each_registration() -> None:
     world = World()
     await world.cluster.prepare()
-    registration = BrokerRegistration(1, (BrokerEndpoint("PLAINTEXT", "h", 9092),), "r")
+    registration = BrokerInfo(1, (BrokerEndpoint("PLAINTEXT", "h", 9092),), "r")
     first = await world.cluster.register_broker(registration)
     assert await world.cluster.register_broker(registration) == first
     rival = ClusterStore(EmbeddedStore(world.tree), now_ms=world.clock, token_bytes=Tokens())

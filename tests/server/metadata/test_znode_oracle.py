@@ -13,7 +13,7 @@ from tests.java import compile_java, jars, run_java
 from barnabas.server.metadata import znodes
 from barnabas.server.metadata.znodes import (
     BrokerEndpoint,
-    BrokerRegistration,
+    BrokerInfo,
     LeaderIsrAndControllerEpoch,
     TopicRegistration,
 )
@@ -22,10 +22,8 @@ pytestmark = pytest.mark.java
 
 SOURCES = Path(__file__).parent / "znode_oracle"
 NOW_MS = 17
-BROKER = BrokerRegistration(
-    7, (BrokerEndpoint("OUT", "out.example", 9093, "SSL"), BrokerEndpoint("IN", "::1", 9092)), "rack"
-)
-NO_RACK = BrokerRegistration(7, (BrokerEndpoint("PLAINTEXT", "localhost", 9092),))
+BROKER = BrokerInfo(7, (BrokerEndpoint("OUT", "out.example", 9093, "SSL"), BrokerEndpoint("IN", "::1", 9092)), "rack")
+NO_RACK = BrokerInfo(7, (BrokerEndpoint("PLAINTEXT", "localhost", 9092),))
 TOPIC = TopicRegistration("t", UUID("6f9619ff-8b86-4d01-b42d-00cf4fc964ff"), {0: (1, 2), 1: (2, 1)})
 MOVING = TopicRegistration("t", TOPIC.topic_id, {0: (1, 2, 3)}, {0: (3,)}, {0: (1,)})
 STATE = LeaderIsrAndControllerEpoch(1, 4, (1, 2), 9)

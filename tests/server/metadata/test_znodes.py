@@ -11,7 +11,7 @@ from barnabas.common.uuid_text import uuid_from_text, uuid_text
 from barnabas.server.metadata import znodes
 from barnabas.server.metadata.znodes import (
     BrokerEndpoint,
-    BrokerRegistration,
+    BrokerInfo,
     LeaderIsrAndControllerEpoch,
     TopicRegistration,
 )
@@ -64,16 +64,14 @@ def test_broker_of_every_version_is_read() -> None:
         b'"timestamp":"1700000000000","rack":"r1"}'
     )
     endpoints = (BrokerEndpoint("PLAINTEXT", "a", 9092), BrokerEndpoint("OUT", "::1", 9093, "SSL"))
-    assert znodes.decode_broker(7, version_5, 99) == BrokerRegistration(7, endpoints, "r1", 99)
+    assert znodes.decode_broker(7, version_5, 99) == BrokerInfo(7, endpoints, "r1", 99)
     version_1 = b'{"version":1,"host":"a","port":9092,"jmx_port":-1,"timestamp":"1"}'
-    assert znodes.decode_broker(7, version_1, 99) == BrokerRegistration(
-        7, (BrokerEndpoint("PLAINTEXT", "a", 9092),), None, 99
-    )
+    assert znodes.decode_broker(7, version_1, 99) == BrokerInfo(7, (BrokerEndpoint("PLAINTEXT", "a", 9092),), None, 99)
 
 
 def test_broker_is_written_for_old_clients_too() -> None:
     endpoints = (BrokerEndpoint("OUT", "b", 9093, "SSL"), BrokerEndpoint("IN", "a", 9092))
-    value = json.loads(znodes.encode_broker(BrokerRegistration(7, endpoints), 5))
+    value = json.loads(znodes.encode_broker(BrokerInfo(7, endpoints), 5))
     assert (value["host"], value["port"]) == ("a", 9092)
     assert value["endpoints"] == ["OUT://b:9093", "IN://a:9092"]
     assert value["listener_security_protocol_map"] == {"OUT": "SSL", "IN": "PLAINTEXT"}
@@ -82,7 +80,7 @@ def test_broker_is_written_for_old_clients_too() -> None:
 
 
 def test_broker_without_a_plaintext_listener_names_none() -> None:
-    value = json.loads(znodes.encode_broker(BrokerRegistration(7, (BrokerEndpoint("OUT", "b", 9093, "SSL"),)), 5))
+    value = json.loads(znodes.encode_broker(BrokerInfo(7, (BrokerEndpoint("OUT", "b", 9093, "SSL"),)), 5))
     assert (value["host"], value["port"]) == (None, -1)
 
 

@@ -14,7 +14,7 @@ from tests.waiting import until
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.metadata.metadata_cache import PartitionImage, TopicImage
-from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration
+from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerInfo
 from barnabas.server.network.broker_connections import BrokerConnections
 from barnabas.server.replication.leader_and_isr import IsrChange, LeaderAndIsr, LeaderAndIsrState
 from barnabas.server.replication.replication import Replication
@@ -50,8 +50,7 @@ async def test_a_follower_catches_up_and_is_waited_for(durability: str) -> None:
         for broker_id, broker in ((1, first), (2, second)):
             state = broker.server.state
             brokers = {
-                one: BrokerRegistration(one, (BrokerEndpoint("PLAINTEXT", "127.0.0.1", port),))
-                for one, port in ports.items()
+                one: BrokerInfo(one, (BrokerEndpoint("PLAINTEXT", "127.0.0.1", port),)) for one, port in ports.items()
             }
             state.metadata.set_brokers(brokers)
             state.metadata.put_topics([TopicImage("t", TOPIC_ID, {0: PartitionImage(0, 1, 1, 0, (1, 2), (1, 2))})])

@@ -24,7 +24,7 @@ from barnabas.protocol.messages.fetch import ReplicaState
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.metadata.metadata_cache import PartitionImage, TopicImage
-from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration
+from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerInfo
 from barnabas.server.network.broker_connections import BrokerConnections
 from barnabas.server.replication.leader_and_isr import IsrChange, LeaderAndIsr, LeaderAndIsrState
 from barnabas.server.replication.partition import Partition
@@ -89,9 +89,7 @@ class Member:
         metadata = server.state.metadata
         metadata.set_brokers(
             {
-                one.id: BrokerRegistration(
-                    one.id, (BrokerEndpoint("PLAINTEXT", one.host, PORT),), f"rack-{one.id}", one.epoch
-                )
+                one.id: BrokerInfo(one.id, (BrokerEndpoint("PLAINTEXT", one.host, PORT),), f"rack-{one.id}", one.epoch)
                 for one in cluster.members.values()
                 if one.broker.server is not None
             }
