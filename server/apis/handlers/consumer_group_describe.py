@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from ....protocol.acls import AclOperation, AclResourceType
-from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -23,10 +21,8 @@ from ...coordinator.group.consumer_group import ConsumerGroup
 from ...coordinator.group.consumer_group_manager import ConsumerGroupManager
 from ...coordinator.group.consumer_group_member import ConsumerGroupMember
 from ...metadata.metadata_cache import MetadataCache
-from ...runtime.loop_sharing import CountBudget, lookup_steps
-from ..authorized_operations import authorized_operations
+from ..group_descriptions import describe_groups
 from ..request_context import RequestContext
-from ..response_budget import ResponseBudget
 
 CLASSIC, CONSUMER = 0, 1
 TOPICS_REFUSED = "The group has described topic(s) that the client is not authorized to describe."
@@ -39,30 +35,18 @@ async def handle(
     consumer_group_manager: ConsumerGroupManager,
     metadata_cache: MetadataCache,
 ) -> ConsumerGroupDescribeResponse:
-    """Each group on its own, and once.
-
-    Groups for which there is no room in the answer are COORDINATOR_LOAD_IN_PROGRESS: the client requests them again.
-    """
-    may_see = partial(ctx.is_authorized, AclOperation.DESCRIBE, AclResourceType.TOPIC)
-    budget, turn_budget = ResponseBudget(), CountBudget()
-    answers = []
-    for group_id in dict.fromkeys(request.group_ids):
-        if not consumer_group_manager.are_served:
-            answer = DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
-        elif budget.is_exhausted:
-            answer = DescribedGroup(group_id=group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        else:
-            answer = _answer(consumer_group_manager, metadata_cache, group_id)
-        budget.spend(sum(map(_size, answer.members)))
-        if ctx.has_authorizer and not all(map(may_see, _topics(answer))):
-            answer = DescribedGroup(
-                group_id=group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=TOPICS_REFUSED
-            )
-        if answer.error_code == ErrorCode.NONE and request.include_authorized_operations:
-            answer.authorized_operations = authorized_operations(ctx, AclResourceType.GROUP, group_id)
-        answers.append(answer)
-        await turn_budget.step(lookup_steps(group_id) + len(answer.members))
-    return ConsumerGroupDescribeResponse(groups=answers)
+    """Describe each group independently; see `describe_groups`."""
+    groups = await describe_groups(
+        ctx,
+        request,
+        DescribedGroup,
+        partial(_describe, consumer_group_manager, metadata_cache),
+        are_served=consumer_group_manager.are_served,
+        topics_of=_topics,
+        size_of=lambda group: sum(map(_size, group.members)),
+        topics_refused=TOPICS_REFUSED,
+    )
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 def _topics(group: DescribedGroup) -> set[str]:
@@ -85,15 +69,10 @@ def _size(member: Member) -> int:
     return 200 + names + sum(50 + 4 * len(one.partitions) + len(one.topic_name) for one in assigned)
 
 
-def _answer(
+def _describe(
     consumer_group_manager: ConsumerGroupManager, metadata_cache: MetadataCache, group_id: str
 ) -> DescribedGroup:
-    try:
-        if not group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
-        group = consumer_group_manager.get_consumer_group(group_id)
-    except KafkaError as error:
-        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+    group = consumer_group_manager.get_consumer_group(group_id)
     assignors = consumer_group_manager.assignors
     return DescribedGroup(
         group_id=group_id,

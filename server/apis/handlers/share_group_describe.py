@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from ....protocol.acls import AclOperation, AclResourceType
-from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.share_group_describe import (
     Assignment,
     DescribedGroup,
@@ -14,15 +12,12 @@ from ....protocol.messages.share_group_describe import (
     ShareGroupDescribeResponse,
     TopicPartitions,
 )
-from ...coordinator.group.group import check_group_id
 from ...coordinator.group.share.share_group_manager import ShareGroupManager
 from ...coordinator.group.share.share_group_member import ShareGroupMember
 from ...coordinator.group.share.simple_assignor import SIMPLE_ASSIGNOR
 from ...metadata.metadata_cache import MetadataCache
-from ...runtime.loop_sharing import CountBudget, lookup_steps
-from ..authorized_operations import authorized_operations
+from ..group_descriptions import describe_groups
 from ..request_context import RequestContext
-from ..response_budget import ResponseBudget
 
 TOPICS_REFUSED = "The group has described topic(s) that the client is not authorized to describe."
 
@@ -34,38 +29,22 @@ async def handle(
     share_group_manager: ShareGroupManager,
     metadata_cache: MetadataCache,
 ) -> ShareGroupDescribeResponse:
-    """Describe each group independently; a repeated group has one result.
-
-    Groups that do not fit in the response have the error COORDINATOR_LOAD_IN_PROGRESS: the client requests them again.
-    """
-    may_see = partial(ctx.is_authorized, AclOperation.DESCRIBE, AclResourceType.TOPIC)
-    budget, turn_budget = ResponseBudget(), CountBudget()
-    response = ShareGroupDescribeResponse()
-    for group_id in dict.fromkeys(request.group_ids):
-        if not share_group_manager.are_served:
-            group = DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
-        elif budget.is_exhausted:
-            group = DescribedGroup(group_id=group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        else:
-            group = _describe(share_group_manager, metadata_cache, group_id)
-        budget.spend(sum(map(_size, group.members)))
-        if ctx.has_authorizer and not all(map(may_see, _topics(group))):
-            group = DescribedGroup(
-                group_id=group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=TOPICS_REFUSED
-            )
-        if group.error_code == ErrorCode.NONE and request.include_authorized_operations:
-            group.authorized_operations = authorized_operations(ctx, AclResourceType.GROUP, group_id)
-        response.groups.append(group)
-        await turn_budget.step(lookup_steps(group_id) + len(group.members))
-    return response
+    """Describe each group independently; see `describe_groups`."""
+    groups = await describe_groups(
+        ctx,
+        request,
+        DescribedGroup,
+        partial(_describe, share_group_manager, metadata_cache),
+        are_served=share_group_manager.are_served,
+        topics_of=_topics,
+        size_of=lambda group: sum(map(_size, group.members)),
+        topics_refused=TOPICS_REFUSED,
+    )
+    return ShareGroupDescribeResponse(groups=groups)
 
 
 def _describe(share_group_manager: ShareGroupManager, metadata_cache: MetadataCache, group_id: str) -> DescribedGroup:
-    try:
-        check_group_id(group_id)
-        group = share_group_manager.get_share_group(group_id)
-    except KafkaError as error:
-        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+    group = share_group_manager.get_share_group(group_id)
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,

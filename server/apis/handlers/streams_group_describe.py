@@ -7,9 +7,9 @@ Version 1 adds the name of the assignor and the description of the topology, whi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
-from ....protocol.acls import AclOperation, AclResourceType
-from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.errors import ErrorCode
 from ....protocol.messages.streams_group_describe import (
     Assignment,
     DescribedGroup,
@@ -35,10 +35,8 @@ from ...coordinator.group.streams.streams_heartbeat import NO_TASK_OFFSETS, Task
 from ...coordinator.group.streams.streams_topology import InternalTopicInfo, Subtopology
 from ...coordinator.group.streams.tasks import Tasks, TasksTuple, without_epochs
 from ...coordinator.group.streams.topics.configured_topology import ConfiguredInternalTopic, ConfiguredSubtopology
-from ...runtime.loop_sharing import CountBudget, lookup_steps
-from ..authorized_operations import authorized_operations
+from ..group_descriptions import describe_groups
 from ..request_context import RequestContext
-from ..response_budget import ResponseBudget
 
 NOT_STORED = 1
 """The status of a topology description that no plug-in has stored."""
@@ -48,33 +46,21 @@ TOPICS_REFUSED = "The described group uses topics that the client is not authori
 async def handle(
     ctx: RequestContext, request: StreamsGroupDescribeRequest, *, streams_group_manager: StreamsGroupManager
 ) -> StreamsGroupDescribeResponse:
-    """Describe each group independently; a repeated group has one result.
-
-    Groups that do not fit in the response have the error COORDINATOR_LOAD_IN_PROGRESS: the client requests them again.
-    """
-    budget, turn_budget = ResponseBudget(), CountBudget()
-    groups = []
-    for group_id in dict.fromkeys(request.group_ids):
-        if not streams_group_manager.are_served:
-            described = DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
-        elif budget.is_exhausted:
-            described = DescribedGroup(group_id=group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        else:
-            described = _describe(streams_group_manager, group_id)
-        budget.spend(_size(described))
-        if ctx.has_authorizer and not all(
-            ctx.is_authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, name) for name in _topics(described)
-        ):
-            described = DescribedGroup(
-                group_id=group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=TOPICS_REFUSED
-            )
-        if described.error_code == ErrorCode.NONE:
-            if request.include_authorized_operations:
-                described.authorized_operations = authorized_operations(ctx, AclResourceType.GROUP, group_id)
-            if request.include_topology_description:
-                described.topology_description_status = NOT_STORED
-        groups.append(described)
-        await turn_budget.step(lookup_steps(group_id) + len(described.members))
+    """Describe each group independently; see `describe_groups`."""
+    groups = await describe_groups(
+        ctx,
+        request,
+        DescribedGroup,
+        partial(_describe, streams_group_manager),
+        are_served=streams_group_manager.are_served,
+        topics_of=_topics,
+        size_of=_size,
+        topics_refused=TOPICS_REFUSED,
+    )
+    if request.include_topology_description:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.topology_description_status = NOT_STORED
     return StreamsGroupDescribeResponse(groups=groups)
 
 
@@ -100,12 +86,7 @@ def _size(group: DescribedGroup) -> int:
 
 
 def _describe(streams_group_manager: StreamsGroupManager, group_id: str) -> DescribedGroup:
-    try:
-        if not group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
-        group = streams_group_manager.get_streams_group(group_id)
-    except KafkaError as error:
-        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+    group = streams_group_manager.get_streams_group(group_id)
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,

@@ -13,7 +13,8 @@ from .assignment import NOTHING, Assignment
 from .classic_group import CONSUMER_PROTOCOL_TYPE, Protocols
 from .consumer_group_member import ConsumerGroupMember
 from .group import CommittedPartition, GroupType
-from .modern_group import NO_EPOCH, ModernGroup
+from .group_with_static_members import GroupWithStaticMembers
+from .modern_group import NO_EPOCH
 from .offsets import OffsetExpirationCondition
 
 K = TypeVar("K")
@@ -52,7 +53,7 @@ class TopicSubscription(NamedTuple):
     regex: str
 
 
-class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
+class ConsumerGroup(GroupWithStaticMembers[ConsumerGroupMember, Assignment]):
     """The state of a consumer group. Changed by a `ConsumerGroupChange`, which can undo a change that is not written.
 
     Invariants: a partition is assigned to, or being revoked from, at most one member; `assignment_epoch <= epoch`; an
@@ -63,7 +64,6 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
         "_assignors",
         "_classic_protocols",
         "_owners",
-        "_static",
         "_subscriptions",
         "classic_count",
         "has_partition_metadata",
@@ -83,7 +83,6 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
         self.regexes_version = NO_EPOCH
         self.regexes_resolved_ms = 0
         self.classic_count = 0
-        self._static: dict[str, str] = {}
         self._owners: dict[UUID, dict[int, str]] = {}
         self._subscriptions: Counter[TopicSubscription] = Counter()
         self._assignors: Counter[str] = Counter()
@@ -119,13 +118,16 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
                     self._owners.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member.member_id))
         if former is not None:
             self._count(former, -1)
+            self.remove_instance(former)
         self._count(member, 1)
+        self.add_instance(member)
 
     def remove_member(self, member_id: str) -> None:
         """Remove a member and its ownership of partitions."""
         member = self.members.pop(member_id)
         self._disown(member)
         self._count(member, -1)
+        self.remove_instance(member)
 
     def _disown(self, member: ConsumerGroupMember) -> None:
         for assignment in (member.assigned, member.revoking):
@@ -146,30 +148,6 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
             self.classic_count += change
             for name in {name for name, _ in member.classic.protocols}:
                 _add(self._classic_protocols, name, change)
-        if member.instance_id is not None:
-            if change > 0:
-                self._static[member.instance_id] = member.member_id
-            elif self._static.get(member.instance_id) == member.member_id:
-                del self._static[member.instance_id]
-
-    def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
-        member_id = None if instance_id is None else self._static.get(instance_id)
-        return None if member_id is None else self.members[member_id]
-
-    def get_valid_member(self, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
-        """Return a member by its id; with an instance id, the id must be the present one of the static member.
-
-        Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
-        """
-        if instance_id is None:
-            return self.get_member(member_id)
-        member = self.static_member(instance_id)
-        if member is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-        if member.member_id != member_id:
-            reason = f"Static member {member_id} with instance id {instance_id} is fenced by member {member.member_id}."
-            raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, reason)
-        return member
 
     def is_free(self, topic_id: UUID, partition: int) -> bool:
         """Return whether a partition has no owner."""

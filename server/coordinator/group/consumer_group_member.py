@@ -8,7 +8,7 @@ from uuid import UUID
 
 from .assignment import NO_EPOCHS, NOTHING, Assignment, PartitionEpochs
 from .classic_group import Protocols
-from .modern_group_member import STATIC_LEAVE_EPOCH, ModernGroupMember
+from .modern_group_member import StaticGroupMember
 
 
 class MemberState(IntEnum):
@@ -40,14 +40,13 @@ class ClassicProtocolMember:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerGroupMember(ModernGroupMember):
+class ConsumerGroupMember(StaticGroupMember):
     """One state of a member; a change creates another object.
 
     The member owns the partitions in `assigned` and in `revoking`: no other member can have them.
     Invariants: `assigned` and `revoking` are disjoint; `revoking` is empty outside UNREVOKED_PARTITIONS.
     """
 
-    instance_id: str | None = None
     rebalance_timeout_ms: int = -1
     topics: frozenset[str] = frozenset()
     """The names of the subscribed topics."""
@@ -71,11 +70,6 @@ class ConsumerGroupMember(ModernGroupMember):
         if not any(partition in owned.get(topic_id, ()) for owned in (self.assigned, self.revoking)):
             return None
         return self.assignment_epochs.get(topic_id, {}).get(partition, 0)
-
-    @property
-    def has_left_for_now(self) -> bool:
-        """Whether the member is a static member that has left and will return."""
-        return self.epoch == STATIC_LEAVE_EPOCH
 
     @property
     def protocol_name(self) -> str:

@@ -20,3 +20,16 @@ class ModernGroupMember:
     client_host: str = ""
     epoch: int = JOIN_EPOCH
     previous_epoch: int = JOIN_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class StaticGroupMember(ModernGroupMember):
+    """One state of a member of a group that supports static members (KIP-345)."""
+
+    instance_id: str | None = None
+    """The instance id of a static member; None for a dynamic member."""
+
+    @property
+    def has_left_for_now(self) -> bool:
+        """Whether the member is a static member that has left and will return."""
+        return self.epoch == STATIC_LEAVE_EPOCH

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from types import MappingProxyType
 
-from .....protocol.errors import ErrorCode, KafkaError
+from .....protocol.errors import ErrorCode
 from ..group import CommittedPartition, GroupType
-from ..modern_group import NO_EPOCH, ModernGroup
+from ..group_with_static_members import GroupWithStaticMembers
+from ..modern_group import NO_EPOCH
 from ..offsets import OffsetExpirationCondition
 from .streams_group_member import NO_TOPOLOGY_EPOCH, StreamsGroupMember
 from .streams_heartbeat import EndpointToPartitions, MemberTaskOffsets
@@ -42,7 +43,7 @@ class StreamsGroupState(Enum):
     """This broker has unloaded or deleted the group: a member has to find its coordinator again."""
 
 
-class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
+class StreamsGroup(GroupWithStaticMembers[StreamsGroupMember, TasksTuple]):
     """The state of a streams group. Changed by a `StreamsGroupChange`, which can undo a change that is not written.
 
     Invariants: an active task is assigned to, or being revoked from, at most one member; `assignment_epoch <= epoch`;
@@ -52,7 +53,6 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
     __slots__ = (
         "_active_owners",
         "_standby_owners",
-        "_static",
         "_warmup_owners",
         "configured_topology",
         "endpoint_cache",
@@ -90,7 +90,6 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
         self.endpoint_information_epoch = 0
         self.endpoint_cache: dict[str, EndpointToPartitions] = {}
         """By member id, the partitions of the members with endpoints; removed when their tasks or the topics change."""
-        self._static: dict[str, str] = {}
         self._active_owners: dict[str, dict[int, str]] = {}
         self._standby_owners: dict[str, dict[int, Counter[str]]] = {}
         self._warmup_owners: dict[str, dict[int, Counter[str]]] = {}
@@ -124,8 +123,7 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
         self.members[member.member_id] = member
         for tasks in (member.assigned, member.revoking):
             self._own(member, tasks)
-        if member.instance_id is not None:
-            self._static[member.instance_id] = member.member_id
+        self.add_instance(member)
 
     def remove_member(self, member_id: str) -> None:
         """Remove a member and its ownership of tasks. `StreamsGroupChange` removes its reported offsets."""
@@ -137,8 +135,7 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
     def _forget(self, member: StreamsGroupMember) -> None:
         for tasks in (member.assigned, member.revoking):
             self._disown(member, tasks)
-        if member.instance_id is not None and self._static.get(member.instance_id) == member.member_id:
-            del self._static[member.instance_id]
+        self.remove_instance(member)
 
     def _own(self, member: StreamsGroupMember, tasks: TasksTupleWithEpochs) -> None:
         for name, partitions in tasks.active.items():
@@ -161,28 +158,6 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
                     del counts[member.process_id]
                 if not counts:
                     del owners[name][partition]
-
-    def static_member(self, instance_id: str | None) -> StreamsGroupMember | None:
-        """Return the member with an instance id."""
-        member_id = None if instance_id is None else self._static.get(instance_id)
-        return None if member_id is None else self.members[member_id]
-
-    def get_valid_member(self, member_id: str, instance_id: str | None) -> StreamsGroupMember:
-        """Return a member by its id; with an instance id, the id must be the present one of the static member.
-
-        Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
-        """
-        if instance_id is None:
-            return self.get_member(member_id)
-        member = self.static_member(instance_id)
-        if member is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-        if member.member_id != member_id:
-            reason = (
-                f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
-            )
-            raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, reason)
-        return member
 
     # -- owners of tasks -----------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..modern_group_member import STATIC_LEAVE_EPOCH, ModernGroupMember
+from ..modern_group_member import StaticGroupMember
 from .tasks import TasksTupleWithEpochs
 
 NO_TOPOLOGY_EPOCH = -1
@@ -47,14 +47,13 @@ class Endpoint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsGroupMember(ModernGroupMember):
+class StreamsGroupMember(StaticGroupMember):
     """One state of a member, which is one thread of the application; a change creates another object.
 
     The member owns the tasks in `assigned` and in `revoking`: no other member can have the active tasks among them.
     Invariants: the active tasks of `assigned` and `revoking` are disjoint; `revoking` is empty outside UNREVOKED_TASKS.
     """
 
-    instance_id: str | None = None
     rebalance_timeout_ms: int = -1
     topology_epoch: int = NO_TOPOLOGY_EPOCH
     process_id: str = ""
@@ -68,8 +67,3 @@ class StreamsGroupMember(ModernGroupMember):
     def has_reached(self, epoch: int) -> bool:
         """Return whether the member has its whole target assignment of this epoch (Kafka: isReconciledTo)."""
         return self.state is StreamsMemberState.STABLE and self.epoch == epoch
-
-    @property
-    def has_left_for_now(self) -> bool:
-        """Whether the member is a static member that has left and will return."""
-        return self.epoch == STATIC_LEAVE_EPOCH
