@@ -21,3 +21,12 @@ def test_kafkajs(broker: str, compat: Callable[[str, str], ClientReport]) -> Non
     with compat("kafkajs", version) as client:
         result = run_node(folder, "scenario.js", [broker], timeout=150)
         client.take_lines(result.stdout + result.stderr, FEATURES)
+
+
+@pytest.mark.node
+@pytest.mark.verify
+@pytest.mark.timeout(60)
+def test_kafkajs_subscribes_to_a_topic_that_does_not_exist(broker: str) -> None:
+    """It fails after UNKNOWN_TOPIC_OR_PARTITION, the error of Kafka 4.4 for a topic that is being created."""
+    result = run_node(installed(PACKAGE), "missing_topic.js", [broker], timeout=50)
+    assert (result.returncode, result.stdout) == (0, "subscribed\n"), result.stderr

@@ -5,7 +5,8 @@ a later partition whose first batch does not fit is empty, where older versions 
 levels; 7 incremental sessions (KIP-227); 9 leader epoch fencing (KIP-320); 11 lets consumers read from closer followers
 (KIP-392); 12 detects divergence (KIP-595); 13 names topics by id (KIP-516); 15 has the epoch of a follower (KIP-903);
 16 returns the current leader after an error (KIP-951). Records for versions 0-3 are converted to the format of the
-version.
+version, which excludes zstd. Versions 4-9 return zstd records as they are stored, as in Kafka 4; Kafka 3.9 refused them
+with UNSUPPORTED_COMPRESSION_TYPE (KIP-110).
 """
 
 from __future__ import annotations
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 ANSWERED_PARTITIONS_PER_TURN = 500
 """Partitions of a fetch whose responses are built: a millisecond or two."""
 
-ZSTD = "zstd"
 MOST_CONVERTED_BYTES = 4 << 20
 """Bytes converted for one response, record by record in Python: of the stored batches, and of their decompressed
 records."""
@@ -62,7 +62,6 @@ CONVERSION_LANE = "conversion"
 SINCE_WHOLE_BATCHES = 3
 SINCE_CURRENT_FORMAT = 4
 SINCE_SESSIONS = 7
-SINCE_ZSTD = 10
 SINCE_ANY_REPLICA = 11
 SINCE_TOPIC_IDS = 13
 SINCE_REPLICA_STATE = 15
@@ -326,11 +325,6 @@ class _Fetch:
         if isinstance(result, KafkaError):
             return self._error(item, topic, result)
         records = result.records
-        if self._version < SINCE_ZSTD and len(records):
-            try:
-                self._check_codec(topic, item.request.partition)
-            except KafkaError as error:
-                return self._error(item, topic, error)
         answer = PartitionData(
             partition_index=item.request.partition,
             high_watermark=result.high_watermark,
@@ -349,11 +343,6 @@ class _Fetch:
             epoch, end_offset = result.diverging_epoch
             answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
         return answer
-
-    def _check_codec(self, topic: str, index: int) -> None:
-        """Raise KafkaError if the version of the request does not support the compression of the topic."""
-        if self._replicas.log_config(topic, index).compression_type == ZSTD:
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "reading zstd needs Fetch version 10")
 
     def _topic_answer(self, topic: str | UUID) -> FetchableTopicResponse:
         if isinstance(topic, UUID):

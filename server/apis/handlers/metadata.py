@@ -3,8 +3,8 @@
 v0 cannot request an empty list of topics: an empty list means all. v4 lets the client forbid auto-creation (KIP-361),
 which older versions imply. v12 takes topic ids (KIP-516). A topic that the request creates exists when the response is
 sent, but the response has an error, so that clients repeat the request: the next broker may not have its metadata yet.
-The error is LEADER_NOT_AVAILABLE, as in Kafka with ZooKeeper; for UNKNOWN_TOPIC_OR_PARTITION, the error of Kafka 4,
-kafkajs does not retry.
+The error is UNKNOWN_TOPIC_OR_PARTITION, as in Kafka 4.4, which has it for a creation that fails too. In versions that
+kafkajs uses, it is LEADER_NOT_AVAILABLE for a topic that was created (see `KAFKAJS_VERSION`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 from uuid import UUID
 
+from ....common.room_logger import room_logger
 from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.metadata import (
@@ -31,6 +32,7 @@ from ...runtime.loop_sharing import CountBudget, SlicedWork, Steps, next_turn
 from ..authorized_operations import NOT_REQUESTED, authorized_operations, cluster_operations
 from ..request_context import RequestContext
 
+logger = room_logger("apis")
 NULL_MEANS_ALL_VERSION = 1
 MAY_BE_THERE = frozenset(
     {
@@ -43,6 +45,11 @@ MAY_BE_THERE = frozenset(
 """Errors of a creation after which the topic may exist: this broker has just started and has no metadata yet, or does
 not reach the controller. After UNKNOWN_TOPIC_OR_PARTITION a client drops its state of the topic, librdkafka the
 sequence of an idempotent producer. Source: AutoTopicCreationManager of Kafka 3.9 with ZooKeeper.
+"""
+KAFKAJS_VERSION = 6
+"""The newest version that kafkajs 2.2.4 requests. Its `consumer.subscribe` reports UNKNOWN_TOPIC_OR_PARTITION to the
+application, also with Kafka 4.4.0, and repeats the request only after LEADER_NOT_AVAILABLE, the error of Kafka 3.9 with
+ZooKeeper.
 """
 TOPIC_ID_VERSION = 12
 Topics: TypeAlias = list[MetadataResponseTopic]
@@ -158,13 +165,16 @@ async def _create(ctx: RequestContext, creatable: list[str], controller: Control
     budget = CountBudget()
     for name in creatable:
         await budget.step()
-        error_or_none = results.get(name)
-        if name not in results:
-            topics.append(_unknown(name))
-        elif error_or_none is None or error_or_none.code in MAY_BE_THERE:
+        failure = results.get(name)
+        if failure is not None:
+            # Kafka's brokers do not wait for the controller, so that the response does not depend on the error.
+            logger.debug("topic %s cannot be created automatically: %s", name, failure)
+        is_created = name in results and failure is None
+        may_exist = failure is not None and failure.code in MAY_BE_THERE
+        if may_exist or (is_created and ctx.api_version <= KAFKAJS_VERSION):
             topics.append(_failed(name, ErrorCode.LEADER_NOT_AVAILABLE))
         else:
-            topics.append(_failed(name, error_or_none.code))
+            topics.append(_unknown(name))
     return topics
 
 

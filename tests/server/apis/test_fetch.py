@@ -597,16 +597,16 @@ def test_old_readers_get_so_many_decompressed_bytes_of_all_partitions_and_the_re
     play(talk, settings=PAGE_CACHE)
 
 
-def test_zstd_needs_version_10() -> None:
+def test_zstd_needs_version_4() -> None:
     async def talk(plane: DataPlane) -> None:
         await plane.create_topic("packed", compression_type="zstd")
         connection = await plane.connect()
         await connection.send(produce(batch(b"v" * 100), topic="packed"), 9)
         for version in range(13):
             data = only_fetched(await connection.send(fetch(at(0), topic="packed"), version))
-            expected = ErrorCode.NONE if version >= 10 else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+            expected = ErrorCode.NONE if version >= 4 else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
             assert data.error_code == expected
-            assert values_in(data) == ([b"v" * 100] if version >= 10 else [])
+            assert values_in(data) == ([b"v" * 100] if version >= 4 else [])
 
     play(talk, settings=PAGE_CACHE)
 

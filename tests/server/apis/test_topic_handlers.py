@@ -206,7 +206,8 @@ async def test_empty_list_means_no_topics_since_version_1(version: int) -> None:
 async def test_missing_topic_is_created_ready_and_answered_with_a_retriable_error(version: int) -> None:
     plane = await with_topics(num_partitions="3")
     response = await ask_metadata(plane, version, topics=named("new", "new"))
-    assert [(topic.name, topic.error_code) for topic in response.topics] == [("new", ErrorCode.LEADER_NOT_AVAILABLE)]
+    expected = ErrorCode.LEADER_NOT_AVAILABLE if version <= 6 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [("new", expected)]
     image = plane.metadata.topic("new")
     assert image is not None
     assert len(image.partitions) == 3
@@ -257,15 +258,19 @@ async def test_names_that_cannot_be_are_refused_beside_good_ones() -> None:
     assert codes == {
         "a": ErrorCode.NONE,
         "b c": ErrorCode.INVALID_TOPIC_EXCEPTION,
-        "a_b": ErrorCode.LEADER_NOT_AVAILABLE,
-        "a.b": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "a_b": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "a.b": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
+    assert plane.metadata.topic("a_b") is not None
+    assert plane.metadata.topic("a.b") is None
 
 
-async def test_too_large_default_replication_factor_is_told() -> None:
+@pytest.mark.parametrize("version", range(14))
+async def test_failed_creation_returns_the_error_of_kafka_4_4(version: int) -> None:
     plane = await with_topics(default_replication_factor="3")
-    response = await ask_metadata(plane, 9, topics=named("new"))
-    assert response.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    response = await ask_metadata(plane, version, topics=named("new"))
+    assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert plane.metadata.topic("new") is None
 
 
 async def test_topics_by_id_since_version_12() -> None:
