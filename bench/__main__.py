@@ -18,11 +18,11 @@ from bench.plot import growth_plot
 from bench.published import write_markdown
 from bench.report import BenchResult, print_result, read_json, write_json
 from bench.runner import Plan, run_bench
-from bench.warming import MOST_WARMUP_S, MOST_WARMUPS
+from bench.warming import MAX_WARMUP_S, MAX_WARMUPS
 
 AT_LEAST = (
     "rounds before them that do not count: so many at least, and more until Kafka's figures stop getting better "
-    f"(at most {MOST_WARMUPS}, and none begins after {MOST_WARMUP_S:g} seconds); 0 for none at all"
+    f"(at most {MAX_WARMUPS}, and none begins after {MAX_WARMUP_S:g} seconds); 0 for none at all"
 )
 
 

@@ -50,7 +50,7 @@ INT16, INT32 = Struct(">h"), Struct(">i")
 API_RANGES = ((0, 3, 7), (1, 4, 4), (2, 1, 1), (3, 1, 1), (18, 0, 0))
 CODEC_POSITION, RECORDS_POSITION = ATTRIBUTES_POSITION + 1, HEADER_SIZE
 INDEX_INTERVAL = 4096
-MOST_OPENED = 1 << 24
+MAX_OPENED = 1 << 24
 BUFFER_SIZE = 1 << 20
 
 
@@ -77,7 +77,7 @@ class PartitionFile:
             if crc32c.crc32c(batches[position + 21 : stop]) != BATCH_CRC.unpack_from(batches, position + 17)[0]:
                 raise ValueError("a batch whose checksum is wrong")
             if codec := batches[position + CODEC_POSITION] & CODEC_MASK:
-                look_into(codec, batches[position + RECORDS_POSITION : stop], self.room, max_size=MOST_OPENED)
+                look_into(codec, batches[position + RECORDS_POSITION : stop], self.room, max_size=MAX_OPENED)
             BATCH_PLACE.pack_into(batches, position, self.next_offset)
             BATCH_EPOCH.pack_into(batches, position + 12, 0)
             self.next_offset += BATCH_COUNT.unpack_from(batches, position + 57)[0]

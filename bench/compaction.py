@@ -40,9 +40,9 @@ SEGMENT_BYTES = 128 << 20
 BUFFER_BYTES = 128 << 20
 MEBIBYTE = 1 << 20
 PASS_S = 120.0
-MOST_WARM_PASSES = 5
+MAX_WARM_PASSES = 5
 """Each is of a copy of the log, which has to be there beforehand and leaves up to a gigabyte behind."""
-MOST_LOGS_A_SECOND = 1.3
+MAX_LOGS_A_SECOND = 1.3
 """How many logs of a gigabyte nobody's cleaner gets through, so that there is work for as long as a load takes."""
 PYTHON_BYTES = 8_000_000
 """How much of a log the twin in Python cleans."""
@@ -208,7 +208,7 @@ def measure_cleaning(run: Run, case: str) -> Figures:
     """The last of several equal logs, as those before make a JVM compile and a worker start."""
     dirty = dirty_folder(case)
     broker = _broker(run)
-    copies = [f"warm-{number}" for number in range(MOST_WARM_PASSES)]
+    copies = [f"warm-{number}" for number in range(MAX_WARM_PASSES)]
     try:
         broker.start([*copies, "measured"], dirty)
         run.warmth = warm_up(broker, copies)
@@ -268,7 +268,7 @@ def beginning_of(job: CleanJob) -> CleanJob:
 
 def measure_disturbance(run: Run) -> Figures:
     """1000 single-record produce requests per second, without and with compaction of logs of a gigabyte beside them."""
-    big = [f"big-{number}" for number in range(2 + int(MOST_LOGS_A_SECOND * run.seconds))]
+    big = [f"big-{number}" for number in range(2 + int(MAX_LOGS_A_SECOND * run.seconds))]
     broker = _broker(run)
     try:
         broker.start(["warm", *big], dirty_folder("1k-10"))

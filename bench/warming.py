@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-MOST_WARMUPS = 10
-MOST_WARMUP_S = 600.0
+MAX_WARMUPS = 10
+MAX_WARMUP_S = 600.0
 """No round that warms up begins later than that, if as many as were asked for are over."""
 STILL_WARMING = 1.03
 """A figure that is so much better than the best before still gets better."""
@@ -39,7 +39,7 @@ class WarmUp:
         figures: Mapping[str, str],
         least: int,
         *,
-        most: int = MOST_WARMUPS,
+        most: int = MAX_WARMUPS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._figures = figures
@@ -57,7 +57,7 @@ class WarmUp:
             return True
         if self._rounds < self._least:
             return False
-        return not self._rising or self._rounds >= self._most or self._spent() >= MOST_WARMUP_S
+        return not self._rising or self._rounds >= self._most or self._spent() >= MAX_WARMUP_S
 
     def add(self, rivals: Mapping[str, float]) -> None:
         """A round is over; figures of the rival."""

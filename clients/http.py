@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener, getproxies
 
 TIMEOUT_S = 10.0
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -48,12 +48,12 @@ def fetch(
     opener = build_opener(ProxyHandler(proxies), HTTPSHandler(context=ssl.create_default_context()), _NoRedirects())
     try:
         with opener.open(request, timeout=TIMEOUT_S) as response:
-            data: bytes = response.read(MOST_BYTES + 1)
+            data: bytes = response.read(MAX_BYTES + 1)
     except HTTPError as error:
         with error:
             raise OSError(f"{url} answers {error.code} {error.reason}") from None
-    if len(data) > MOST_BYTES:
-        raise OSError(f"the response of {url} has more than {MOST_BYTES} bytes")
+    if len(data) > MAX_BYTES:
+        raise OSError(f"the response of {url} has more than {MAX_BYTES} bytes")
     return data
 
 

@@ -16,7 +16,7 @@ from .java_key_store import MAGIC as JKS_MAGIC
 from .java_key_store import JavaKeyStore, read_jks
 
 _JCEKS_MAGIC = b"\xce\xce\xce\xce"
-MOST_STORE_BYTES = 16 << 20
+MAX_STORE_BYTES = 16 << 20
 """A file of trusted certificates has some hundred KB. A larger file, or an endless device, is not read."""
 _CONVERT = "keytool -importkeystore -srckeystore {} -destkeystore store.p12 -deststoretype PKCS12"
 
@@ -75,9 +75,9 @@ def _content(role: str, location: str) -> bytes:
     if path.exists() and not path.is_file():
         raise ValueError(f"ssl.{role}.location: {location} is not a file")
     with path.open("rb") as file:
-        data = file.read(MOST_STORE_BYTES + 1)
-    if len(data) > MOST_STORE_BYTES:
-        raise ValueError(f"ssl.{role}.location: {location} has more than {MOST_STORE_BYTES} bytes")
+        data = file.read(MAX_STORE_BYTES + 1)
+    if len(data) > MAX_STORE_BYTES:
+        raise ValueError(f"ssl.{role}.location: {location} has more than {MAX_STORE_BYTES} bytes")
     return data
 
 

@@ -24,7 +24,7 @@ START_SECONDS = 30.0
 """Timeout of the first response of a process, which loads its libraries before it."""
 MEMORY_BYTES = 1 << 30
 """Limit of address space, including libraries."""
-MOST_FRAME_BYTES = 32 << 20
+MAX_FRAME_BYTES = 32 << 20
 _LENGTH = Struct(">I")
 _READY = b"{}"
 
@@ -98,7 +98,7 @@ class WorkerProcess:
         process.stdin.write(_LENGTH.pack(len(frame)) + frame)
         await process.stdin.drain()
         (size,) = _LENGTH.unpack(await process.stdout.readexactly(_LENGTH.size))
-        if size > MOST_FRAME_BYTES:
+        if size > MAX_FRAME_BYTES:
             raise ValueError(f"response of {size} bytes exceeds the limit")
         answer: dict[str, Any] = json.loads(await process.stdout.readexactly(size))
         return answer

@@ -8,7 +8,7 @@ from typing import Any
 from .errors import ProtocolError
 
 # RFC 1952 and RFC 8878 allow several members or frames. Clients send a few at most; each costs a copy of the rest.
-MOST_FRAMES = 16
+MAX_FRAMES = 16
 _STEP = 4 * 1024 * 1024
 """Bytes per output: the decompressors hold their output twice for a moment."""
 
@@ -22,7 +22,7 @@ def decompress_frames(
     """
     whole = bytearray()
     rest: bytes | memoryview = data
-    for _ in range(MOST_FRAMES):
+    for _ in range(MAX_FRAMES):
         decompressor = new_decompressor()
         while not decompressor.eof:
             # One byte more than allowed distinguishes "exactly full" from "there is more".
@@ -42,4 +42,4 @@ def decompress_frames(
         rest = decompressor.unused_data
         if not rest:
             return memoryview(whole)
-    raise ProtocolError(f"more than {MOST_FRAMES} compressed frames in one batch")
+    raise ProtocolError(f"more than {MAX_FRAMES} compressed frames in one batch")

@@ -16,7 +16,7 @@ a megabyte could have 200 000 of them.
 """
 LEAST_KEPT = 64 * 1024
 """The largest block of the LZ4 frames that clients write."""
-MOST_KEPT = 4 * 1024 * 1024
+MAX_KEPT = 4 * 1024 * 1024
 """The maximum block of an LZ4 frame."""
 
 
@@ -40,7 +40,7 @@ def check_blocks(blocks: int, output: int, *, at_once: bool) -> None:
 class Room:
     """Memory and codecs that are reused for all batches.
 
-    The memory grows to `MOST_KEPT` at most: larger output is produced in pieces.
+    The memory grows to `MAX_KEPT` at most: larger output is produced in pieces.
     """
 
     __slots__ = ("expected_size", "memory", "zstd")
@@ -53,16 +53,16 @@ class Room:
         """Expected size of a zstd frame of unknown size, from the previous one."""
 
     def enlarge(self, used: memoryview, needed: int) -> memoryview:
-        """Return at least `needed` bytes, at most `MOST_KEPT`, that begin with the bytes of `used`; kept for later
+        """Return at least `needed` bytes, at most `MAX_KEPT`, that begin with the bytes of `used`; kept for later
         frames.
         """
-        self.memory = memoryview(bytearray(max(needed, min(2 * len(used), MOST_KEPT))))
+        self.memory = memoryview(bytearray(max(needed, min(2 * len(used), MAX_KEPT))))
         self.memory[: len(used)] = used
         return self.memory
 
     def opened(self, size: int) -> None:
         """Store the size of a zstd frame."""
-        self.expected_size = max(LEAST_KEPT, min(2 * size, MOST_KEPT))
+        self.expected_size = max(LEAST_KEPT, min(2 * size, MAX_KEPT))
 
 
 _free_rooms: list[Room] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from .compressed_streams import MOST_FRAMES, decompress_frames
+from .compressed_streams import MAX_FRAMES, decompress_frames
 from .decompression_room import LongDecompressionError, Room
 from .errors import ProtocolError
 
@@ -46,7 +46,7 @@ def decompress(
 def _decompress_in_pieces(data: memoryview, max_size: int) -> memoryview | None:
     """Decompress as `decompress`, but reject input with almost no output before its end."""
     whole, position = bytearray(), 0
-    for _ in range(MOST_FRAMES):
+    for _ in range(MAX_FRAMES):
         decompressor = zlib.decompressobj(_WINDOW_BITS)
         while not decompressor.eof:
             piece = data[position : position + SHORT_GZIP_BYTES]
@@ -63,4 +63,4 @@ def _decompress_in_pieces(data: memoryview, max_size: int) -> memoryview | None:
                 raise ProtocolError(f"{position} bytes of gzip for {len(whole)} bytes")
         if position == len(data):
             return memoryview(whole)
-    raise ProtocolError(f"more than {MOST_FRAMES} compressed frames in one batch")
+    raise ProtocolError(f"more than {MAX_FRAMES} compressed frames in one batch")

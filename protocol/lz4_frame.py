@@ -16,7 +16,7 @@ from struct import Struct
 
 import cramjam
 
-from .decompression_room import FREE_BLOCKS, MOST_KEPT, Room, check_blocks
+from .decompression_room import FREE_BLOCKS, MAX_KEPT, Room, check_blocks
 from .errors import ProtocolError
 
 _MAGIC = b"\x04\x22\x4d\x18"
@@ -134,7 +134,7 @@ def decompress(data: memoryview, room: Room, max_size: int, magic: int, *, at_on
             check_blocks(blocks, len(before) + size, at_once=at_once)
         left = max_size - size
         most = min(length if stored else block_size, _MAX_EXPANSION * length, left)
-        if size + most > MOST_KEPT:
+        if size + most > MAX_KEPT:
             before += memory[:size]
             max_size -= size
             size = 0

@@ -35,7 +35,7 @@ Place: TypeAlias = tuple[str | bytes, int]
 Entry: TypeAlias = tuple[Any, int, memoryview]
 """A place, and its records."""
 
-MOST_PLACES = 20_000
+MAX_PLACES = 20_000
 """Maximum per request. Java's producer, with 1 MB per request, has no room for more than 14 000 batches."""
 _read = native.read_produce if native is not None else None
 _write = native.write_produced if native is not None else None
@@ -51,9 +51,9 @@ class ProduceEntries:
     def __init__(
         self, transactional_id: str | None, acks: int, timeout_ms: int, places: list[Place], entries: list[Entry]
     ) -> None:
-        """Return the places of the entries, without the records, for storage. ProtocolError beyond `MOST_PLACES`."""
-        if len(places) > MOST_PLACES:
-            raise ProtocolError(f"produce request for {len(places)} partitions; at most {MOST_PLACES} are allowed")
+        """Return the places of the entries, without the records, for storage. ProtocolError beyond `MAX_PLACES`."""
+        if len(places) > MAX_PLACES:
+            raise ProtocolError(f"produce request for {len(places)} partitions; at most {MAX_PLACES} are allowed")
         self.transactional_id = transactional_id
         self.acks = acks
         self.timeout_ms = timeout_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from struct import Struct
 
-from .compressed_streams import MOST_FRAMES, decompress_frames
+from .compressed_streams import MAX_FRAMES, decompress_frames
 from .decompression_room import FREE_BLOCKS, LEAST_BLOCK_OUTPUT, LongDecompressionError, Room, check_blocks
 from .errors import ProtocolError
 
@@ -97,7 +97,7 @@ def _count_blocks(data: memoryview, max_size: int, *, at_once: bool) -> int:
     """
     blocks, position, end, output = 0, 0, len(data), 0
     most = FREE_BLOCKS if at_once else FREE_BLOCKS + len(data) // _LEAST_PACKED_BLOCK
-    for _ in range(MOST_FRAMES):
+    for _ in range(MAX_FRAMES):
         if position + _FRAME_HEAD_SIZE > end:
             break
         magic, descriptor = _frame_head(data, position)

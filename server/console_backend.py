@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 T = TypeVar("T")
-MOST_LOGS = 12
+MAX_LOGS = 12
 """Logs of a topic in one result."""
-MOST_SEGMENTS = 400
+MAX_SEGMENTS = 400
 """Segments of a log in one result: the newest."""
 COUNT_SECONDS = 1.0
 """Time limit of one count of tombstones."""
@@ -73,7 +73,7 @@ class ConsoleBackend:
         return await self._run_on_broker_loop(self._slow_requests())
 
     async def on_disk(self, topic: str, first: int) -> Facts:
-        """Return up to `MOST_LOGS` logs of the topic on this broker, from partition `first` on."""
+        """Return up to `MAX_LOGS` logs of the topic on this broker, from partition `first` on."""
         return await self._run_on_broker_loop(self._on_disk(topic, first))
 
     async def compact(self, topic: str, partition: int) -> Facts:
@@ -116,18 +116,18 @@ class ConsoleBackend:
         logs = state.log_manager.logs
         here = sorted(tp for tp in logs if tp.topic == topic and tp.partition >= first)
         budget, found = CountBudget(1), []
-        for topic_partition in here[:MOST_LOGS]:
+        for topic_partition in here[:MAX_LOGS]:
             log = logs.get(topic_partition)
             if log is not None:
                 found.append(self._log_facts(topic_partition, log))
                 await budget.step()
         measure = partial(_measure, state.ports.filesystem, found)
         await state.ports.work.run(_LANE, measure)
-        after = here[MOST_LOGS].partition if len(here) > MOST_LOGS else None
+        after = here[MAX_LOGS].partition if len(here) > MAX_LOGS else None
         return {"broker": state.broker_id, "now": state.ports.now_ms(), "logs": found, "next": after}
 
     def _log_facts(self, topic_partition: TopicPartition, log: Log) -> Facts:
-        config, segments = log.config, log.segments[-MOST_SEGMENTS:]
+        config, segments = log.config, log.segments[-MAX_SEGMENTS:]
         expired = log.deletable_segments()
         status = CleanerStatus(self._server.state.cleaner)
         return {
@@ -151,7 +151,7 @@ class ConsoleBackend:
         if log is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition}")
         files = [(one.base_offset, one.records.path, one.size) for one in log.segments if one.base_offset >= first]
-        count = partial(_count, state.ports.filesystem, files[:MOST_SEGMENTS], state.ports.stopwatch)
+        count = partial(_count, state.ports.filesystem, files[:MAX_SEGMENTS], state.ports.stopwatch)
         counted = await state.ports.work.run(_LANE, count)
         after = files[len(counted)][0] if len(counted) < len(files) else None
         return {"segments": counted, "next": after}

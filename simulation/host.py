@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 SEED_VARIABLE = "BARNABAS_SEED"
 TCP = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-MOST_LOOKS = 1_000_000
+MAX_LOOKS = 1_000_000
 """Maximum number of reads of the clock in one step, during which it does not advance."""
 
 _TURN = threading.Lock()
@@ -64,7 +64,7 @@ class SimClock:
         if step != self._step:
             self._step, self._looks = step, 0
         self._looks += 1
-        if self._looks > MOST_LOOKS:
+        if self._looks > MAX_LOOKS:
             raise NotSimulatedError("the clock does not advance without an await: this loop would wait forever")
         return self._loop_time()
 

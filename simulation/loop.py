@@ -23,8 +23,8 @@ from .chance import chance
 from .host import TCP, NotSimulatedError
 from .node import NODE, SimNode
 
-MOST_STEPS = 5_000_000
-MOST_STEPS_AT_ONCE = 500_000
+MAX_STEPS = 5_000_000
+MAX_STEPS_AT_ONCE = 500_000
 """Maximum number of steps without an idle moment."""
 STEPS_OF_GARBAGE = 50_000
 """Number of steps after which garbage is collected, if not earlier."""
@@ -113,7 +113,7 @@ class SimLoop(asyncio.BaseEventLoop):
     _closed: bool
     _stopping: bool
 
-    def __init__(self, rng: random.Random, *, most_steps: int = MOST_STEPS, step_seconds: float = 0.0) -> None:
+    def __init__(self, rng: random.Random, *, most_steps: int = MAX_STEPS, step_seconds: float = 0.0) -> None:
         """Each step takes `step_seconds`; with 0, a loop that polls without waiting, or for less than the resolution of
         a float, hangs.
         """
@@ -244,7 +244,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._now += self._step_seconds
         if steps > self._most_steps:
             raise StepLimitError(f"{steps} steps at {self._now:.3f} virtual seconds")
-        if steps - self._steps_before > MOST_STEPS_AT_ONCE:
+        if steps - self._steps_before > MAX_STEPS_AT_ONCE:
             raise StepLimitError(f"{node.name} is busy without end at {self._now:.3f} virtual seconds: {handle!r}")
         if not steps % STEPS_OF_GARBAGE and not gc.isenabled():
             gc.collect()
@@ -344,11 +344,11 @@ for _name in (
 
 FORMER: list[SimLoop] = []
 """The world that ended last, whose results are still being examined."""
-MOST_AWAITS = 20
+MAX_AWAITS = 20
 """Maximum number of steps in the `finally` blocks of one task."""
 
 
-def run(main: Callable[[SimLoop], Any], seed: int, *, most_steps: int = MOST_STEPS, step_seconds: float = 0.0) -> Any:
+def run(main: Callable[[SimLoop], Any], seed: int, *, most_steps: int = MAX_STEPS, step_seconds: float = 0.0) -> Any:
     """Run `await main(loop)` to its end with virtual time."""
     while FORMER:
         bury(FORMER.pop())
@@ -382,7 +382,7 @@ def bury(loop: SimLoop) -> None:
     WORLD.on_kill.clear()
     for task in asyncio.all_tasks(loop):
         work: Any = task.get_coro()
-        for _ in range(MOST_AWAITS):
+        for _ in range(MAX_AWAITS):
             # Raises if it awaits again.
             with suppress(BaseException):
                 work.close()

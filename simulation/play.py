@@ -26,7 +26,7 @@ from .host import (
 )
 from .loop import FORMER, SimLoop, bury, run
 from .machines import START_MS
-from .simulation import MOST_SECONDS, Scenario, Setup, Simulation
+from .simulation import MAX_SECONDS, Scenario, Setup, Simulation
 
 SEEDS = 100
 ENDLESS_STEPS = 1 << 62
@@ -63,7 +63,7 @@ def simulate(
     seeds: int | Iterable[int] = SEEDS,
     brokers: int = 3,
     config: Mapping[str, Setting] | None = None,
-    most_seconds: float = MOST_SECONDS,
+    most_seconds: float = MAX_SECONDS,
 ) -> list[SimulatedRun]:
     """Run `await scenario(simulation)` with each seed; `BARNABAS_SEED` in the environment limits this to one.
 
@@ -95,7 +95,7 @@ def simulated(
     seeds: int | Iterable[int] = SEEDS,
     brokers: int = 3,
     config: Mapping[str, Setting] | None = None,
-    most_seconds: float = MOST_SECONDS,
+    most_seconds: float = MAX_SECONDS,
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """`simulate` as a decorator, which turns a scenario into a function that runs it, such as a test.
 

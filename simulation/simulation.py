@@ -19,8 +19,8 @@ from .faults import ClusterFaults
 from .loop import SimLoop
 from .programs import Failures, Program
 
-MOST_REPLICAS = 3
-MOST_SECONDS = 3600.0
+MAX_REPLICAS = 3
+MAX_SECONDS = 3600.0
 LOOK_SECONDS = 0.05
 
 
@@ -30,13 +30,13 @@ class Setup:
 
     brokers: int = 3
     config: Mapping[str, Setting] = field(default_factory=dict)
-    most_seconds: float = MOST_SECONDS
+    most_seconds: float = MAX_SECONDS
 
     def settings(self) -> dict[str, str]:
         """Return the settings of each broker. Raises ValueError, TypeError."""
         if self.brokers < 1:
             raise ValueError(f"expected at least one broker, not {self.brokers}")
-        replicas = str(min(self.brokers, MOST_REPLICAS))
+        replicas = str(min(self.brokers, MAX_REPLICAS))
         settings: dict[str, str | None] = {
             **EMBEDDED_DEFAULTS,
             # Power may be lost in a simulation.
@@ -45,7 +45,7 @@ class Setup:
             "log.initial.task.delay.ms": "0",
             "log.retention.check.interval.ms": "300000",
             "log.retention.ms": "-1",
-            "min.insync.replicas": "2" if self.brokers >= MOST_REPLICAS else "1",
+            "min.insync.replicas": "2" if self.brokers >= MAX_REPLICAS else "1",
             "offsets.topic.num.partitions": "3",
             "offsets.topic.replication.factor": replicas,
             # Simulated waiting is free, but messages between brokers during that time are not.

@@ -78,20 +78,20 @@ def int_array(values: Ints, kind: Any) -> Any:
 
 
 def time_array(milliseconds: Ints, kind: Any) -> Any:
-    """Return times in Spark's microseconds. No time may be beyond `MOST_MILLISECONDS`, where 64 bits end."""
+    """Return times in Spark's microseconds. No time may be beyond `MAX_MILLISECONDS`, where 64 bits end."""
     return _number_array(milliseconds * 1000, kind)
 
 
-MOST_MILLISECONDS = (2**63 - 1) // 1000
+MAX_MILLISECONDS = (2**63 - 1) // 1000
 
 
 def find_unfit_times(milliseconds: Ints) -> Ints:
     """Return the rows whose time in microseconds has more than 64 bits, as a time in nanoseconds by mistake has."""
     if not len(milliseconds) or (
-        int(milliseconds.max()) <= MOST_MILLISECONDS and int(milliseconds.min()) >= -MOST_MILLISECONDS
+        int(milliseconds.max()) <= MAX_MILLISECONDS and int(milliseconds.min()) >= -MAX_MILLISECONDS
     ):
         return _NO_ROWS
-    return np.flatnonzero((milliseconds > MOST_MILLISECONDS) | (milliseconds < -MOST_MILLISECONDS))
+    return np.flatnonzero((milliseconds > MAX_MILLISECONDS) | (milliseconds < -MAX_MILLISECONDS))
 
 
 _NO_ROWS: Ints = np.zeros(0, np.int64)

@@ -36,7 +36,7 @@ from .segment_files import (
 )
 from .value_formats import formats_of, nulls_on_error
 
-_TASKS, _LEAST_SPLIT, _MOST_SPLIT = 4, 32 << 20, 256 << 20
+_TASKS, _LEAST_SPLIT, _MAX_SPLIT = 4, 32 << 20, 256 << 20
 """Without splitBytes: the minimum number of tasks, within these limits of bytes per task."""
 
 BATCH_COLUMNS: dict[str, tuple[DataType, Callable[[Batch], Any]]] = {
@@ -100,7 +100,7 @@ class BarnabasLogReader(DataSourceReader):
         room = 0
         folders = find_folders(self._path, self._topics)
         total = sum(log.stat().st_size for _, folder in folders for log in folder.glob("*.log"))
-        split_bytes = self._split_bytes or min(max(total // _TASKS, _LEAST_SPLIT), _MOST_SPLIT)
+        split_bytes = self._split_bytes or min(max(total // _TASKS, _LEAST_SPLIT), _MAX_SPLIT)
         for tp, folder in folders:
             for r in plan_segments(tp, folder, split_bytes=split_bytes, committed=self._committed):
                 if not tasks or r.size > room:

@@ -23,7 +23,7 @@ from .options import OptionReader
 
 _NEEDED = ("topic", "partition", "offset", "key", "value", "timestamp")
 _BATCH_BYTES, _SEGMENT_BYTES = 256 << 10, 1 << 30
-_MOST_OFFSETS = 2**31 - 1
+_MAX_OFFSETS = 2**31 - 1
 _LOG_APPEND_TIME = 1
 
 
@@ -87,7 +87,7 @@ class _TaskSegments:
         elif offset <= self._last_offset:
             raise ValueError(f"{tp}: offset {offset} follows {self._last_offset}")
         builder = self._builder
-        if builder is not None and (append_time != self._append_time or offset - builder.base_offset > _MOST_OFFSETS):
+        if builder is not None and (append_time != self._append_time or offset - builder.base_offset > _MAX_OFFSETS):
             self._end_batch()
             builder = None
         if builder is None or not builder.append(key, value, headers, timestamp, offset):
@@ -124,7 +124,7 @@ class _TaskSegments:
             return
         batch = builder.build()
         full = self._file is not None and self._file.tell() + len(batch) > self._segment_bytes
-        if self._file is None or full or self._last_offset - self._base > _MOST_OFFSETS:
+        if self._file is None or full or self._last_offset - self._base > _MAX_OFFSETS:
             self._end_file()
             self._open_file(builder.base_offset)
         self._file.write(batch)

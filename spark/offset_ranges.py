@@ -14,7 +14,7 @@ from uuid import UUID
 from ..protocol.schema import ZERO_UUID
 from ..protocol.topic_partition import TopicPartition
 
-_TASKS, _LEAST_SPLIT, _MOST_SPLIT = 4, 250_000, 2_000_000
+_TASKS, _LEAST_SPLIT, _MAX_SPLIT = 4, 250_000, 2_000_000
 """Minimum number of tasks of a read, within these limits of records per task."""
 _LARGEST_BYTES = 256 << 20
 _PACKED_RECORDS, _PACKED_BYTES = 200_000, 16 << 20
@@ -53,7 +53,7 @@ class TaskSizes:
 def plan_tasks(ranges: Iterable[OffsetRange], sizes: TaskSizes) -> list[list[OffsetRange]]:
     """Return the ranges as lists, one list per Spark task."""
     wanted = [r for r in ranges if r.records > 0]
-    largest = min(max(sum(r.records for r in wanted) // _TASKS, _LEAST_SPLIT), _MOST_SPLIT)
+    largest = min(max(sum(r.records for r in wanted) // _TASKS, _LEAST_SPLIT), _MAX_SPLIT)
     pieces = [piece for r in wanted for piece in _split(r, _parts(r, sizes.max_records, largest))]
     if sizes.min_partitions is not None and len(pieces) < sizes.min_partitions:
         pieces = _split_to(pieces, sizes.min_partitions)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FIRST_STRETCH, GROWTH = 4_096, 16
 """How far below the high watermark transactions are looked for that ended above, and how much farther each time."""
-MOST_ABOVE = 1_000_000
+MAX_ABOVE = 1_000_000
 """Offsets. Replicas are never so far apart when a log is closed: it is the checkpoint that was lost."""
 
 logger = room_logger("storage")
@@ -36,7 +36,7 @@ def find_unreplicated(
     watermark is. Damaged data is skipped. Raises OSError.
     """
     end = producers.loaded_offset
-    if not high_watermark < end <= high_watermark + MOST_ABOVE or not producers.loaded_markers:
+    if not high_watermark < end <= high_watermark + MAX_ABOVE or not producers.loaded_markers:
         return {}
     lowest, open_there = producers.open_below(high_watermark, log_start_offset)
     stretch = 0

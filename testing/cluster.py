@@ -46,7 +46,7 @@ COORDINATED_IN: dict[Coordinated, str] = {
     "transaction": TRANSACTION_STATE_TOPIC,
     "share": SHARE_GROUP_STATE_TOPIC,
 }
-MOST_REPLICAS = 3
+MAX_REPLICAS = 3
 LOOK_SECONDS = 0.005
 
 
@@ -98,7 +98,7 @@ class Cluster(Embedded):
         if brokers < 1:
             raise ValueError(f"expected at least one broker, not {brokers}")
         self._access = BrokerAccess(sasl or {}, tls=tls, is_cluster=True)
-        replicas = str(min(brokers, MOST_REPLICAS))
+        replicas = str(min(brokers, MAX_REPLICAS))
         settings = broker_settings(
             config or {},
             **{
@@ -438,7 +438,7 @@ class Cluster(Embedded):
         self,
         topic: str,
         partition: int = 0,
-        brokers: int | Iterable[int] = MOST_REPLICAS,
+        brokers: int | Iterable[int] = MAX_REPLICAS,
         *,
         timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - the blocking form has it
     ) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from .http_timeouts import TimeoutProtocol
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _BACKLOG = 64
 _STOP_SECONDS = 1
-MOST_HEAD_BYTES = 16 << 10
+MAX_HEAD_BYTES = 16 << 10
 """Limit of an incomplete head, uvicorn's default; set explicitly because it limits the memory of an unauthenticated
 connection.
 """
@@ -78,7 +78,7 @@ def http_server(app: ASGIApp, *, with_life: bool) -> uvicorn.Server:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_STOP_SECONDS,
-            h11_max_incomplete_event_size=MOST_HEAD_BYTES,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         )
     )
 

@@ -1,6 +1,6 @@
 """Timeouts of HTTP connections: for a request that does not arrive, and for a response that is not read.
 
-At most `MOST_CONNECTIONS` are open. A further connection replaces the connection that has been silent longest, so that
+At most `MAX_CONNECTIONS` are open. A further connection replaces the connection that has been silent longest, so that
 idle connections cannot shut out other clients.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MOST_CONNECTIONS = 64
+MAX_CONNECTIONS = 64
 REQUEST_SECONDS = 20.0
 """The time for a complete request to arrive, counted from the response before it or the start of the connection."""
 READ_SECONDS = 20.0
@@ -35,7 +35,7 @@ class TimeoutProtocol(H11Protocol):
         self._silent_since = self._stuck_since = self.loop.time()
         self._unsent = 0
         self._watch = self.loop.call_later(LOOK_SECONDS, self._look)
-        if len(self.connections) > MOST_CONNECTIONS:
+        if len(self.connections) > MAX_CONNECTIONS:
             others = [one for one in self.connections if isinstance(one, TimeoutProtocol) and one is not self]
             silent = [(one._silent_since, id(one), one) for one in others if one._silent_since is not None]
             (min(silent)[2] if silent else self).transport.abort()

@@ -18,12 +18,12 @@ from ..worker_process import WorkerFailedError, WorkerProcess
 from .schemas import Schema, SchemaSource, first
 
 Part = Literal["key", "value"]
-MOST_DECODED_BYTES = 1 << 20
+MAX_DECODED_BYTES = 1 << 20
 """Maximum size of a key or value; larger bytes are not decoded."""
 KEPT_SCHEMAS = 200
 FRESH_SECONDS = 30.0
 """Seconds until a topic's schema or a missing schema is looked up again, or a failed schema is used again."""
-MOST_LOOKUPS = 8
+MAX_LOOKUPS = 8
 """Maximum number of schema lookups per call: a writer of records can use any number of ids."""
 LOOKUP_SECONDS = 15.0
 DECODING_SECONDS = 2.0
@@ -91,7 +91,7 @@ class Decoder:
         of_topic = self._known((topic, part))
         groups: dict[Schema, list[tuple[int, Frame]]] = {}
         for index, one in enumerate(data):
-            if not one or len(one) > MOST_DECODED_BYTES:
+            if not one or len(one) > MAX_DECODED_BYTES:
                 continue
             of_number = self._known(numbers[index]) if index in numbers else None
             if of_number is not None and of_number.schema is not None:
@@ -110,7 +110,7 @@ class Decoder:
         for where in wanted:
             task = self._found.get(where)
             if task is None or (task.done() and self._is_stale(where, task.result(), now)):
-                if asked == MOST_LOOKUPS:
+                if asked == MAX_LOOKUPS:
                     continue
                 asked += 1
                 task = asyncio.get_running_loop().create_task(self._find(where))

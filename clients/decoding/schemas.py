@@ -17,9 +17,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 from ..http import fetch
 
-MOST_SCHEMA_BYTES = 1 << 20
+MAX_SCHEMA_BYTES = 1 << 20
 """Maximum bytes of a schema with its references."""
-MOST_REFERENCES = 100
+MAX_REFERENCES = 100
 _KINDS = {".avsc": "AVRO", ".proto": "PROTOBUF", ".desc": "DESCRIPTORS", ".json": "JSON"}
 
 
@@ -75,7 +75,7 @@ class SchemaFiles:
         return None
 
     def _read(self, path: Path) -> Schema:
-        room, data = _room(), path.read_bytes() if path.stat().st_size <= MOST_SCHEMA_BYTES else None
+        room, data = _room(), path.read_bytes() if path.stat().st_size <= MAX_SCHEMA_BYTES else None
         if data is None:
             raise ValueError(f"{path.name}: {_TOO_LARGE}")
         room(len(data))
@@ -145,12 +145,12 @@ class SchemaRegistry:
         return answer
 
 
-_TOO_LARGE = f"more than {MOST_SCHEMA_BYTES} bytes or {MOST_REFERENCES} files"
+_TOO_LARGE = f"more than {MAX_SCHEMA_BYTES} bytes or {MAX_REFERENCES} files"
 
 
 def _room() -> Callable[[int], None]:
     """Count the size of each part of a schema. Raises ValueError beyond the limits."""
-    files, left = MOST_REFERENCES + 1, MOST_SCHEMA_BYTES
+    files, left = MAX_REFERENCES + 1, MAX_SCHEMA_BYTES
 
     def take(size: int) -> None:
         nonlocal files, left

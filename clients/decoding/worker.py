@@ -23,7 +23,7 @@ from ...protocol.varint import decode_varint
 from ..json_text import parse_text, pieces, truncate_pieces
 from ..worker_process import serve
 
-MOST_ANSWER_CHARS = 4 << 20
+MAX_ANSWER_CHARS = 4 << 20
 KEPT_SCHEMAS = 32
 HEAD_BYTES = 5
 """Bytes of Confluent's frame: a zero and the schema's id."""
@@ -61,7 +61,7 @@ def _answer(asked: Mapping[str, Any], known: dict[bytes, Decode]) -> dict[str, A
     known[key] = decode
     while len(known) > KEPT_SCHEMAS:
         del known[next(iter(known))]
-    rows, left = list[tuple[str | None, str | None, bool]](), MOST_ANSWER_CHARS
+    rows, left = list[tuple[str | None, str | None, bool]](), MAX_ANSWER_CHARS
     for data, frame in asked["data"]:
         try:
             value = _value(decode, base64.b64decode(data), frame)

@@ -21,7 +21,7 @@ Long = Annotated[int, "q"]
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
-MOST_ITEMS = 50_000
+MAX_ITEMS = 50_000
 """Maximum items of a list in a request: a short frame must not cause long work."""
 
 _int = Struct(">i")
@@ -122,8 +122,8 @@ def _struct(kind: Any, codes: str) -> Codec:
 def _list_of(item: Codec) -> Codec:
     def read(data: bytes, at: int) -> tuple[list[Any], int]:
         count, at = _unpack_int(data, at)[0], at + 4
-        if not -1 <= count <= MOST_ITEMS:
-            raise ProtocolError(f"a list of {count} items; at most {MOST_ITEMS} are allowed")
+        if not -1 <= count <= MAX_ITEMS:
+            raise ProtocolError(f"a list of {count} items; at most {MAX_ITEMS} are allowed")
         items = []
         for _ in range(count):
             value, at = item.read(data, at)

@@ -13,7 +13,7 @@ from .constants import OpCode, ZkError
 from .jute import decode_at, encode
 from .records import CreateRequest, ErrorResponse, MultiHeader, SetDataRequest, VersionRequest, WatchedRequest
 
-MOST_OPERATIONS = 20_000
+MAX_OPERATIONS = 20_000
 """ZooKeeper has no limit except the frame's, which permits forty thousand deletions."""
 
 WRITE_PARTS: dict[int, type[tuple[Any, ...]]] = {
@@ -42,7 +42,7 @@ def decode_parts(data: bytes, at: int, kinds: dict[int, type[tuple[Any, ...]]]) 
         if header.done:
             return parts
         kind = kinds.get(header.type)
-        if kind is None or len(parts) >= MOST_OPERATIONS:
+        if kind is None or len(parts) >= MAX_OPERATIONS:
             raise ProtocolError(f"operation {header.type} as number {len(parts)} of a multi")
         request, at = decode_at(kind, data, at)
         parts.append((OpCode(header.type), request))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SINCE_RENEW = 2
 """The version of both APIs that adds the renewal of acquisition locks."""
-MOST_MEMBER_ID_CHARACTERS = 36
+MAX_MEMBER_ID_CHARACTERS = 36
 
 AcknowledgeResults = dict[tuple[UUID, int], KafkaError | None]
 """The result of each partition by topic id and partition."""
@@ -37,7 +37,7 @@ def check_member(group_id: str | None, member_id: str | None, *, is_enabled: boo
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The cluster does not serve share groups.")
     if group_id is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
-    if not member_id or len(member_id) > MOST_MEMBER_ID_CHARACTERS:
+    if not member_id or len(member_id) > MAX_MEMBER_ID_CHARACTERS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
     return group_id, member_id
 

@@ -73,7 +73,7 @@ _ALIASES = MappingProxyType(
         "state.change.logger": "barnabas.controller",
     }
 )
-_MOST_PARTS = 20
+_MAX_PARTS = 20
 """Of a name that may be an alias: more than Kafka's class names have."""
 
 
@@ -87,7 +87,7 @@ def logger_levels() -> dict[str, str]:
 
 def _resolve(name: str) -> str:
     """Return the logger that Kafka's name is an alias for; any other name as it is."""
-    parts = name.split(".", _MOST_PARTS)
+    parts = name.split(".", _MAX_PARTS)
     for count in range(len(parts), 0, -1):
         alias = _ALIASES.get(".".join(parts[:count]))
         if alias is not None:

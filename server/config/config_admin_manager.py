@@ -52,9 +52,9 @@ class Resource(Protocol):
 R = TypeVar("R", bound=Resource)
 A = TypeVar("A")
 
-MOST_VALUE_BYTES = 32_767
+MAX_VALUE_BYTES = 32_767
 """Of one setting, as in Kafka's ConfigurationControlManager."""
-MOST_SETTINGS = 1_000
+MAX_SETTINGS = 1_000
 """Brokers take settings of any name, for plug-ins, and check all they have at each change; Kafka's keys are 300."""
 
 _NO_LISTS: Mapping[str, ConfigKey] = MappingProxyType({})
@@ -232,12 +232,12 @@ def check_broker_name(name: str, broker_id: int) -> None:
 
 def _check_size(settings: Mapping[str, str]) -> None:
     """Raise KafkaError for more than a resource may have of its own, or for values longer than Kafka's may be."""
-    if len(settings) > MOST_SETTINGS:
-        reason = f"A resource may have {MOST_SETTINGS} settings of its own."
+    if len(settings) > MAX_SETTINGS:
+        reason = f"A resource may have {MAX_SETTINGS} settings of its own."
         raise KafkaError(ErrorCode.POLICY_VIOLATION, reason)
-    if any(len(value) > MOST_VALUE_BYTES for value in settings.values()):
+    if any(len(value) > MAX_VALUE_BYTES for value in settings.values()):
         reason = "The configuration value cannot be added because it exceeds the maximum value size of "
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{reason}{MOST_VALUE_BYTES} bytes.")
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{reason}{MAX_VALUE_BYTES} bytes.")
 
 
 def _warn_of_duplicates(settings: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .broker_config import BrokerConfig
 
 _LEAST_INTERVAL_MS = 100
-_MOST_INTERVAL_MS = 3_600_000
+_MAX_INTERVAL_MS = 3_600_000
 _NO_MINIMUM, _NO_MAXIMUM = -(2**31), 2**31 - 1
 _LONGEST_VALUE = 2**15 - 1
 """In characters: Java's clients and brokers accept no longer string, and checking one would delay other requests."""
@@ -168,8 +168,8 @@ def check_client_metrics_config(_: BrokerConfig, settings: Mapping[str, str]) ->
         values = {name: CLIENT_METRICS_KEYS[name].parse(raw) for name, raw in settings.items()}
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
-    interval_ms = cast("int", values.get("interval.ms", _MOST_INTERVAL_MS))
-    if not _LEAST_INTERVAL_MS <= interval_ms <= _MOST_INTERVAL_MS:
+    interval_ms = cast("int", values.get("interval.ms", _MAX_INTERVAL_MS))
+    if not _LEAST_INTERVAL_MS <= interval_ms <= _MAX_INTERVAL_MS:
         reason = f"Invalid value {interval_ms} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
         raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
     for pattern in cast("tuple[str, ...]", values.get("match", ())):

@@ -13,7 +13,7 @@ from .admin_manager import MAX_PARTITIONS_PER_REQUEST, TopicCreation, check_part
 
 logger = room_logger("controller")
 
-MOST_ERRORS = 1000
+MAX_ERRORS = 1000
 """The limit on the remembered errors of creations; the oldest error is dropped first."""
 
 
@@ -106,5 +106,5 @@ class AutoTopicCreationManager:
         logger.warning("internal topic %s could not be created: %s", name, failure.message)
         self._errors.pop(name, None)
         self._errors[name] = (asyncio.get_running_loop().time() + error_ms / 1000, failure.message)
-        while len(self._errors) > MOST_ERRORS:
+        while len(self._errors) > MAX_ERRORS:
             del self._errors[next(iter(self._errors))]

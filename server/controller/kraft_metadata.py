@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ...storage.filesystem import FileSystem
 
 METADATA_FOLDER = "__cluster_metadata-0"
-MOST_FILE_BYTES = 64 << 20
+MAX_FILE_BYTES = 64 << 20
 """A larger file is left out: all of it would be in memory."""
 NAMES_SHOWN = 10
 """Of one kind, in a line of the log."""
@@ -132,7 +132,7 @@ def read_kraft_settings(fs: FileSystem, folder: str) -> KraftSettings:
     files = [(snapshot, 0)] if snapshot is not None else []
     for name, after in [*files, *((name, begin) for name in segments[first:])]:
         path = f"{folder}/{name}"
-        if fs.size(path) > MOST_FILE_BYTES:
+        if fs.size(path) > MAX_FILE_BYTES:
             logger.warning("%s is too large to be looked through for settings that are not adopted", path)
             continue
         try:
@@ -150,6 +150,6 @@ def _values(data: bytes, after: int) -> Iterable[bytes]:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch at offset {batch.last_offset}")
         if batch.is_control or batch.last_offset < after:
             continue
-        for record in batch.records(max_size=MOST_FILE_BYTES):
+        for record in batch.records(max_size=MAX_FILE_BYTES):
             if record.value is not None and record.offset >= after:
                 yield record.value

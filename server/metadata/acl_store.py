@@ -53,7 +53,7 @@ _TYPES = {name: kind for kind, name in TYPE_NAMES.items()}
 _OPERATIONS = {name: operation for operation, name in OPERATION_NAMES.items()}
 _PERMISSIONS = {name: permission for permission, name in PERMISSION_NAMES.items()}
 
-MOST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 """Of a pattern's node: ZooKeeper takes no more in one request, and each change reads and writes all of it."""
 
 
@@ -211,8 +211,8 @@ class AclStore:
             if wanted == present:
                 return present
             text = encode_acls(pattern, wanted)
-            if len(text) > MOST_BYTES and not wanted < present:
-                raise TooManyRulesError(f"the rules of {pattern.name} would take more than {MOST_BYTES} bytes")
+            if len(text) > MAX_BYTES and not wanted < present:
+                raise TooManyRulesError(f"the rules of {pattern.name} would take more than {MAX_BYTES} bytes")
             if version is None:
                 write: Create | SetData | Delete = Create(path, text)
             else:

@@ -20,7 +20,7 @@ STORE_LANE = "metadata"
 ROOT = "/"
 ANY_VERSION = -1
 """As an expected version: replace or delete any version."""
-MOST_MULTI_BYTES = 1_000_000
+MAX_MULTI_BYTES = 1_000_000
 """The largest multi, by `size_of`: a ZooKeeper server closes the connection over a MiB (`jute.maxbuffer`)."""
 _OPERATION_BYTES = 80
 """Headers, lengths and ACL of an operation."""
@@ -61,7 +61,7 @@ class AccessDeniedError(StoreError):
 
 
 class TooLargeError(StoreError):
-    """More than `MOST_MULTI_BYTES` in one write; nothing was written."""
+    """More than `MAX_MULTI_BYTES` in one write; nothing was written."""
 
 
 class StoreFailedError(StoreError):

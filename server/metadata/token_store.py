@@ -18,7 +18,7 @@ TOKENS_PER_READ = 100
 """Delegation tokens that are read together: one by one, each read would wait for the store."""
 
 ROOT, CHANGES = "/delegation_token/tokens", "/delegation_token/token_changes"
-MOST_NOTICES = 10_000
+MAX_NOTICES = 10_000
 """The owner of a token may renew it without limit, and each renewal leaves a notification."""
 _VERSION = 3
 
@@ -85,7 +85,7 @@ class TokenStore:
 
     def __init__(self, store: MetadataStore, *, now_ms: Callable[[], int]) -> None:
         self._store = store
-        self._notifications = ChangeNotifications(store, f"{CHANGES}/token_change_", now_ms=now_ms, most=MOST_NOTICES)
+        self._notifications = ChangeNotifications(store, f"{CHANGES}/token_change_", now_ms=now_ms, most=MAX_NOTICES)
 
     async def prepare(self) -> None:
         """Make the lasting paths that are missing."""

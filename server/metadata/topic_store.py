@@ -22,7 +22,7 @@ from .cluster_store import ControllerTerm
 from .config_store import config_write
 from .consumer_offset_store import ConsumerOffsetStore
 from .metadata_store import (
-    MOST_MULTI_BYTES,
+    MAX_MULTI_BYTES,
     BadVersionError,
     Check,
     Create,
@@ -293,7 +293,7 @@ def _batches(operations: Sequence[Operation]) -> Iterator[list[Operation]]:
     """All operations in one multi; or, if they are too large for that, in many small ones: where the tree is in this
     process each takes a turn of the loop."""
     batch: list[Operation] = []
-    most = room = MOST_MULTI_BYTES // 2
+    most = room = MAX_MULTI_BYTES // 2
     if sum(map(size_of, operations)) > most:
         most = room = PIECE_BYTES
     for operation in operations:

@@ -17,7 +17,7 @@ from .metadata_store import StoreError
 
 ANYONE = Id("world", "anyone")
 OPEN_ACL: tuple[Acl, ...] = (Acl(Perms.ALL, ANYONE),)
-MOST_ENTRIES = 256
+MAX_ENTRIES = 256
 """The longest ACL, as it is looked through at each access. ZooKeeper has no bound."""
 
 
@@ -53,7 +53,7 @@ def checked_acl(path: str, acl: Sequence[Acl], who: Sequence[Id]) -> tuple[Acl, 
     Raises InvalidAclError.
     """
     kept: dict[Acl, None] = {}
-    for entry in acl[: MOST_ENTRIES + 1]:
+    for entry in acl[: MAX_ENTRIES + 1]:
         if entry.id.scheme == "auth":
             # An address is not an identity.
             proved = [one for one in who if one.scheme != "ip"]
@@ -64,7 +64,7 @@ def checked_acl(path: str, acl: Sequence[Acl], who: Sequence[Id]) -> tuple[Acl, 
             kept[entry] = None
         else:
             raise InvalidAclError(path)
-    if not 0 < len(kept) <= MOST_ENTRIES:
+    if not 0 < len(kept) <= MAX_ENTRIES:
         raise InvalidAclError(path)
     # A shared object, because nearly all nodes have this ACL.
     return OPEN_ACL if tuple(kept) == OPEN_ACL else tuple(kept)

@@ -69,7 +69,7 @@ NO_BROKER_EPOCH = -1
 """The epoch of a dead broker, and the one in requests of older controllers."""
 
 
-MOST_CHARACTERS = 500
+MAX_CHARACTERS = 500
 """The longest description of a decoding error."""
 _2_31 = 2**31
 P = ParamSpec("P")
@@ -220,7 +220,7 @@ def _decoder(decode: Callable[P, T]) -> Callable[P, T]:
             return decode(*args, **kwargs)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             # A node holds up to a megabyte, and all of it may be in the message.
-            raise UnreadableNodeError(f"{type(error).__name__}: {error}"[:MOST_CHARACTERS]) from None
+            raise UnreadableNodeError(f"{type(error).__name__}: {error}"[:MAX_CHARACTERS]) from None
 
     return decoded
 

@@ -26,7 +26,7 @@ from ...common.room_logger import room_logger
 from ..runtime.ports import Work
 from .metadata_store import (
     ANY_VERSION,
-    MOST_MULTI_BYTES,
+    MAX_MULTI_BYTES,
     AccessDeniedError,
     BadVersionError,
     Check,
@@ -277,7 +277,7 @@ class ZooKeeperStore:
             return []
         for operation in operations:
             check_path(operation.path)
-        if sum(map(size_of, operations)) > MOST_MULTI_BYTES:
+        if sum(map(size_of, operations)) > MAX_MULTI_BYTES:
             raise TooLargeError(operations[0].path)
         session, lost = self._session_id, None
         for _ in range(ATTEMPTS):

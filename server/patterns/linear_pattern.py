@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from .regex_syntax import ALPHABET, OTHERS, Chars, Choice, Node, Place, RegexSyntaxError, Repeat, Sequence, parse
 
-MOST_STEPS = 5000
+MAX_STEPS = 5000
 """Of the graph of one expression."""
-MOST_PARTS = 50_000
+MAX_PARTS = 50_000
 """Looked at to make it: groups with nothing in them make no step, however often they are repeated."""
-MOST_CHARACTERS = 20_000
+MAX_CHARACTERS = 20_000
 """Of one expression: each is looked at while it is read."""
-MOST_WORK = 200_000
+MAX_WORK = 200_000
 """Steps followed for one expression, a fraction of a second: how many names there are makes no difference."""
 
 _BITS = {character: 1 << number for number, character in enumerate(ALPHABET)}
@@ -40,7 +40,7 @@ class LinearPattern:
         self._sets: dict[frozenset[int], frozenset[int]] = {}
         """Equal sets share one object, so that a set is found by identity instead of a comparison of all its steps."""
         self._work = 0
-        if len(text) > MOST_CHARACTERS:
+        if len(text) > MAX_CHARACTERS:
             raise RegexSyntaxError("it is too large")
         node = parse(text)
         self._accepted = self._step(None, ())
@@ -61,7 +61,7 @@ class LinearPattern:
     # -- the graph -------------------------------------------------------------------------------------------------
 
     def _step(self, takes: Chars | Place | None, then: tuple[int, ...]) -> int:
-        if len(self._follows) >= MOST_STEPS:
+        if len(self._follows) >= MAX_STEPS:
             raise RegexSyntaxError("it is too large")
         self._follows.append((takes, then))
         return len(self._follows) - 1
@@ -69,7 +69,7 @@ class LinearPattern:
     def _build(self, node: Node, then: int) -> int:
         """Return the first step of a node that is followed by `then`."""
         self._parts += 1
-        if self._parts > MOST_PARTS:
+        if self._parts > MAX_PARTS:
             raise RegexSyntaxError("it is too large")
         match node:
             case Sequence(parts):
@@ -119,7 +119,7 @@ class LinearPattern:
             if takes is None or takes in holds:
                 waiting += then
         self._work += len(reached)
-        if self._work > MOST_WORK:
+        if self._work > MAX_WORK:
             raise RegexSyntaxError("it takes too much work")
         if not character:
             return frozenset(reached)

@@ -20,9 +20,9 @@ from .unicode_scripts import SCRIPTS
 ALPHABET = "".join(map(chr, range(ord(" "), ord("~") + 1)))
 OTHERS = 1 << len(ALPHABET)
 EVERYTHING = OTHERS | OTHERS - 1
-MOST_REPETITIONS = 1000
+MAX_REPETITIONS = 1000
 """Of one thing, all repetitions around it together: RE2's limit."""
-MOST_NESTED = 100
+MAX_NESTING = 100
 """Parentheses within each other."""
 LAST_CHARACTER = 0x10FFFF
 
@@ -186,7 +186,7 @@ class _Parser:
             raise RegexSyntaxError("bad repetition operator")
         least, most = bounds
         times = max(least if most is None else most, 1) * _repetitions(node)
-        if times > MOST_REPETITIONS:
+        if times > MAX_REPETITIONS:
             raise RegexSyntaxError("invalid repetition size")
         return Repeat(node, least, most, times)
 
@@ -200,7 +200,7 @@ class _Parser:
             return None
         least = _number(count[1])
         most = least if count[2] is None else _number(count[3]) if count[3] else None
-        if least > MOST_REPETITIONS or (most is not None and not least <= most <= MOST_REPETITIONS):
+        if least > MAX_REPETITIONS or (most is not None and not least <= most <= MAX_REPETITIONS):
             raise RegexSyntaxError("invalid repetition size")
         return least, most
 
@@ -242,7 +242,7 @@ class _Parser:
             if flags[3] == ")":
                 return []
         self._depth += 1
-        if self._depth > MOST_NESTED:
+        if self._depth > MAX_NESTING:
             raise RegexSyntaxError("nesting too deep")
         node = self.choice()
         self._depth -= 1
@@ -366,7 +366,7 @@ class _Parser:
 
 
 def _number(digits: str) -> int:
-    return int(digits) if len(digits) <= 4 else MOST_REPETITIONS + 1
+    return int(digits) if len(digits) <= 4 else MAX_REPETITIONS + 1
 
 
 def _repetitions(node: Node) -> int:

@@ -19,7 +19,7 @@ MAX_EPOCH = 2**31 - 1
 EVICTION_MS = 120_000
 """A session unused for this long may make room for a new one (Kafka's min.incremental.fetch.session.eviction.ms)."""
 
-MOST_PARTITIONS = 100_000
+MAX_PARTITIONS = 100_000
 """Partitions in all sessions together, about 50 MB: above it readers fetch without a session."""
 
 Worth = tuple[bool, int]
@@ -176,7 +176,7 @@ class FetchSessions:
         client: Client = NO_CLIENT,
     ) -> FetchSession | None:
         """A new session, or None when there is no room: the reader then fetches without a session."""
-        while len(self._sessions) >= self._slots or self._partitions + len(items) > MOST_PARTITIONS:
+        while len(self._sessions) >= self._slots or self._partitions + len(items) > MAX_PARTITIONS:
             if not self._evict((is_follower, len(items)), client, now):
                 return None
         session_id = self._random.randint(1, MAX_EPOCH)
@@ -204,7 +204,7 @@ class FetchSessions:
         session.update(request, uses_topic_ids=uses_topic_ids)
         if not session.items:
             return None
-        while self._partitions + len(session.items) > MOST_PARTITIONS:
+        while self._partitions + len(session.items) > MAX_PARTITIONS:
             if not (session.is_follower and self._evict(session.worth, session.client, now)):
                 text = "there are too many partitions in fetch sessions"
                 raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, text)

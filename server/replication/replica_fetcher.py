@@ -39,7 +39,7 @@ REMOVED = -2
 """The leader epoch of a removed PartitionFetchState."""
 IDLE_SECONDS = 3600.0
 """The pause while there is nothing to fetch; `add_partition` ends it."""
-FIRST_BACKOFF_SECONDS, MOST_DOUBLINGS = 0.02, 10
+FIRST_BACKOFF_SECONDS, MAX_DOUBLINGS = 0.02, 10
 """The pause before the second attempt; it doubles up to `replica.fetch.backoff.ms`."""
 
 
@@ -130,7 +130,7 @@ class ReplicaFetcher:
         while True:
             self._wake.clear()
             pause = min(FIRST_BACKOFF_SECONDS * 2**failures, self._limits().backoff_ms / 1000)
-            failures = min(failures + 1, MOST_DOUBLINGS)
+            failures = min(failures + 1, MAX_DOUBLINGS)
             try:
                 pause, failures, last_error = await self._round(), 0, ""
             except KafkaError as error:
@@ -207,7 +207,7 @@ class ReplicaFetcher:
         times."""
         pause = min(FIRST_BACKOFF_SECONDS * 2**one.failures, self._limits().backoff_ms / 1000)
         one.not_before = self._loop.time() + pause
-        one.failures = min(one.failures + 1, MOST_DOUBLINGS)
+        one.failures = min(one.failures + 1, MAX_DOUBLINGS)
 
     # -- truncation ------------------------------------------------------------------------------------------------
 

@@ -36,13 +36,13 @@ MAX_REQUEST_BYTES = 8192
 REQUEST_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
 """After this a client that has not taken its answer is cut off."""
-MOST_CONNECTIONS = 128
-MOST_OF_A_HOST = 64
+MAX_CONNECTIONS = 128
+MAX_CONNECTIONS_PER_HOST = 64
 """Connections at the same time, and of one address. One more closes the oldest connection that is not being answered:
 clients that send half a request, or do not take their response, do not keep a probe out."""
-MOST_REQUESTS_OF_A_HOST = 16
+MAX_REQUESTS_PER_HOST = 16
 """Requests of one address that are being answered at the same time, other than probes, which are always answered."""
-BACKLOG = MOST_OF_A_HOST // 2
+BACKLOG = MAX_CONNECTIONS_PER_HOST // 2
 """Connections accepted in one turn of the loop: fewer than an address may have, so that a probe is read before newer
 connections can close it."""
 PROBES = ("/health", "/ready")
@@ -176,9 +176,9 @@ class HealthServer:
 
     def admit(self, exchange: _Exchange, host: str) -> bool:
         """Count a new connection in, in place of an older one where there are too many; False where none can go."""
-        if self._hosts[host] >= MOST_OF_A_HOST:
+        if self._hosts[host] >= MAX_CONNECTIONS_PER_HOST:
             victims = (old for old, address in self._exchanges.items() if address == host and not old.is_busy)
-        elif self.connections >= MOST_CONNECTIONS:
+        elif self.connections >= MAX_CONNECTIONS:
             share = self.connections / len(self._hosts)
             victims = (
                 old for old, address in self._exchanges.items() if self._hosts[address] >= share and not old.is_busy
@@ -212,7 +212,7 @@ class HealthServer:
         host = self._exchanges.get(exchange, "")
         is_probe = request.path in PROBES
         answer: Answer | Text
-        if not is_probe and self._busy[host] >= MOST_REQUESTS_OF_A_HOST:
+        if not is_probe and self._busy[host] >= MAX_REQUESTS_PER_HOST:
             answer = Answer("503 Service Unavailable", {"error": "too many requests of this address at the same time"})
             exchange.end(_response(answer, without_body=request.method == "HEAD"))
             return

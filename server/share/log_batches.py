@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 READ_AHEAD_BYTES = 16 << 10
 """Bytes of a file that are read together for headers. Larger batches are skipped without being read."""
-MOST_BATCHES = 2000
+MAX_BATCHES = 2000
 """Batches of one fetch from one partition: a millisecond or two of work. The next fetch reads further batches."""
-MOST_CONTROL_BATCH_BYTES = 4096
+MAX_CONTROL_BATCH_BYTES = 4096
 """A larger control batch is not a transaction marker, and is not read."""
-MOST_READ_BYTES = 1 << 16
+MAX_READ_BYTES = 1 << 16
 """Acquired batches up to this size are read. A connection joins the parts of a small response in memory, so that it
 sends file slices in larger responses only (`network.connection.JOIN_BYTES`)."""
 
@@ -33,13 +33,13 @@ class LogBatch(NamedTuple):
 
 
 def read_batches(records: Sendable) -> list[LogBatch]:
-    """Return the complete batches at the beginning of `records`, at most `MOST_BATCHES`.
+    """Return the complete batches at the beginning of `records`, at most `MAX_BATCHES`.
 
     Raises OSError, and KafkaError or ProtocolError for batches that are damaged.
     """
     reader, found = _HeaderReader(records), list[LogBatch]()
     position = 0
-    while len(found) < MOST_BATCHES:
+    while len(found) < MAX_BATCHES:
         header = reader.bytes_at(position, HEADER_SIZE)
         if len(header) <= LOG_OVERHEAD:
             break
@@ -57,7 +57,7 @@ def read_batches(records: Sendable) -> list[LogBatch]:
 
 def _batch(reader: _HeaderReader, header: BatchHeader, position: int, size: int) -> FetchedBatch:
     is_abort_marker = False
-    if header.is_control and size <= MOST_CONTROL_BATCH_BYTES:
+    if header.is_control and size <= MAX_CONTROL_BATCH_BYTES:
         marker = RecordBatch(memoryview(reader.bytes_at(position, size))).end_marker
         is_abort_marker = marker is not None and marker.is_abort
     return FetchedBatch(
@@ -101,7 +101,7 @@ def slice_of(records: Sendable, first: LogBatch, last: LogBatch) -> Sendable:
     """Return the part of the records from one batch to another. The records must not be used after that."""
     start, end = first.position, last.position + last.size
     if isinstance(records, FileSlice):
-        if end - start <= MOST_READ_BYTES:
+        if end - start <= MAX_READ_BYTES:
             return records.read(start, end - start)
         records.narrow(start, end - start)
         return records

@@ -37,8 +37,8 @@ logger = room_logger("share")
 
 GROUP_ENABLE = "errors.deadletterqueue.group.enable"
 """The topic setting that allows share groups to write dead letters to the topic."""
-MOST_ATTEMPTS = 5
-RETRY_SECONDS, RETRY_MOST_SECONDS = 1.0, 30.0
+MAX_ATTEMPTS = 5
+RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 30.0
 """The delay before the first retry, which doubles with each further retry, and its maximum."""
 PRODUCE_TIMEOUT_MS = 30_000
 READ_BYTES = 1 << 20
@@ -146,10 +146,10 @@ class ShareGroupDLQManager:
             created = await self._controller.create_topics_automatically([TopicCreation(topic, config=settings)])
             error = created.get(topic)
             attempts += 1
-            if error is not None and (error.code not in RETRIABLE or attempts >= MOST_ATTEMPTS):
+            if error is not None and (error.code not in RETRIABLE or attempts >= MAX_ATTEMPTS):
                 raise error.as_result()
             if topic not in self._metadata:
-                if attempts >= MOST_ATTEMPTS:
+                if attempts >= MAX_ATTEMPTS:
                     reason = f"the dead-letter topic {topic} was created, but is not in the metadata"
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
                 await self._back_off(attempts)
@@ -158,7 +158,7 @@ class ShareGroupDLQManager:
             raise KafkaError(ErrorCode.INVALID_CONFIG, reason)
 
     async def _back_off(self, attempts: int) -> None:
-        seconds = min(RETRY_SECONDS * 2 ** (attempts - 1), RETRY_MOST_SECONDS)
+        seconds = min(RETRY_SECONDS * 2 ** (attempts - 1), MAX_RETRY_SECONDS)
         await asyncio.sleep(seconds * self._random.uniform(0.8, 1.2))
 
     def _max_message_bytes(self, topic: str) -> int:
@@ -237,7 +237,7 @@ class ShareGroupDLQManager:
             if error is None:
                 return
             attempts += 1
-            if error.code not in RETRIABLE or attempts >= MOST_ATTEMPTS:
+            if error.code not in RETRIABLE or attempts >= MAX_ATTEMPTS:
                 raise error
             logger.info("retrying to write dead letters of group %s to %s: %s", group_id, topic, error)
             await self._back_off(attempts)

@@ -12,7 +12,7 @@ from ..replication.fetch_session import NO_CLIENT, Client, Usage
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1
-MOST_PARTITIONS = 100_000
+MAX_PARTITIONS = 100_000
 """Partitions in all sessions together."""
 
 
@@ -131,7 +131,7 @@ class ShareSessionCache:
             self.remove(former)
         session = ShareSession(key, partitions, connection, client)
         count = len(session.partitions)
-        while len(self) >= self._max_entries or self._partitions + count > MOST_PARTITIONS:
+        while len(self) >= self._max_entries or self._partitions + count > MAX_PARTITIONS:
             if len(self) >= self._max_entries:
                 victim = self._unfair(self._sessions_used, client, 1)
             else:
@@ -181,7 +181,7 @@ class ShareSessionCache:
         before = len(session.partitions)
         # Each once: a request may name a partition twice.
         new = dict.fromkeys(partition for partition in added if partition not in session.partitions)
-        while new and self._partitions + len(new) > MOST_PARTITIONS:
+        while new and self._partitions + len(new) > MAX_PARTITIONS:
             victim = self._unfair(self._partitions_used, session.client, len(new))
             if victim is None:
                 reason = "There are too many partitions in share sessions."

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..security.session import Session
 
 LANE = "telemetry"
-MOST_CLIENTS = 16_384
+MAX_CLIENTS = 16_384
 """Kafka's limit. A further client replaces the least recently active one, which has to register again."""
 LEAST_EXPIRY_SECONDS = 60.0
 EXPIRY_INTERVALS = 3
@@ -224,7 +224,7 @@ class ClientMetricsManager:
         new.subscribe(self._subscriptions.requested_metrics(new.attributes), self._subscriptions.version)
         if before is not None:
             new.last_get, new.last_push, new.last_farewell = before.last_get, before.last_push, before.last_farewell
-        if len(self._clients) >= MOST_CLIENTS:
+        if len(self._clients) >= MAX_CLIENTS:
             self._forget(next(iter(self._clients)))
         self._clients[client] = new
         session.telemetry_client = client

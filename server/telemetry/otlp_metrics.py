@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from ...protocol.compression import decompress
 from ...protocol.errors import ErrorCode, KafkaError
 
-MOST_SERIES = 1000
+MAX_SERIES = 1000
 """Of one client: Java's with all metrics has some hundred, and more for each broker and topic it deals with."""
-MOST_LOOKED_AT = 20 * MOST_SERIES
+MAX_PARSED_PARTS = 20 * MAX_SERIES
 """The number of parts of a message that are parsed, including empty ones."""
-MOST_LABELS = 8
+MAX_LABELS = 8
 LONGEST_NAME = 128
 LONGEST_LABEL = 64
 LONGEST_VALUE = 128
@@ -70,10 +70,10 @@ def read_metrics(codec: int, data: bytes, most_bytes: int) -> Pushed:
             raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE, reason) from None
         raise
     resource: dict[str, str] = {}
-    for one in islice(message.resource_metrics, MOST_LABELS):
+    for one in islice(message.resource_metrics, MAX_LABELS):
         resource.update(_labels(one.resource.attributes))
-    points = (point for point in islice(_points(message), MOST_LOOKED_AT) if point is not None)
-    return Pushed(tuple(resource.items())[:MOST_LABELS], list(islice(points, MOST_SERIES)))
+    points = (point for point in islice(_points(message), MAX_PARSED_PARTS) if point is not None)
+    return Pushed(tuple(resource.items())[:MAX_LABELS], list(islice(points, MAX_SERIES)))
 
 
 def _points(message: Any) -> Iterator[PushedPoint | None]:
@@ -104,7 +104,7 @@ def _of_metric(metric: Any) -> Iterator[PushedPoint | None]:
 
 
 def _labels(attributes: Iterable[Any]) -> Iterator[tuple[str, str]]:
-    for attribute in islice(attributes, MOST_LABELS):
+    for attribute in islice(attributes, MAX_LABELS):
         kind = attribute.value.WhichOneof("value")
         name = _plain(attribute.key, LONGEST_LABEL).lstrip("_0123456789")
         if name and name not in OURS and kind in ("string_value", "int_value", "double_value", "bool_value"):

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from .otlp_metrics import Labels, Pushed
 
-MOST_SERIES = 20_000
+MAX_SERIES = 20_000
 """Of all clients together, each below two kilobytes; a client's description counts as a series."""
 
 
@@ -55,7 +55,7 @@ class ReceivedMetrics:
         about = tuple((dict(pushed.resource) | dict(about)).items())
         self._clients[client] = ClientMetrics(labels, about, tuple(series.values()), host)
         self._by_host[host] += len(series) + 1
-        while self._by_host.total() > MOST_SERIES:
+        while self._by_host.total() > MAX_SERIES:
             heaviest = max(self._by_host, key=self._by_host.__getitem__)
             self.forget(next(one for one, told in self._clients.items() if told.host == heaviest))
 

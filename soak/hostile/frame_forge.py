@@ -36,7 +36,7 @@ REFUSED_SHARE = 0.4
 LONGEST_WAIT_MS = 5
 MAY_WAIT = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 """Answered when others have come, whatever the request says."""
-MOST_NEW_PARTITIONS = 3
+MAX_NEW_PARTITIONS = 3
 """Frames that would create more are left out: legal, slow, and the subject of other tests."""
 SPECIAL = (b"\x00", b"\x7f", b"\x80", b"\xff", b"\xff\xff", b"\x7f\xff", b"\x80\x00", b"\xff\xff\xff\xff")
 LONG_SPECIAL = (b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff\x0f", b"\x80" * 9 + b"\x01", b"\xff" * 10)
@@ -100,7 +100,7 @@ def _creates_much(key: int, request: Any) -> bool:
         wanted = max((topic.count for topic in request.topics), default=0)
     else:
         return False
-    return MOST_NEW_PARTITIONS < wanted < 1_000_000
+    return MAX_NEW_PARTITIONS < wanted < 1_000_000
 
 
 class FrameForge:

@@ -16,7 +16,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.server.network import admission
 
-MOST_FRAMES = 8
+MAX_FRAMES = 8
 AT_ONCE_SHARE = 0.3
 """How many of the visits say everything before they hear anything."""
 PATIENCE = admission.AUTHENTICATION_SECONDS * 2 / 3
@@ -50,7 +50,7 @@ class Outsider(Attacker):
 
     def _say_in_turn(self, wire: Wire, visit: Visit) -> None:
         answer, is_bare, has_mechanism = None, False, False
-        for _ in range(self.random.randint(1, MOST_FRAMES)):
+        for _ in range(self.random.randint(1, MAX_FRAMES)):
             frame = visit.next(answer, is_bare=is_bare)
             self.sent += 1
             wire.send(framed(frame))
@@ -65,7 +65,7 @@ class Outsider(Attacker):
         self._expect_refusal(wire, wire.receive())
 
     def _say_all(self, wire: Wire, visit: Visit) -> None:
-        frames = [visit.next(None, is_bare=False) for _ in range(self.random.randint(1, MOST_FRAMES))]
+        frames = [visit.next(None, is_bare=False) for _ in range(self.random.randint(1, MAX_FRAMES))]
         self.sent += len(frames)
         wire.send(b"".join(map(framed, [*frames, PROBE])))
         for _ in frames:

@@ -12,7 +12,7 @@ from typing import Any
 
 from soak.sim.outcome import carry_out
 from soak.sim.scenario import FAULT_POINTS, Plan, Run
-from soak.sim.workload import DRAIN_SECONDS, MOST_UNACKNOWLEDGED, TOPIC
+from soak.sim.workload import DRAIN_SECONDS, MAX_UNACKNOWLEDGED, TOPIC
 
 from barnabas.clients.producer import Producer
 from barnabas.protocol.topic_partition import TopicPartition
@@ -119,7 +119,7 @@ class CompactedRun(Run):
             )
         ) as producer:
             number = 0
-            recent: deque[asyncio.Future[Any]] = deque(maxlen=MOST_UNACKNOWLEDGED)
+            recent: deque[asyncio.Future[Any]] = deque(maxlen=MAX_UNACKNOWLEDGED)
             while not self.is_over:
                 key = f"{name}/{rng.randrange(KEYS_OF_A_WRITER)}"
                 value = None if rng.random() < TOMBSTONES else f"{name}/{number}/".encode() + b"x" * rng.randrange(100)
@@ -127,7 +127,7 @@ class CompactedRun(Run):
                 keyed.sent[key, value] = None
                 future = await producer.send(TOPIC, value, key=key.encode(), partition=partition)
                 future.add_done_callback(partial(self._acknowledged, (key, value)))
-                while sum(not one.done() for one in recent) >= MOST_UNACKNOWLEDGED:
+                while sum(not one.done() for one in recent) >= MAX_UNACKNOWLEDGED:
                     await asyncio.sleep(0.05)
                 recent.append(future)
                 await asyncio.sleep(rng.random() * 0.02)

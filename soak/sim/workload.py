@@ -22,7 +22,7 @@ from barnabas.simulation.machines import Machines
 
 TOPIC = "t"
 DRAIN_SECONDS = 120.0
-MOST_UNACKNOWLEDGED = 50
+MAX_UNACKNOWLEDGED = 50
 """A writer waits while so many of its records are on their way, as a program does that looks at its futures."""
 T = TypeVar("T", Producer, Consumer)
 
@@ -121,14 +121,14 @@ class Workload(ABC):
             )
         ) as producer:
             number = 0
-            recent: deque[asyncio.Future[Any]] = deque(maxlen=MOST_UNACKNOWLEDGED)
+            recent: deque[asyncio.Future[Any]] = deque(maxlen=MAX_UNACKNOWLEDGED)
             while not self.is_over:
                 value = f"{name}/{number}/".encode() + b"x" * rng.randrange(plan.value_bytes)
                 number += 1
                 history.sent[value] = name
                 future = await producer.send(TOPIC, value, partition=partition)
                 future.add_done_callback(partial(self._sent, value))
-                while sum(not one.done() for one in recent) >= MOST_UNACKNOWLEDGED:
+                while sum(not one.done() for one in recent) >= MAX_UNACKNOWLEDGED:
                     await asyncio.sleep(0.05)
                 recent.append(future)
                 await asyncio.sleep(rng.random() * plan.pace)

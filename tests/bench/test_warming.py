@@ -9,11 +9,11 @@ import pytest
 from bench import runner
 from bench.bench import BROKERS, LIMIT, RIVAL, STEPS, Bench, Figures, Goal, Run
 from bench.catalogue import BENCHES
-from bench.compaction import MOST_WARM_PASSES, DirtyBroker, warm_up
+from bench.compaction import MAX_WARM_PASSES, DirtyBroker, warm_up
 from bench.published import markdown
 from bench.report import print_result, read_json, write_json
 from bench.runner import Plan, run_bench
-from bench.warming import MOST_WARMUP_S, MOST_WARMUPS, Warmth, WarmUp
+from bench.warming import MAX_WARMUP_S, MAX_WARMUPS, Warmth, WarmUp
 
 RATE = {"mb_per_s": "higher"}
 BOTH = {"mb_per_s": "higher", "p50_ms": "lower"}
@@ -50,7 +50,7 @@ def rounds_of(warming: WarmUp, rounds: Sequence[Mapping[str, float]]) -> int:
         ([100, 100], 2),
         ([100, 120, 140, 141, 150], 4),
         ([100, 90, 140], 2),
-        ([1.1**number for number in range(30)], MOST_WARMUPS),
+        ([1.1**number for number in range(30)], MAX_WARMUPS),
     ],
 )
 def test_a_rival_is_warm_when_its_figure_stops_getting_better(figures: list[float], rounds: int) -> None:
@@ -86,13 +86,13 @@ def test_warming_up_is_bounded_in_time_and_says_what_still_got_better() -> None:
     rounds = 0
     while not warming.is_over():
         rounds += 1
-        clock.now += MOST_WARMUP_S / 3 + 1
+        clock.now += MAX_WARMUP_S / 3 + 1
         warming.add({"mb_per_s": 1.1**rounds, "p50_ms": 5.0})
     assert warming.warmth() == Warmth(3, clock.now - 1000, ("mb_per_s",))
     asked = WarmUp(RATE, 2, clock=clock)
     for number in range(2):
         assert not asked.is_over()
-        clock.now += MOST_WARMUP_S
+        clock.now += MAX_WARMUP_S
         asked.add({"mb_per_s": 1.1**number})
     assert asked.is_over()
 
@@ -226,12 +226,12 @@ class Cleaner:
 
 @pytest.mark.parametrize(
     ("speeds", "passes", "rising"),
-    [([50e6, 90e6, 91e6, 99e6], 3, ()), ([1.5**number for number in range(9)], MOST_WARM_PASSES, ("mb_per_s",))],
+    [([50e6, 90e6, 91e6, 99e6], 3, ()), ([1.5**number for number in range(9)], MAX_WARM_PASSES, ("mb_per_s",))],
 )
 def test_copies_of_a_log_are_cleaned_until_that_gets_no_faster(
     speeds: list[float], passes: int, rising: tuple[str, ...]
 ) -> None:
-    cleaner, copies = Cleaner(speeds), [f"warm-{number}" for number in range(MOST_WARM_PASSES)]
+    cleaner, copies = Cleaner(speeds), [f"warm-{number}" for number in range(MAX_WARM_PASSES)]
     warmth = warm_up(cast(DirtyBroker, cleaner), copies)
     assert cleaner.cleaned == copies[:passes]
     assert (warmth.rounds, warmth.rising) == (passes, rising)

@@ -35,13 +35,13 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.server.apis.handlers.describe_configs import MOST_ENTRIES
+from barnabas.server.apis.handlers.describe_configs import MAX_ENTRIES
 from barnabas.server.apis.kafka_apis import KafkaApis
 from barnabas.server.broker import BrokerServer
 from barnabas.server.broker_state import services
 from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
-from barnabas.server.replication.fetch_session import MOST_PARTITIONS
+from barnabas.server.replication.fetch_session import MAX_PARTITIONS
 from barnabas.server.runtime.host import host_ports
 
 Call = Callable[[ApiKey, int, object], Awaitable[Any]]
@@ -215,7 +215,7 @@ async def test_a_small_request_cannot_ask_for_gigabytes_of_settings(tmp_path: Pa
         resources += [DescribeConfigsResource(resource_type=32, resource_name=str(n)) for n in range(15_000)]
         request = DescribeConfigsRequest(resources=resources, include_documentation=True)
         answer = await call(ApiKey.DESCRIBE_CONFIGS, 4, request)
-        assert sum(len(result.configs) for result in answer.results) <= MOST_ENTRIES
+        assert sum(len(result.configs) for result in answer.results) <= MAX_ENTRIES
         errors = Counter(result.error_code for result in answer.results)
         assert errors[ErrorCode.INVALID_REQUEST] == 1
         assert errors[ErrorCode.POLICY_VIOLATION] > 0
@@ -252,7 +252,7 @@ async def test_fetch_sessions_remember_a_bounded_number_of_partitions(tmp_path: 
     async def talk(call: Call, apis: KafkaApis) -> None:
         answers = [await call(ApiKey.FETCH, 12, fetch(0)) for _ in range(8)]
         ids = [answer.session_id for answer in answers]
-        assert all(ids[: MOST_PARTITIONS // 20_000]) and not any(ids[MOST_PARTITIONS // 20_000 :])
+        assert all(ids[: MAX_PARTITIONS // 20_000]) and not any(ids[MAX_PARTITIONS // 20_000 :])
         assert len(answers[-1].responses[0].partitions) == 20_000
         outgrown = await call(ApiKey.FETCH, 12, fetch(20_000, session=ids[0], epoch=1))
         assert outgrown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

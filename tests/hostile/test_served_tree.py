@@ -20,8 +20,8 @@ from tests.server.metadata.served_tree import ServedTree
 from tests.server_process import wait_until
 
 from barnabas.protocol.zookeeper.constants import MAX_FRAME, CreateFlag, OpCode, ZkError
-from barnabas.protocol.zookeeper.jute import MOST_ITEMS, encode
-from barnabas.protocol.zookeeper.multi import MOST_OPERATIONS, encode_results
+from barnabas.protocol.zookeeper.jute import MAX_ITEMS, encode
+from barnabas.protocol.zookeeper.multi import MAX_OPERATIONS, encode_results
 from barnabas.protocol.zookeeper.records import (
     Acl,
     AuthRequest,
@@ -34,7 +34,7 @@ from barnabas.protocol.zookeeper.records import (
     WatchedRequest,
 )
 from barnabas.server.metadata.served import connection, requests, session_tracker, tree_server
-from barnabas.server.metadata.tree_acls import MOST_ENTRIES
+from barnabas.server.metadata.tree_acls import MAX_ENTRIES
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_what_is_no_beginning_of_a_session_is_cut_off(served: ServedTree, bystan
 @pytest.mark.parametrize(
     "body",
     [
-        encode_results([(OpCode.DELETE, VersionRequest("/x", -1))] * (MOST_OPERATIONS + 1)),
+        encode_results([(OpCode.DELETE, VersionRequest("/x", -1))] * (MAX_OPERATIONS + 1)),
         encode_results([(OpCode.GET_DATA, VersionRequest("/x", -1))]),
         b"",
         struct.pack(">ibi", OpCode.CREATE, 0, -1),
@@ -84,10 +84,10 @@ def test_multis_that_are_too_long_or_none_are_refused(served: ServedTree, bystan
 
 
 def test_lists_are_bounded(served: ServedTree, bystander: RawClient) -> None:
-    paths = ["/"] * (MOST_ITEMS + 1)
+    paths = ["/"] * (MAX_ITEMS + 1)
     watches = encode(SetWatchesRequest(0, paths, [], []))
     assert bystander.call(OpCode.SET_WATCHES, watches)[0].err == ZkError.MARSHALLING_ERROR
-    many = [Acl(1, Id("digest", f"user:{number}")) for number in range(MOST_ENTRIES + 1)]
+    many = [Acl(1, Id("digest", f"user:{number}")) for number in range(MAX_ENTRIES + 1)]
     assert bystander.call(OpCode.CREATE, encode(CreateRequest("/a", b"", many, 0)))[0].err == ZkError.INVALID_ACL
     count = struct.pack(">i", 0x7FFFFFFF)
     body = encode(CreateRequest("/a", b"", OPEN_ACL, 0))[:10] + count
@@ -122,7 +122,7 @@ def test_who_says_nothing_is_let_go(served: ServedTree, bystander: RawClient, mo
 def test_connections_are_bounded_and_the_homeless_make_room(
     served: ServedTree, bystander: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_server, "MOST_CONNECTIONS", 4)
+    monkeypatch.setattr(tree_server, "MAX_CONNECTIONS", 4)
     with ExitStack() as stack:
         idle = [stack.enter_context(RawClient(served.port)) for _ in range(3)]
         wait_until(lambda: served.call(lambda: len(served.server.connections)) == 4, timeout_s=60, what="they are in")
@@ -135,7 +135,7 @@ def test_connections_are_bounded_and_the_homeless_make_room(
 
 
 def test_sessions_are_bounded(served: ServedTree, bystander: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_server, "MOST_SESSIONS", 3)
+    monkeypatch.setattr(tree_server, "MAX_SESSIONS", 3)
     with RawClient(served.port) as first, RawClient(served.port) as second, RawClient(served.port) as client:
         first.connect(ms=60_000)
         second.connect(ms=60_000)
@@ -146,7 +146,7 @@ def test_sessions_are_bounded(served: ServedTree, bystander: RawClient, monkeypa
 def test_sessions_of_an_address_are_bounded_and_abandoned_ones_make_room(
     served: ServedTree, bystander: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_server, "MOST_SESSIONS_OF_A_HOST", 6)
+    monkeypatch.setattr(tree_server, "MAX_SESSIONS_PER_HOST", 6)
     owners = []
     for number in range(2):
         with RawClient(served.port) as client:
@@ -329,7 +329,7 @@ def test_proofs_of_identity_are_bounded(served: ServedTree, bystander: RawClient
         while not codes or codes[-1] == 0:
             auth = AuthRequest(0, "digest", f"user:{len(codes)}".encode())
             codes.append(client.call(OpCode.AUTH, encode(auth))[0].err)
-        assert (len(codes), codes[-1]) == (connection.MOST_IDENTITIES, ZkError.AUTH_FAILED)
+        assert (len(codes), codes[-1]) == (connection.MAX_IDENTITIES, ZkError.AUTH_FAILED)
         assert client.is_closed()
 
 

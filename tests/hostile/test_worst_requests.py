@@ -130,10 +130,10 @@ from barnabas.server.security.session import ANONYMOUS, KafkaPrincipal
 from barnabas.server.telemetry.client_metrics_manager import can_be_read
 from barnabas.storage.filesystem import FileSlice
 
-MOST_SECONDS = 0.25
+MAX_SECONDS = 0.25
 """Of the loop's processor, in one turn; and of anybody's time who asks for something else meanwhile."""
 ATTEMPTS = 3
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 ANSWER_SECONDS = 100.0
 SMALL = {ApiKey.HEARTBEAT, ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_CLUSTER}
 SMALL |= {ApiKey.LIST_CONFIG_RESOURCES, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALLOCATE_PRODUCER_IDS}
@@ -505,7 +505,7 @@ async def complaints(
             assert len(frame) <= FRAME_BYTES
             turns, waits, size = list[float](), list[float](), 0
             # A machine that is busy elsewhere keeps a client waiting, too, but not each time.
-            while not waits or (max(turns[-1], waits[-1]) > MOST_SECONDS and len(waits) < ATTEMPTS):
+            while not waits or (max(turns[-1], waits[-1]) > MAX_SECONDS and len(waits) < ATTEMPTS):
                 await prepare(one)
                 await bystander.is_served()
                 bystander.longest = 0.0
@@ -521,8 +521,8 @@ async def complaints(
             if (
                 error != one.error
                 or here.apis.failures
-                or max(min(turns), min(waits)) > MOST_SECONDS
-                or size > MOST_BYTES
+                or max(min(turns), min(waits)) > MAX_SECONDS
+                or size > MAX_BYTES
             ):
                 waited = ", ".join(f"{wait:.3f}" for wait in waits)
                 found.append(

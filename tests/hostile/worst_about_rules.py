@@ -10,7 +10,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from barnabas.protocol.messages.describe_acls import DescribeAclsRequest
-from barnabas.server.apis.handlers.create_acls import MOST_RULES
+from barnabas.server.apis.handlers.create_acls import MAX_RULES
 
 from .worst_requests import Worst
 
@@ -75,13 +75,13 @@ def _described(_: int, __: Any) -> DescribeAclsRequest:
 K = ApiKey
 NONE, TOO_MANY = ErrorCode.NONE, ErrorCode.POLICY_VIOLATION
 WORST_ABOUT_RULES = (
-    Worst("rules of two patterns", K.CREATE_ACLS, 1, _created(lambda n: ("t", f"User:{n}"), MOST_RULES), NONE),
-    Worst("as many again", K.CREATE_ACLS, 1, _created(lambda n: ("t", f"User:a-{n}"), MOST_RULES), NONE),
+    Worst("rules of two patterns", K.CREATE_ACLS, 1, _created(lambda n: ("t", f"User:{n}"), MAX_RULES), NONE),
+    Worst("as many again", K.CREATE_ACLS, 1, _created(lambda n: ("t", f"User:a-{n}"), MAX_RULES), NONE),
     # They have nearly as many as there is room for, which each change reads and writes.
-    Worst("more than fit", K.CREATE_ACLS, 1, _created(lambda n: ("t", f"User:b-{n}"), MOST_RULES), TOO_MANY),
+    Worst("more than fit", K.CREATE_ACLS, 1, _created(lambda n: ("t", f"User:b-{n}"), MAX_RULES), TOO_MANY),
     Worst("one more of them", K.CREATE_ACLS, 1, _created(lambda _: ("t", "User:x"), 1), NONE),
-    Worst("rules of many patterns", K.CREATE_ACLS, 1, _created(lambda n: (f"t{n}", "User:a"), MOST_RULES), NONE),
-    Worst("too many rules", K.CREATE_ACLS, 1, _created(lambda n: (f"u{n}", "User:a"), MOST_RULES * 10), TOO_MANY),
+    Worst("rules of many patterns", K.CREATE_ACLS, 1, _created(lambda n: (f"t{n}", "User:a"), MAX_RULES), NONE),
+    Worst("too many rules", K.CREATE_ACLS, 1, _created(lambda n: (f"u{n}", "User:a"), MAX_RULES * 10), TOO_MANY),
     Worst("all rules described", K.DESCRIBE_ACLS, 1, _described, NONE),
     Worst("nobody's rules", K.DELETE_ACLS, 1, _deleted(lambda n: [f"User:z{i}" for i in range(n)]), NONE),
     Worst("all rules deleted", K.DELETE_ACLS, 1, _deleted(lambda _: [None] * SELECTIONS), NONE),

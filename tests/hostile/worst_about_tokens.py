@@ -18,7 +18,7 @@ from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTok
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.sasl_server import LARGEST_MESSAGE_BYTES
-from barnabas.server.apis.handlers.create_delegation_token import LONGEST_RENEWERS, MOST_RENEWERS
+from barnabas.server.apis.handlers.create_delegation_token import LONGEST_RENEWERS, MAX_RENEWERS
 from barnabas.server.metadata.token_store import DelegationToken
 from barnabas.server.security.delegation_token_manager import MAX_TOKENS_PER_OWNER, SECRET_BYTES
 
@@ -28,16 +28,16 @@ USER, MECHANISM = "eve", "SCRAM-SHA-256"
 OTHER_TOKENS = MAX_TOKENS_PER_OWNER - 1
 WIDE_CHARACTER = chr(0x1F600)
 HOUR_MS = 3_600_000
-MOST_EXTENSIONS = (LARGEST_MESSAGE_BYTES[MECHANISM] - len(b"n,,n=x,r=y")) // len(b",fff=")
+MAX_EXTENSIONS = (LARGEST_MESSAGE_BYTES[MECHANISM] - len(b"n,,n=x,r=y")) // len(b",fff=")
 
 
 def widest_names(how_many: int) -> list[str]:
     """As long as a hundred renewers' may be, each with a character for which Python takes four bytes for all others."""
-    width = LONGEST_RENEWERS // MOST_RENEWERS - len(WIDE_CHARACTER.encode())
+    width = LONGEST_RENEWERS // MAX_RENEWERS - len(WIDE_CHARACTER.encode())
     return [f"{WIDE_CHARACTER}{number:0{width}x}" for number in range(how_many)]
 
 
-def token_wish(renewers: int = MOST_RENEWERS) -> CreateDelegationTokenRequest:
+def token_wish(renewers: int = MAX_RENEWERS) -> CreateDelegationTokenRequest:
     """A wish for a token that takes as much room as one may."""
     return CreateDelegationTokenRequest(
         renewers=[CreatableRenewers(principal_type="User", principal_name=name) for name in widest_names(renewers)],
@@ -47,7 +47,7 @@ def token_wish(renewers: int = MOST_RENEWERS) -> CreateDelegationTokenRequest:
 
 def others_tokens() -> Iterator[DelegationToken]:
     """All that one other user after the other may have, as large as they may be: the client is a renewer of each."""
-    renewers = tuple(f"User:{name}" for name in (USER, *widest_names(MOST_RENEWERS - 1)))
+    renewers = tuple(f"User:{name}" for name in (USER, *widest_names(MAX_RENEWERS - 1)))
     for number in count():
         owner = f"User:{number // MAX_TOKENS_PER_OWNER}"
         yield DelegationToken(f"{number:022}", owner, owner, renewers, 1, 1 << 50, 1 << 50)
@@ -95,7 +95,7 @@ WORST_ABOUT_TOKENS = (
     Worst("bytes", K.SASL_HANDSHAKE, 1, lambda *_: SaslHandshakeRequest(mechanism="x" * 32_767), NO_MECHANISM),
     Worst("a mechanism", K.SASL_HANDSHAKE, 1, lambda *_: SaslHandshakeRequest(mechanism=MECHANISM), ErrorCode.NONE),
     Worst("bytes", K.SASL_AUTHENTICATE, 2, lambda n, _: SaslAuthenticateRequest(auth_bytes=bytes(n)), FAILED),
-    Worst("extensions", K.SASL_AUTHENTICATE, 2, _extensions(MOST_EXTENSIONS), ErrorCode.NONE),
+    Worst("extensions", K.SASL_AUTHENTICATE, 2, _extensions(MAX_EXTENSIONS), ErrorCode.NONE),
     Worst("too many extensions", K.SASL_AUTHENTICATE, 2, _extensions(FRAME_BYTES), FAILED),
     Worst("the last one", K.CREATE_DELEGATION_TOKEN, 3, lambda _, __: token_wish(), ErrorCode.NONE),
     Worst("one too many", K.CREATE_DELEGATION_TOKEN, 3, lambda _, __: token_wish(), TOO_MANY),

@@ -28,11 +28,11 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from barnabas.server.apis.handlers.join_group import MOST_METADATA_BYTES, MOST_PROTOCOLS
-from barnabas.server.apis.handlers.leave_group import MOST_LEAVERS
-from barnabas.server.coordinator.group.consumer_heartbeat import MOST_TOPICS
-from barnabas.server.coordinator.group.streams.streams_heartbeat import MOST_SUBTOPOLOGIES
-from barnabas.server.coordinator.group.streams.streams_heartbeat import MOST_TOPICS as MOST_NAMES
+from barnabas.server.apis.handlers.join_group import MAX_METADATA_BYTES, MAX_PROTOCOLS
+from barnabas.server.apis.handlers.leave_group import MAX_LEAVING_MEMBERS
+from barnabas.server.coordinator.group.consumer_heartbeat import MAX_TOPICS
+from barnabas.server.coordinator.group.streams.streams_heartbeat import MAX_SUBTOPOLOGIES
+from barnabas.server.coordinator.group.streams.streams_heartbeat import MAX_TOPICS as MAX_NAMES
 
 from .worst_requests import FRAME_BYTES, TOPIC, WIDE, WIDE_PARTITIONS, Known, Worst
 
@@ -72,7 +72,7 @@ def _streams(count: int) -> streams.StreamsGroupHeartbeatRequest:
 
 def _subtopologies(count: int) -> streams.StreamsGroupHeartbeatRequest:
     """A topology of many tasks of one topic."""
-    names = _names(min(count, MOST_SUBTOPOLOGIES))
+    names = _names(min(count, MAX_SUBTOPOLOGIES))
     return _streams_joining(
         "subtopologies", [streams.Subtopology(subtopology_id=name, source_topics=[TOPIC]) for name in names]
     )
@@ -222,7 +222,7 @@ WORST_OF_MEMBERS = (
         "most protocols",
         K.JOIN_GROUP,
         3,
-        lambda _, __: joining(MOST_PROTOCOLS, min(FRAME_BYTES, MOST_METADATA_BYTES) * 98 // 100, OTHER),
+        lambda _, __: joining(MAX_PROTOCOLS, min(FRAME_BYTES, MAX_METADATA_BYTES) * 98 // 100, OTHER),
         ErrorCode.NONE,
     ),
     Worst(
@@ -251,14 +251,14 @@ WORST_OF_MEMBERS = (
         "missing topics",
         K.STREAMS_GROUP_HEARTBEAT,
         1,
-        lambda n, _: _streams(min(n, MOST_NAMES)),
+        lambda n, _: _streams(min(n, MAX_NAMES)),
         ErrorCode.NONE,
     ),
     Worst("subtopologies", K.STREAMS_GROUP_HEARTBEAT, 1, lambda n, _: _subtopologies(n), ErrorCode.NONE),
     Worst("offsets", K.STREAMS_GROUP_HEARTBEAT, 1, lambda n, _: _task_offsets(n), ErrorCode.INVALID_REQUEST),
     Worst("assignments", K.SYNC_GROUP, 4, _assigned, ErrorCode.NONE),
     Worst("members", K.LEAVE_GROUP, 4, lambda n, _: _leaving(n), ErrorCode.INVALID_REQUEST),
-    Worst("most members", K.LEAVE_GROUP, 4, lambda n, _: _leaving(min(n, MOST_LEAVERS)), UNKNOWN_MEMBER),
+    Worst("most members", K.LEAVE_GROUP, 4, lambda n, _: _leaving(min(n, MAX_LEAVING_MEMBERS)), UNKNOWN_MEMBER),
     Worst("all members", K.LEAVE_GROUP, 4, _left, ErrorCode.NONE),
     Worst(
         "topics", K.CONSUMER_GROUP_HEARTBEAT, 1, lambda n, _: _beat("a", topics=_names(n)), ErrorCode.INVALID_REQUEST
@@ -267,7 +267,7 @@ WORST_OF_MEMBERS = (
         "most topics",
         K.CONSUMER_GROUP_HEARTBEAT,
         1,
-        lambda n, _: _beat("a", topics=_names(min(n, MOST_TOPICS))),
+        lambda n, _: _beat("a", topics=_names(min(n, MAX_TOPICS))),
         ErrorCode.NONE,
     ),
     Worst("owned partitions", K.CONSUMER_GROUP_HEARTBEAT, 1, _owning, ErrorCode.NONE),

@@ -34,8 +34,8 @@ from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, 
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from barnabas.server.apis.handlers.alter_user_scram_credentials import MOST_CHANGES
-from barnabas.server.config.config_admin_manager import MOST_SETTINGS
+from barnabas.server.apis.handlers.alter_user_scram_credentials import MAX_CHANGES
+from barnabas.server.config.config_admin_manager import MAX_SETTINGS
 from barnabas.server.controller.admin_manager import MAX_PARTITIONS_PER_REQUEST
 
 from .worst_requests import BROKER_ID, NEW_PARTITIONS, TOPIC, WIDE, WIDE_PARTITIONS, Known, Worst
@@ -88,7 +88,7 @@ def _partitions_made(_: int, __: Known) -> CreatePartitionsRequest:
 
 
 def _replaced(_: int, __: Known) -> altered.AlterConfigsRequest:
-    configs = [altered.AlterableConfig(name=f"plugin.{number}", value="x" * 900) for number in range(MOST_SETTINGS)]
+    configs = [altered.AlterableConfig(name=f"plugin.{number}", value="x" * 900) for number in range(MAX_SETTINGS)]
     resource = altered.AlterConfigsResource(resource_type=BROKER, resource_name=str(BROKER_ID), configs=configs)
     return altered.AlterConfigsRequest(resources=[resource])
 
@@ -96,7 +96,7 @@ def _replaced(_: int, __: Known) -> altered.AlterConfigsRequest:
 def _edited(_: int, __: Known) -> edited.IncrementalAlterConfigsRequest:
     configs = [
         edited.AlterableConfig(name=f"plugin.{number}", config_operation=ConfigOperation.SET, value="y" * 900)
-        for number in range(MOST_SETTINGS)
+        for number in range(MAX_SETTINGS)
     ]
     resource = edited.AlterConfigsResource(resource_type=BROKER, resource_name=str(BROKER_ID), configs=configs)
     return edited.IncrementalAlterConfigsRequest(resources=[resource])
@@ -116,7 +116,7 @@ def _users(_: int, __: Known) -> AlterUserScramCredentialsRequest:
             ScramCredentialUpsertion(
                 name=f"{number:x}", mechanism=1, iterations=4096, salt=bytes(200), salted_password=bytes(200)
             )
-            for number in range(MOST_CHANGES)
+            for number in range(MAX_CHANGES)
         ]
     )
 

@@ -9,7 +9,7 @@ from barnabas.protocol.messages import delete_share_group_offsets as deleted
 from barnabas.protocol.messages import describe_share_group_offsets as described
 from barnabas.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from barnabas.server.coordinator.group.consumer_heartbeat import MOST_TOPICS
+from barnabas.server.coordinator.group.consumer_heartbeat import MAX_TOPICS
 
 from .worst_requests import TOPIC, WIDE, WIDE_PARTITIONS, Known, Worst
 
@@ -83,7 +83,7 @@ WORST_OF_SHARE_GROUPS = (
         "most topics",
         K.SHARE_GROUP_HEARTBEAT,
         1,
-        lambda n, _: share_beat("other", *_names(min(n, MOST_TOPICS)), group_id="another share group"),
+        lambda n, _: share_beat("other", *_names(min(n, MAX_TOPICS)), group_id="another share group"),
         ErrorCode.NONE,
     ),
     Worst(

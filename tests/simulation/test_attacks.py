@@ -66,7 +66,7 @@ async def wait_for_the_clock(_: Simulation) -> None:
     "scenario", [swallow, block, connect, download, connect_somewhere_else, start_a_thread, wait_for_the_clock]
 )
 def test_the_real_world_is_refused(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "MOST_LOOKS", 1000)
+    monkeypatch.setattr(host, "MAX_LOOKS", 1000)
     assert isinstance(cause_of(scenario), NotSimulatedError)
 
 
@@ -141,7 +141,7 @@ def test_a_scenario_that_never_ends() -> None:
 
 
 def test_a_scenario_that_is_busy_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "MOST_STEPS_AT_ONCE", 5000)
+    monkeypatch.setattr(loop, "MAX_STEPS_AT_ONCE", 5000)
 
     async def scenario(_: Simulation) -> None:
         while True:

@@ -17,13 +17,13 @@ from .own_broker import OwnBroker
 
 T = TypeVar("T")
 FRESH_SECONDS = 1.0
-MOST_READINGS = 6
+MAX_READINGS = 6
 """Maximum number of consumers; further reads wait. Each consumer holds some fetched megabytes."""
-MOST_FOLLOWINGS = 4
+MAX_FOLLOWINGS = 4
 """Maximum number of consumers for live pages, which end with the page; further ones are rejected."""
 _FETCH_BYTES = 4 << 20
 _PARTITION_BYTES = 1 << 20
-_MOST_PRODUCED_BYTES = 16 << 20
+_MAX_PRODUCED_BYTES = 16 << 20
 
 
 class CachedResult(Generic[T]):
@@ -63,8 +63,8 @@ class WatchedCluster:
     def __init__(self, connection_settings: ConnectionSettings, own: OwnBroker | None = None) -> None:
         self.own = own
         self.decoder = Decoder(connection_settings.schemas)
-        self.readings = asyncio.Semaphore(MOST_READINGS)
-        self.followings = asyncio.Semaphore(MOST_FOLLOWINGS)
+        self.readings = asyncio.Semaphore(MAX_READINGS)
+        self.followings = asyncio.Semaphore(MAX_FOLLOWINGS)
         self._connection_settings = connection_settings
         self.admin = Admin(
             connection_settings.bootstrap, **{"client_id": "barnabas-console", **connection_settings.admin}
@@ -121,7 +121,7 @@ class WatchedCluster:
         settings: dict[str, Any] = {
             "client_id": "barnabas-console",
             "linger_ms": 0,
-            "max_request_size": _MOST_PRODUCED_BYTES,
+            "max_request_size": _MAX_PRODUCED_BYTES,
             "delivery_timeout_ms": 15_000,
             "request_timeout_ms": 10_000,
             **self._connection_settings.producer,

@@ -21,7 +21,7 @@ SHOWN_BYTES = 64 << 10
 _JSON_BYTES = 256 << 10
 _HEX_BYTES = 4096
 _HEX_WIDTH = 16
-_MOST_UNPRINTABLE = 0.1
+_MAX_UNPRINTABLE = 0.1
 _PICTURES = {
     **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"},
     0x7F: "\u2421",
@@ -103,7 +103,7 @@ def _as_text(data: bytes, *, is_cut: bool) -> str | None:
             return None
         text = data[: error.start].decode()
     controls = sum(not (char.isprintable() or char.isspace()) for char in text)
-    return text if controls <= _MOST_UNPRINTABLE * len(text) else None
+    return text if controls <= _MAX_UNPRINTABLE * len(text) else None
 
 
 def _pretty(data: bytes) -> str | None:

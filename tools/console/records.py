@@ -18,7 +18,7 @@ from ...clients.fetched_records import ConsumerRecord
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.special_timestamps import EARLIEST, LATEST
 from ...protocol.topic_partition import TopicPartition
-from .cluster import MOST_FOLLOWINGS, WatchedCluster
+from .cluster import MAX_FOLLOWINGS, WatchedCluster
 from .previews import (
     LIST_CHARS,
     SHOWN_BYTES,
@@ -30,7 +30,7 @@ from .previews import (
 )
 from .record_filter import Wanted, record_filter
 
-MOST_ROWS = 500
+MAX_ROWS = 500
 """Maximum rows of a request; the page requests fewer."""
 SCAN_RECORDS = 200_000
 SCAN_SECONDS = 20.0
@@ -42,10 +42,10 @@ FOLLOW_SECONDS = 0.25
 FOLLOW_ROWS = 100
 FOLLOW_BEHIND = 2_000
 """Lag after which a live page continues at the end: no user reads faster."""
-MOST_HEADERS = 100
-MOST_PLACES = 500
+MAX_HEADERS = 100
+MAX_PLACES = 500
 """A search in more partitions cannot be continued: the position would not fit into a URL."""
-MOST_LEADERLESS = 20
+MAX_LEADERLESS = 20
 REST_BYTES = 1 << 20
 LIST_BYTES = 16 << 10
 """A larger key or value is decoded in the single view and in searches only."""
@@ -80,7 +80,7 @@ class Query:
             any(terms.values()),
             int(partition) if partition else None,
             given.get("from", "latest"),
-            min(max(1, int(given.get("limit", "50"))), MOST_ROWS),
+            min(max(1, int(given.get("limit", "50"))), MAX_ROWS),
             given.get("follow") == "1",
         )
 
@@ -120,13 +120,13 @@ class RecordPages:
         """Yield lines with `rows`, the number of `scanned` records, and at the end `done` or `error`."""
         turns = self._cluster.followings if query.follow else self._cluster.readings
         if query.follow and turns.locked():
-            yield {"error": f"at most {MOST_FOLLOWINGS} pages can show topics live"}
+            yield {"error": f"at most {MAX_FOLLOWINGS} pages can show topics live"}
             return
         try:
             async with turns:
                 led, leaderless = await self._led(query.topic, query.partition)
                 if leaderless:
-                    yield {"leaderless": leaderless[:MOST_LEADERLESS], "of": len(leaderless)}
+                    yield {"leaderless": leaderless[:MAX_LEADERLESS], "of": len(leaderless)}
                 if not led:
                     yield {"done": True, "next": None}
                     return
@@ -168,7 +168,7 @@ class RecordPages:
     async def described(self, topic: str, partition: int, offset: int) -> Line:
         """Return one record with all its forms."""
         record = await self.one(topic, partition, offset)
-        headers = [{"key": brief(key.encode()), "value": brief(value)} for key, value in record.headers[:MOST_HEADERS]]
+        headers = [{"key": brief(key.encode()), "value": brief(value)} for key, value in record.headers[:MAX_HEADERS]]
         shown: Line = {**row(record), "headers": headers}
         for part, data in zip(_PARTS, (record.key, record.value), strict=True):
             (what,) = await self._cluster.decoder.decode(topic, part, [data], most=SHOWN_BYTES, indent=2)
@@ -281,7 +281,7 @@ class RecordPages:
                     break
         ahead = {tp: offset for tp, offset in at.items() if offset < ends[tp]}
         place = ",".join(f"{tp.partition}:{offset}" for tp, offset in ahead.items())
-        yield {"done": True, "next": place if 0 < len(ahead) <= MOST_PLACES else None}
+        yield {"done": True, "next": place if 0 < len(ahead) <= MAX_PLACES else None}
 
     async def _portions(
         self, starts: Offsets, ends: Offsets

@@ -22,7 +22,7 @@ from .errors import RegistryError, no_schema
 from .registry import Registry
 from .schemas import KINDS, Version
 
-MOST_BODY_BYTES = 1 << 20
+MAX_BODY_BYTES = 1 << 20
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 Answer = Callable[[Request, Registry], Any]
 _CLIENT_CLOSED_REQUEST = 499
@@ -64,7 +64,7 @@ class _RequestGuard:
             await _error(403, 403, "a page's request")(scope, receive, send)
         else:
             raw = scope["raw_path"].decode("ascii", "replace").partition("?")[0]
-            await self._app({**scope, "path": raw}, bounded(receive, MOST_BODY_BYTES), send)
+            await self._app({**scope, "path": raw}, bounded(receive, MAX_BODY_BYTES), send)
 
 
 def _endpoint(registry: Registry, answer: Answer) -> Callable[[Request], Awaitable[Response]]:

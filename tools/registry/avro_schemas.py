@@ -28,7 +28,7 @@ _JAVA_DOUBLE = re.compile(
     r"([+-]?)(?:(NaN|Infinity)|(0[xX][0-9a-fA-F.]+[pP][+-]?\d+|\d*\.?\d+(?:[eE][+-]?\d+)?|\d+\.)[fFdD]?)"
 )
 _ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
-_MOST_DIFFERENCES = 100
+_MAX_DIFFERENCES = 100
 _PROMOTIONS = {
     "long": {"int"},
     "float": {"int", "long"},
@@ -472,7 +472,7 @@ class _AvroComparison:
     def _report(self, reader: AvroType, writer: AvroType, at: _Path) -> None:
         """Report the unreadable parts of a pair, unless already reported."""
         pair = (id(reader), id(writer))
-        if self._can_read(reader, writer) or pair in self._reported or len(self._found) >= _MOST_DIFFERENCES:
+        if self._can_read(reader, writer) or pair in self._reported or len(self._found) >= _MAX_DIFFERENCES:
             return
         self._reported.add(pair)
         if writer.kind == "union":
@@ -507,7 +507,7 @@ class _AvroComparison:
         while at:
             at, step = at
             steps.append(step)
-        if len(self._found) < _MOST_DIFFERENCES:
+        if len(self._found) < _MAX_DIFFERENCES:
             self._found.append(f"{kind}: {message} at /{'/'.join(reversed(steps))}")
 
 
@@ -525,7 +525,7 @@ def _own_differences(reader: AvroType, writer: AvroType) -> list[tuple[str, str,
         found.append(("FIXED_SIZE_MISMATCH", f"expected: {writer.size}, found: {reader.size}", "size"))
     if reader.enum_default is None and not writer.symbols.keys() <= reader.symbols.keys():
         missing = sorted(writer.symbols.keys() - reader.symbols.keys())
-        found.append(("MISSING_ENUM_SYMBOLS", f"[{', '.join(missing[:_MOST_DIFFERENCES])}]", "symbols"))
+        found.append(("MISSING_ENUM_SYMBOLS", f"[{', '.join(missing[:_MAX_DIFFERENCES])}]", "symbols"))
     return found
 
 

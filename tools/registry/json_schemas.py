@@ -30,7 +30,7 @@ _NOTHING: dict[str, Any] = {"not": {}}
 _TELLS_NOTHING = frozenset(
     {"title", "description", "default", "examples", "$id", "$schema", "$comment", "definitions", "$defs"}
 )
-_MOST_STEPS = 50_000
+_MAX_STEPS = 50_000
 """References to references make a small schema a large one."""
 _CHARS_A_STEP = 400
 _NAMES_A_STEP = 100
@@ -96,7 +96,7 @@ class JsonSchema:
 
     def _step(self, count: int = 1) -> None:
         self._steps += count
-        if self._steps > _MOST_STEPS:
+        if self._steps > _MAX_STEPS:
             raise OverflowError
 
     def _at(self, reference: str) -> Any:

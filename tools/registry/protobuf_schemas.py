@@ -33,7 +33,7 @@ _ALIKE = (
 _NAMED = {_Kind.TYPE_MESSAGE, _Kind.TYPE_GROUP}
 _LENGTHS = {_Kind.TYPE_STRING, _Kind.TYPE_BYTES, *_NAMED}
 _REPEATED, _REQUIRED = FieldDescriptorProto.LABEL_REPEATED, FieldDescriptorProto.LABEL_REQUIRED
-_MOST_DIFFERENCES = 100
+_MAX_DIFFERENCES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,10 @@ class _ProtobufComparison:
             else:
                 self._found.append(f"MESSAGE_REMOVED at #/{message.name}")
         for pair in self._pairs:  # entries are added during the loop
-            if len(self._found) >= _MOST_DIFFERENCES:
+            if len(self._found) >= _MAX_DIFFERENCES:
                 break
             self._compare_messages(*pair)
-        return self._found[:_MOST_DIFFERENCES]
+        return self._found[:_MAX_DIFFERENCES]
 
     def _add(self, reader_name: str, writer_name: str) -> None:
         pair = (reader_name, writer_name)

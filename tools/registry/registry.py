@@ -32,10 +32,10 @@ DEFAULT_LEVEL = "BACKWARD"
 LEVELS = ("NONE", "BACKWARD", "FORWARD", "FULL", "BACKWARD_TRANSITIVE", "FORWARD_TRANSITIVE", "FULL_TRANSITIVE")
 MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 _READ_ONLY = frozenset({"READONLY", "READONLY_OVERRIDE"})
-_MOST_NUMBER = 2**31 - 1
-_MOST_DIFFERENCES = 100
+_MAX_NUMBER = 2**31 - 1
+_MAX_DIFFERENCES = 100
 """Maximum number of reported incompatibilities of all versions together."""
-_MOST_IDENTITIES = 20_000
+_MAX_IDENTITIES = 20_000
 
 
 class Registry:
@@ -277,7 +277,7 @@ class Registry:
 
     async def _identity(self, schema: RegisteredSchema) -> str | None:
         if schema not in self._identities:
-            if len(self._identities) >= _MOST_IDENTITIES:
+            if len(self._identities) >= _MAX_IDENTITIES:
                 self._identities.clear()
             try:
                 self._identities[schema] = (await self._reader.read(schema, is_new=False)).identity
@@ -327,9 +327,9 @@ class Registry:
             else:
                 differences = await self._reader.incompatibilities(level, schema, version.schema)
                 found += [f"{place}: {one}" for one in differences]
-            if not level.endswith("_TRANSITIVE") or len(found) >= _MOST_DIFFERENCES:
+            if not level.endswith("_TRANSITIVE") or len(found) >= _MAX_DIFFERENCES:
                 break
-        return found[:_MOST_DIFFERENCES]
+        return found[:_MAX_DIFFERENCES]
 
     def _check_unused(self, versions: Sequence[Version]) -> None:
         for version in versions:
@@ -360,7 +360,7 @@ def _number(said: str) -> int:
     """Parse a version's number or LATEST. Raises RegistryError."""
     if said == "latest" or said == "-1":
         return LATEST
-    if said.isascii() and said.isdecimal() and 1 <= int(said[:12]) <= _MOST_NUMBER:
+    if said.isascii() and said.isdecimal() and 1 <= int(said[:12]) <= _MAX_NUMBER:
         return int(said)
     text = f"The specified version '{said}' is not a valid version id. "
     text += 'Allowed values are between [1, 2^31-1] and the string "latest"'
@@ -371,6 +371,6 @@ def _whole(said: object) -> int | None:
     """Parse an id or a number of a request; values below 1 mean none."""
     if isinstance(said, bool) or not isinstance(said, int) or said < 1:
         return None
-    if said > _MOST_NUMBER:
+    if said > _MAX_NUMBER:
         raise invalid_schema(f"{said}: invalid id")
     return said

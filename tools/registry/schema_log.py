@@ -22,8 +22,8 @@ from .records import TOPIC, Record
 logger = room_logger("registry")
 
 _PARTITION = TopicPartition(TOPIC, 0)
-_MOST_REPLICAS = 3
-_MOST_BYTES = 16 << 20
+_MAX_REPLICAS = 3
+_MAX_BYTES = 16 << 20
 _POLL_MS = 500
 _AGAIN_SECONDS = 1.0
 """Seconds before a failed read is repeated."""
@@ -48,7 +48,7 @@ class SchemaLog:
         self._consumer = Consumer(connection_settings.bootstrap, **reading)
         # An unfinished write is resolved before the next one: until then no request can be served.
         bounds = {"linger_ms": 0, "request_timeout_ms": 10_000, "delivery_timeout_ms": 20_000}
-        writing = {**_CLIENT, **connection_settings.producer, **bounds, "max_request_size": _MOST_BYTES}
+        writing = {**_CLIENT, **connection_settings.producer, **bounds, "max_request_size": _MAX_BYTES}
         self._producer = Producer(connection_settings.bootstrap, **writing)
         self._position = 0
         self._writing: asyncio.Task[None] | None = None
@@ -160,7 +160,7 @@ class SchemaLog:
 
     async def _ensure_topic(self) -> None:
         brokers = len((await self._admin.describe_cluster()).brokers)
-        wanted = NewTopic(TOPIC, 1, min(brokers, _MOST_REPLICAS), {"cleanup.policy": "compact"})
+        wanted = NewTopic(TOPIC, 1, min(brokers, _MAX_REPLICAS), {"cleanup.policy": "compact"})
         made = await self._admin.create_topics([wanted])
         error = made[TOPIC]
         if error is None or error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:

@@ -16,9 +16,9 @@ ANSWER_SECONDS = 20.0
 """Seconds to parse one schema, or to compare two."""
 REQUEST_SECONDS = 60.0
 """Seconds for all parsing and comparing of one request, including waiting."""
-MOST_CHARS = 4 << 20
+MAX_CHARS = 4 << 20
 """Maximum characters of a schema with its references."""
-_MOST_IMPORTED = 1000
+_MAX_IMPORTED = 1000
 _SMALL = 8 << 10
 _WORKER = f"{__name__.rpartition('.')[0]}.worker"
 
@@ -87,7 +87,7 @@ class SchemaReader:
     def _imported(self, schema: RegisteredSchema) -> dict[str, str]:
         """Return the texts of all references, by name, in the order of their dependencies. Raises RegistryError."""
         found: dict[str, str] = {}
-        left = MOST_CHARS - len(schema.text)
+        left = MAX_CHARS - len(schema.text)
 
         def look(references: tuple[Reference, ...], above: frozenset[Reference]) -> None:
             nonlocal left
@@ -97,10 +97,9 @@ class SchemaReader:
                 if reference.name not in found:
                     other = self._find(reference)
                     left -= len(other.text)
-                    if left < 0 or len(found) + len(above) >= _MOST_IMPORTED:
+                    if left < 0 or len(found) + len(above) >= _MAX_IMPORTED:
                         raise invalid_schema(
-                            f"the schema has references to more than {_MOST_IMPORTED} schemas or {MOST_CHARS} "
-                            "characters"
+                            f"the schema has references to more than {_MAX_IMPORTED} schemas or {MAX_CHARS} characters"
                         )
                     look(other.references, above | {reference})
                     found[reference.name] = other.text

@@ -28,7 +28,7 @@ logger = room_logger("security")
 USERS_PER_TURN = 20
 """Users whose credentials are changed, each after a read of all credentials of that user."""
 
-MOST_CHANGES = 1000
+MAX_CHANGES = 1000
 """Alterations of one request: each is a write of its own to the metadata store."""
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
@@ -38,8 +38,8 @@ async def handle(
     ctx: RequestContext, request: AlterUserScramCredentialsRequest, *, scram_credentials: ScramCredentials
 ) -> AlterUserScramCredentialsResponse:
     """Each user succeeds or fails on their own, with all of their credentials. Raises KafkaError INVALID_REQUEST."""
-    if len(request.deletions) + len(request.upsertions) > MOST_CHANGES:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A request changes {MOST_CHANGES} credentials at most")
+    if len(request.deletions) + len(request.upsertions) > MAX_CHANGES:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A request changes {MAX_CHANGES} credentials at most")
     changes: dict[str, list[Change]] = {}
     asked: list[Change] = [*request.deletions, *request.upsertions]
     for change in asked:

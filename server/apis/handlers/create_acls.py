@@ -18,7 +18,7 @@ from ..request_context import RequestContext
 
 logger = room_logger("authorizer")
 
-MOST_RULES = 10_000
+MAX_RULES = 10_000
 """In one request (`MAX_RECORDS_PER_USER_OP` of Kafka's QuorumController)."""
 
 
@@ -27,15 +27,15 @@ async def handle(
 ) -> CreateAclsResponse:
     """Each rule on its own; they count from the next request on.
 
-    Raises KafkaError POLICY_VIOLATION for more than `MOST_RULES`.
+    Raises KafkaError POLICY_VIOLATION for more than `MAX_RULES`.
     """
     if acl_authorizer is None:
         refused = AclCreationResult(
             error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured."
         )
         return CreateAclsResponse(results=[refused] * len(request.creations))
-    if len(request.creations) > MOST_RULES:
-        reason = f"Unable to perform excessively large batch operation: {MOST_RULES} rules are allowed."
+    if len(request.creations) > MAX_RULES:
+        reason = f"Unable to perform excessively large batch operation: {MAX_RULES} rules are allowed."
         raise KafkaError(ErrorCode.POLICY_VIOLATION, reason)
     bindings: dict[AclBinding, list[AclCreationResult]] = {}
     results, budget = [], CountBudget()

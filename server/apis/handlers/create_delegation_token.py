@@ -10,7 +10,7 @@ from ...security.delegation_token_manager import DelegationTokenManager
 from ..delegation_token_requests import check_token_requests_allowed, parse_principal, split_principal
 from ..request_context import RequestContext
 
-MOST_RENEWERS = 100
+MAX_RENEWERS = 100
 LONGEST_RENEWERS = 8192
 """Bytes of all their names as they are kept: a user may have a thousand tokens, and each is kept with them."""
 FIRST_VERSION_WITH_OWNERS = 3
@@ -56,8 +56,8 @@ async def _made(
     """Raises KafkaError."""
     if owner != requester and not ctx.is_authorized(AclOperation.CREATE_TOKENS, AclResourceType.USER, owner):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-    if len(request.renewers) > MOST_RENEWERS:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A delegation token has {MOST_RENEWERS} renewers at most")
+    if len(request.renewers) > MAX_RENEWERS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A delegation token has {MAX_RENEWERS} renewers at most")
     if sum(kept_size(one.principal_name) for one in request.renewers) > LONGEST_RENEWERS:
         text = f"The renewers of a delegation token have names of {LONGEST_RENEWERS} bytes at most in all"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)

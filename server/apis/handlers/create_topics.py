@@ -37,7 +37,7 @@ RESULTS_PER_TURN = 50
 
 CONFIGS_VERSION = 5
 STRICT_QUOTA_VERSION = 6
-MOST_SETTINGS = 50_000
+MAX_SETTINGS = 50_000
 """Settings in one response: the settings of a thousand topics. The settings of further topics are omitted."""
 
 
@@ -73,7 +73,7 @@ async def handle(
         results = dict.fromkeys((wish.name for wish in wishes), error.as_result())
     describer = config_repository.describer(with_synonyms=False, with_documentation=False)
     response = CreateTopicsResponse(topics=[])
-    budget, left = CountBudget(RESULTS_PER_TURN), MOST_SETTINGS
+    budget, left = CountBudget(RESULTS_PER_TURN), MAX_SETTINGS
     for name in named:
         result = _result(ctx, request, name, refused.get(name) or results[name], describer if left > 0 else None)
         left -= len(result.configs or ())

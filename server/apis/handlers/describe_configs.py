@@ -17,11 +17,11 @@ from ...config.config_repository import ConfigRepository
 from ...runtime.loop_sharing import SlicedWork, Steps
 from ..request_context import RequestContext
 
-MOST_ENTRIES = 200_000
+MAX_ENTRIES = 200_000
 """Settings in one response: the settings of five thousand topics. Synonyms and documentation count as settings, too."""
 WITH_SYNONYMS, WITH_DOCUMENTATION = 4, 10
 """The number of further settings that a setting with synonyms, or with documentation, counts as."""
-TOO_MANY = f"One answer holds {MOST_ENTRIES} settings at most."
+TOO_MANY = f"One answer holds {MAX_ENTRIES} settings at most."
 
 
 async def handle(
@@ -47,7 +47,7 @@ def _build_response(
     )
     weight = 1 + WITH_SYNONYMS * request.include_synonyms + WITH_DOCUMENTATION * request.include_documentation
     results: list[DescribeConfigsResult] = []
-    left = MOST_ENTRIES
+    left = MAX_ENTRIES
     for resource_type, name, keys in wanted:
         result = describer.describe(resource_type, name, keys)
         if len(result.configs) * weight > left:

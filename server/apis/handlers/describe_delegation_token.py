@@ -19,7 +19,7 @@ from ..request_context import RequestContext
 from ..response_budget import ResponseBudget
 
 FIRST_VERSION_WITH_REQUESTERS = 3
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 """Encoded tokens in one response: eighty thousand with one renewer. The tokens of one user take up to nine megabytes,
 with the longest names of renewers. But any number of users may name the same renewer, and some clients may see all."""
 _TOKEN, _USER = AclResourceType.DELEGATION_TOKEN, AclResourceType.USER
@@ -48,7 +48,7 @@ async def handle(
             or ctx.is_authorized(AclOperation.DESCRIBE_TOKENS, _USER, token.owner)
         )
 
-    rows, budget = EncodedItems(), ResponseBudget(MOST_BYTES)
+    rows, budget = EncodedItems(), ResponseBudget(MAX_BYTES)
     async for token in delegation_token_manager.all():
         if is_wanted(token):
             if budget.is_exhausted:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 ANSWERED_PARTITIONS_PER_TURN = 500
 """Partitions of a fetch whose responses are built: a millisecond or two."""
 
-MOST_CONVERTED_BYTES = 4 << 20
+MAX_CONVERTED_BYTES = 4 << 20
 """Bytes converted for one response, record by record in Python: of the stored batches, and of their decompressed
 records."""
 CONVERSION_LANE = "conversion"
@@ -207,7 +207,7 @@ class _Fetch:
         # bytes than the limit.
         max_bytes = min(request.max_bytes, most_bytes)
         if self._version < SINCE_CURRENT_FORMAT:
-            max_bytes = min(max_bytes, MOST_CONVERTED_BYTES)
+            max_bytes = min(max_bytes, MAX_CONVERTED_BYTES)
         if ctx.quota_usage is not None and follower == CONSUMER:
             max_bytes = min(max_bytes, ctx.quota_usage.most_fetch_bytes())
         has_errors = len(wanted) < len(self._asked)
@@ -235,7 +235,7 @@ class _Fetch:
         offsets = [item.request.fetch_offset for item, name in self._asked if isinstance(name, str)]
 
         def convert_all() -> list[FetchResult]:
-            budget = ConversionBudget(MOST_CONVERTED_BYTES)
+            budget = ConversionBudget(MAX_CONVERTED_BYTES)
             return [_converted(result, offset, magic, budget) for result, offset in zip(results, offsets, strict=True)]
 
         def converted(made: list[FetchResult] | None, error: BaseException | None) -> None:

@@ -17,8 +17,8 @@ from ..request_context import RequestContext
 
 logger = room_logger("groups")
 
-MOST_PROTOCOLS = 1000
-MOST_METADATA_BYTES = 1024 * 1024
+MAX_PROTOCOLS = 1000
+MAX_METADATA_BYTES = 1024 * 1024
 """Metadata of one member, in all its protocols together."""
 
 
@@ -49,11 +49,11 @@ def _join(
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
         reply.immediately(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         return
-    if len(request.protocols) > MOST_PROTOCOLS:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member has at most {MOST_PROTOCOLS} protocols")
+    if len(request.protocols) > MAX_PROTOCOLS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member has at most {MAX_PROTOCOLS} protocols")
     protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
-    if sum(len(name) + len(metadata) for name, metadata in protocols) > MOST_METADATA_BYTES:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member's metadata have at most {MOST_METADATA_BYTES} bytes")
+    if sum(len(name) + len(metadata) for name, metadata in protocols) > MAX_METADATA_BYTES:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member's metadata have at most {MAX_METADATA_BYTES} bytes")
     if request.reason:
         who = request.member_id or ctx.client_id
         logger.debug("group %r: %r joins: %.200r", request.group_id, who, request.reason)

@@ -15,7 +15,7 @@ from ..pending_reply import PendingReply
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_SEVERAL = 3
-MOST_LEAVERS = 20_000
+MAX_LEAVING_MEMBERS = 20_000
 """Members that one request may remove: they are removed in one turn of the event loop."""
 
 
@@ -24,8 +24,8 @@ async def handle(
 ) -> LeaveGroupResponse:
     """Remove each member on its own. Respond when the removal of all members is durable."""
     check_group_id(request.group_id)
-    if len(request.members) > MOST_LEAVERS:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A request lets {MOST_LEAVERS} members go at most.")
+    if len(request.members) > MAX_LEAVING_MEMBERS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A request lets {MAX_LEAVING_MEMBERS} members go at most.")
     leaving = [LeavingMember(one.member_id, one.group_instance_id) for one in request.members]
     if ctx.api_version < FIRST_VERSION_WITH_SEVERAL:
         leaving = [LeavingMember(request.member_id, None)]

@@ -35,10 +35,10 @@ from ...coordinator.group.streams.streams_group_manager import StreamsGroupManag
 from ...coordinator.group.streams.streams_group_member import Endpoint
 from ...coordinator.group.streams.streams_group_records import subtopology_from_wire, tasks_from_record
 from ...coordinator.group.streams.streams_heartbeat import (
-    MOST_COPARTITIONS,
-    MOST_SUBTOPOLOGIES,
-    MOST_TOPIC_CONFIGS,
-    MOST_TOPICS,
+    MAX_COPARTITIONS,
+    MAX_SUBTOPOLOGIES,
+    MAX_TOPIC_CONFIGS,
+    MAX_TOPICS,
     EndpointToPartitions,
     StreamsHeartbeat,
     StreamsHeartbeatResult,
@@ -52,7 +52,7 @@ from ...coordinator.group.streams.topics.topic_configuration_error import Status
 from ...quotas.request_quota_usage import new_controller_mutation_quota
 from ..request_context import RequestContext
 
-MOST_TASK_OFFSETS = 20_000
+MAX_TASK_OFFSETS = 20_000
 """The limit on the offsets that a member reports; they are kept in memory while the group has the member."""
 NAMED_ERRORS = 3
 """The limit on the errors of topic creations in a status."""
@@ -128,8 +128,8 @@ def _topology(topology: Topology) -> StreamsTopology:
 def _check_size(topology: Topology) -> None:
     """Raise KafkaError STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST for a topology that exceeds a limit."""
     subtopologies = topology.subtopologies
-    if len(subtopologies) > MOST_SUBTOPOLOGIES:
-        reason = f"A topology has {MOST_SUBTOPOLOGIES} subtopologies at most."
+    if len(subtopologies) > MAX_SUBTOPOLOGIES:
+        reason = f"A topology has {MAX_SUBTOPOLOGIES} subtopologies at most."
         raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, reason)
     topics = sum(
         len(one.source_topics)
@@ -138,17 +138,17 @@ def _check_size(topology: Topology) -> None:
         + len(one.state_changelog_topics)
         for one in subtopologies
     )
-    if topics > MOST_TOPICS:
-        raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"A topology has {MOST_TOPICS} topics at most.")
+    if topics > MAX_TOPICS:
+        raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, f"A topology has {MAX_TOPICS} topics at most.")
     copartitions = sum(len(one.copartition_groups) for one in subtopologies)
-    if copartitions <= MOST_COPARTITIONS:  # else there are too many groups to count their indexes
+    if copartitions <= MAX_COPARTITIONS:  # else there are too many groups to count their indexes
         copartitions += sum(
             len(group.source_topics) + len(group.source_topic_regex) + len(group.repartition_source_topics)
             for one in subtopologies
             for group in one.copartition_groups
         )
-    if copartitions > MOST_COPARTITIONS:
-        reason = f"A topology has {MOST_COPARTITIONS} copartition groups and topics in them at most."
+    if copartitions > MAX_COPARTITIONS:
+        reason = f"A topology has {MAX_COPARTITIONS} copartition groups and topics in them at most."
         raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
     configs = sum(
         len(topic.topic_configs)
@@ -156,8 +156,8 @@ def _check_size(topology: Topology) -> None:
         for topics_with_configs in (one.repartition_source_topics, one.state_changelog_topics)
         for topic in topics_with_configs
     )
-    if configs > MOST_TOPIC_CONFIGS:
-        reason = f"The internal topics of a topology have {MOST_TOPIC_CONFIGS} settings at most."
+    if configs > MAX_TOPIC_CONFIGS:
+        reason = f"The internal topics of a topology have {MAX_TOPIC_CONFIGS} settings at most."
         raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
 
 
@@ -175,8 +175,8 @@ def _task_offsets(reported: Sequence[TaskOffset] | None) -> TaskOffsets | None:
     """Return the offsets by subtopology and partition. Raises KafkaError INVALID_REQUEST."""
     if reported is None:
         return None
-    if len(reported) > MOST_TASK_OFFSETS:
-        reason = f"A member can report the offsets of at most {MOST_TASK_OFFSETS} tasks."
+    if len(reported) > MAX_TASK_OFFSETS:
+        reason = f"A member can report the offsets of at most {MAX_TASK_OFFSETS} tasks."
         raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
     offsets: dict[str, dict[int, int]] = {}
     for one in reported:

@@ -61,7 +61,7 @@ def _range_order(subscriber: MemberSpec) -> tuple[bool, str]:
     return True, subscriber.member_id
 
 
-MOST_ROUNDS = 16
+MAX_ROUNDS = 16
 """The limit on the rounds of balancing over all topics; nearly always two are enough."""
 
 
@@ -183,7 +183,7 @@ class _HeterogeneousAssignment:
             rest.setdefault(topic, []).append(partition)
         for topic in self._topics:
             self._assign_to_least_loaded(topic, rest.get(topic, ()))
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             if not sum(self._balance(topic) for topic in self._topics):
                 break
         return {subscriber.member_id: self._frozen(number) for number, subscriber in enumerate(self._subscribers)}

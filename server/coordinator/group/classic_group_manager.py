@@ -53,7 +53,7 @@ T = TypeVar("T")
 Done = Callable[[ErrorCode], None]
 """Receives the outcome of a write as the error code for the member."""
 
-MOST_ID_BYTES, UUID_CHARACTERS = 2**15 - 1, 36
+MAX_ID_BYTES, UUID_CHARACTERS = 2**15 - 1, 36
 """The limit of any string in a message, and the length of the random part of a member id."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long the first JoinGroup of a member may wait for the rebalance; Kafka's NEW_MEMBER_JOIN_TIMEOUT_MS."""
@@ -148,7 +148,7 @@ class ClassicGroupManager(GroupTypeManager[ClassicGroup]):
 
     def _generate_member_id(self, name: str) -> str:
         # A longer id fits into no response and no record: the group would wait for its leader without end.
-        prefix = name.encode()[: MOST_ID_BYTES - UUID_CHARACTERS - 1].decode(errors="ignore")
+        prefix = name.encode()[: MAX_ID_BYTES - UUID_CHARACTERS - 1].decode(errors="ignore")
         return f"{prefix}-{UUID(bytes=self._token_bytes(16), version=4)}"
 
     def _join_existing_member(self, group: ClassicGroup, joining: JoinRequest) -> None:

@@ -10,7 +10,7 @@ from .assignment import Assignment
 from .modern_group_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 
 NOT_GIVEN = -1
-MOST_TOPICS = 20_000
+MAX_TOPICS = 20_000
 """The limit on the topic names of a subscription: the record of a larger one would exceed the limit of the log."""
 MaySee = Callable[[str], bool]
 """Returns whether the member's principal may describe a topic."""
@@ -78,8 +78,8 @@ class ConsumerHeartbeat:
                 self.topics is None and self.regex is None,
                 "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
             )
-        too_many = f"A member subscribes to {MOST_TOPICS} topics by name at most."
-        _refuse_if(self.topics is not None and len(self.topics) > MOST_TOPICS, too_many)
+        too_many = f"A member subscribes to {MAX_TOPICS} topics by name at most."
+        _refuse_if(self.topics is not None and len(self.topics) > MAX_TOPICS, too_many)
         _refuse_if(self.epoch < STATIC_LEAVE_EPOCH, f"MemberEpoch is {self.epoch}, but must be at least -2.")
         _refuse_if(self.epoch == STATIC_LEAVE_EPOCH and self.instance_id is None, "InstanceId can't be null.")
 

@@ -29,7 +29,7 @@ logger = room_logger("groups")
 COUNTED_OFFSETS_PER_TURN = 5000
 """Offsets in the metadata tree that are counted per turn of the loop; each group counts as one more."""
 
-MOST_OFFSETS, MOST_OFFSETS_OF_A_HOST = 100_000, 40_000
+MAX_OFFSETS, MAX_OFFSETS_PER_HOST = 100_000, 40_000
 """Offsets of all groups in the tree, and those created by one host since this broker started. Each takes about a
 kilobyte of memory."""
 SECONDS_BETWEEN_COUNTS = 60.0
@@ -44,11 +44,11 @@ class ZooKeeperOffsets:
         self._store = ConsumerOffsetStore(store)
         self._config = config
         self._now_ms = now_ms
-        self._creation_limiter = CreationLimiter(MOST_OFFSETS_OF_A_HOST)
+        self._creation_limiter = CreationLimiter(MAX_OFFSETS_PER_HOST)
         """How many offsets each client may create."""
         self._creating = asyncio.Lock()
         """Held by commits of new offsets, so that none of them is created while all are counted."""
-        self._count = MOST_OFFSETS
+        self._count = MAX_OFFSETS
         """Offsets in the tree; at the bound until they are counted for the first time."""
         self._next_count_s = 0.0
         """Loop time."""
@@ -122,7 +122,7 @@ class ZooKeeperOffsets:
     async def _make_room(self, new: int) -> bool:
         """Return whether there is room for `new` offsets; count again and delete expired groups if there is none."""
         now_s = asyncio.get_running_loop().time()
-        if self._count + new > MOST_OFFSETS and now_s >= self._next_count_s:
+        if self._count + new > MAX_OFFSETS and now_s >= self._next_count_s:
             self._next_count_s = now_s + SECONDS_BETWEEN_COUNTS
             self._count = 0
             groups = await self._store.groups()
@@ -131,16 +131,16 @@ class ZooKeeperOffsets:
                 count = await self._store.count(group_id)
                 self._count += count
                 await budget.step(1 + count)
-            if self._count + new > MOST_OFFSETS:
+            if self._count + new > MAX_OFFSETS:
                 await self._delete_expired(groups, new)
-        return self._count + new <= MOST_OFFSETS
+        return self._count + new <= MAX_OFFSETS
 
     async def _delete_expired(self, groups: Sequence[str], new: int) -> None:
         """Delete groups without a recent commit until there is room for `new` offsets."""
         newest_ms = self._now_ms() - self._config.offsets_retention_minutes * MINUTE_MS
         budget = CountBudget()
         for group_id in groups:
-            if self._count + new <= MOST_OFFSETS:
+            if self._count + new <= MAX_OFFSETS:
                 return
             if await self._store.last_commit_ms(group_id) < newest_ms:
                 logger.info("group %s has expired: its offsets in the metadata tree are deleted", group_id)

@@ -48,7 +48,7 @@ PARTITIONS_PER_REQUEST = 2000
 MARKERS_PER_TURN = 100
 """Markers that are written into partitions: each takes some tens of microseconds."""
 
-RETRY_SECONDS, RETRY_MOST_SECONDS = 0.1, 2.0
+RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 2.0
 """The first delay of a retry and the longest one: many transactions may wait for a partition without a leader."""
 
 Written = Callable[[dict[Place, ErrorCode]], None]
@@ -284,7 +284,7 @@ class TransactionMarkerChannelManager:
         self, failures: int, work: Callable[..., None], transaction: TransactionEntry, *rest: object
     ) -> None:
         if not transaction.is_unloaded:
-            pause = min(RETRY_SECONDS * 2 ** min(failures, 10), RETRY_MOST_SECONDS)
+            pause = min(RETRY_SECONDS * 2 ** min(failures, 10), MAX_RETRY_SECONDS)
             self._loop.call_later(pause, work, transaction, *rest)
 
 

@@ -55,13 +55,13 @@ REQUESTS_PER_TURN = 50
 
 READ_AHEAD_BYTES = 1 << 16
 """Received and not yet handled bytes beyond which reading stops, once a whole frame is among them."""
-MOST_IN_FLIGHT = 1000
+MAX_IN_FLIGHT = 1000
 """Writes of one connection that are not answered yet."""
 UNSENT_BYTES = 1 << 18
 """Reading from a client pauses while it has this number of unread bytes."""
 UNHEARD_BYTES = 16 << 20
 """A client with this number of unread bytes, notifications included, is disconnected."""
-MOST_IDENTITIES = 64
+MAX_IDENTITIES = 64
 
 _WRITING = frozenset({OpCode.MULTI, *WRITES})
 _EVENT_CODES = {
@@ -241,7 +241,7 @@ class TreeConnection(asyncio.Protocol):
         if header.type == OpCode.PING:
             self._reply(header.xid, ZkError.OK)
         elif header.type in _WRITING:
-            if self.in_flight >= MOST_IN_FLIGHT:
+            if self.in_flight >= MAX_IN_FLIGHT:
                 return False
             self._write(header, data, at)
         elif self.in_flight:
@@ -310,7 +310,7 @@ class TreeConnection(asyncio.Protocol):
     def _authenticate(self, header: RequestHead, data: bytes, at: int) -> None:
         request = decode(AuthRequest, data, at)
         try:
-            if request.scheme != "digest" or len(self._who) >= MOST_IDENTITIES:
+            if request.scheme != "digest" or len(self._who) >= MAX_IDENTITIES:
                 raise ValueError(f"the scheme {request.scheme!r}")
             proved = digest_id(request.auth or b"")
         except ValueError:

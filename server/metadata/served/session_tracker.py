@@ -9,12 +9,12 @@ from __future__ import annotations
 
 TICK_MS = 500
 LEAST_TIMEOUT_MS = 2 * TICK_MS
-MOST_TIMEOUT_MS = 60_000
+MAX_TIMEOUT_MS = 60_000
 
 
 def negotiate_session_timeout(timeout_ms: int) -> int:
     """Return the timeout of a session for a requested timeout."""
-    return min(max(timeout_ms, LEAST_TIMEOUT_MS), MOST_TIMEOUT_MS)
+    return min(max(timeout_ms, LEAST_TIMEOUT_MS), MAX_TIMEOUT_MS)
 
 
 class SessionTracker:

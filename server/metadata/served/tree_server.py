@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 logger = room_logger("metadata")
 
-MOST_CONNECTIONS = 500
+MAX_CONNECTIONS = 500
 FILES_SHARE = 4
 """The most that connections may have of the files that a process may have open."""
-MOST_SESSIONS, MOST_SESSIONS_OF_A_HOST = 10_000, 1000
+MAX_SESSIONS, MAX_SESSIONS_PER_HOST = 10_000, 1000
 """At the same time. Where there are as many, sessions without a connection and without a node make room."""
 QUEUED_BYTES = 32 << 20
 """Reading pauses while this number of bytes of writes waits for the disk."""
@@ -123,7 +123,7 @@ class TreeServer:
             )
             return False
         open_files = self._open_files()
-        most = MOST_CONNECTIONS if open_files is None else min(MOST_CONNECTIONS, open_files // FILES_SHARE)
+        most = MAX_CONNECTIONS if open_files is None else min(MAX_CONNECTIONS, open_files // FILES_SHARE)
         if len(self.connections) >= most:
             # A connection without a session is the least costly to close.
             homeless = next((one for one in self.connections if not one.session), None)
@@ -195,12 +195,12 @@ class TreeServer:
     def begin_session(self, connection: TreeConnection, timeout_ms: int) -> None:
         """Begin a session, and notify the connection when it is stored."""
         of_host = self._hosts.setdefault(connection.host, {})
-        if len(of_host) >= MOST_SESSIONS_OF_A_HOST and not self._end_abandoned(of_host):
+        if len(of_host) >= MAX_SESSIONS_PER_HOST and not self._end_abandoned(of_host):
             self.log_refusal("refused a session to %s: it has %d", connection.host, len(of_host))
             connection.abort()
             return
-        if len(self.clock) >= MOST_SESSIONS and not self._end_abandoned(self._hosts_of):
-            self.log_refusal("refused a session to %s: there are %d", connection.host, MOST_SESSIONS)
+        if len(self.clock) >= MAX_SESSIONS and not self._end_abandoned(self._hosts_of):
+            self.log_refusal("refused a session to %s: there are %d", connection.host, MAX_SESSIONS)
             connection.abort()
             return
         session = RemoteSession(self._token_bytes(PASSWORD_SIZE), negotiate_session_timeout(timeout_ms))

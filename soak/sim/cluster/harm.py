@@ -21,7 +21,7 @@ from barnabas.simulation.nemesis import Harm, Nemesis
 LET_GO_SECONDS = 5.0
 RECORDS_AT = 61
 """Where a batch's records begin. What stands before is looked at from above, and not under a checksum in all."""
-MOST_GROWTH = 2
+MAX_GROWTH = 2
 CANCELLED = 0.2
 """Share of the moves that are called back."""
 
@@ -163,7 +163,7 @@ class ClusterNemesis(Nemesis):
             await self._operator.ask(lambda controller: controller.alter_partition_reassignments({partition: None}))
 
     async def _grow(self) -> None:
-        if self._growth < MOST_GROWTH:
+        if self._growth < MAX_GROWTH:
             self._growth += 1
             wish = PartitionsCreation(TOPIC, len(self._partitions()) + 1)
             await self._operator.ask(lambda controller: controller.create_partitions([wish]))

@@ -17,7 +17,7 @@ from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
 from barnabas.storage.errors import InvariantViolationError, LogDirFailedError
 
 LOOK_SECONDS = 0.02
-MOST_BYTES = 1 << 24
+MAX_BYTES = 1 << 24
 STATE_PATH = re.compile(r"/kafka/brokers/topics/([^/]+)/partitions/(\d+)/state")
 TOPIC_PATH = re.compile(r"/kafka/brokers/topics/([^/]+)")
 NO_LEADER = -1
@@ -178,7 +178,7 @@ class Invariants:
         start = max(self._compared.get(me, 0), partition.log.log_start_offset)
         while start < watermark:
             try:
-                data = partition.log.read(start, MOST_BYTES, max_offset=watermark, min_one_message=True)
+                data = partition.log.read(start, MAX_BYTES, max_offset=watermark, min_one_message=True)
             except LogDirFailedError:
                 return
             for batch in iter_batches(data.data):

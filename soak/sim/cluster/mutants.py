@@ -38,7 +38,7 @@ from barnabas.storage.log_loader import LogLoader
 from barnabas.storage.log_validator import AppendOrigin
 from barnabas.storage.producer_state import ProducerStateEntry
 
-MOST_SEEDS = 500
+MAX_SEEDS = 500
 
 
 async def nothing(*_: object, **__: Any) -> None:
@@ -348,4 +348,4 @@ MUTANTS = (
 
 
 if __name__ == "__main__":
-    sys.exit(print_table("soak.sim.cluster.mutants", __doc__, MUTANTS, MOST_SEEDS))
+    sys.exit(print_table("soak.sim.cluster.mutants", __doc__, MUTANTS, MAX_SEEDS))

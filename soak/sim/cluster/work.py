@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CHURNED = TopicPartition("churn", 0)
 MEMBERS = "members"
-MOST_MEMBERS = 3
+MAX_MEMBERS = 3
 PAUSE = 0.05
 
 
@@ -180,7 +180,7 @@ class Members:
         self._violations: list[str] = []
 
     async def go(self) -> None:
-        await asyncio.gather(*(self._seat(number) for number in range(self._random.randint(2, MOST_MEMBERS))))
+        await asyncio.gather(*(self._seat(number) for number in range(self._random.randint(2, MAX_MEMBERS))))
 
     async def _seat(self, number: int) -> None:
         """One member after the other."""

@@ -19,7 +19,7 @@ from barnabas.simulation.node import SimNode
 
 INPUT, OUTPUT, GROUP = "in", "out", "copiers"
 POLL_MS = 200
-MOST_BYTES = 2000
+MAX_BYTES = 2000
 """Of a partition in one fetch: who begins anew shall not read all of it again."""
 MAX_BLOCK_MS = 20_000
 PAUSE = 0.05
@@ -161,7 +161,7 @@ class Life:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
-            max_partition_fetch_bytes=MOST_BYTES,
+            max_partition_fetch_bytes=MAX_BYTES,
             request_timeout_ms=plan.request_timeout_ms,
             rng=random.Random(f"{plan.seed}/consumer/{self.name}"),
         )

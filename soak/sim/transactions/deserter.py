@@ -13,7 +13,7 @@ from soak.sim.transactions.ledger import Copy
 from barnabas.protocol.errors import KafkaError
 
 FROM_NOWHERE = (-1, 0)
-MOST_RECORDS = 3
+MAX_RECORDS = 3
 CARELESS = 0.5
 """Share of those that abort what they have not waited for: it may arrive when nobody expects it any more."""
 CARELESS_SECONDS = 0.002
@@ -42,7 +42,7 @@ class Deserters:
                 world.loop.keep(producer)
                 transaction = setting.ledger.begin(f"{name}.1")
                 await producer.transaction().__aenter__()
-                for number in range(rng.randint(1, MOST_RECORDS)):
+                for number in range(rng.randint(1, MAX_RECORDS)):
                     target = rng.randrange(setting.plan.partitions)
                     copy = Copy(transaction.name, FROM_NOWHERE, number, target)
                     transaction.copies.append(copy)

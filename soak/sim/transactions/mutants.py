@@ -41,7 +41,7 @@ from barnabas.storage.log import NEVER, Log
 from barnabas.storage.producer_state import ProducerStateManager
 from barnabas.storage.transaction_index import TransactionIndex
 
-MOST_SEEDS = 300
+MAX_SEEDS = 300
 
 
 # -- who may write -------------------------------------------------------------------------------------------------
@@ -326,4 +326,4 @@ TRANSACTION_MUTANTS = (
 
 
 if __name__ == "__main__":
-    sys.exit(print_table("soak.sim.transactions.mutants", __doc__, TRANSACTION_MUTANTS, MOST_SEEDS))
+    sys.exit(print_table("soak.sim.transactions.mutants", __doc__, TRANSACTION_MUTANTS, MAX_SEEDS))

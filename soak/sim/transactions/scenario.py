@@ -31,7 +31,7 @@ LAST_RECORDS = 30
 SETTLE_SECONDS = 60.0
 FED_BYTES = 300
 """In a batch of the input: who begins again somewhere reads all of that one."""
-MOST_COPIES_BYTES = 20_000
+MAX_COPIES_BYTES = 20_000
 
 
 class TransactionRun(ClusterRun):
@@ -158,7 +158,7 @@ class TransactionRun(ClusterRun):
             group_id=group_id,
             auto_offset_reset="earliest",
             isolation_level=isolation_level,
-            max_partition_fetch_bytes=MOST_COPIES_BYTES,
+            max_partition_fetch_bytes=MAX_COPIES_BYTES,
             fetch_min_bytes=plan.reader_min_bytes,
             request_timeout_ms=3000,
             rng=random.Random(f"{plan.seed}/reader/{isolation_level}/{group_id}"),

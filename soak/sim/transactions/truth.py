@@ -10,7 +10,7 @@ from barnabas.protocol.record_batch import RecordBatch, iter_batches
 from barnabas.protocol.record_batch_builder import ControlType, parse_control_key
 from barnabas.server.replication.partition import Partition
 
-MOST_BYTES = 1 << 24
+MAX_BYTES = 1 << 24
 NEVER = 2**63
 
 
@@ -46,7 +46,7 @@ class OpenTransactions:
 
 def batches(partition: Partition, start: int) -> list[RecordBatch]:
     """From that offset on, as many as one read gives."""
-    data = partition.log.read(start, MOST_BYTES, max_offset=partition.log.log_end_offset, min_one_message=True)
+    data = partition.log.read(start, MAX_BYTES, max_offset=partition.log.log_end_offset, min_one_message=True)
     assert isinstance(data.records, bytes | memoryview)
     return [batch for batch in iter_batches(data.records) if isinstance(batch, RecordBatch)]
 

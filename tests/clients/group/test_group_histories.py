@@ -18,7 +18,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.simulation.network import NetworkFaults
 
 STRATEGIES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
-MOST_READERS = 4
+MAX_READERS = 4
 STEPS = 25
 
 GENTLE = ["join", "leave", "produce", "produce", "rest"]
@@ -76,7 +76,7 @@ class History:
 
     async def act(self, act: str) -> None:
         readers, rng = self.readers, self.rng
-        if act == "join" and len(readers) < MOST_READERS:
+        if act == "join" and len(readers) < MAX_READERS:
             reader = Reader(self.world, self.settings, [TOPIC], Noting(readers))
             readers.append(reader)
             self.everybody.append(reader)

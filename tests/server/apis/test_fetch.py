@@ -32,7 +32,7 @@ from barnabas.protocol.messages.fetch import FetchTopic, ForgottenTopic
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import ControlType, control_batch
-from barnabas.server.apis.handlers.fetch import MOST_CONVERTED_BYTES
+from barnabas.server.apis.handlers.fetch import MAX_CONVERTED_BYTES
 from barnabas.server.apis.kafka_apis import LARGE_REQUEST_BYTES
 from barnabas.server.replication import replica_manager
 from barnabas.server.replication.append_request import AppendRequest
@@ -576,7 +576,7 @@ def test_control_batches_are_left_out_for_old_readers() -> None:
 
 
 def test_old_readers_get_so_many_decompressed_bytes_of_all_partitions_and_the_rest_with_their_next_fetches() -> None:
-    size = MOST_CONVERTED_BYTES * 2 // 5
+    size = MAX_CONVERTED_BYTES * 2 // 5
 
     async def talk(plane: DataPlane) -> None:
         connection = await plane.connect()

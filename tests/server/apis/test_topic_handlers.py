@@ -360,7 +360,7 @@ async def test_validation_only_says_what_would_be() -> None:
 
 
 async def test_an_answer_tells_of_so_many_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(create_topics, "MOST_SETTINGS", 2)
+    monkeypatch.setattr(create_topics, "MAX_SETTINGS", 2)
     plane = await ControlPlane().start()
     wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "abc"]
     first, *others = (await ask_create(plane, 5, *wanted, validate_only=True)).topics

@@ -20,7 +20,7 @@ from barnabas.server.metadata.config_store import ConfigStore
 from barnabas.server.metadata.data_tree import DataTree
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import (
-    MOST_MULTI_BYTES,
+    MAX_MULTI_BYTES,
     BadVersionError,
     Check,
     StoreUnavailableError,
@@ -284,7 +284,7 @@ async def test_topic_too_large_for_one_write_is_written_in_several(monkeypatch: 
     topic = new_topic("t", 5000)
     await world.topics.create_topics([topic], term)
     assert len(sizes) > 1
-    assert max(sizes) < MOST_MULTI_BYTES
+    assert max(sizes) < MAX_MULTI_BYTES
     states = await world.topics.partition_states(topic.registration)
     assert states.keys() == topic.states.keys()
     written = await world.topics.set_partition_states({TopicPartition("t", i): s for i, s in states.items()}, term)

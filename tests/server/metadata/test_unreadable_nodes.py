@@ -63,7 +63,7 @@ def test_a_large_node_is_told_of_in_one_short_line() -> None:
     partitions = ",".join(f'"{index}":["x"]' for index in range(10_000))
     with pytest.raises(UnreadableNodeError) as raised:
         znodes.decode_topic("t", b'{"partitions":{' + partitions.encode() + b"}}")
-    assert len(str(raised.value)) <= znodes.MOST_CHARACTERS
+    assert len(str(raised.value)) <= znodes.MAX_CHARACTERS
 
 
 @pytest.mark.parametrize("data", TOPICS)

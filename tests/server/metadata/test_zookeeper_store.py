@@ -19,7 +19,7 @@ from tests.server_process import free_port
 
 from barnabas.clients.certificates import Authority
 from barnabas.server.metadata.metadata_store import (
-    MOST_MULTI_BYTES,
+    MAX_MULTI_BYTES,
     AccessDeniedError,
     BadVersionError,
     Check,
@@ -227,13 +227,13 @@ async def test_write_that_a_server_would_hang_up_on_is_refused(zookeeper_root: s
     async with opened(zookeeper_root) as store:
         session = store.session_id
         with pytest.raises(TooLargeError):
-            await store.multi([Create("/a", bytes(MOST_MULTI_BYTES // 2)), Create("/b", bytes(MOST_MULTI_BYTES // 2))])
+            await store.multi([Create("/a", bytes(MAX_MULTI_BYTES // 2)), Create("/b", bytes(MAX_MULTI_BYTES // 2))])
         with pytest.raises(TooLargeError):
-            await store.create("/a", bytes(MOST_MULTI_BYTES))
+            await store.create("/a", bytes(MAX_MULTI_BYTES))
         many = [Create(f"/{number:04d}") for number in range(8000)]
         await store.multi(many)
         assert len(await store.children("/")) == 8000
-        await store.create("/large", bytes(MOST_MULTI_BYTES - 200))
+        await store.create("/large", bytes(MAX_MULTI_BYTES - 200))
         assert store.session_id == session
 
 

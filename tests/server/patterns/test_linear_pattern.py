@@ -12,7 +12,7 @@ import re2
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.server.coordinator.group.subscription_metadata import match_topics
-from barnabas.server.patterns.linear_pattern import MOST_CHARACTERS, LinearPattern
+from barnabas.server.patterns.linear_pattern import MAX_CHARACTERS, LinearPattern
 from barnabas.server.patterns.regex_syntax import RegexSyntaxError
 
 PIECES = [
@@ -128,7 +128,7 @@ def test_no_expression_is_long_to_read(text: str) -> None:
             LinearPattern(text)
     finally:
         sys.setprofile(None)
-    assert calls < 50 * MOST_CHARACTERS
+    assert calls < 50 * MAX_CHARACTERS
 
 
 def test_many_names_are_no_more_work_than_one() -> None:

@@ -338,7 +338,7 @@ def test_followers_take_the_places_of_others_and_never_the_other_way_round() -> 
 
 
 def test_a_follower_that_follows_more_makes_readers_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.server.replication.fetch_session.MOST_PARTITIONS", 10)
+    monkeypatch.setattr("barnabas.server.replication.fetch_session.MAX_PARTITIONS", 10)
     sessions = FetchSessions(5, random.Random(1))
     follower, reader_ = opened(sessions, 4, 0.0, is_follower=True), opened(sessions, 6, 0.0)
     more = FetchRequest(session_id=follower, session_epoch=1)
@@ -387,7 +387,7 @@ def test_addresses_share_the_cache_however_many_connections_one_has() -> None:
 
 
 def test_one_large_session_makes_room_for_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.server.replication.fetch_session.MOST_PARTITIONS", 1000)
+    monkeypatch.setattr("barnabas.server.replication.fetch_session.MAX_PARTITIONS", 1000)
     sessions = FetchSessions(100, random.Random(1))
     greedy = opened(sessions, 995, 0.0, client=("h", 1))
     assert greedy

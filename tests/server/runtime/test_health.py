@@ -18,7 +18,7 @@ import pytest
 
 from barnabas import Broker
 from barnabas.server.runtime import health
-from barnabas.server.runtime.health import MOST_OF_A_HOST, MOST_REQUESTS_OF_A_HOST
+from barnabas.server.runtime.health import MAX_CONNECTIONS_PER_HOST, MAX_REQUESTS_PER_HOST
 
 
 def ask(url: str) -> tuple[int, dict[str, Any]]:
@@ -177,7 +177,7 @@ async def test_500_half_received_requests_do_not_keep_a_probe_out(tmp_path: Path
                 assert (await asked(port, path)).startswith(b"HTTP/1.1 200 OK")
             for writer in held:
                 writer.close()
-        assert broker.server.health.connections <= MOST_OF_A_HOST
+        assert broker.server.health.connections <= MAX_CONNECTIONS_PER_HOST
 
 
 async def asked(port: int, path: str) -> bytes:
@@ -198,7 +198,7 @@ async def test_a_probe_is_answered_while_all_other_requests_of_its_address_take_
 
     server = health.HealthServer("127.0.0.1", 0, lambda: (True, {}), loop, {("GET", "/slow"): slow}, names=())
     await server.start()
-    slow_requests = [loop.create_task(asked(server.port, "slow")) for _ in range(MOST_REQUESTS_OF_A_HOST + 10)]
+    slow_requests = [loop.create_task(asked(server.port, "slow")) for _ in range(MAX_REQUESTS_PER_HOST + 10)]
     async with asyncio.timeout(60):
         while sum(task.done() for task in slow_requests) < 10:
             await asyncio.sleep(0.001)
@@ -206,7 +206,7 @@ async def test_a_probe_is_answered_while_all_other_requests_of_its_address_take_
         go_on.set()
         answers = await asyncio.gather(*slow_requests)
         assert sum(answer.startswith(b"HTTP/1.1 503 ") for answer in answers) == 10
-        assert sum(answer.startswith(b"HTTP/1.1 200 ") for answer in answers) == MOST_REQUESTS_OF_A_HOST
+        assert sum(answer.startswith(b"HTTP/1.1 200 ") for answer in answers) == MAX_REQUESTS_PER_HOST
         while server.connections:
             await asyncio.sleep(0.001)
     await server.close()
@@ -221,7 +221,7 @@ async def test_a_response_that_is_not_taken_does_not_keep_a_probe_out() -> None:
     server = health.HealthServer("127.0.0.1", 0, lambda: (True, {}), loop, {("GET", "/much"): much}, names=())
     await server.start()
     held = []
-    for _ in range(MOST_OF_A_HOST + 10):
+    for _ in range(MAX_CONNECTIONS_PER_HOST + 10):
         _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
         writer.write(b"GET /much HTTP/1.1\r\nHost: localhost\r\n\r\n")
         held.append(writer)

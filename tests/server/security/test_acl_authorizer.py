@@ -145,7 +145,7 @@ async def test_a_node_of_rules_does_not_outgrow_what_zookeeper_takes(monkeypatch
     rules = [AclBinding(READ_T.pattern, READ_T.entry._replace(principal=f"User:{number}")) for number in range(20)]
     assert not await guard.create(rules[:10])
     size = len((await store.get("/kafka-acl/Topic/t"))[0])
-    monkeypatch.setattr(acl_store, "MOST_BYTES", size - 1)
+    monkeypatch.setattr(acl_store, "MAX_BYTES", size - 1)
     other = AclBinding(ResourcePattern(T.TOPIC, "u"), READ_T.entry)
     failed = await guard.create([rules[10], other])
     assert [type(error) for error in failed.values()] == [acl_store.TooManyRulesError]
@@ -159,7 +159,7 @@ async def test_a_node_of_rules_does_not_outgrow_what_zookeeper_takes(monkeypatch
 
 async def test_a_request_makes_as_many_rules_as_with_kafka_at_most() -> None:
     guard, _ = await authorizer(DataTree(lambda: 0))
-    request = CreateAclsRequest(creations=[AclCreation()] * (create_acls.MOST_RULES + 1))
+    request = CreateAclsRequest(creations=[AclCreation()] * (create_acls.MAX_RULES + 1))
     with pytest.raises(KafkaError) as refused:
         await create_acls.handle(cast(Any, None), request, acl_authorizer=guard)
     assert refused.value.code is ErrorCode.POLICY_VIOLATION

@@ -343,7 +343,7 @@ async def test_of_those_that_are_made_at_the_same_moment_each_is_counted(monkeyp
 
 
 async def test_more_than_fit_into_an_answer_are_not_told_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(describe_delegation_token, "MOST_BYTES", 2000)
+    monkeypatch.setattr(describe_delegation_token, "MAX_BYTES", 2000)
     async with serving() as broker:
         root, anna, ben = [await connect(broker, name) for name in ("root", "anna", "ben")]
         for owner in (anna, ben):
@@ -376,7 +376,7 @@ async def test_who_renews_a_token_again_and_again_does_not_fill_the_store() -> N
 
 
 async def test_nor_does_who_does_so_in_less_time_than_notices_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_store, "MOST_NOTICES", 20)
+    monkeypatch.setattr(token_store, "MAX_NOTICES", 20)
     clock = Clock()
     store, tokens, token = await one_token(clock)
     for _ in range(250):

@@ -11,7 +11,7 @@ import pytest
 from tests.server.config.config_client import ConfigClient
 
 from barnabas.clients.certificates import Authority
-from barnabas.clients.key_stores import MOST_STORE_BYTES
+from barnabas.clients.key_stores import MAX_STORE_BYTES
 from barnabas.common.jaas import check_jaas
 from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceType
 from barnabas.protocol.errors import ErrorCode
@@ -39,7 +39,7 @@ class Files:
         (folder / "empty.pem").write_bytes(b"")
         os.mkfifo(folder / "pipe")
         with (folder / "large.pem").open("wb") as large:
-            large.truncate(MOST_STORE_BYTES + 1)
+            large.truncate(MAX_STORE_BYTES + 1)
         key, _, chain = (folder / "broker.pem").read_text().partition("-----BEGIN CERTIFICATE")
         other = (folder / "renewed.pem").read_text()
         (folder / "mismatch.pem").write_text(key + other[other.index("-----BEGIN CERTIFICATE") :])

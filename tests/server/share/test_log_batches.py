@@ -7,7 +7,7 @@ from pathlib import Path
 
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.server.network.connection import JOIN_BYTES
-from barnabas.server.share.log_batches import MOST_READ_BYTES, read_batches, slice_of
+from barnabas.server.share.log_batches import MAX_READ_BYTES, read_batches, slice_of
 from barnabas.storage.filesystem import FileSlice
 
 
@@ -27,7 +27,7 @@ def file_slice(path: Path, data: bytes) -> FileSlice:
 
 
 def test_small_parts_are_read_and_large_parts_stay_in_the_file(tmp_path: Path) -> None:
-    assert MOST_READ_BYTES >= JOIN_BYTES
+    assert MAX_READ_BYTES >= JOIN_BYTES
     data = batches(30, 10_000)
     whole = b"".join(data)
     found = read_batches(file_slice(tmp_path / "log", whole))

@@ -29,7 +29,7 @@ def left() -> list[ShareSession]:
 @pytest.fixture
 def cache(left: list[ShareSession], monkeypatch: pytest.MonkeyPatch) -> ShareSessionCache:
     """A cache for 3 sessions with 100 partitions."""
-    monkeypatch.setattr("barnabas.server.share.share_session.MOST_PARTITIONS", 100)
+    monkeypatch.setattr("barnabas.server.share.share_session.MAX_PARTITIONS", 100)
     return ShareSessionCache(3, left.append)
 
 

@@ -24,10 +24,10 @@ from barnabas.server.metrics.tables import client_families
 from barnabas.server.security.session import Session
 from barnabas.server.telemetry import client_metrics_manager, otlp_metrics, received_metrics
 from barnabas.server.telemetry.client_metrics_manager import ClientMetricsInstance, ClientMetricsManager
-from barnabas.server.telemetry.otlp_metrics import MOST_SERIES, read_metrics
+from barnabas.server.telemetry.otlp_metrics import MAX_SERIES, read_metrics
 
 NOBODY = UUID(int=0)
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 SETTINGS = {"metrics": "*", "interval.ms": "1000"}
 
 
@@ -129,7 +129,7 @@ async def test_what_is_no_push() -> None:
     plane.now += 1
     await refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, plane, client, compression_type=9)
     plane.now += 1
-    await refused(ErrorCode.TELEMETRY_TOO_LARGE, plane, client, bytes(MOST_BYTES + 1))
+    await refused(ErrorCode.TELEMETRY_TOO_LARGE, plane, client, bytes(MAX_BYTES + 1))
     plane.now += 1
     await refused(ErrorCode.INVALID_RECORD, plane, client, b"\xff\xff")
     plane.now += 1
@@ -217,14 +217,14 @@ async def test_one_connection_is_one_client_whatever_it_calls_itself() -> None:
 
 
 def test_no_more_clients_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_metrics_manager, "MOST_CLIENTS", 3)
+    monkeypatch.setattr(client_metrics_manager, "MAX_CLIENTS", 3)
     plane = Plane()
     clients = [plane.ask(session()) for _ in range(5)]
     assert list(plane.telemetry._clients) == [client.id for client in clients[2:]]
 
 
 async def test_whose_address_has_most_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(received_metrics, "MOST_SERIES", 13)
+    monkeypatch.setattr(received_metrics, "MAX_SERIES", 13)
     plane = Plane()
     for name, host, count in (("small", "10.0.0.2", 2), ("one", "10.0.0.1", 4), ("two", "10.0.0.1", 4)):
         client = plane.ask(session(host), client_id=name)
@@ -251,7 +251,7 @@ async def test_what_was_added_and_totals_come_to_the_same() -> None:
 @pytest.mark.parametrize("codec", Compression)
 def test_every_compression(codec: Compression) -> None:
     data = compress(codec, otlp({"a.b": 1}))
-    pushed = read_metrics(codec, data, MOST_BYTES)
+    pushed = read_metrics(codec, data, MAX_BYTES)
     assert pushed.resource == (("client_rack", "r1"),)
     assert pushed.points == [("a_b", False, False, (("node_id", "7"),), 1.0)]
 
@@ -259,17 +259,17 @@ def test_every_compression(codec: Compression) -> None:
 @pytest.mark.parametrize("codec", [one for one in Compression if one])
 def test_a_bomb_is_not_opened(codec: Compression) -> None:
     with pytest.raises(KafkaError) as error:
-        read_metrics(codec, compress(codec, bytes(8 << 20)), MOST_BYTES)
+        read_metrics(codec, compress(codec, bytes(8 << 20)), MAX_BYTES)
     assert error.value.code is ErrorCode.TELEMETRY_TOO_LARGE
 
 
 def test_no_client_tells_more_than_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(read_metrics(0, otlp({f"m{number}": 1 for number in range(2 * MOST_SERIES)}), MOST_BYTES).points) == 1000
-    monkeypatch.setattr(otlp_metrics, "MOST_LOOKED_AT", 50)
+    assert len(read_metrics(0, otlp({f"m{number}": 1 for number in range(2 * MAX_SERIES)}), MAX_BYTES).points) == 1000
+    monkeypatch.setattr(otlp_metrics, "MAX_PARSED_PARTS", 50)
     hollow = MetricsData()
     for _ in range(100):
         hollow.resource_metrics.add()
-    assert read_metrics(0, hollow.SerializeToString() + otlp({"a": 1}), MOST_BYTES).points == []
+    assert read_metrics(0, hollow.SerializeToString() + otlp({"a": 1}), MAX_BYTES).points == []
 
 
 def test_names_and_labels_are_harmless() -> None:
@@ -280,7 +280,7 @@ def test_names_and_labels_are_harmless() -> None:
     point = metric.gauge.data_points.add(as_double=1)
     for key in ("client_id", "client_instance_id", "__name__", "9", "", "b\nc", *map(str, range(20))):
         point.attributes.append(KeyValue(key=key, value=AnyValue(string_value='v"\\\n' * 100)))
-    (told,) = read_metrics(0, message.SerializeToString(), MOST_BYTES).points
+    (told,) = read_metrics(0, message.SerializeToString(), MAX_BYTES).points
     assert told.name.startswith("a_TYPE_up_gauge_up_1x") and len(told.name) <= otlp_metrics.LONGEST_NAME
     assert [name for name, _ in told.labels] == ["b_c", "name__"]
     assert {len(value) for _, value in told.labels} == {otlp_metrics.LONGEST_VALUE}

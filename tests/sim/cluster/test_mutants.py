@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from soak.sim.cluster.mutants import MOST_SEEDS, MUTANTS, Mutant, raise_the_high_watermark_past_followers
+from soak.sim.cluster.mutants import MAX_SEEDS, MUTANTS, Mutant, raise_the_high_watermark_past_followers
 
 LEAST_MUTANTS = 30
 
@@ -22,4 +22,4 @@ def test_one_is_found_at_once() -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
-    assert mutant.seeds_to_find(MOST_SEEDS) is not None, "no seed found it"
+    assert mutant.seeds_to_find(MAX_SEEDS) is not None, "no seed found it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from soak.sim.transactions.mutants import (
-    MOST_SEEDS,
+    MAX_SEEDS,
     TRANSACTION_MUTANTS,
     TransactionMutant,
     keep_offsets_of_aborted_transactions,
@@ -26,4 +26,4 @@ def test_one_is_found_at_once() -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("mutant", TRANSACTION_MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_found(mutant: TransactionMutant) -> None:
-    assert mutant.seeds_to_find(MOST_SEEDS) is not None, "no seed found it"
+    assert mutant.seeds_to_find(MAX_SEEDS) is not None, "no seed found it"

@@ -20,7 +20,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.tools.console import activity
 from barnabas.tools.console import records as record_pages
 from barnabas.tools.console.app import console_app
-from barnabas.tools.console.cluster import MOST_FOLLOWINGS, ConnectionSettings, WatchedCluster
+from barnabas.tools.console.cluster import MAX_FOLLOWINGS, ConnectionSettings, WatchedCluster
 from barnabas.tools.console.guard import PageGuard
 from barnabas.tools.console.records import FOLLOW_BEHIND, Query, RecordPages
 from barnabas.tools.console.server import ConsoleThread
@@ -159,7 +159,7 @@ async def test_pages_that_follow_leave_room_for_those_that_read(broker: Broker, 
     broker.create_topic("many", 1)
     broker.produce("many", ["x"])
     query = Query.parse("many", {"follow": "1"})
-    following = [RecordPages(cluster).stream(query) for _ in range(MOST_FOLLOWINGS)]
+    following = [RecordPages(cluster).stream(query) for _ in range(MAX_FOLLOWINGS)]
     async with asyncio.timeout(TIMEOUT):
         for stream in following:
             assert len((await anext(stream))["rows"]) == 1
@@ -197,7 +197,7 @@ async def test_a_page_that_goes_leaves_no_connection(broker: Broker, cluster: Wa
     async with asyncio.timeout(TIMEOUT):
         assert [line async for line in RecordPages(cluster).stream(Query.parse("left", {}))][-1]["done"]
         before = connections()
-        await asyncio.gather(*(follow() for _ in range(MOST_FOLLOWINGS)))
+        await asyncio.gather(*(follow() for _ in range(MAX_FOLLOWINGS)))
         while connections() > before:
             await asyncio.sleep(0.01)
 

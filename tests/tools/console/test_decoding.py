@@ -22,10 +22,10 @@ from tests.tools.console.conftest import page_of
 from barnabas import Broker
 from barnabas.clients import worker_process
 from barnabas.clients.decoding import decoder as decoding
-from barnabas.clients.decoding.decoder import MOST_LOOKUPS, Decoded, Decoder
+from barnabas.clients.decoding.decoder import MAX_LOOKUPS, Decoded, Decoder
 from barnabas.clients.decoding.schemas import (
-    MOST_REFERENCES,
-    MOST_SCHEMA_BYTES,
+    MAX_REFERENCES,
+    MAX_SCHEMA_BYTES,
     SchemaFiles,
     SchemaRegistry,
     schema_source,
@@ -249,7 +249,7 @@ async def test_what_is_hostile_costs_a_moment_and_nobody_else(
         monkeypatch.setattr(decoder._process, "_seconds", others_seconds)
         (one,) = await decode(decoder, framed(100, b"\2x"))
         assert one is not None and one.text == '"x"', number
-    assert len([path for path in registry.asked if path.startswith("/subjects/r")]) <= MOST_REFERENCES + 1
+    assert len([path for path in registry.asked if path.startswith("/subjects/r")]) <= MAX_REFERENCES + 1
     monkeypatch.setattr(decoder._process, "_seconds", hostile_seconds)
     (before,) = await decode(decoder, framed(2, ENDLESS))
     monkeypatch.setattr(worker_process.WorkerProcess, "ask", None)  # it is left alone for a while
@@ -258,11 +258,11 @@ async def test_what_is_hostile_costs_a_moment_and_nobody_else(
 
 async def test_numbers_that_nobody_knows_are_looked_for_a_few_at_a_time(decoder: Decoder, registry: Registry) -> None:
     await decode(decoder, *(framed(number, b"x") for number in range(500)))
-    assert len(registry.asked) < MOST_LOOKUPS
+    assert len(registry.asked) < MAX_LOOKUPS
 
 
 async def test_a_large_schema_in_a_file_is_not_read(decoder: Decoder, tmp_path: Path) -> None:
-    (tmp_path / "t.avsc").write_bytes(b" " * (MOST_SCHEMA_BYTES + 1))
+    (tmp_path / "t.avsc").write_bytes(b" " * (MAX_SCHEMA_BYTES + 1))
     (one,) = await decode(decoder, b"x")
     assert one is not None and one.error is not None and "more than" in one.error
 

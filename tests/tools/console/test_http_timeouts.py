@@ -14,7 +14,7 @@ import pytest
 from barnabas import Broker
 from barnabas.tools import http_timeouts
 from barnabas.tools.console import records
-from barnabas.tools.console.cluster import MOST_FOLLOWINGS, ConnectionSettings
+from barnabas.tools.console.cluster import MAX_FOLLOWINGS, ConnectionSettings
 from barnabas.tools.console.previews import LIST_CHARS
 from barnabas.tools.console.server import ConsoleThread
 from barnabas.tools.http_server import ListenAddress
@@ -67,7 +67,7 @@ async def test_a_head_without_end_is_cut_off(url: str) -> None:
 
 async def test_those_that_are_silent_shut_nobody_out(url: str) -> None:
     with ExitStack() as stack:
-        for _ in range(2 * http_timeouts.MOST_CONNECTIONS):
+        for _ in range(2 * http_timeouts.MAX_CONNECTIONS):
             stack.enter_context(closing(connect(url)))
         async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT) as page:
             for _ in range(3):
@@ -96,7 +96,7 @@ async def test_who_does_not_read_holds_no_place(broker: Broker, url: str, monkey
     asked = {"follow": "1"}
     deadline = time.monotonic() + TIMEOUT
     with ExitStack() as stack:
-        for _ in range(MOST_FOLLOWINGS):
+        for _ in range(MAX_FOLLOWINGS):
             stack.enter_context(closing(connect(url, following)))
         async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT) as page:
 

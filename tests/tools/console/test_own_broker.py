@@ -19,7 +19,7 @@ from barnabas import Broker
 from barnabas.clients.host import now_ms
 from barnabas.protocol.apis import ApiKey
 from barnabas.server import console_backend
-from barnabas.server.console_backend import MOST_LOGS, ConsoleBackend
+from barnabas.server.console_backend import MAX_LOGS, ConsoleBackend
 from barnabas.server.metrics import slow_requests
 from barnabas.tools.console import activity
 from barnabas.tools.console.app import console_app
@@ -47,7 +47,7 @@ async def cluster(broker: Broker) -> AsyncIterator[WatchedCluster]:
 
 async def test_a_topic_on_the_disk_before_and_after_the_cleaner(broker: Broker, page: httpx.AsyncClient) -> None:
     broker.create_topic("users", 1, COMPACTED)
-    broker.create_topic("kept", MOST_LOGS + 1, {"retention.ms": 1000, "segment.bytes": 2000})
+    broker.create_topic("kept", MAX_LOGS + 1, {"retention.ms": 1000, "segment.bytes": 2000})
     for _ in range(40):
         broker.produce("users", [(f"k{i}", "x" * 100) for i in range(4)])
         broker.produce("kept", ["x" * 100] * 4, partition=0)
@@ -60,10 +60,10 @@ async def test_a_topic_on_the_disk_before_and_after_the_cleaner(broker: Broker, 
     (log,) = (await page.get("/api/topics/users/disk")).json()["logs"]
     assert log["cleaner"]["first_dirty_offset"] > 0 and log["cleaner"]["reclaimed_bytes"] > 0
     kept = (await page.get("/api/topics/kept/disk")).json()
-    assert [one["partition"] for one in kept["logs"]] == list(range(MOST_LOGS)) and kept["next"] == MOST_LOGS
+    assert [one["partition"] for one in kept["logs"]] == list(range(MAX_LOGS)) and kept["next"] == MAX_LOGS
     assert (kept["logs"][0]["retention_ms"], kept["logs"][0]["cleaner"]) == (1000, None)
     rest = (await page.get(f"/api/topics/kept/disk?first={kept['next']}")).json()
-    assert ([one["partition"] for one in rest["logs"]], rest["next"]) == ([MOST_LOGS], None)
+    assert ([one["partition"] for one in rest["logs"]], rest["next"]) == ([MAX_LOGS], None)
     for path in ("kept/compact/0", "nothing/compact/0"):
         refused = await page.post(f"/api/topics/{path}", json={})
         assert refused.status_code in (404, 409), refused.text

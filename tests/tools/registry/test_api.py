@@ -16,7 +16,7 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.testing import Broker, Cluster
 from barnabas.tools.connection_settings import ConnectionSettings
 from barnabas.tools.registry import schema_log
-from barnabas.tools.registry.app import MOST_BODY_BYTES
+from barnabas.tools.registry.app import MAX_BODY_BYTES
 from barnabas.tools.registry.json_schemas import JsonSchema
 from barnabas.tools.registry.registry import Registry
 
@@ -572,7 +572,7 @@ def test_doors(api: Api) -> None:
     assert api.raw("POST", "/subjects/x/versions", content=b"7").status_code == 400
     assert api.raw("POST", "/subjects/x/versions", content=b"{").status_code == 400
     assert api.raw("POST", "/subjects/x/versions", content=b"[" * 100_000).status_code == 400
-    large = {"schema": STRING, "doc": "x" * MOST_BODY_BYTES}
+    large = {"schema": STRING, "doc": "x" * MAX_BODY_BYTES}
     assert api.raw("POST", "/subjects/x/versions", json=large).status_code == 413
     assert api.raw("GET", "/nowhere").json()["error_code"] == 404
     assert api.raw("PATCH", "/subjects").status_code == 405

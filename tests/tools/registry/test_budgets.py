@@ -163,7 +163,7 @@ async def test_what_a_schema_refers_to_is_bounded(registry: Registry, monkeypatc
         await registry.register(f"part-{number}", {"schema": text, "references": refers})
         refers = [*refers, {"name": f"R{number}", "subject": f"part-{number}", "version": 1}]
     assert (await registry.register("whole", {"schema": '["R3","R19"]', "references": refers})).number == 1
-    monkeypatch.setattr(schema_reader, "MOST_CHARS", 2000)
+    monkeypatch.setattr(schema_reader, "MAX_CHARS", 2000)
     with pytest.raises(RegistryError, match="has references to more than"):
         await registry.register("whole", {"schema": '["R3","R18"]', "references": refers})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .....protocol.errors import ErrorCode, KafkaError
-from ..consumer_heartbeat import MOST_TOPICS
+from ..consumer_heartbeat import MAX_TOPICS
 from ..modern_group_member import JOIN_EPOCH, LEAVE_EPOCH
 
 LONGEST_MEMBER_ID = 36
@@ -46,8 +46,8 @@ class ShareHeartbeat:
             _refuse_if(text is not None and not text.strip(), f"{name} can't be empty.")
         _refuse_if(self.is_joining and not self.topics, "SubscribedTopicNames must be set in first request.")
         _refuse_if(self.epoch < LEAVE_EPOCH, "MemberEpoch is invalid.")
-        too_many = f"A member can subscribe to at most {MOST_TOPICS} topics."
-        _refuse_if(self.topics is not None and len(self.topics) > MOST_TOPICS, too_many)
+        too_many = f"A member can subscribe to at most {MAX_TOPICS} topics."
+        _refuse_if(self.topics is not None and len(self.topics) > MAX_TOPICS, too_many)
 
 
 def _refuse_if(wrong: bool, reason: str) -> None:

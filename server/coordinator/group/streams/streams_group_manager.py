@@ -69,9 +69,9 @@ PROTOCOL = "streams"
 FIRST_VERSION_WITH_TAG_STATUS = 1
 WHOLE_GROUP = ""
 """The key of the deadline that belongs to a group instead of a member."""
-MOST_TASKS = 50_000
+MAX_TASKS = 50_000
 """The limit on the tasks of a topology with their standby tasks: an assignment of this size takes half a second."""
-MOST_PARTITIONS_TO_CREATE = 50_000
+MAX_PARTITIONS_TO_CREATE = 50_000
 """The limit on the partitions of the missing internal topics of a topology."""
 ASSIGNMENT_SIZE_PER_TURN = 500
 """Tasks and members of the largest target assignment that is computed in one turn: five milliseconds. The broker
@@ -261,16 +261,16 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
         """Raise KafkaError STREAMS_INVALID_TOPOLOGY for more tasks or missing partitions than a topology can have."""
         count = sum(one.task_count for one in (configured.subtopologies or {}).values())
         count *= 1 + self._number_of_standby_replicas(group_id)
-        if count > MOST_TASKS:
-            reason = f"The topology has {count} tasks and standby tasks; the limit is {MOST_TASKS}."
+        if count > MAX_TASKS:
+            reason = f"The topology has {count} tasks and standby tasks; the limit is {MAX_TASKS}."
             raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, reason)
         # The limit on tasks does not bound them: the tasks of a subtopology are as many as the partitions of its
         # largest topic.
         partitions = sum(topic.partition_count for topic in configured.internal_topics_to_create.values())
-        if partitions > MOST_PARTITIONS_TO_CREATE:
+        if partitions > MAX_PARTITIONS_TO_CREATE:
             reason = (
                 f"The missing internal topics of the topology have {partitions} partitions; the limit is "
-                f"{MOST_PARTITIONS_TO_CREATE}."
+                f"{MAX_PARTITIONS_TO_CREATE}."
             )
             raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, reason)
 

@@ -15,13 +15,13 @@ from .topics.configured_topology import ConfiguredInternalTopic
 from .topics.topic_configuration_error import Status
 
 NOT_GIVEN = -1
-MOST_TOPICS = 5_000
+MAX_TOPICS = 5_000
 """The limit on the topic names in a topology: when topics change, the broker compares all names with the topics."""
-MOST_SUBTOPOLOGIES = 1_000
+MAX_SUBTOPOLOGIES = 1_000
 """The limit on the subtopologies of a topology."""
-MOST_COPARTITIONS = 10_000
+MAX_COPARTITIONS = 10_000
 """The limit on the copartition groups of a topology and the indexes in them, together."""
-MOST_TOPIC_CONFIGS = 20_000
+MAX_TOPIC_CONFIGS = 20_000
 """The limit on the settings of the internal topics of a topology."""
 
 TaskOffsets = Mapping[str, Mapping[int, int]]

@@ -127,7 +127,7 @@ def test_version_0_offsets_of_a_group_with_members_are_kept() -> None:
 
 
 def test_version_0_offsets_are_bounded_and_expired_groups_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zookeeper_offsets, "MOST_OFFSETS", 3)
+    monkeypatch.setattr(zookeeper_offsets, "MAX_OFFSETS", 3)
 
     async def talk(cluster: Cluster) -> None:
         outcomes = [(await cluster.commit(1, 0, group_id=f"g{number}"))[0] for number in range(5)]

@@ -52,8 +52,8 @@ from barnabas.server.coordinator.group.streams.streams_group import StreamsGroup
 from barnabas.server.coordinator.group.streams.streams_group_change import StreamsGroupChange
 from barnabas.server.coordinator.group.streams.streams_group_member import StreamsGroupMember
 from barnabas.server.coordinator.group.streams.streams_heartbeat import (
-    MOST_COPARTITIONS,
-    MOST_TOPIC_CONFIGS,
+    MAX_COPARTITIONS,
+    MAX_TOPIC_CONFIGS,
     MemberTaskOffsets,
 )
 from barnabas.server.coordinator.group.streams.topics.topic_configuration_error import Status
@@ -236,13 +236,13 @@ def fixed(name: str) -> TopicInfo:
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
         ),
         (
-            {"topology": one_subtopology(copartition_groups=[CopartitionGroup()] * (MOST_COPARTITIONS + 1))},
+            {"topology": one_subtopology(copartition_groups=[CopartitionGroup()] * (MAX_COPARTITIONS + 1))},
             ErrorCode.INVALID_REQUEST,
         ),
         (
             {
                 "topology": one_subtopology(
-                    copartition_groups=[CopartitionGroup(source_topics=[0] * 100)] * (MOST_COPARTITIONS // 100)
+                    copartition_groups=[CopartitionGroup(source_topics=[0] * 100)] * (MAX_COPARTITIONS // 100)
                 )
             },
             ErrorCode.INVALID_REQUEST,
@@ -251,7 +251,7 @@ def fixed(name: str) -> TopicInfo:
             {
                 "topology": one_subtopology(
                     state_changelog_topics=[
-                        TopicInfo(name="log", topic_configs=[KeyValue(key="a", value="b")] * (MOST_TOPIC_CONFIGS + 1))
+                        TopicInfo(name="log", topic_configs=[KeyValue(key="a", value="b")] * (MAX_TOPIC_CONFIGS + 1))
                     ]
                 )
             },
