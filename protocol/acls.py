@@ -40,7 +40,7 @@ class AclResourceType(IntEnum):
 
 
 class AclPatternType(IntEnum):
-    """How a name matches resources (KIP-290)."""
+    """The rule by which the name of an ACL matches resources (KIP-290)."""
 
     ANY = 1
     MATCH = 2
@@ -60,4 +60,4 @@ class AclPermissionType(IntEnum):
 CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 WILDCARD = "*"
-"""As the name of a literal pattern all resources of a type, as a host all hosts, in `User:*` all users."""
+"""The wildcard: all resources of a type as a literal name, all hosts as a host, all users in `User:*`."""

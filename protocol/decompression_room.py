@@ -66,7 +66,7 @@ class Room:
 
 
 _free_rooms: list[Room] = []
-"""As many as threads have ever decompressed at the same time."""
+"""The buffers, one for each thread that decompressed at the same time."""
 
 
 def take_room() -> Room:

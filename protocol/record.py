@@ -20,7 +20,7 @@ class EntryFront(NamedTuple):
     """The common start of every entry of a log or of a records field, in all formats."""
 
     offset: Int64
-    """Of the first record in v2, of the last one in v0 and v1."""
+    """The offset of the first record in v2, of the last record in v0 and v1."""
     length: Int32
     """Bytes after this field."""
     crc_or_epoch: Int32

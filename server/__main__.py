@@ -207,7 +207,7 @@ def _calls(frames: Iterable[FrameType]) -> str:
 
 
 def _failure(server: BrokerServer) -> str:
-    """Why the broker cannot go on."""
+    """The reason why the broker cannot continue."""
     failures = (log_dir.failure for log_dir in server.state.log_manager.dirs)
     return f"no log directory is left: {'; '.join(str(failure) for failure in failures if failure is not None)}"
 

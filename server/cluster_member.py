@@ -53,9 +53,9 @@ logger = room_logger("cluster")
 
 QUOTA_ENTITIES = ("users", "clients", "ips")
 REGISTRATION_WAIT_PERCENT = 150
-"""How long the start waits for the session of a killed broker to expire, in percent of the session timeout."""
+"""The time for which a start waits for the session of a killed broker to expire, in percent of the session timeout."""
 SINCE_ALTER_PARTITION = "2.7-IV2"
-"""Before this version leaders write their ISR into the store themselves."""
+"""The first version in which leaders send AlterPartition; earlier leaders write their ISR into the store."""
 MAX_RETRY_ROUNDS = 32
 """The longest pause, in rounds, between two attempts to create replicas without space on the disk."""
 

@@ -441,7 +441,7 @@ class SimFile:
         self._sync("fsync")
 
     def fdatasync(self) -> None:
-        """As fsync: make the data durable, and the metadata to read them."""
+        """Make the data durable, and the metadata that is required to read them, as fsync does."""
         self._sync("fdatasync")
 
     def start_writeback(self, position: int, length: int) -> None:

@@ -36,7 +36,7 @@ _SPECIAL_FLOATS = {
     "-INF": -math.inf,
 }
 _MOST_PRECISE = Context(prec=76, rounding=ROUND_HALF_UP)
-"""More digits than any decimal of Spark: longer numbers do not fit, and use no memory."""
+"""A precision above that of all of Spark's decimals: longer numbers do not fit, and use no memory."""
 _MEMBER = re.compile(r"member\d+")
 _DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
 _TIME = re.compile(r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?", re.ASCII)

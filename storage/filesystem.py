@@ -76,7 +76,7 @@ class FileSlice:
     __slots__ = ("_fd", "_length", "_position")
 
     def __init__(self, fd: int, length: int, position: int) -> None:
-        """Takes the descriptor over."""
+        """Take ownership of the descriptor."""
         self._fd = fd
         self._length = length
         self._position = position
@@ -85,7 +85,7 @@ class FileSlice:
         return self._length
 
     def read(self, start: int = 0, most: int | None = None) -> bytes:
-        """Up to `most` of the bytes from `start` on, all that are left by default.
+        """Read up to `most` of the bytes from `start` on, by default all that remain.
 
         Raises OSError, also if the file has been truncated.
         """

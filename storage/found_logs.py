@@ -36,13 +36,13 @@ class DuplicateLogError(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class FoundFolder:
-    """A partition's folder before anybody has opened or changed anything in it."""
+    """The folder of a partition before the broker has opened or changed its files."""
 
     topic_partition: TopicPartition
     topic_id: UUID | None
     """None if there is no readable `partition.metadata`."""
     is_named: bool = True
-    """Whether a checkpoint file names the partition, as that of the broker which wrote it does after a while."""
+    """Whether a checkpoint file contains the partition. The broker that created the folder adds it after some time."""
 
 
 FindStrays = Callable[[Mapping[str, FoundFolder]], Mapping[str, str]]
@@ -104,14 +104,14 @@ class FoundLogs:
         }
 
     def identity(self, topic_partition: TopicPartition) -> tuple[UUID | None, int]:
-        """The topic id and the latest leader epoch of a partition, opened or not; -1 if no file contains an epoch."""
+        """Return the topic id and the latest leader epoch of a partition, opened or not; -1 if no file has an epoch."""
         log = self.held.logs.get(topic_partition)
         if log is not None:
             return log.topic_id, log.leader_epochs.latest_epoch
         return self.topic_ids.get(topic_partition), self.unopened_epochs.get(topic_partition, UNDEFINED_EPOCH)
 
     def _unmade(self, folders: Mapping[str, FoundFolder]) -> list[str]:
-        """Of partitions in several directories: the folders that were being created when their disk failed."""
+        """Return the folders that were being created when their disk failed, of partitions in several directories."""
         places: dict[TopicPartition, list[str]] = {}
         for path, folder in folders.items():
             places.setdefault(folder.topic_partition, []).append(path)

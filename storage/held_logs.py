@@ -1,4 +1,4 @@
-"""Which logs a broker has and in which directories, and which of them a failing disk takes offline."""
+"""The logs of a broker by log directory, and the logs that a failing disk takes offline."""
 
 from collections.abc import Callable, Sequence
 

@@ -37,7 +37,7 @@ class Checkpoint:
         self.log_dir.write_checkpoint(self.name, self.offsets, self.moment)
 
     def write_if_room(self) -> None:
-        """As `write`; if the disk is full, the old checkpoint is kept."""
+        """Write a checkpoint as `write` does; if the disk is full, keep the old checkpoint."""
         try:
             self.write()
         except OSError as error:

@@ -491,7 +491,7 @@ def create_segment(
 
 
 def roll_jitter_ms(config: LogConfig, rng: RandomSource) -> int:
-    """How much earlier than `segment.ms` a segment is rolled, so that many logs do not roll at one moment."""
+    """The time before `segment.ms` at which a segment is rolled, so that logs do not all roll at the same time."""
     limit = min(config.segment_jitter_ms, config.segment_ms)
     return int(rng.random() * limit)
 

@@ -142,7 +142,7 @@ class LogSegment:
         self.age = SegmentAge(self.records, created_ms, roll_jitter_ms)
         self._closed_size = 0
         self.last_leader_epoch = NO_PARTITION_LEADER_EPOCH
-        """Of the last batch that `next_offset` read."""
+        """The leader epoch of the last batch that `next_offset` read."""
         self._tail = SegmentTail()
 
     @classmethod

@@ -136,7 +136,7 @@ class AppendRules:
     raises_if_heavy: bool = False
     """Whether to raise HeavyRecordsError instead of doing more than a little work on the event loop."""
     transaction_version: int = 0
-    """Of the transaction that a marker ends: from 2 on each transaction has its own epoch (KIP-1228)."""
+    """The version of the transaction that a marker ends: from 2 on each transaction has its own epoch (KIP-1228)."""
 
 
 CLIENT_RULES = AppendRules(requires_single_v2_batch=True)
@@ -177,7 +177,7 @@ class AppendContext(NamedTuple):
 
     @property
     def max_record_count(self) -> int:
-        """How many records one compressed batch may hold: a bound on the time that checking each of them takes."""
+        """The limit for the records of a compressed batch, which bounds the time for their validation."""
         return _max_record_count(self.config.max_message_bytes)
 
     def target_codec(self, source_codec: int) -> int:

@@ -12,7 +12,7 @@ _pack = _ENTRY.pack
 _OFFSET, _POSITION = 0, 1
 """The fields of an entry, by which it is found."""
 _FIELD_END = 2**31
-"""More than any entry holds: both fields are non-negative int32."""
+"""A value above all values in entries, whose fields are non-negative int32."""
 ENTRIES_PER_BLOCK = BLOCK_BYTES // _ENTRY.size
 
 

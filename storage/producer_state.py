@@ -265,7 +265,7 @@ class ProducerStateManager:
         self.loaded_markers = False
         """Whether a transaction of any producer in that snapshot had ended, be the producer expired since."""
         self._version = 0
-        """How many snapshots were begun: an entry of an older version is copied before it is changed."""
+        """The number of snapshots that were begun: an entry of an older version is copied before it is changed."""
         self._unwritten: dict[int, ProducerSnapshot] = {}
         """Snapshots that are listed in `_snapshots` and whose files the next or present flush writes, by offset."""
         listed = fs.list_dir(directory) if names is None else names

@@ -35,7 +35,7 @@ class ConversionBudget:
         return self.has_messages and self.left <= 0
 
     def most_plain_bytes(self, batch: Batch) -> int:
-        """How far the next batch may be decompressed."""
+        """The limit for the decompressed size of the next batch."""
         most = max_plain_size(batch.size)
         return min(most, self.left) if self.has_messages else most
 

@@ -18,13 +18,13 @@ class Reserve:
     """
 
     def __init__(self, fs: FileSystem, path: str, size: int) -> None:
-        """Of `size` bytes; 0 for none."""
+        """Create a reserve of `size` bytes; 0 for no reserve. `fill` writes the file."""
         self._fs = fs
         self._path = path
         self._size = size
 
     def give_up(self) -> None:
-        """Frees all of it if the disk has less room than it is to take; before a start or a stop. Raises OSError."""
+        """Free the whole reserve, before a start or a stop, if the disk has less space than it. Raises OSError."""
         if self._held and self._free < self._target:
             self._resize(0)
 

@@ -1,4 +1,4 @@
-"""How segments leave a log or take the place of others: list, unsynced files, readers and snapshots change together."""
+"""Removal and replacement of segments: list, unsynced files, readers and snapshots change together."""
 
 from collections.abc import Sequence
 

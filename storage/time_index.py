@@ -12,7 +12,7 @@ _ENTRY = TIME_INDEX_ENTRY.struct
 NO_TIMESTAMP = -1
 _TIMESTAMPS = 2**63
 _RELATIVE_OFFSETS = 2**31
-"""More than any entry holds."""
+"""A value above all values in entries."""
 
 
 class TimestampOffset(NamedTuple):

@@ -51,7 +51,7 @@ class FaultyDisk(OsFileSystem):
 
 
 class ForgetfulFile(OsFile):
-    """Is never synced to disk: readers on this machine find the data, which is sufficient."""
+    """A file that is never synced to disk: readers on this machine find the data in the page cache."""
 
     __slots__ = ()
 
@@ -63,7 +63,7 @@ class ForgetfulFile(OsFile):
 
 
 class ForgetfulDisk(FaultyDisk):
-    """For temporary data: syncs would be most of the time of a broker's start."""
+    """A file system for temporary data without syncs, which would take most of the time of a broker's start."""
 
     file_class = ForgetfulFile
 

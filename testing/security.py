@@ -14,11 +14,11 @@ _MODULE = "org.apache.kafka.common.security.{}LoginModule required"
 _MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 
 BROKER = "broker"
-"""User of the brokers of a cluster."""
+"""The user name of the brokers of a cluster."""
 
 
 class BrokerAccess:
-    """Of one broker. Without passwords and TLS there is no authentication."""
+    """The security settings of one broker. Without passwords and TLS there is no authentication."""
 
     def __init__(
         self, passwords: Mapping[str, str], *, tls: bool, host: str = "127.0.0.1", is_cluster: bool = False

@@ -12,7 +12,7 @@ class EndableSession(EmbeddedStore):
     """Replaces a session with ZooKeeper. Runs on the event loop."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """As in the store; raises SessionExpiredError between two sessions."""
+        """Run the operations in the store. Raises SessionExpiredError between two sessions."""
         if self.state is SessionState.EXPIRED and self._session_id == 0:
             raise SessionExpiredError(operations[0].path if operations else "/")
         return await super().multi(operations)

@@ -9,7 +9,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..errors import code_of
 
 Outcome = KafkaError | None
-"""None is success."""
+"""The error of an item; None for success."""
 
 
 def outcome(code: int, message: str | None) -> Outcome:

@@ -65,7 +65,7 @@ class StatelessAssignor:
         return None
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation: int) -> None:
-        """Nothing to store."""
+        """Do nothing: this assignor has no state."""
 
 
 def in_order(members: Members) -> list[str]:

@@ -160,9 +160,9 @@ class KafkaApis:
         self._served = services.served
         self._loop = loop
         self._routes: dict[int, Route] = {}
-        """By the API key and version at the start of a frame."""
+        """The routes by the API key and version at the start of a frame."""
         self._interceptors: list[Interceptor] = [QuotaInterceptor(quotas)]
-        """In the order in which a request passes them."""
+        """The interceptors, in the order in which a request passes them."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn_queue = turn_queue
         self._connection_setup_queue = TurnQueue(loop, no_collection)

@@ -22,7 +22,7 @@ DECODED_BYTES = 256 << 20
 SHARE_OF_MEMORY = 4
 """The budget is at most this part of the memory limit."""
 OBJECT_BYTES, FIELD_BYTES = 48, 56
-"""Of a decoded item: the object with its place in a list, and each field with its value.
+"""The memory of a decoded item: the object with its slot in a list, and each field with its value.
 
 An upper bound: items of decoded Metadata, Fetch and ListOffsets requests took 117, 141 and 105 bytes (tracemalloc), and
 count as 160, 496 and 272 here. Small numbers and null are shared objects, which take no memory of their own.
@@ -79,7 +79,7 @@ class LargeRequests:
         self._loop = loop
         self._budget = DECODED_BYTES if memory_limit is None else min(DECODED_BYTES, memory_limit // SHARE_OF_MEMORY)
         self._waiting: dict[str, deque[LargeRequest]] = {}
-        """By address, in the order of their turns."""
+        """The waiting requests by client address, in the order of the addresses' turns."""
         self._used: Counter[str] = Counter()
         """Bytes of decoded requests, by address."""
         self._is_reading = False
@@ -145,7 +145,7 @@ def _read(request: LargeRequest) -> tuple[Any, int]:
 
 
 def decoded_size(message: Any) -> int:
-    """About how many bytes a decoded message takes, without the bytes of its texts and records."""
+    """Return the approximate memory of a decoded message in bytes, without the bytes of its texts and records."""
     size = 0
     pending = [message]
     while pending:

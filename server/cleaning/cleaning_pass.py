@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = room_logger("cleaner")
 
 FINISH_ATTEMPTS, FINISH_RETRY_SECONDS = 30, 1.0
-"""How often, and how many seconds apart, files that a swap has to name are tried to be named."""
+"""The number of attempts to rename the files of a swap, and the seconds between them."""
 
 
 @dataclass(slots=True)
@@ -35,17 +35,17 @@ class PassReport:
     first_dirty_offset: int
     next_dirty_offset: int
     bytes_before: int
-    """Of the segments that were replaced."""
+    """The size of the segments that were replaced."""
     bytes_after: int
     segments_before: int
     segments_after: int
     compaction_delay_ms: int
-    """By how much it was later than `max.compaction.lag.ms` allows."""
+    """The delay of the pass beyond `max.compaction.lag.ms`, in ms."""
     stats: CleanerStats
 
     @property
     def reclaimed_bytes(self) -> int:
-        """How much smaller the log has become."""
+        """The number of bytes that the pass has removed from the log."""
         return self.bytes_before - self.bytes_after
 
 
@@ -56,7 +56,7 @@ class CleaningRun:
         self.grabbed = grabbed
         self.topic_partition = grabbed.topic_partition
         self.progress = Progress("map", 0, 0)
-        """How far it is."""
+        """The progress of the current phase."""
         self.ended = asyncio.Event()
         """Set when the pass has ended."""
         self._log_manager = log_manager

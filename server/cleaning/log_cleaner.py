@@ -62,7 +62,7 @@ class LogCleaner:
 
     @property
     def manager(self) -> CleanerManager:
-        """Which logs are clean, dirty, paused."""
+        """The manager of the states of logs: clean, dirty, paused."""
         return self._log_manager.cleaner_manager
 
     @property
@@ -72,23 +72,23 @@ class LogCleaner:
 
     @property
     def is_running(self) -> bool:
-        """Whether dirty logs are being looked for."""
+        """Whether the cleaner searches for dirty logs."""
         return self._schedule is not None and not self._schedule.done()
 
     @property
     def is_enabled(self) -> bool:
-        """Whether they should be, by `log.cleaner.enable`."""
+        """Whether the cleaner should search for dirty logs, by `log.cleaner.enable`."""
         return self._config.log_cleaner_enable and not self._is_closing
 
     @property
     def since_last_look_ms(self) -> int:
-        """How long ago that was done last."""
+        """The time since the last search, in ms."""
         return max(self._ports.now_ms() - self.manager.last_look_ms, 0)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look for dirty logs, if `log.cleaner.enable` is true."""
+        """Start the search for dirty logs, if `log.cleaner.enable` is true."""
         if self._config.log_cleaner_enable:
             logger.info("Starting the log cleaner")
             self._schedule = self._loop.create_task(self._look_for_ever())

@@ -35,7 +35,7 @@ class ThreadPool:
         self._bytes_per_second = float("inf")
 
     async def run(self, job: CleanJob, on_event: Callable[[Event], None]) -> None:
-        """As `CleaningWork.run`; no worker dies."""
+        """Run a job as `CleaningWork.run` does; a thread cannot die."""
         one_pass = _Pass(lambda event: self._loop.call_soon_threadsafe(on_event, event))
         thread = ThreadPoolExecutor(1, thread_name_prefix="cleaner")
         done = self._passes[one_pass] = self._loop.run_in_executor(thread, one_pass.run, job)
@@ -67,7 +67,7 @@ class ThreadPool:
 
 
 class _Pass:
-    """One pass; `run` is called on its thread."""
+    """One pass of the cleaner; `run` is called on its thread."""
 
     def __init__(self, tell: Callable[[Event], object]) -> None:
         self.ended = threading.Event()

@@ -22,7 +22,7 @@ from .throttle import PAUSE_SECONDS
 logger = room_logger("cleaner")
 
 IDLE_SECONDS = 30.0
-"""How long a process waits for its next job before it ends and frees its memory."""
+"""The time for which a process waits for its next job before it ends and frees its memory."""
 WATCH_SECONDS, BUSY_SHARE = 0.2, 0.05
 """This process is busy, so that its workers pause, if it used more than this share of a processor in the last
 `WATCH_SECONDS`.
@@ -46,7 +46,7 @@ class WorkerPool:
         self._gives_way = False
 
     async def run(self, job: CleanJob, on_event: Callable[[Event], None]) -> None:
-        """As `CleaningWork.run`. Raises `CannotStartError`, before anything is done."""
+        """Run a job as `CleaningWork.run` does. Raises `CannotStartError` before the job begins."""
         worker = self._idle.pop() if self._idle else await _Worker.start(self._loop)
         self._busy.append(worker)
         self._share_rate()
@@ -96,7 +96,7 @@ class WorkerPool:
 
 
 class _Worker:
-    """One process."""
+    """One worker process."""
 
     def __init__(self, process: subprocess.Popen[str], loop: asyncio.AbstractEventLoop) -> None:
         self._process = process
@@ -115,7 +115,7 @@ class _Worker:
             raise CannotStartError(error.errno, error.strerror) from error
 
     async def run(self, job: CleanJob, on_event: Callable[[Event], None]) -> None:
-        """Have a job done; `on_event` is called on the loop with its events."""
+        """Run a job in the process; `on_event` is called on the loop with its events."""
         if self.expiry is not None:
             self.expiry.cancel()
         await self._loop.run_in_executor(self._thread, self._follow, job.to_json(), on_event)

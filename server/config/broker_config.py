@@ -101,14 +101,14 @@ class BrokerConfig(Settings):
         return None if text is None else cast(int, BROKER_KEYS[name].parse(text))
 
     def connections_allowed(self, host: str) -> int | None:
-        """How many connections one address may have open; None for no limit, as this machine has none by itself."""
+        """Return the limit for connections from one address; None for no limit, the default for this machine."""
         limit = self.max_connections_per_ip_overrides.get(host)
         if limit is None and not is_loopback(host):
             limit = self.max_connections_per_ip
         return limit
 
     def listener_connections_allowed(self, listener: str) -> int:
-        """How many connections one listener may have open (KIP-402)."""
+        """Return the limit for connections to one listener (KIP-402)."""
         limit = self.listener_value(listener, "max.connections")
         assert isinstance(limit, int)
         return limit

@@ -74,11 +74,11 @@ _ALIASES = MappingProxyType(
     }
 )
 _MAX_PARTS = 20
-"""Of a name that may be an alias: more than Kafka's class names have."""
+"""Names with more parts are not searched for aliases; the class names of Kafka have fewer."""
 
 
 def logger_levels() -> dict[str, str]:
-    """Level in force of the root logger and of every logger of this package, by name."""
+    """Return the effective levels of the root logger and of every logger of Barnabas, by name."""
     names = sorted(name for name in logging.root.manager.loggerDict if name.split(".")[0] == _PACKAGE)
     levels = {ROOT: _level_name(logging.root.getEffectiveLevel())}
     levels.update({name: _level_name(logging.getLogger(name).getEffectiveLevel()) for name in names})

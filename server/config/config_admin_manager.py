@@ -53,9 +53,10 @@ R = TypeVar("R", bound=Resource)
 A = TypeVar("A")
 
 MAX_VALUE_BYTES = 32_767
-"""Of one setting, as in Kafka's ConfigurationControlManager."""
+"""The limit for the value of one setting, as in Kafka's ConfigurationControlManager."""
 MAX_SETTINGS = 1_000
-"""Brokers take settings of any name, for plug-ins, and check all they have at each change; Kafka's keys are 300."""
+"""The limit per broker. Brokers accept settings of any name, for plug-ins, and check all of them at each change; Kafka
+has 300 keys."""
 
 _NO_LISTS: Mapping[str, ConfigKey] = MappingProxyType({})
 """Kafka extends and cuts the lists of topics and brokers only, though the settings of client metrics are lists too."""

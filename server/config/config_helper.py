@@ -1,4 +1,4 @@
-"""How the configuration of a resource is described to clients (Kafka: ConfigHelper)."""
+"""The description of the configuration of a resource for clients (Kafka: ConfigHelper)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class ConfigRepository:
     config_store: ConfigStore
     """The stored settings."""
     metadata: MetadataCache
-    """Which topics there are."""
+    """Return the names of all topics."""
 
     @property
     def config(self) -> BrokerConfig:
@@ -44,5 +44,5 @@ class ConfigRepository:
         return ConfigAdminManager(self, validate_only=validate_only)
 
     def configured(self, resource_type: ConfigResourceType) -> Iterable[str]:
-        """As `DynamicConfig.configured`."""
+        """Return the names of the resources with settings, as `DynamicConfig.configured`."""
         return self.dynamic_config.configured(resource_type)

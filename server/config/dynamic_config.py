@@ -45,7 +45,7 @@ _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 def topic_log_config(config: BrokerConfig, settings: Mapping[str, str] = _NO_SETTINGS) -> LogConfig:
-    """How the logs of a topic with these settings of its own behave on a broker.
+    """Return the LogConfig of a topic with these settings on a broker.
 
     The topic's settings win over the broker's, and there a value for this broker over one for all brokers over the
     file over the built-in default; in each layer milliseconds win over minutes over hours. As in Kafka 3, a format of
@@ -98,7 +98,7 @@ class DynamicConfig:
         self._topics: dict[str, Mapping[str, str]] = {}
         self._named: dict[ConfigResourceType, dict[str, Mapping[str, str]]] = {kind: {} for kind in NAMED_KINDS}
         self.named_changes = 0
-        """How often settings of a resource of the `NAMED_KINDS` have become others."""
+        """The number of changes to settings of the resources in `NAMED_KINDS`."""
         self._default_log_config = topic_log_config(config)
         self._topic_callbacks: list[Callable[[str | None], None]] = []
         self._broker_callbacks: list[Callable[[], None]] = []
@@ -253,15 +253,15 @@ class DynamicConfig:
     # Topics
 
     def on_topic_change(self, callback: Callable[[str | None], None]) -> None:
-        """Call `callback` when the LogConfig of a topic is another; with None when it may be of every topic."""
+        """Call `callback` with a topic whose LogConfig has changed; with None if all may have changed."""
         self._topic_callbacks.append(callback)
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
-        """A topic's own settings as they were given; empty if it has none."""
+        """Return the topic's own settings as text; empty if it has none."""
         return self._topics.get(topic, _NO_SETTINGS)
 
     def topic_log_config(self, topic: str) -> LogConfig:
-        """How the logs of a topic behave. Topics without settings of their own share one object."""
+        """Return the LogConfig of a topic. Topics without settings of their own share one object."""
         settings = self._topics.get(topic)
         return topic_log_config(self.config, settings) if settings else self._default_log_config
 

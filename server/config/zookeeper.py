@@ -1,4 +1,4 @@
-"""How the ensemble of a configuration is reached, and which of its keys cannot be followed here."""
+"""The connection settings of the ZooKeeper ensemble, and the keys for it that have no effect in Barnabas."""
 
 from __future__ import annotations
 

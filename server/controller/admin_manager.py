@@ -38,7 +38,7 @@ logger = room_logger("controller")
 
 BROKER_DEFAULT = -1
 MAX_PARTITIONS_PER_REQUEST = 10_000
-"""As many as a controller of Apache Kafka creates in one request."""
+"""The limit of Apache Kafka's controller."""
 TOPICS_PER_TURN = 50
 """Requested topics that are validated, settings included."""
 PARTITIONS_PER_WRITE = 500

@@ -22,7 +22,7 @@ class PartitionState(Enum):
     """Kafka's LeaderIsrAndControllerEpoch: whether a partition has a leader."""
 
     NON_EXISTENT = "NonExistentPartition"
-    """Never created, or deleted."""
+    """The replica was never created, or was deleted."""
     NEW = "NewPartition"
     """Has replicas but never had a leader."""
     ONLINE = "OnlinePartition"
@@ -57,7 +57,7 @@ class ReplicaState(Enum):
     DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
     """Its broker has deleted it; other replicas of the topic may be left."""
     DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
-    """It cannot be deleted now: the deletion continues when its broker is back."""
+    """The replica cannot be deleted now: the deletion continues when its broker returns."""
 
 
 VALID_NEXT_REPLICA_STATES: dict[ReplicaState, frozenset[ReplicaState]] = {

@@ -74,7 +74,7 @@ logger = room_logger("controller")
 T = TypeVar("T")
 
 ANY_BROKER_EPOCH = -1
-"""In an AlterPartition request: the leader does not state the epoch of this in-sync replica."""
+"""The broker epoch in an AlterPartition request if the leader does not state the epoch of an in-sync replica."""
 RECOVERED, RECOVERING = 0, 1
 """Kafka's LeaderRecoveryState."""
 CHANGES_PER_TURN = 50

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 METADATA_FOLDER = "__cluster_metadata-0"
 MAX_FILE_BYTES = 64 << 20
-"""A larger file is left out: all of it would be in memory."""
+"""The limit for a file, which is read into memory as a whole; a larger file is skipped."""
 NAMES_SHOWN = 10
-"""Of one kind, in a line of the log."""
+"""The limit for the names of one kind in a log line."""
 KINDS = {
     ConfigResourceType.TOPIC: "settings of topics",
     ConfigResourceType.BROKER: "settings of brokers",
@@ -84,7 +84,7 @@ class KraftSettings:
                 self.tokens.discard(record.token_id)
 
     def sentences(self) -> list[str]:
-        """One for each kind of settings that there are."""
+        """Return a line for each kind of setting, for the log."""
         found = []
         for resource_type, kind in KINDS.items():
             names = self.configs.get(resource_type, {})

@@ -64,7 +64,7 @@ def preferred_replica_partition_leader_election(
 LAST_LEADER_EPOCH = 2**31 - 1
 """The largest that requests and batches can hold."""
 ATTEMPTS = 3
-"""How often a change is decided if leaders keep changing their ISR in the store."""
+"""The number of attempts for a change while leaders change their ISR in the store."""
 
 Decide: TypeAlias = Callable[[TopicPartition, LeaderIsrAndControllerEpoch], LeaderIsrAndControllerEpoch | None]
 """Returns a partition's next state, with its present partition epoch; None to leave it unchanged."""

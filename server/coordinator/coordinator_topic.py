@@ -29,7 +29,7 @@ class TopicCreator(Protocol):
 
 
 CREATION_SECONDS = 5.0
-"""How long a request for a coordinator waits for the creation of the topic."""
+"""The time for which a request for a coordinator waits for the creation of the topic."""
 LONGEST_CACHED_KEY = 249
 """Characters of the longest key in the cache of partitions: clients may send keys of 32 KB."""
 

@@ -54,11 +54,11 @@ _OPERATIONS = {name: operation for operation, name in OPERATION_NAMES.items()}
 _PERMISSIONS = {name: permission for permission, name in PERMISSION_NAMES.items()}
 
 MAX_BYTES = 1_000_000
-"""Of a pattern's node: ZooKeeper takes no more in one request, and each change reads and writes all of it."""
+"""The limit for the node of a pattern: ZooKeeper accepts no larger request, and each change writes the whole node."""
 
 
 class TooManyRulesError(ValueError):
-    """A pattern is to have more rules than its node has room for."""
+    """The ACLs of a pattern do not fit in its node."""
 
 
 Change = Callable[[frozenset[AccessControlEntry]], frozenset[AccessControlEntry]]

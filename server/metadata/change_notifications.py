@@ -17,7 +17,7 @@ NOTIFICATIONS_PER_READ = 1000
 """Change notifications that are read, and deleted, together."""
 
 LIFE_MS = 15 * 60 * 1000
-"""How long notifications are kept, so that every broker can read them, as in Kafka."""
+"""The time for which notifications are kept, as in Kafka, so that every broker can read them."""
 PURGE_INTERVAL_MS = 60 * 1000
 
 

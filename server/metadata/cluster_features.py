@@ -89,17 +89,17 @@ class ClusterFeatures:
         self._cluster = cluster_store
         self._chosen: Mapping[str, int] | None = None
         self._version = -1
-        """Of the node, -1 while there is none."""
+        """The version of the node; -1 while it does not exist."""
         self._follower = StoreFollower(store, "features", self._follow)
         self._background = BackgroundWork()
 
     @property
     def epoch(self) -> int:
-        """Grows with each change."""
+        """The epoch of the features, which increases with each change."""
         return self._version + 1
 
     def level(self, name: str) -> int:
-        """In force; 0 for none."""
+        """Return the finalized level of a feature; 0 if the feature is not in effect."""
         feature = FEATURES.get(name)
         if feature is None:
             return 0
@@ -118,8 +118,11 @@ class ClusterFeatures:
     async def update(
         self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool, timeout_ms: float | None = None
     ) -> None:
-        """All of them or none. Raises KafkaError INVALID_UPDATE_VERSION, FEATURE_UPDATE_FAILED, and REQUEST_TIMED_OUT
-        after `timeout_ms`, when the update may still be made."""
+        """Apply all updates or none.
+
+        Raises KafkaError INVALID_UPDATE_VERSION, FEATURE_UPDATE_FAILED, and REQUEST_TIMED_OUT after `timeout_ms`; the
+        update may still take effect then.
+        """
         update = self._update(updates, validate_only=validate_only)
         try:
             if timeout_ms is None:
@@ -174,7 +177,7 @@ class ClusterFeatures:
 
 
 def _refusal(name: str, update: FeatureUpdate, present: int, brokers: list[tuple[int, int] | None]) -> str | None:
-    """Why a feature may not go to that level; None if it may. Kafka's FeatureControlManager."""
+    """Return the reason why a feature cannot change to a level, or None. Follows Kafka's FeatureControlManager."""
     feature = FEATURES.get(name)
     if update.upgrade_type not in tuple(UpgradeType):
         return "The controller does not support the given upgrade type."

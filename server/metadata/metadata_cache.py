@@ -80,7 +80,8 @@ class MetadataCache:
         self._brokers: dict[int, BrokerInfo] = {}
         self._topics: dict[str, TopicImage] = {}
         self.names: dict[bytes, str] = {}
-        """Of topics by the bytes of their ids, as Produce has them; controllers of old releases know no ids."""
+        """The names of topics by the 16 bytes of their ids, the form in Produce requests. Controllers of old releases
+        announce topics without ids, which are not in it."""
         self._collision_names: dict[str, str] = {}
         self._broker_answers: dict[str, list[MetadataResponseBroker]] = {}
         self._topic_answers: dict[tuple[str, MetadataResponseFormat], dict[str, MetadataResponseTopic]] = {}

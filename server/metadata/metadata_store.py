@@ -19,7 +19,7 @@ STORE_LANE = "metadata"
 """The lane on which a store's files are written."""
 ROOT = "/"
 ANY_VERSION = -1
-"""As an expected version: replace or delete any version."""
+"""The expected version that replaces or deletes any version."""
 MAX_MULTI_BYTES = 1_000_000
 """The largest multi, by `size_of`: a ZooKeeper server closes the connection over a MiB (`jute.maxbuffer`)."""
 _OPERATION_BYTES = 80
@@ -61,7 +61,7 @@ class AccessDeniedError(StoreError):
 
 
 class TooLargeError(StoreError):
-    """More than `MAX_MULTI_BYTES` in one write; nothing was written."""
+    """A write is larger than `MAX_MULTI_BYTES`; nothing was written."""
 
 
 class StoreFailedError(StoreError):

@@ -10,7 +10,7 @@ from .config_store import ConfigStore
 from .znodes import DEFAULT_ENTITY, user_node
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-"""Under these names credentials are among a user's settings."""
+"""The names of credentials among the settings of a user."""
 
 
 class ScramStore:
@@ -30,7 +30,7 @@ class ScramStore:
         return {unquote(node): node for node in await self._configs.names("users") if node != DEFAULT_ENTITY}
 
     async def iterations(self, node: str) -> dict[str, int]:
-        """How often each credential in a node is hashed: `salt=…,stored_key=…,server_key=…,iterations=…`."""
+        """Return the iterations of each credential in a node: `salt=…,stored_key=…,server_key=…,iterations=…`."""
         config = await self._configs.client_config("users", node)
         return {
             mechanism: int(dict(part.split("=", 1) for part in text.split(","))["iterations"])

@@ -32,7 +32,7 @@ class DelegationToken(NamedTuple):
     renewers: tuple[str, ...]
     issue_ms: int
     max_ms: int
-    """It cannot be renewed beyond this."""
+    """The latest time to which the token can be renewed, in ms."""
     expiry_ms: int
 
     def concerns(self, principal: str) -> bool:
@@ -88,7 +88,7 @@ class TokenStore:
         self._notifications = ChangeNotifications(store, f"{CHANGES}/token_change_", now_ms=now_ms, most=MAX_NOTICES)
 
     async def prepare(self) -> None:
-        """Make the lasting paths that are missing."""
+        """Create the persistent paths that do not exist."""
         for path in (ROOT.rpartition("/")[0], ROOT, CHANGES):
             try:
                 await self._store.create(path)
@@ -96,11 +96,11 @@ class TokenStore:
                 continue
 
     async def ids(self) -> list[str]:
-        """Of all tokens."""
+        """Return the ids of all tokens."""
         return await self._store.children(ROOT)
 
     async def get(self, token_id: str) -> DelegationToken | None:
-        """One token as it is now; None if there is none. Raises ValueError."""
+        """Return the stored token; None if it does not exist. Raises ValueError."""
         if not token_id or "/" in token_id or "\0" in token_id or token_id in (".", ".."):
             return None
         try:

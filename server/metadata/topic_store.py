@@ -1,4 +1,4 @@
-"""Which topics there are, and the states of their partitions, in the metadata tree.
+"""The topics, and the states of their partitions, in the metadata tree.
 
 Every write carries a check of `/controller_epoch`: a deposed controller cannot write.
 """
@@ -47,7 +47,7 @@ PARTITION_STATES_PER_READ = 500
 ASKED_TOGETHER = 50
 """Topics whose nodes are read at the same time."""
 PIECE_BYTES = 1 << 15
-"""Of operations that do not fit into one multi anyway: some hundred of them."""
+"""The size of each multi if the operations do not fit into one: some hundred operations."""
 
 
 class FoundTopics(NamedTuple):

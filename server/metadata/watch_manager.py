@@ -44,7 +44,7 @@ WANTED = {
     EventType.DELETED: WatchKind.DATA | WatchKind.CHILDREN | WatchKind.PERSISTENT | WatchKind.RECURSIVE,
     EventType.CHILDREN: WatchKind.CHILDREN | WatchKind.PERSISTENT,
 }
-"""Which watches of its path an event concerns."""
+"""The kinds of watches that an event triggers."""
 
 
 class Watcher(Hashable, Protocol):
@@ -61,7 +61,7 @@ Key = tuple[int, Watcher]
 
 
 class WatchManager:
-    """All watches upon one tree, each belonging to a session. Loop-thread only."""
+    """The watches of one tree, each belonging to a session. Used on the loop's thread only."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, dict[Key, int]] = {}
@@ -138,7 +138,7 @@ class WatchManager:
 
 
 def _above(path: str) -> list[str]:
-    """All paths above one, the nearest first."""
+    """Yield the paths of all ancestors, the nearest first."""
     above = []
     while path != "/":
         path = path[: path.rindex("/")] or "/"

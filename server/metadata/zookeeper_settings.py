@@ -13,7 +13,7 @@ class ZooKeeperSettings:
     """Addresses with commas between them, and after the last one the path that stands for the root."""
     session_timeout_ms: int = 18_000
     connection_timeout_ms: int = 18_000
-    """How long the first contact may take."""
+    """The timeout of the first connection."""
     max_in_flight: int = 10
     set_acl: bool = False
     """Nodes are created with an ACL that lets only their creator write."""

@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 LANE = "zookeeper"
 ATTEMPTS = 3
-"""How often a request is sent whose answer is lost with the connection."""
+"""The number of attempts for a request whose response is lost with the connection."""
 OPEN_PATH = "/consumers"
 SENSITIVE_PATHS = ("/config/users", "/config/brokers", "/delegation_token")
 """Credentials and encrypted passwords: only the creator may read them (Kafka: ZkData.SensitiveRootPaths)."""
@@ -90,7 +90,7 @@ class ZooKeeperStore:
     def __init__(
         self, settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop, work: Work, client: KazooClient | None
     ) -> None:
-        """Nothing is connected yet: see `open`."""
+        """Create a store that is not connected; `open` connects it."""
         self._settings = settings
         self._loop = loop
         self._work = work
@@ -469,7 +469,7 @@ class ZooKeeperStore:
 
 
 class LoopHandler(SequentialThreadingHandler):
-    """Has kazoo's callbacks run on an event loop instead of in two more threads."""
+    """A handler of kazoo whose callbacks run on an event loop instead of in two more threads."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -492,13 +492,13 @@ class LoopHandler(SequentialThreadingHandler):
 
 
 class LoopQueue:
-    """Where kazoo puts callbacks."""
+    """The queue in which kazoo puts callbacks."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     def put(self, callback: Callable[[], object]) -> None:
-        """From any thread."""
+        """Add a callback; any thread may call this."""
         _call_on(self._loop, callback)
 
 

@@ -126,7 +126,7 @@ def otlp_numbers(reading: Reading, clients: Sequence[ClientMetrics]) -> Iterator
 
 
 def _message(numbers: list[Number], broker_id: str, since: int, now: int) -> Any:
-    """As OpenTelemetry's SDK hands it to its exporters."""
+    """Return the metrics in the form in which OpenTelemetry's SDK passes them to exporters."""
     from opentelemetry.sdk.metrics import export as sdk
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope

@@ -83,7 +83,7 @@ class RequestMeters:
 
     @property
     def requests(self) -> dict[tuple[str, int], int]:
-        """How many until now, by API and version."""
+        """The number of requests by API and version."""
         return {which: int.from_bytes(count, byteorder) for which, count in self._counts.items()}
 
     def intercept(self, key: ApiKey, version: int, handle: Handle, respond: Respond) -> tuple[Handle, Respond]:

@@ -41,7 +41,7 @@ Handle = Callable[["Connection", memoryview, int, int], None]
 
 
 class Output(IntEnum):
-    """How far the responses of a connection are sent. There is never more than one to hold for a slow client."""
+    """The progress of the responses of a connection. At most one response waits for a slow client."""
 
     FREE = 0
     """Everything is sent."""

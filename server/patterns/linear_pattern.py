@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from .regex_syntax import ALPHABET, OTHERS, Chars, Choice, Node, Place, RegexSyntaxError, Repeat, Sequence, parse
 
 MAX_STEPS = 5000
-"""Of the graph of one expression."""
+"""The limit for the steps in the graph of one expression."""
 MAX_PARTS = 50_000
-"""Looked at to make it: groups with nothing in them make no step, however often they are repeated."""
+"""The limit for the parts that are read to build the graph. Empty groups have no steps, but cost time when repeated."""
 MAX_CHARACTERS = 20_000
-"""Of one expression: each is looked at while it is read."""
+"""The limit for the length of one expression: the parser reads each character."""
 MAX_WORK = 200_000
-"""Steps followed for one expression, a fraction of a second: how many names there are makes no difference."""
+"""The limit for the steps that are followed for one expression, for all names together: a fraction of a second."""
 
 _BITS = {character: 1 << number for number, character in enumerate(ALPHABET)}
 _WORD = frozenset(character for character in ALPHABET if character.isalnum() or character == "_")

@@ -21,9 +21,9 @@ ALPHABET = "".join(map(chr, range(ord(" "), ord("~") + 1)))
 OTHERS = 1 << len(ALPHABET)
 EVERYTHING = OTHERS | OTHERS - 1
 MAX_REPETITIONS = 1000
-"""Of one thing, all repetitions around it together: RE2's limit."""
+"""The limit for the product of all repetitions around a part of an expression, as in RE2."""
 MAX_NESTING = 100
-"""Parentheses within each other."""
+"""The limit for the depth of parentheses."""
 LAST_CHARACTER = 0x10FFFF
 
 
@@ -41,19 +41,19 @@ class Place(Enum):
 
 
 class Chars(NamedTuple):
-    """One character out of a set."""
+    """One character of a set."""
 
     mask: int
 
 
 class Sequence(NamedTuple):
-    """One after the other."""
+    """A sequence of nodes."""
 
     parts: tuple[Node, ...]
 
 
 class Choice(NamedTuple):
-    """One of these."""
+    """A choice between nodes."""
 
     options: tuple[Node, ...]
 
@@ -65,7 +65,7 @@ class Repeat(NamedTuple):
     least: int
     most: int | None
     times: int
-    """How often the most repeated thing in it is repeated."""
+    """The highest number of repetitions of a part of it."""
 
 
 Node = Chars | Sequence | Choice | Repeat | Place
@@ -359,7 +359,7 @@ class _Parser:
         return self._escaped_character() if character == "\\" else ord(character)
 
     def _folded(self, mask: int) -> int:
-        """With the other form of each letter, where capitals do not matter."""
+        """Return the set with the other form of each letter if case does not matter."""
         if not self._folds:
             return mask
         return mask | (mask & _UPPER) << _LOWER_BY | (mask & _LOWER) >> _LOWER_BY
@@ -370,7 +370,7 @@ def _number(digits: str) -> int:
 
 
 def _repetitions(node: Node) -> int:
-    """How often the most repeated thing in a node is repeated."""
+    """Return the highest number of repetitions of a part of a node."""
     match node:
         case Repeat(times=times):
             return times

@@ -30,7 +30,7 @@ class QuotaSettings:
         return stored_quotas(self._config_store)
 
     async def check_host(self, entity: Entity) -> None:
-        """As `QuotaManagers.check_host`."""
+        """Check a host as `QuotaManagers.check_host` does."""
         await self._quotas.check_host(entity)
 
     async def alter(self, entity: Entity, changes: Mapping[str, float | None]) -> None:

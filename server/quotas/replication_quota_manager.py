@@ -1,4 +1,4 @@
-"""How much replicas may fetch that are not in sync: Kafka's ReplicationQuotaManager (KIP-73)."""
+"""The quota for the fetches of replicas that are not in sync: Kafka's ReplicationQuotaManager (KIP-73)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ReplicationQuotaManager:
 
 
 def moving_quota(config: BrokerConfig, now: Callable[[], float]) -> ReplicationQuotaManager:
-    """Of all that moves between the log directories of a broker."""
+    """Return the quota for all moves of replicas between the log directories of a broker."""
     window = QuotaWindow(
         config.alter_log_dirs_replication_quota_window_num, config.alter_log_dirs_replication_quota_window_size_seconds
     )

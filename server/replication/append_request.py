@@ -23,7 +23,8 @@ AppendEntry: TypeAlias = tuple[str, int, memoryview]
 logger = room_logger("replication")
 
 LANE, LANES = "validation", 2
-"""Where records are validated that take long, as recompressed ones do: codecs release the interpreter's lock."""
+"""The lane that validates records if this takes long, for example because of recompression: codecs release the
+interpreter lock."""
 NO_RECORDS = memoryview(bytearray())
 
 
@@ -36,7 +37,7 @@ class AppendRequest:
 
     acks: int
     timeout_ms: float
-    """After which undecided results are REQUEST_TIMED_OUT."""
+    """The time after which undecided results are REQUEST_TIMED_OUT."""
     callback: AppendCallback
     """Called with a result for each entry, in their order."""
     rules: AppendRules
@@ -45,7 +46,7 @@ class AppendRequest:
     has_transactional_id: bool = False
     """Whether the client named a transactional id, without which records of a transaction are refused."""
     may_linger: bool = False
-    """As in `GroupCommit.request`."""
+    """Whether the flush may wait for more appends, as in `GroupCommit.request`."""
 
 
 class SuspendedAppend:
@@ -55,11 +56,11 @@ class SuspendedAppend:
 
     def __init__(self) -> None:
         self._left: list[AppendEntry] = []
-        """In reverse order."""
+        """The remaining entries in reverse order."""
         self._parts: list[list[AppendResult]] = []
         self._missing = 0
         self.validation: LaneValidation | None = None
-        """Of the next entry, if it takes long."""
+        """The validation of the next entry on a lane, if it takes long."""
 
     def keep(self, entry: AppendEntry, entries: Iterator[AppendEntry]) -> None:
         """Continue with `entry`, and then with `entries`."""

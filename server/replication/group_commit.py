@@ -28,11 +28,11 @@ LINGER_S = 0.025
 fdatasync costs a millisecond of processor time, in the broker and in the kernel, and two thread switches that delay all
 other requests."""
 LATE_SECONDS = 2.0
-"""How long the fault point `flush-late` delays a round of flushes."""
+"""The time by which the fault point `flush-late` delays a round of flushes."""
 RETRY_SECONDS = 1.0
-"""How long a flush waits after it lacked space or handles."""
+"""The delay before a flush is repeated that lacked disk space or file handles."""
 FINISH_SECONDS = 30.0
-"""How long a stop waits for appends that are not on disk yet."""
+"""The time for which a stop waits for appends that are not on disk yet."""
 PARTITIONS_PER_FLUSH = 256
 """The most partitions of one round: the next round waits for its end, until which its handles are open."""
 

@@ -20,7 +20,7 @@ Release = tuple[int, ...]
 SINCE_TOPIC_IDS = "2.8-IV1"
 """The first `inter.broker.protocol.version` in which brokers send each other the ids of topics."""
 LATEST_STEP = 99
-"""Of a release that is named without its -IV step."""
+"""The step of a release that is given without its -IV suffix: all steps of the release."""
 _PARTS = re.compile(r"(?P<release>\d+(?:\.\d+)*)(?:-IV(?P<step>\d+))?")
 
 STEPS: dict[ApiKey, tuple[tuple[Release, int], ...]] = {
@@ -48,7 +48,7 @@ STEPS: dict[ApiKey, tuple[tuple[Release, int], ...]] = {
     ApiKey.CONTROLLED_SHUTDOWN: (((0, 8), 0), ((0, 9), 1), ((2, 2, 0), 2), ((2, 4, 1), 3)),
     ApiKey.ALTER_PARTITION: (((0, 8), 1), ((2, 8, 0), 3)),
 }  # fmt: skip
-"""From which release and step on a version is sent; older releases have four parts, as in 0.10.0-IV0."""
+"""The first release and step in which brokers send a version; old releases have four parts, as in 0.10.0-IV0."""
 
 
 def _parsed(version: str) -> Release:

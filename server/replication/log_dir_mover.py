@@ -35,7 +35,7 @@ REST_BYTES = 2 * 1024 * 1024
 """The last piece, which is added in one loop turn, is smaller than this."""
 RETRY_SECONDS = 1.0
 THROTTLED_SECONDS = 0.1
-"""How long a move waits before it checks an exceeded quota again."""
+"""The delay before a move checks an exceeded quota again."""
 LONGEST_NAME = 255
 
 

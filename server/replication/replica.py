@@ -51,7 +51,7 @@ class Replica:
         self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
         self.last_caught_up = last_caught_up
-        """When it last had all records of the leader."""
+        """The last time at which the follower had all records of the leader."""
         self.broker_epoch = UNKNOWN_EPOCH
         """The epoch of the follower's broker (KIP-903)."""
         self.last_sent_high_watermark = -1

@@ -1,4 +1,4 @@
-"""Which fetcher follows which partition: `num.replica.fetchers` for each leader (Kafka's ReplicaFetcherManager)."""
+"""The assignment of partitions to fetchers, `num.replica.fetchers` per leader (Kafka's ReplicaFetcherManager)."""
 
 from __future__ import annotations
 

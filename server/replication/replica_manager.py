@@ -79,10 +79,10 @@ CLIENT = AppendOrigin.CLIENT
 LONGEST_WAIT_MS = 300_000
 """The longest wait of a fetch, even if the client requests more."""
 FLUSH_SECONDS = 60.0
-"""How long `close_active_segment` waits for a flush."""
+"""The time for which `close_active_segment` waits for a flush."""
 FLUSH_CHECK_SECONDS = 0.005
 MIN_DISK_WAIT_MS = 1000
-"""How long DeleteRecords waits for the disk, even if the timeout of the request is shorter."""
+"""The time for which DeleteRecords waits for the disk, even if the timeout of the request is shorter."""
 
 
 class ReplicaManager:
@@ -121,7 +121,7 @@ class ReplicaManager:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._partitions_by_topic: dict[str, dict[TopicPartition, Partition]] = {}
         self.failures = 0
-        """How many partitions could not be served because of an unexpected exception."""
+        """The number of partitions that were not served because of an unexpected exception."""
         self._failure_log = LimitedLog(logger, loop.time)
         """Limited, because one request may fail in the same way in thousands of partitions."""
         self._produce_purgatory = Purgatory("Produce", loop, sliced_work)

@@ -1,4 +1,4 @@
-"""Which replica a consumer had better read from (KIP-392): Kafka's RackAwareReplicaSelector."""
+"""The preferred read replica of a consumer (KIP-392): Kafka's RackAwareReplicaSelector."""
 
 from __future__ import annotations
 

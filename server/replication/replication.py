@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .replica_manager import ReplicaManager
 
 IDLE_FETCHERS_MS = 10_000
-"""How often fetchers without partitions are closed."""
+"""The interval at which fetchers without partitions are closed."""
 UNKNOWN_EPOCH = -1
 
 

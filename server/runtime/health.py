@@ -171,7 +171,7 @@ class HealthServer:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return self._hosts.total()
 
     def admit(self, exchange: _Exchange, host: str) -> bool:

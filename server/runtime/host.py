@@ -203,7 +203,7 @@ def is_own_user(peer: tuple[str, int], own: tuple[str, int]) -> bool:
 
 
 def _socket_names(address: tuple[str, int]) -> set[str]:
-    """How Linux writes an address in its tables: words of four bytes in the machine's order, then the port."""
+    """Return an address in the form of Linux' tables: words of four bytes in native byte order, then the port."""
     found = ipaddress.ip_address(address[0])
     packed = [found.packed]
     if found.version == 4:
@@ -216,7 +216,7 @@ def _socket_names(address: tuple[str, int]) -> set[str]:
 
 
 def open_files() -> int | None:
-    """How many files and sockets this process may have open."""
+    """Return the limit for open files and sockets of this process."""
     if resource is None:
         return None
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -147,7 +147,7 @@ class Ports:
     is_lasting: bool = True
     """Whether data must survive a power failure; in tests it need not."""
     reserve_bytes: int = 0
-    """How much of each disk is kept for starting and deleting when nothing else is left; 0 for none."""
+    """The bytes that are reserved on each disk for starts and deletions on a full disk; 0 for no reserve."""
     fault: Callable[[str], bool] = no_faults
     """Named fault points: true when a simulation wants the named thing to go wrong now. They are `flush-late`,
     `produce-answer-lost` and `fetch-session-lost`."""

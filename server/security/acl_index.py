@@ -44,7 +44,7 @@ def plain_host(host: str) -> str:
 
 
 class _Rules:
-    """The rules of one pattern."""
+    """The ACLs of one pattern."""
 
     __slots__ = ("blocks_of", "by_principal", "entries")
 
@@ -52,7 +52,7 @@ class _Rules:
         self.entries = entries
         self.by_principal: dict[str, list[AccessControlEntry]] = {}
         self.blocks_of: dict[str, list[tuple[CidrBlock, AccessControlEntry]]] = {}
-        """Of a principal: the entries whose host is a CIDR block."""
+        """The entries of a principal whose host is a CIDR block, by the name of the principal."""
         for entry in entries:
             block = block_of(entry.host)
             if block is not None:
@@ -87,7 +87,7 @@ class AclIndex:
         return sum(len(rules.entries) for rules in self._rules.values())
 
     def entries(self, pattern: ResourcePattern) -> frozenset[AccessControlEntry]:
-        """The rules of one pattern."""
+        """The ACLs of one pattern."""
         rules = self._rules.get(pattern)
         return rules.entries if rules is not None else frozenset()
 

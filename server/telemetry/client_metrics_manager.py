@@ -70,11 +70,11 @@ class ClientMetricsInstance:
     def __init__(self, client: UUID, attributes: dict[str, str], now: float) -> None:
         self.id = client
         self.attributes = attributes
-        """By the names that subscriptions have for them."""
+        """The client's attributes, by their names in subscriptions."""
         self.seen = now
         self.requested = RequestedMetrics((), 0)
         self.version = -1
-        """Of the subscriptions of which its requested was made."""
+        """The version of the subscriptions from which `requested` was computed."""
         self.subscription = 0
         self.last_get = self.last_push = self.last_farewell = NEVER
         self.last_error = ErrorCode.NONE

@@ -14,7 +14,7 @@ from ...protocol.compression import decompress
 from ...protocol.errors import ErrorCode, KafkaError
 
 MAX_SERIES = 1000
-"""Of one client: Java's with all metrics has some hundred, and more for each broker and topic it deals with."""
+"""The limit per client. A Java client with all metrics has some hundred series, and more per broker and topic."""
 MAX_PARSED_PARTS = 20 * MAX_SERIES
 """The number of parts of a message that are parsed, including empty ones."""
 MAX_LABELS = 8
@@ -36,7 +36,7 @@ class PushedPoint(NamedTuple):
     """One number of a client."""
 
     name: str
-    """As Prometheus has names, without `_total`."""
+    """The name in Prometheus' form, without `_total`."""
     is_counter: bool
     is_delta: bool
     """Whether the value is the increase since the client's last push."""

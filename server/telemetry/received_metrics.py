@@ -9,7 +9,7 @@ from uuid import UUID
 from .otlp_metrics import Labels, Pushed
 
 MAX_SERIES = 20_000
-"""Of all clients together, each below two kilobytes; a client's description counts as a series."""
+"""The limit for all clients together. A series takes less than 2 KB; the description of a client counts as a series."""
 
 
 class Series(NamedTuple):
@@ -25,7 +25,7 @@ class ClientMetrics(NamedTuple):
     """The last metrics of one client. Immutable."""
 
     labels: Labels
-    """Which client it is."""
+    """The labels that identify the client."""
     about: Labels
     """The description of the client."""
     series: tuple[Series, ...]
@@ -69,5 +69,5 @@ class ReceivedMetrics:
         return told
 
     def all(self) -> list[ClientMetrics]:
-        """Of each client; others may go through it on any thread."""
+        """Return the metrics of each client, in a list that another thread may read."""
         return list(self._clients.values())

@@ -12,7 +12,7 @@ class IndexScan(NamedTuple):
     """The result of walking over batches."""
 
     end: int
-    """Where the last whole batch ends."""
+    """The position of the end of the last complete batch."""
     entries: list[tuple[int, int, int, int]]
     """Last offset and position of a batch that gets an entry; the largest timestamp so far, and that batch's offset."""
     since: int
@@ -20,7 +20,7 @@ class IndexScan(NamedTuple):
     highest: tuple[int, int]
     """Largest timestamp so far, and the last offset of the first batch that has it."""
     last_offset: int
-    """Of the last batch; -1 without any."""
+    """The last offset of the last batch; -1 if there is no batch."""
 
 
 def nothing_indexed(base_offset: int) -> IndexScan:

@@ -103,7 +103,7 @@ class CleanerStats:
 
 
 class Progress(NamedTuple):
-    """How far a phase (`map` or `clean`) is, in bytes read."""
+    """The progress of a phase (`map` or `clean`), in bytes read."""
 
     phase: str
     done: int

@@ -22,7 +22,7 @@ from .clean_job import CleanJob
 from .errors import SegmentOffsetOverflowError
 
 WRITEBACK_BYTES = 1 << 20
-"""How much is written between one word to the disk and the next."""
+"""The bytes that are written between two requests to start writing to disk."""
 
 
 class CleanedSegment:

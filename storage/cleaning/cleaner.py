@@ -20,7 +20,7 @@ from .segment_reader import SegmentReader
 from .transaction_metadata import CleanedTransactionMetadata
 
 PROGRESS_BYTES = 4 * 1024 * 1024
-"""How much is read between one word of progress and the next."""
+"""The bytes that are read between two reports of progress."""
 _LEAST_FILLED = 1e-6
 """A map that may be filled no more than this gets all the memory that there is."""
 

@@ -1,4 +1,4 @@
-"""Which log is to be cleaned next, which are being cleaned or must not be, and how far each is clean."""
+"""The selection of the next log to clean, the states of logs, and their cleaner checkpoints."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -32,12 +32,12 @@ class CleanerManager:
         self.last_look_ms = now_ms()
         """The time of the last search for a log to clean."""
         self.last_look: list[LogToClean] = []
-        """All compacted logs as they were then, those left out that are in the middle of a pass."""
+        """The compacted logs at that time, without the logs that are being cleaned."""
 
     # Choosing
 
     def look(self) -> list[LogToClean]:
-        """All compacted logs that may be cleaned, whether that is due or not. A log that cannot be read is marked."""
+        """Return all compacted logs that can be cleaned, due or not. Mark a log that cannot be read as uncleanable."""
         found = []
         for topic_partition, log in self._logs.items():
             if log.config.compact and self.may_clean(topic_partition):
@@ -49,7 +49,7 @@ class CleanerManager:
         return found
 
     def describe(self, topic_partition: TopicPartition, log: Log, *, ignore_lag: bool = False) -> LogToClean:
-        """How dirty a log is now. Raises OSError."""
+        """Return the dirty part of a log. Raises OSError."""
         clean_offset = self.clean_offsets.get(topic_partition)
         return log_to_clean(topic_partition, log, clean_offset, self._now_ms(), ignore_lag=ignore_lag)
 

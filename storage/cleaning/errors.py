@@ -1,4 +1,4 @@
-"""Why a pass of the cleaner fails; the log is left as it was."""
+"""The errors of a pass of the cleaner, which leave the log unchanged."""
 
 from ..errors import StorageError
 

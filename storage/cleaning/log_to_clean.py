@@ -1,4 +1,4 @@
-"""How dirty a log is, and which part of it can be cleaned now."""
+"""The dirty ratio of a log, and the part of the log that can be cleaned now."""
 
 from dataclasses import dataclass
 

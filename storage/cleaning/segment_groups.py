@@ -1,4 +1,4 @@
-"""Which neighbouring segments become one: Kafka's groupSegmentsBySize."""
+"""Groups of neighbouring segments that are merged into one: Kafka's groupSegmentsBySize."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

@@ -17,7 +17,7 @@ BUFFER_BYTES = 1 << 18
 
 
 class TombstoneCount(NamedTuple):
-    """Of the data in the first `size` bytes of a segment; markers of transactions do not count."""
+    """The numbers of records and tombstones in the first `size` bytes of a segment, without transaction markers."""
 
     records: int
     tombstones: int

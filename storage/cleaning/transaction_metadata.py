@@ -1,4 +1,4 @@
-"""Which batches belong to aborted transactions, and which markers have outlived their data, while a log is walked."""
+"""The batches of aborted transactions, and the markers whose data is removed, found while a log is read in order."""
 
 import heapq
 from collections.abc import Iterable
@@ -18,14 +18,14 @@ class CleanedTransactionMetadata:
         self._to_come = [(transaction.first_offset, transaction) for transaction in aborted]
         heapq.heapify(self._to_come)
         self._committed: set[int] = set()
-        """Producers of which data was seen that is not of an aborted transaction, and no marker since."""
+        """The producers with data outside of aborted transactions and without a later marker, so far."""
         self._aborted: dict[int, AbortedTxn] = {}
         self._with_data: set[AbortedTxn] = set()
         self.kept_aborted: list[AbortedTxn] = []
         """The entries for the transaction index of the cleaned segment, until the caller takes them."""
 
     def on_data(self, batch_end: int, producer_id: int) -> bool:
-        """Of a transactional batch up to offset `batch_end`: whether its transaction was aborted, so that it may go."""
+        """Return whether a transactional batch up to offset `batch_end` is aborted, so that it can be removed."""
         self._begin_up_to(batch_end)
         transaction = self._aborted.get(producer_id)
         if transaction is not None and transaction.last_offset < batch_end:

@@ -19,7 +19,7 @@ from ..request_context import RequestContext
 logger = room_logger("authorizer")
 
 MAX_RULES = 10_000
-"""In one request (`MAX_RECORDS_PER_USER_OP` of Kafka's QuorumController)."""
+"""The limit per request (`MAX_RECORDS_PER_USER_OP` of Kafka's QuorumController)."""
 
 
 async def handle(

@@ -19,7 +19,7 @@ FIRST_VERSION_WITH_OWNERS = 3
 async def handle(
     ctx: RequestContext, request: CreateDelegationTokenRequest, *, delegation_token_manager: DelegationTokenManager
 ) -> CreateDelegationTokenResponse:
-    """For the client itself, or for another user if it may; a refusal names both. Raises KafkaError."""
+    """Create a token for the client, or for another user if the client is authorized. Raises KafkaError."""
     check_token_requests_allowed(ctx)
     owner = requester = str(ctx.session.principal)
     if request.owner_principal_name:

@@ -17,7 +17,7 @@ from ...quotas.request_quota_usage import new_controller_mutation_quota
 from ..request_context import RequestContext
 
 STRICT_QUOTA_VERSION = 3
-"""From here on clients over their controller mutation quota are refused; before, they are throttled (KIP-599)."""
+"""The first version that rejects a client over its controller mutation quota instead of throttling it (KIP-599)."""
 
 
 async def handle(

@@ -69,7 +69,7 @@ def _not_described(group_id: str, version: int, error: KafkaError) -> DescribedG
 
 
 def _describe(group: ClassicGroup) -> DescribedGroup:
-    """Only in a STABLE group do metadata and assignments belong together."""
+    """Describe a group; metadata and assignments of members match, and are present, only in a STABLE group."""
     is_stable = group.state is ClassicGroupState.STABLE
     return DescribedGroup(
         group_id=group.group_id,

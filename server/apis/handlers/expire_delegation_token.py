@@ -11,7 +11,7 @@ from ..request_context import RequestContext
 async def handle(
     ctx: RequestContext, request: ExpireDelegationTokenRequest, *, delegation_token_manager: DelegationTokenManager
 ) -> ExpireDelegationTokenResponse:
-    """For owner, requester and renewers. Raises KafkaError."""
+    """Expire a token for its owner, its requester or a renewer. Raises KafkaError."""
     check_token_requests_allowed(ctx)
     principal = str(ctx.session.principal)
     expiry_ms = await delegation_token_manager.expire(principal, bytes(request.hmac), request.expiry_time_period_ms)

@@ -38,7 +38,7 @@ async def handle(
     share_coordinator: ShareCoordinator,
     transaction_coordinator: TransactionCoordinator,
 ) -> FindCoordinatorResponse:
-    """One answer for each key; before version 4 there is just one."""
+    """Return the coordinator of each key. Requests before version 4 have one key."""
     finders: dict[int, Callable[[str], Awaitable[int]]] = {
         GROUP: group_coordinator.group_manager.find_coordinator,
         TRANSACTION: transaction_coordinator.state_manager.find_coordinator,

@@ -12,7 +12,7 @@ from ...telemetry.client_metrics_manager import ClientMetricsManager
 from ..request_context import RequestContext
 
 ACCEPTED = [Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY]
-"""In the order of preference."""
+"""The supported compression types in the order of preference."""
 
 
 def handle(

@@ -126,7 +126,7 @@ class _Produce(AllAppended):
         self._metadata = metadata_cache
         self._fault = fault
         self._refused: dict[int, KafkaError] = {}
-        """Why nothing is to be appended, by the positions of the places."""
+        """The errors of partitions that are not appended, by their positions."""
 
     def entries(self, request: ProduceEntries, replica_manager: ReplicaManager) -> list[AppendEntry]:
         """Return the entries to append, with topic names in place of ids."""

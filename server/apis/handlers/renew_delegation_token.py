@@ -11,7 +11,7 @@ from ..request_context import RequestContext
 async def handle(
     ctx: RequestContext, request: RenewDelegationTokenRequest, *, delegation_token_manager: DelegationTokenManager
 ) -> RenewDelegationTokenResponse:
-    """For owner, requester and renewers. Raises KafkaError."""
+    """Renew a token for its owner, its requester or a renewer. Raises KafkaError."""
     check_token_requests_allowed(ctx)
     principal = str(ctx.session.principal)
     expiry_ms = await delegation_token_manager.renew(principal, bytes(request.hmac), request.renew_period_ms)

@@ -56,7 +56,7 @@ Done = Callable[[ErrorCode], None]
 MAX_ID_BYTES, UUID_CHARACTERS = 2**15 - 1, 36
 """The limit of any string in a message, and the length of the random part of a member id."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long the first JoinGroup of a member may wait for the rebalance; Kafka's NEW_MEMBER_JOIN_TIMEOUT_MS."""
+"""The time for which the first JoinGroup of a member may wait for the rebalance (Kafka: NEW_MEMBER_JOIN_TIMEOUT_MS)."""
 
 ENCODED_MEMBERS_PER_TURN = 100
 """Members that are encoded into the record of a group after a rebalance: a quarter of a millisecond."""

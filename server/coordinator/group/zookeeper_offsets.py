@@ -45,7 +45,7 @@ class ZooKeeperOffsets:
         self._config = config
         self._now_ms = now_ms
         self._creation_limiter = CreationLimiter(MAX_OFFSETS_PER_HOST)
-        """How many offsets each client may create."""
+        """Limits the number of offsets that each client creates."""
         self._creating = asyncio.Lock()
         """Held by commits of new offsets, so that none of them is created while all are counted."""
         self._count = MAX_OFFSETS

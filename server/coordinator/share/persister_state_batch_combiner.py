@@ -48,7 +48,7 @@ def combine_state_batches(
 
 
 def _prune_sorted(batches: Sequence[PersisterStateBatch], start_offset: int) -> list[PersisterStateBatch]:
-    """As `_prune`, for sorted batches: batches after the start offset are not examined."""
+    """Prune sorted batches as `_prune` does, without a look at batches after the start offset."""
     begin = bisect_left(batches, (start_offset,))
     if begin and start_offset != NO_START_OFFSET:
         return _prune(batches[begin - 1 : begin], start_offset) + list(batches[begin:])
@@ -78,7 +78,7 @@ def normalize(batches: Iterable[PersisterStateBatch]) -> list[PersisterStateBatc
 
 
 def normalize_in_steps(batches: Iterable[PersisterStateBatch]) -> Steps[list[PersisterStateBatch]]:
-    """As `normalize`, in slices of the event loop."""
+    """Normalize batches as `normalize` does, in slices of the event loop."""
     by_offset = sorted(batches)
     combined: list[PersisterStateBatch] = []
     if not _overlap(by_offset):

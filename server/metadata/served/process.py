@@ -24,9 +24,9 @@ from .tree_server import TreeServer
 logger = room_logger("metadata")
 
 STORE_FILE = "metadata.sqlite"
-"""As in a broker's first log directory."""
+"""The name of the database, as in the first log directory of a broker."""
 RESERVE_CHECK_SECONDS = 10.0
-"""How often the room that is kept on the disk is filled up again."""
+"""The interval at which the reserve on the disk is filled again."""
 
 
 def run(folder: Path, addresses: Sequence[tuple[str, int]], log: LogOutput, *, owner_only: bool = False) -> int:

@@ -31,15 +31,15 @@ MAX_CONNECTIONS = 500
 FILES_SHARE = 4
 """The most that connections may have of the files that a process may have open."""
 MAX_SESSIONS, MAX_SESSIONS_PER_HOST = 10_000, 1000
-"""At the same time. Where there are as many, sessions without a connection and without a node make room."""
+"""The limits for sessions. At the limit, sessions without a connection and without a node are closed."""
 QUEUED_BYTES = 32 << 20
 """Reading pauses while this number of bytes of writes waits for the disk."""
 HALF_RECEIVED_BYTES = 32 << 20
-"""How much half-received frames may hold together; beyond that the connection with the oldest is cut off."""
+"""The limit for incomplete frames of all connections; beyond it the connection with the oldest frame is closed."""
 FREE_BYTES = 1 << 16
 """A half-received frame up to this size does not count."""
 PATIENCE_TICKS = 20
-"""How long a connection may be without a session, or leave its answers unread."""
+"""The time for which a connection may have no session, or leave its responses unread."""
 
 
 class TreeServer:
