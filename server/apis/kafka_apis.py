@@ -220,9 +220,8 @@ class KafkaApis:
             self._handle_later(connection, route, buffer[start:end], decoded, admission)
             return
         header, request = decoded or route.read(buffer, start, end)
-        context = RequestContext(header, connection, route.respond, size, self._authorizer)
-        context.is_large = is_large
-        context.admission = admission
+        # Positional: Python 3.11 makes a dictionary of the keyword arguments of a class.
+        context = RequestContext(header, connection, route.respond, size, self._authorizer, admission, is_large)
         try:
             response = route.handle(context, request)
         except Exception as error:  # noqa: BLE001 - each exception of a handler becomes a response

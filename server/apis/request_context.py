@@ -84,12 +84,14 @@ class RequestContext:
         respond: Respond,
         size: int = 0,
         authorizer: Authorizer | None = None,
+        admission: RequestAdmission | None = None,
+        is_large: bool = False,
     ) -> None:
         self.api_key, self.api_version, self.correlation_id, self.client_id = header
         self.channel = channel
         self.size = size
         """Bytes of the request frame."""
-        self.admission: RequestAdmission | None = None
+        self.admission = admission
         """The part of the memory budget that a large request uses; None for other requests."""
         self.quota_usage: RequestQuotaUsage | None = None
         """The use of the client's quotas; None while no quotas are set."""
@@ -99,7 +101,7 @@ class RequestContext:
         """Whether `respond` was called."""
         self.is_replica_fetch = False
         """Whether it is the fetch of a follower."""
-        self.is_large = False
+        self.is_large = is_large
         """Whether its response is encoded in a lane, as it may be large."""
         self.began: float
         """The time at which its handler was called; set only while the request log is on."""

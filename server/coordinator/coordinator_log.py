@@ -119,16 +119,10 @@ class CoordinatorLog:
             done(ErrorCode.NONE)
             return True
         appending = _Appending(done)
-        self._replicas.append_records(
-            [(self.topic, index, memoryview(batch))],
-            AppendRequest(
-                -1,
-                timeout_ms if on_overdue is None else LATEST_MS,
-                appending.finish,
-                COORDINATOR_RULES,
-                may_linger=may_linger,
-            ),
-        )
+        limit_ms = timeout_ms if on_overdue is None else LATEST_MS
+        request = AppendRequest(-1, limit_ms, appending.finish, COORDINATOR_RULES)
+        request.may_linger = may_linger
+        self._replicas.append_records([(self.topic, index, memoryview(batch))], request)
         if appending.outcome is None:
             if on_overdue is not None:
                 appending.overdue = self._loop.call_later(timeout_ms / 1000, on_overdue)

@@ -32,7 +32,8 @@ NO_RECORDS = memoryview(bytearray())
 class AppendRequest:
     """The conditions of an append, the same for each of its partitions.
 
-    Not frozen: the constructor of a frozen dataclass costs one more microsecond per produce request.
+    Not frozen: the constructor of a frozen dataclass costs one more microsecond per produce request. Keyword arguments
+    of a class cost another, as Python 3.11 makes a dictionary of them: rare conditions are set afterwards.
     """
 
     acks: int

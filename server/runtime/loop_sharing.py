@@ -160,10 +160,11 @@ class SlicedWork:
 
     async def complete(self, steps: Steps[T]) -> T:
         """Run the steps from a coroutine and return their result, without a wait if one turn is enough."""
+        stopwatch = self._stopwatch
         while True:
-            end = self._stopwatch() + SLICE_SECONDS
+            end = stopwatch() + SLICE_SECONDS
             try:
-                while self._stopwatch() < end:
+                while stopwatch() < end:
                     next(steps)
             except StopIteration as stop:
                 result: T = stop.value

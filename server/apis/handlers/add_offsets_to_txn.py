@@ -28,7 +28,7 @@ async def handle(
 ) -> AddOffsetsToTxnResponse:
     """Respond when the addition is durable. Raise KafkaError COORDINATOR_NOT_AVAILABLE without a topic for offsets."""
     await group_coordinator.group_manager.find_coordinator(request.group_id)
-    reply = PendingReply[ErrorCode]()
+    reply: PendingReply[ErrorCode] = PendingReply()
     transaction_coordinator.add_partitions_with_retry(
         request.transactional_id,
         ProducerIdentity(request.producer_id, request.producer_epoch),

@@ -46,7 +46,6 @@ async def handle(
     transaction_coordinator: TransactionCoordinator,
 ) -> AddPartitionsToTxnResponse:
     """Respond when all additions are durable."""
-    results: dict[str, Outcomes] = {}
     if ctx.api_version < FIRST_VERSION_OF_BROKERS:
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -54,14 +53,14 @@ async def handle(
             producer_epoch=request.v3_and_below_producer_epoch,
             topics=request.v3_and_below_topics,
         )
-        replies = await sliced_work.complete(_begin_all(ctx, [transaction], metadata_cache, transaction_coordinator))
-        outcomes = await replies[transaction.transactional_id]
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(outcomes))
+        reply: PendingReply[Outcomes] = PendingReply()
+        await sliced_work.complete(_begin(ctx, transaction, metadata_cache, transaction_coordinator, reply))
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(await reply))
     # Of several entries for one id the first counts.
     transactions = {entry.transactional_id: entry for entry in reversed(request.transactions)}
     steps = _begin_all(ctx, reversed(transactions.values()), metadata_cache, transaction_coordinator)
-    for name, reply in (await sliced_work.complete(steps)).items():
-        results[name] = await reply
+    replies = await sliced_work.complete(steps)
+    results = {name: await one for name, one in replies.items()}
     names = dict.fromkeys(entry.transactional_id for entry in request.transactions)
     return AddPartitionsToTxnResponse(
         results_by_transaction=[

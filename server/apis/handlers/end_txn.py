@@ -37,7 +37,7 @@ async def handle(
         # task: see `EAGER` in `kafka_apis.py`.
         await next_turn()
         next_producer_id = await producer_ids.generate_producer_id()
-    reply = PendingReply[ProducerIdentity | ErrorCode]()
+    reply: PendingReply[ProducerIdentity | ErrorCode] = PendingReply()
     transaction_coordinator.end_transaction(
         request.transactional_id,
         ProducerIdentity(request.producer_id, request.producer_epoch),

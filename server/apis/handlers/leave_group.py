@@ -29,7 +29,7 @@ async def handle(
     leaving = [LeavingMember(one.member_id, one.group_instance_id) for one in request.members]
     if ctx.api_version < FIRST_VERSION_WITH_SEVERAL:
         leaving = [LeavingMember(request.member_id, None)]
-    reply = PendingReply[LeaveResult]()
+    reply: PendingReply[LeaveResult] = PendingReply()
     group_coordinator.leave_group(request.group_id, leaving, reply)
     return _response(ctx.api_version, leaving, await reply)
 

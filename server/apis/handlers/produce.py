@@ -90,9 +90,9 @@ def _in_transaction(
             request.timeout_ms,
             callback,
             RULES_BY_VERSION[ctx.api_version],
-            internal_topics_allowed=ctx.client_id == ADMIN_CLIENT_ID,
-            has_transactional_id=True,
+            ctx.client_id == ADMIN_CLIENT_ID,
         )
+        append_request.has_transactional_id = True
         replica_manager.append_records(entries, append_request)
 
     supported_operation = TransactionSupportedOperation.for_version(ctx.api_version, FIRST_ABORTABLE_VERSION)

@@ -61,7 +61,7 @@ async def handle(
         ClientIdentity(f"/{ctx.client_host}", ctx.client_id or ""),
     )
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
-    reply = PendingReply[ErrorCode]()
+    reply: PendingReply[ErrorCode] = PendingReply()
 
     def commit(errors: dict[Place, ErrorCode]) -> None:
         # In the callback: between the verification and the commit the transaction must not end.

@@ -249,7 +249,7 @@ class TransactionStateManager:
             return
         # Before the transition is pending: it would remain pending forever if the record cannot be encoded.
         record = transaction_record(transaction.transactional_id, new, self._transaction_version())
-        transaction.begin_transition()
+        transaction.has_pending_transition = True
         is_complete = False
 
         def complete(error: ErrorCode) -> None:
@@ -259,7 +259,7 @@ class TransactionStateManager:
                 reply(error)
 
         def done(outcome: ErrorCode) -> None:
-            transaction.end_transition()
+            transaction.has_pending_transition = False
             if transaction.is_unloaded:
                 complete(ErrorCode.NOT_COORDINATOR)
                 return
@@ -306,7 +306,7 @@ class TransactionStateManager:
         for index, deleted in by_partition.items():
             tombstones: list[CoordinatorRecord] = [(transaction_key(one.transactional_id), None) for one in deleted]
             for one in deleted:
-                one.begin_transition()
+                one.has_pending_transition = True
             self._log.append(
                 index,
                 tombstones,
@@ -316,7 +316,7 @@ class TransactionStateManager:
 
     def _deletion_written(self, deleted: list[TransactionEntry], outcome: ErrorCode) -> None:
         for one in deleted:
-            one.end_transition()
+            one.has_pending_transition = False
             if outcome is ErrorCode.NONE and not one.is_unloaded:
                 one.is_unloaded = True
                 self._creation_limiter.record_deletion(one.transactional_id)
