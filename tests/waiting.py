@@ -1,13 +1,16 @@
-"""Waiting for what comes by itself."""
+"""Polling for a condition with a deadline."""
 
 import asyncio
 from collections.abc import Callable
 
 
-async def until(condition: Callable[[], object], what: str = "what was waited for", *, seconds: float = 60.0) -> None:
-    """Let the loop run, a simulated one too, until the condition holds; AssertionError after so long by its clock."""
+async def until(condition: Callable[[], object], what: str = "the condition holds", *, seconds: float = 60.0) -> None:
+    """Wait until the condition holds; raise AssertionError after `seconds` of the loop's clock, real or simulated.
+
+    `what` is the condition in words, for the message.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while not condition():
-        assert loop.time() < deadline, f"never: {what}"
+        assert loop.time() < deadline, f"not within {seconds:g} s: {what}"
         await asyncio.sleep(0.005)

@@ -77,7 +77,7 @@ class Cluster:
         """Let virtual time pass until the condition holds."""
         deadline = self.loop.time() + seconds
         while not condition():
-            assert self.loop.time() < deadline, "never happened"
+            assert self.loop.time() < deadline, f"the condition did not hold within {seconds:g} s"
             await asyncio.sleep(0.01)
 
     async def create_topic(self, name: str, partitions: int = 1) -> None:

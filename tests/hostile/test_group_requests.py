@@ -160,7 +160,7 @@ class Broker:
         self._apis.handle(connection, buffer, 0, len(buffer))  # type: ignore[arg-type]
         longest = time.thread_time() - began
         while not connection.is_decided:
-            assert time.monotonic() < deadline, "never answered"
+            assert time.monotonic() < deadline, "no response"
             began = time.thread_time()
             await asyncio.sleep(0)
             longest = max(longest, time.thread_time() - began)

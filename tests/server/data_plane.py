@@ -90,7 +90,7 @@ class DataPlane:
         began = self.loop.time()
         while not condition():
             waited = self.loop.time() - began
-            assert waited < seconds, "never happened"
+            assert waited < seconds, f"the condition did not hold within {seconds:g} s"
             await asyncio.sleep(max(0.0005, waited / 1000))
 
     async def append(

@@ -179,10 +179,10 @@ class GroupWorld:
             return {tp: at.offset for tp, at in offsets.items()}
 
     async def until(self, condition: Callable[[], object], what: str, seconds: float = 120.0) -> None:
-        """Let virtual time pass until the condition holds."""
+        """Let virtual time pass until the condition holds; `what` is the condition in words, for the message."""
         deadline = self.loop.time() + seconds
         while not condition():
-            assert self.loop.time() < deadline, f"never: {what}"
+            assert self.loop.time() < deadline, f"not within {seconds:g} s: {what}"
             await asyncio.sleep(0.05)
 
     async def until_shared(self, *readers: Reader, topic: str = TOPIC, partitions: int = PARTITIONS) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.clients.scripted_broker import DROP, SILENCE
 from tests.clients.share.scripted_share_group import ScriptedShareGroup, play
+from tests.waiting import until
 
 from barnabas.clients import AcknowledgeType, ShareConsumer, ShareRecord
 from barnabas.protocol.apis import ApiKey
@@ -32,13 +33,6 @@ async def read(c: ShareConsumer, count: int) -> list[ShareRecord]:
         assert batch, f"only {len(records)} of {count} records came"
         records += [record for some in batch.values() for record in some]
     return records
-
-
-async def until(condition: Any, loop: asyncio.AbstractEventLoop, seconds: float = 30) -> None:
-    deadline = loop.time() + seconds
-    while not condition():
-        assert loop.time() < deadline, "the condition did not become true"
-        await asyncio.sleep(0.05)
 
 
 def test_implicit_mode_accepts_what_was_read_when_the_next_record_is_taken_and_at_the_end() -> None:
@@ -102,7 +96,7 @@ def test_a_cancelled_read_loses_no_record_and_accepts_what_was_processed() -> No
                     seen.append(record.offset)
 
         task = asyncio.ensure_future(work())
-        await until(lambda: len(seen) == 3, group.loop)
+        await until(lambda: len(seen) == 3)
         await asyncio.sleep(0.2)
         task.cancel()
         await asyncio.wait([task])
@@ -128,7 +122,7 @@ def test_a_second_cancellation_does_not_interrupt_the_acknowledgements_of_close(
         await closing.wait()
         task.cancel()
         await asyncio.wait([task])
-        await until(lambda: group.done(ACCEPT) == [0] and not group.members, group.loop)
+        await until(lambda: group.done(ACCEPT) == [0] and not group.members)
 
     play(story)
 
@@ -249,7 +243,7 @@ def test_acknowledgements_that_no_fetch_takes_are_sent_soon() -> None:
         async with consumer(group) as c:
             await c.getone()
             await c.getone()
-            await until(lambda: group.done(ACCEPT) == [0], group.loop, 1)
+            await until(lambda: group.done(ACCEPT) == [0], seconds=1)
 
     play(story)
 

@@ -65,7 +65,7 @@ async def test_a_shorter_backoff_wakes_the_cleaner(tmp_path: Path) -> None:
         await fill(broker, churn())
         assert TP not in cleaner_of(broker).reports
         await alter(broker, log_cleaner_backoff_ms="50")
-        await until(lambda: TP in cleaner_of(broker).reports, "it sleeps")
+        await until(lambda: TP in cleaner_of(broker).reports, "a pass of the cleaner")
 
 
 async def test_a_pass_takes_what_is_set_when_it_begins(tmp_path: Path) -> None:

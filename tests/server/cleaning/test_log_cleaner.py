@@ -90,12 +90,12 @@ async def test_a_dirty_log_is_cleaned_without_being_asked_for(tmp_path: Path) ->
         pairs = churn()
         await fill(broker, pairs)
         log = broker.server.state.log_manager.logs[TP]
-        await until(lambda: TP in cleaner_of(broker).reports, "no pass")
-        await until(lambda: log.size < 45_000, "the log is still large")
+        await until(lambda: TP in cleaner_of(broker).reports, "a pass of the cleaner")
+        await until(lambda: log.size < 45_000, "the log has been cleaned")
         assert await state_of(broker) == dict(pairs)
         assert log.log_end_offset == len(pairs)
         checkpoint = tmp_path / "cleaner-offset-checkpoint"
-        await until(checkpoint.exists, "no checkpoint")
+        await until(checkpoint.exists, "a cleaner checkpoint")
 
 
 def test_an_embedded_broker_compacts_when_told() -> None:
@@ -162,17 +162,17 @@ async def test_a_process_that_is_killed_costs_nothing_but_time(
         await broker.acreate_topic(TOPIC, 1, COMPACT)
         pairs = churn(8000)
         await fill(broker, pairs)
-        await until(lambda: bool(children()), "no process")
-        await until(lambda: TP in cleaner_of(broker).passes, "no pass")
+        await until(lambda: bool(children()), "a worker process")
+        await until(lambda: TP in cleaner_of(broker).passes, "a pass of the cleaner")
         for process in children():
             os.kill(process, signal.SIGKILL)
-        await until(lambda: "is tried again" in caplog.text, "nobody noticed")
+        await until(lambda: "is tried again" in caplog.text, "a log line about the failure")
         assert cleaner_of(broker).manager.uncleanable == {}
         broker_config = ConfigResource(ConfigResourceType.BROKER, "")
         async with Admin(broker.bootstrap) as admin:
             fast = [ConfigChange("log.cleaner.io.max.bytes.per.second", "1e12")]
             raise_first(await admin.alter_configs({broker_config: fast}))
-        await until(lambda: TP in cleaner_of(broker).reports, "no second pass")
+        await until(lambda: TP in cleaner_of(broker).reports, "a second pass of the cleaner")
         assert await state_of(broker) == dict(pairs)
 
 
@@ -201,7 +201,7 @@ async def test_memory_goes_back_when_nobody_needs_it(tmp_path: Path, monkeypatch
         monkeypatch.setattr(worker_pool, "IDLE_SECONDS", 0.2)
         await fill(broker, churn(500))
         await broker.acompact(TOPIC)
-        await until(lambda: process not in children(), "it is still there")
+        await until(lambda: process not in children(), "the end of the worker process")
         await fill(broker, churn(500))
         assert len(await broker.acompact(TOPIC)) == 1
     assert set(children()) == before, "none outlives its broker"
@@ -220,7 +220,7 @@ async def test_a_topic_can_be_deleted_in_the_middle_of_a_pass(tmp_path: Path) ->
     async with Broker(data_dir=tmp_path, config=ENDLESS) as broker:
         await broker.acreate_topic(TOPIC, 1, COMPACT)
         await fill(broker, churn(8000))
-        await until(lambda: TP in cleaner_of(broker).passes, "no pass")
+        await until(lambda: TP in cleaner_of(broker).passes, "a pass of the cleaner")
         cleaner_of(broker).manager.clean_offsets[TP] = 5
         await broker.adelete_topic(TOPIC)
         assert cleaner_of(broker).passes == {} and cleaner_of(broker).manager.clean_offsets == {}
@@ -251,7 +251,7 @@ async def test_a_pass_that_is_given_up_while_its_beginning_is_written_down_does_
         await begins.wait()
         going = cleaner_of(broker).passes[TP]
         deleting = asyncio.create_task(broker.adelete_topic(TOPIC))
-        await until(lambda: going._is_aborted, "it is not given up")
+        await until(lambda: going._is_aborted, "the end of the aborted pass")
         may_go_on.set()
         await deleting
     assert jobs == []
@@ -262,11 +262,11 @@ async def test_a_change_of_policy_ends_the_pass(tmp_path: Path) -> None:
         await broker.acreate_topic(TOPIC, 1, COMPACT)
         pairs = churn(8000)
         await fill(broker, pairs)
-        await until(lambda: TP in cleaner_of(broker).passes, "no pass")
+        await until(lambda: TP in cleaner_of(broker).passes, "a pass of the cleaner")
         async with Admin(broker.bootstrap) as admin:
             topic = ConfigResource(ConfigResourceType.TOPIC, TOPIC)
             raise_first(await admin.alter_configs({topic: [ConfigChange("cleanup.policy", "delete")]}))
-        await until(lambda: not cleaner_of(broker).passes, "it goes on")
+        await until(lambda: not cleaner_of(broker).passes, "the end of the pass")
         assert TP not in cleaner_of(broker).reports
         assert await state_of(broker) == dict(pairs)
 
@@ -276,7 +276,7 @@ async def test_a_stop_in_the_middle_of_a_pass_is_a_clean_one(tmp_path: Path) -> 
     async with Broker(data_dir=tmp_path, config=ENDLESS) as broker:
         await broker.acreate_topic(TOPIC, 1, COMPACT)
         await fill(broker, pairs)
-        await until(lambda: TP in cleaner_of(broker).passes, "no pass")
+        await until(lambda: TP in cleaner_of(broker).passes, "a pass of the cleaner")
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     async with Broker(data_dir=tmp_path) as broker:
         assert await state_of(broker) == dict(pairs)

@@ -108,7 +108,7 @@ def await_members(broker: Broker, group_id: str, count: int) -> None:
                 group = (await admin.describe_groups([group_id]))[group_id]
                 if not isinstance(group, KafkaError) and len(group.members) == count:
                     return
-                assert time.monotonic() < deadline, f"never: {count} members of {group_id}: {group}"
+                assert time.monotonic() < deadline, f"group {group_id} does not have {count} members: {group}"
                 await asyncio.sleep(0.05)
 
     apart(joined())

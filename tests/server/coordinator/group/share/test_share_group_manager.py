@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from tests.server.coordinator.group.share.share_group_world import GROUP, ShareGroupWorld, topic_id, topic_image
+from tests.waiting import until
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.server.coordinator.creation_limiter import UNKNOWN_CLIENT
@@ -152,11 +153,8 @@ async def test_a_session_that_expires_removes_the_member() -> None:
     world = ShareGroupWorld()
     world.own["share.session.timeout.ms"] = 30
     await world.beat("a", 0, "t")
-    for _ in range(500):
-        if world.group.is_empty:
-            break
-        await asyncio.sleep(0.01)
-    assert world.group.is_empty and world.group.state_name == "Empty"
+    await until(lambda: world.group.is_empty, "the session has expired")
+    assert world.group.state_name == "Empty"
     assert await refused(world, "a", 2) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
