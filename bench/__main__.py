@@ -1,7 +1,7 @@
-"""Compares servers side by side in one run: ours, Apache Kafka, the ceiling and the sink, round about.
+"""Compares servers side by side in one run: Barnabas, Apache Kafka, the ceiling and the sink, round about.
 
 python -m bench                                              everything, three rounds of five seconds
-python -m bench produce-1k single-requests --targets ours,ceiling --seconds 5 --rounds 3
+python -m bench produce-1k single-requests --targets barnabas,ceiling --seconds 5 --rounds 3
 python -m bench --report a.json b.json --markdown docs/performance.md            tables from runs made before
 python -m bench --list
 """

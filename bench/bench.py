@@ -7,10 +7,10 @@ from bench.targets import Target
 from bench.warming import Warmth
 
 Figures = dict[str, float]
-ALL = ("ours", "kafka", "ceiling")
+ALL = ("barnabas", "kafka", "ceiling")
 PACED = (*ALL, "sink")
 """Where the client sets the pace."""
-BROKERS = ("ours", "kafka")
+BROKERS = ("barnabas", "kafka")
 RIVAL = "kafka"
 """Who has to be warm before a comparison with it is worth something."""
 LIMIT = "limit"
@@ -36,7 +36,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Goal:
-    """The ratio ours ÷ `against` of a figure has to be at least this where higher is better, else at most this.
+    """The ratio Barnabas ÷ `against` of a figure has to be at least this where higher is better, else at most this.
 
     With `LIMIT` as `against` it is not a ratio but the figure that is bounded.
     """

@@ -173,7 +173,7 @@ def acks_all_benches() -> list[Bench]:
         ),
         librdkafka_bench(
             "acks-all-page-cache",
-            "1 KB records, acks -1 answered from the page cache (ours: acks.all.durability=page-cache)",
+            "1 KB records, acks -1 answered from the page cache (Barnabas: acks.all.durability=page-cache)",
             size=1000,
             acks=-1,
             targets=BROKERS,
@@ -205,7 +205,7 @@ def request_benches() -> list[Bench]:
             "the requests of single-requests to a broker that measures them and then does not, in short turns",
             {"requests_per_s_ratio": "higher", "cpu_us_with": "lower", "cpu_us_without": "lower"},
             measure_metrics,
-            targets=("ours",),
+            targets=("barnabas",),
             started=False,
             goals=(Goal("requests_per_s_ratio", LIMIT, 0.98),),
         ),

@@ -33,7 +33,7 @@ SHORT_SESSION = {"zookeeper.session.timeout.ms": "2000"}
 
 
 def cluster_benches() -> list[Bench]:
-    """Replication factor 3. Apache Kafka acknowledges from the page cache; ours does so where the bench says it."""
+    """Replication factor 3. Apache Kafka acknowledges from the page cache; Barnabas does so where the bench says it."""
     return [*_loads(), *_losses(), *(bench for width in WIDTHS for bench in _widths(width))]
 
 

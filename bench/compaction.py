@@ -1,9 +1,9 @@
 """Benches of compaction: the same dirty log cleaned by Apache Kafka's one cleaner thread and by our worker.
 
 Both brokers clean copies of the log first that do not count, until that gets no faster. Kafka's figures are those that
-its cleaner logs, ours those that `barnabas compact --status` shows; both count the bytes of the log once, and the swap
-of segments as well. Processor time is that of Kafka's cleaner thread, without the JVM's own, and of the whole of our
-worker.
+its cleaner logs, Barnabas' those that `barnabas compact --status` shows; both count the bytes of the log once, and the
+swap of segments as well. Processor time is that of Kafka's cleaner thread, without the JVM's own, and of Barnabas'
+whole worker.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class DirtyBroker:
     """A broker with topics that are copies of one dirty log, which it leaves alone until `clean`."""
 
     def __init__(self, name: str, folder: Path, *, form: str = "process") -> None:
-        """`form` is where ours has its logs cleaned: `process` or `thread`."""
+        """`form` is where Barnabas cleans its logs: `process` or `thread`."""
         self.health_port = free_port()
         self.server: BrokerProcess
         if name == "kafka":
@@ -236,7 +236,7 @@ def warm_up(broker: DirtyBroker, copies: Sequence[str]) -> Warmth:
 
 
 def measure_worker(run: Run) -> Figures:
-    """What else there is to say of ours: memory, the map alone, and the twin in Python on a part of each log."""
+    """Further figures of Barnabas: memory, the map alone, and the twin in Python on a part of each log."""
     broker = _broker(run)
     try:
         broker.start(["measured"], dirty_folder("100b-10"))
@@ -295,7 +295,7 @@ def measure_forms(run: Run) -> Figures:
     assert isinstance(run.target, BrokerTarget)
     figures: Figures = {}
     for form in ("process", "thread"):
-        broker = DirtyBroker("ours", run.target.servers[0].folder / form, form=form)
+        broker = DirtyBroker("barnabas", run.target.servers[0].folder / form, form=form)
         try:
             broker.start(["warm", "measured", "beside"], dirty_folder("1k-10"))
             broker.clean("warm")
@@ -343,7 +343,7 @@ def compaction_benches() -> list[Bench]:
                 **python,
             },
             measure_worker,
-            targets=("ours",),
+            targets=("barnabas",),
             goals=(Goal("worker_over_buffer_mb", LIMIT, 64), Goal("map_puts_per_s", LIMIT, 3_000_000)),
             started=False,
             warmup=0,
@@ -353,7 +353,7 @@ def compaction_benches() -> list[Bench]:
             "compaction in a process and in a thread: speed, total memory, and 1000 requests per second during it",
             {f"{figure}_{form}": better for form in ("process", "thread") for figure, better in FORMS.items()},
             measure_forms,
-            targets=("ours",),
+            targets=("barnabas",),
             started=False,
             warmup=0,
         ),

@@ -56,7 +56,7 @@ class Doors(NamedTuple):
         return {"security.protocol": "ssl", "ssl.ca.location": str(self.ca)}
 
     def of_ours(self, *, scram: bool) -> dict[str, str]:
-        """What a client of ours is given, by Java's names."""
+        """The settings of the clients of Barnabas, by Java's names."""
         trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca)}
         if not scram:
             return {"security.protocol": "SSL", **trust}

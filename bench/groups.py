@@ -24,7 +24,7 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 TOPIC = "test"
 GROUPS, MEMBERS_EACH = 1000, 5
 MEMBERS_OF_ONE = 999
-"""And the newcomer, who is the thousandth: as many as `group.max.size` of ours allows."""
+"""And the newcomer, who is the thousandth: as many as `group.max.size` of Barnabas allows."""
 OFFSETS, OFFSETS_EACH = 100_000, 100
 RESTARTS, RESTART_S = 3, 2.0
 """Latencies are taken about as long as loading takes; their percentiles are means of three starts."""

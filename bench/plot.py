@@ -63,7 +63,7 @@ def growth_plot(results: Sequence[BenchResult]) -> str:
         text(LEFT, 22, "Server time of a single-record produce request, in microseconds", size=14, anchor="start")
     )
     left: float = LEFT
-    for target, title in (("ours", "Barnabas"), ("kafka", "Apache Kafka")):
+    for target, title in (("barnabas", "Barnabas"), ("kafka", "Apache Kafka")):
         lines = lines_of(results, target)
         if lines:
             parts += panel(left, title, lines)

@@ -61,10 +61,13 @@ class BenchResult:
         return Spread.of([figures[figure] for figures in self.rounds[target]])
 
     def ratio(self, figure: str, against: str) -> Spread | None:
-        """Ours divided by `against`, round by round, or just ours with `LIMIT`; None when one of them did not run."""
+        """The figure of Barnabas divided by that of `against`, round by round, or the figure alone with `LIMIT`.
+
+        None if a target did not run.
+        """
         if against == LIMIT:
-            return self.spread("ours", figure) if "ours" in self.rounds else None
-        ours, theirs = self.rounds.get("ours"), self.rounds.get(against)
+            return self.spread("barnabas", figure) if "barnabas" in self.rounds else None
+        ours, theirs = self.rounds.get("barnabas"), self.rounds.get(against)
         if not ours or not theirs:
             return None
         pairs = zip(ours, theirs, strict=False)
@@ -80,17 +83,17 @@ class BenchResult:
         return ratio.median >= goal.ratio if higher else ratio.median <= goal.ratio
 
     def header(self) -> list[str]:
-        against = [name for name in self.rounds if name != "ours"] if "ours" in self.rounds else []
-        return ["figure", *self.rounds, *(f"ours ÷ {name}" for name in against)]
+        against = [name for name in self.rounds if name != "barnabas"] if "barnabas" in self.rounds else []
+        return ["figure", *self.rounds, *(f"barnabas ÷ {name}" for name in against)]
 
     def rows(self) -> list[list[str]]:
-        """One row for each figure: every target, then the ratios of ours."""
+        """One row for each figure: every target, then the ratios of Barnabas."""
         made = []
         for figure, better in self.bench.figures.items():
             cells = [f"{figure} ({better} is better)"]
             cells += [str(self.spread(target, figure)) for target in self.rounds]
-            if "ours" in self.rounds:
-                cells += [str(self.ratio(figure, name)) for name in self.rounds if name != "ours"]
+            if "barnabas" in self.rounds:
+                cells += [str(self.ratio(figure, name)) for name in self.rounds if name != "barnabas"]
             made.append(cells)
         return made
 
@@ -119,7 +122,7 @@ class BenchResult:
         return " ".join(parts)
 
 
-GOAL_HEADER = ["bench", "figure", "against", "goal", "ours ÷ it", "reached"]
+GOAL_HEADER = ["bench", "figure", "against", "goal", "barnabas ÷ it", "reached"]
 
 
 def print_result(result: BenchResult) -> None:

@@ -31,7 +31,7 @@ def measure_metrics(run: Run) -> Figures:
     """A broker of its own, which measures its requests every other moment."""
     topic, metered = "metered", {**COMMON_PROPERTIES, "metrics.listeners": "127.0.0.1:0"}
     with TemporaryDirectory() as folder, MeteredServer(Path(folder), properties=metered) as server:
-        BrokerTarget("ours", server).create_topic(topic)
+        BrokerTarget("barnabas", server).create_topic(topic)
         return load.run("switched", bootstrap=server.bootstrap, pid=server.pid, topic=topic, seconds=run.seconds)
 
 

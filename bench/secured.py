@@ -80,9 +80,9 @@ def prepare_doors(run: Run) -> None:
 
 @contextmanager
 def neighbour(run: Run) -> Iterator[Run]:
-    """Another broker on this machine, one of ours whoever is measured: nobody comes to it but who produces."""
+    """Another broker on this machine, a Barnabas whichever server is measured; only the producers connect to it."""
     _, doors = _of(run)
-    other = make_target("ours", doors.ca.parent / "neighbour")
+    other = make_target("barnabas", doors.ca.parent / "neighbour")
     try:
         other.start()
         other.create_topic(TOPIC)

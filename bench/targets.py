@@ -1,4 +1,4 @@
-"""The servers that are compared: ours, Apache Kafka and the ceiling, each a process with a folder of its own."""
+"""The servers that are compared: Barnabas, Apache Kafka and the ceiling, each a process with a folder of its own."""
 
 import os
 import shutil
@@ -140,7 +140,7 @@ class ClusterTarget(BrokerTarget):
         for number in range(1, size + 1):
             own = {**properties, "broker.id": str(number), "zookeeper.connect": self.zookeeper.address}
             where = folder / f"{name}-{number}"
-            if name == "ours":
+            if name == "barnabas":
                 servers.append(BarnabasServer(where, properties=own))
             else:
                 servers.append(
@@ -241,7 +241,7 @@ def make_target(
     kafka_properties: Mapping[str, str] | None = None,
     doors: bool = False,
 ) -> Target:
-    """A target by its name: `ours`, `kafka` (1 GB of heap), `ceiling` or `sink`; `properties` go to the two brokers.
+    """A target by its name: `barnabas`, `kafka` (1 GB of heap), `ceiling` or `sink`; the two brokers get `properties`.
 
     With several `brokers`, as many of them in ZooKeeper mode; with `doors` one that has them.
     """
@@ -252,13 +252,13 @@ def make_target(
         return _with_doors(name, folder / name, merged)
     if brokers > 1:
         return ClusterTarget(name, folder, brokers, merged)
-    if name == "ours":
+    if name == "barnabas":
         return BrokerTarget(name, BarnabasServer(folder / name, properties=merged))
     if name == "kafka":
         return BrokerTarget(name, KafkaServer(folder / name, heap="1g", properties=merged, jvm_flags=SERVER_FLAGS))
     if name in ("ceiling", "sink"):
         return CeilingTarget(name, folder / name, partitions)
-    raise ValueError(f"no such target: {name} (ours, kafka, ceiling, sink)")
+    raise ValueError(f"no such target: {name} (barnabas, kafka, ceiling, sink)")
 
 
 def _with_doors(name: str, folder: Path, properties: Mapping[str, str]) -> Target:
@@ -267,7 +267,7 @@ def _with_doors(name: str, folder: Path, properties: Mapping[str, str]) -> Targe
     target = BrokerTarget(
         name,
         BarnabasServer(folder, port=doors.plain, properties=settings)
-        if name == "ours"
+        if name == "barnabas"
         else KafkaServer(folder, heap="1g", port=doors.plain, properties=settings, jvm_flags=SERVER_FLAGS),
     )
     target.doors = doors

@@ -1,7 +1,7 @@
 """Benches of transactions, librdkafka's and so by the first version of the protocol; ids are loaded by plain requests.
 
-Every decision is acknowledged by all replicas, for which ours goes to the disk unless told otherwise. So ours answers
-from the page cache, as Apache Kafka does, and beside that stand the same figures from the disk.
+Every decision is acknowledged by all replicas, for which Barnabas writes to the disk by default. The benches have it
+acknowledge from the page cache, as Apache Kafka does, and measure the same figures from the disk, too.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ from barnabas.protocol.record_batch import iter_batches
 def result_of(name: str) -> BenchResult:
     result = BenchResult(BENCHES[name])
     for ours, kafka in ((100.0, 50.0), (90.0, 60.0), (120.0, 40.0)):
-        result.add("ours", {"mb_per_s": ours, "cpu_s_per_gb": 1.0})
+        result.add("barnabas", {"mb_per_s": ours, "cpu_s_per_gb": 1.0})
         result.add("kafka", {"mb_per_s": kafka, "cpu_s_per_gb": 4.0})
     return result
 
@@ -48,7 +48,7 @@ def test_ratios_are_taken_round_by_round() -> None:
 def test_the_plot_has_a_line_for_each_target() -> None:
     results = [BenchResult(BENCHES[f"growth-{kind}"]) for kind in ("topics", "partitions", "connections")]
     for result in results:
-        for target, factor in (("ours", 1), ("kafka", 5)):
+        for target, factor in (("barnabas", 1), ("kafka", 5)):
             result.add(target, dict.fromkeys(result.bench.figures, factor * 10.0))
     picture = growth_plot(results)
     parse_xml(picture)
@@ -129,7 +129,7 @@ def test_the_goals_name_figures_that_are_measured() -> None:
 def test_a_goal_may_be_a_limit() -> None:
     result = BenchResult(BENCHES["group-restart"])
     for load_s, ratio in ((1.0, 2.0), (1.5, 1.8)):
-        result.add("ours", {"load_s": load_s, "produce_p99_ratio": ratio})
+        result.add("barnabas", {"load_s": load_s, "produce_p99_ratio": ratio})
     assert [row[1:] for row in result.goal_rows()] == [
         ["load_s", LIMIT, "≤ 2", "1.25 (1–1.5)", "yes"],
         ["produce_p99_ratio", LIMIT, "≤ 1.5", "1.9 (1.8–2)", "**no**"],
@@ -139,7 +139,7 @@ def test_a_goal_may_be_a_limit() -> None:
 def test_a_later_run_replaces_the_benches_it_has(tmp_path: Path) -> None:
     first, second = result_of("produce-1k"), result_of("produce-100b")
     write_json(tmp_path / "a.json", [first, second], {})
-    again = BenchResult(second.bench, {"ours": [{"mb_per_s": 7.0, "cpu_s_per_gb": 7.0}]})
+    again = BenchResult(second.bench, {"barnabas": [{"mb_per_s": 7.0, "cpu_s_per_gb": 7.0}]})
     write_json(tmp_path / "b.json", [again], {})
     read = read_json([tmp_path / "a.json", tmp_path / "b.json"], BENCHES)
     assert [result.rounds for result in read] == [first.rounds, again.rounds]
@@ -229,8 +229,8 @@ def test_a_latency_is_taken_once_a_record_has_the_same_acknowledgement(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["produce-1k", "fetch-1k", "single-requests", "latency"])
 def test_ours_and_the_ceiling_side_by_side(name: str, tmp_path: Path) -> None:
-    result = run_bench(BENCHES[name], ["ours", "ceiling"], Plan(tmp_path, 0.5, 1, warmup=0))
-    assert set(result.rounds) == {"ours", "ceiling"}
+    result = run_bench(BENCHES[name], ["barnabas", "ceiling"], Plan(tmp_path, 0.5, 1, warmup=0))
+    assert set(result.rounds) == {"barnabas", "ceiling"}
     for rounds in result.rounds.values():
         for figure in result.bench.figures:
             assert rounds[0][figure] > 0 or figure.startswith("cpu"), (figure, rounds)
@@ -252,14 +252,14 @@ def test_ours_and_the_ceiling_side_by_side(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_ours_alone(name: str, tmp_path: Path) -> None:
-    result = run_bench(BENCHES[name], ["ours"], Plan(tmp_path, 0.5, 1, warmup=0))
-    (figures,) = result.rounds["ours"]
+    result = run_bench(BENCHES[name], ["barnabas"], Plan(tmp_path, 0.5, 1, warmup=0))
+    (figures,) = result.rounds["barnabas"]
     assert all(figures[figure] > 0 for figure in result.bench.figures), figures
 
 
 @pytest.mark.verify
 @pytest.mark.timeout(120)
 def test_ours_starts_fast_and_small(tmp_path: Path) -> None:
-    result = run_bench(BENCHES["start"], ["ours"], Plan(tmp_path, 0.5, 1))
-    assert result.spread("ours", "first_ack_s").median < 5
-    assert result.spread("ours", "idle_mb").median < 120
+    result = run_bench(BENCHES["start"], ["barnabas"], Plan(tmp_path, 0.5, 1))
+    assert result.spread("barnabas", "first_ack_s").median < 5
+    assert result.spread("barnabas", "idle_mb").median < 120

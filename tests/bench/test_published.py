@@ -23,7 +23,7 @@ def published() -> Published:
 
 def result_of(name: str, ours: float, kafka: float) -> BenchResult:
     result = BenchResult(BENCHES[name])
-    for target, speed in (("ours", ours), ("kafka", kafka)):
+    for target, speed in (("barnabas", ours), ("kafka", kafka)):
         result.add(target, {"mb_per_s": speed, "cpu_s_per_gb": 1.0})
     return result
 
@@ -65,7 +65,7 @@ def test_goals_are_judged_by_the_figures_that_stand_below(name: str, published: 
     header, *rows = table_in(published.sections[name])
     of_figure = {row[0].split()[0]: dict(zip(header, row, strict=True)) for row in rows}
     for goal, (*_, measured, reached) in zip(bench.goals, published.goals[name], strict=True):
-        assert measured == of_figure[goal.figure]["ours" if goal.against == LIMIT else f"ours ÷ {goal.against}"]
+        assert measured == of_figure[goal.figure]["barnabas" if goal.against == LIMIT else f"barnabas ÷ {goal.against}"]
         median = float(measured.split()[0].replace(",", ""))
         if median != goal.ratio:  # else its three digits do not tell
             is_better = (median > goal.ratio) == (bench.figures[goal.figure] == "higher")

@@ -110,7 +110,7 @@ def test_every_figure_that_is_compared_has_to_be_warm_by_default() -> None:
     assert bench(goals=others).warming_figures == {"mb_per_s": "higher"}
     assert bench(goals=goals, warm_by=("mb_per_s",)).warming_figures == {"mb_per_s": "higher"}
     assert bench(goals=goals, cold="it is").warming_figures == {}
-    assert bench(goals=goals, targets=("ours",)).warming_figures == {}
+    assert bench(goals=goals, targets=("barnabas",)).warming_figures == {}
 
 
 def test_no_bench_with_a_rival_is_without_a_figure_to_warm_it_by_or_a_reason() -> None:
@@ -159,7 +159,7 @@ def rising_until(number: int) -> Bench:
 @pytest.mark.usefixtures("idle")
 def test_rounds_count_from_when_the_rival_is_warm(tmp_path: Path) -> None:
     result = run_bench(rising_until(3), BROKERS, Plan(tmp_path, 1, rounds=2))
-    assert [figures["cpu_s_per_gb"] for figures in result.rounds["ours"]] == [5, 6]
+    assert [figures["cpu_s_per_gb"] for figures in result.rounds["barnabas"]] == [5, 6]
     assert result.warmth is not None and (result.warmth.rounds, result.warmth.rising) == (5, ())
     assert [row[-1] for row in result.goal_rows()] == ["yes"]
     assert "About it. Rounds: 2. Warm-up: 5." in markdown([result])
@@ -186,7 +186,7 @@ def test_a_reader_sees_that_a_rival_was_not_warm(
 
 @pytest.mark.usefixtures("idle")
 def test_without_a_rival_the_rounds_of_the_plan_warm_up(tmp_path: Path) -> None:
-    result = run_bench(rising_until(99), ["ours"], Plan(tmp_path, 1, rounds=1, warmup=2))
+    result = run_bench(rising_until(99), ["barnabas"], Plan(tmp_path, 1, rounds=1, warmup=2))
     assert result.warmth is not None and (result.warmth.rounds, result.warmth.rising) == (2, ())
 
 
@@ -196,7 +196,7 @@ def test_a_reader_sees_why_a_rival_is_cold(tmp_path: Path) -> None:
     result = run_bench(cold, BROKERS, Plan(tmp_path, 1, rounds=1, warmup=2))
     assert "Rounds: 1. Warm-up: 2. Kafka is cold: a start is measured." in markdown([result])
     assert [row[-1] for row in result.goal_rows()] == ["yes"]
-    alone = run_bench(cold, ["ours"], Plan(tmp_path, 1, rounds=1))
+    alone = run_bench(cold, ["barnabas"], Plan(tmp_path, 1, rounds=1))
     assert "Kafka" not in markdown([alone])
 
 
