@@ -1,8 +1,14 @@
-"""`kafka-streams-groups.sh` of Kafka 4.4.0, option by option, prints on Barnabas what it prints on Kafka 4.4.0."""
+"""`kafka-streams-groups.sh` of Kafka 4.4.0, option by option, prints on Barnabas what it prints on Kafka 4.4.0, and
+`barnabas streams-group` shows the same on both.
+"""
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -11,8 +17,9 @@ from tests.barnabas_server import BarnabasServer
 from tests.compat.test_java import program
 from tests.compat.test_kafka_streams import PATIENCE_S, App
 from tests.compat.test_streams_groups import SETTINGS, STREAMS
+from tests.compat.tool_session import ToolSession
 from tests.java import java_command
-from tests.kafka import KafkaServer, KafkaTools
+from tests.kafka import KafkaServer
 from tests.server_process import wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.verify, pytest.mark.timeout(900)]
@@ -60,6 +67,34 @@ STOPPED: Mapping[str, list[str]] = {
 }
 """Commands on a group with and without members, in this order."""
 
+OFFSETS = ("CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET", "OFFSET-LAG")
+STATE = {
+    "GROUP": "group",
+    "COORDINATOR": "coordinator",
+    "ASSIGNOR": "assignor",
+    "STATE": "state",
+    "GROUP-EPOCH": "group epoch",
+    "TARGET-ASSIGNMENT-EPOCH": "target assignment epoch",
+    "#MEMBERS": "members",
+}
+MEMBER = {
+    "GROUP": "group",
+    "TOPOLOGY-EPOCH": "topology epoch",
+    "MEMBER-PROTOCOL": "protocol",
+    "MEMBER-EPOCH": "member epoch",
+    "PROCESS": "process",
+    "CLIENT-ID": "client",
+}
+TASKS = {
+    "ACTIVE": "active tasks",
+    "STANDBY": "standby tasks",
+    "WARMUP": "warm-up tasks",
+    "TARGET-ACTIVE": "target active tasks",
+    "TARGET-STANDBY": "target standby tasks",
+    "TARGET-WARMUP": "target warm-up tasks",
+}
+"""Columns of Kafka's tool, and of `barnabas streams-group`."""
+
 IDENTIFIERS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 MEMBER_IDS = re.compile(r"(?<= )[A-Za-z0-9_-]{22}(?= )")
@@ -74,10 +109,10 @@ def normalized(text: str, port: int) -> list[str]:
     return sorted(line for line in lines if line and not line.startswith(("[20", "at ", "SLF4J")))
 
 
-def outputs(bootstrap: str, folder: Path) -> dict[str, list[str]]:
+def outputs(bootstrap: str, tools: ToolSession, folder: Path) -> dict[str, list[str]]:
     """Count words with one instance, and run all commands while it runs and after it has closed."""
     folder.mkdir()
-    tools, port = KafkaTools("4.4.0"), int(bootstrap.rpartition(":")[2])
+    port = int(bootstrap.rpartition(":")[2])
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for made in admin.create_topics([NewTopic(name, 2, 1) for name in ("lines", "counts", "other")]).values():
         made.result(30)
@@ -92,25 +127,96 @@ def outputs(bootstrap: str, folder: Path) -> dict[str, list[str]]:
 
     def run(when: str, commands: Mapping[str, list[str]]) -> None:
         for name, args in commands.items():
-            result = tools.run(TOOL, "--bootstrap-server", bootstrap, *args)
-            found[f"{when}: {name}"] = [f"exit {result.returncode}", *normalized(result.stdout + result.stderr, port)]
+            status, text = tools.run(TOOL, "--bootstrap-server", bootstrap, *args)
+            found[f"{when}: {name}"] = [f"exit {status}", *normalized(text, port)]
 
     try:
         app.wait_running()
         wait_until(lambda: counts(bootstrap).get("be") == 40, timeout_s=PATIENCE_S, what="all words are counted")
         wait_until(lambda: is_committed(bootstrap), timeout_s=PATIENCE_S, what="all offsets are committed")
         run("running", RUNNING)
+        compare_own_command(bootstrap, tools)
         app.close()
         wait_until(
-            lambda: "Empty" in tools.output(TOOL, "--bootstrap-server", bootstrap, "--list", "--state"),
+            lambda: "Empty" in tools.run(TOOL, "--bootstrap-server", bootstrap, "--list", "--state")[1],
             timeout_s=PATIENCE_S,
             what="the group is empty",
         )
+        compare_own_reset(bootstrap, tools)
         run("stopped", STOPPED)
     finally:
         app.kill()
     found["topics"] = sorted(admin.list_topics(timeout=30).topics)
     return found
+
+
+def own(bootstrap: str, *args: str) -> list[dict[str, Any]]:
+    """The rows of `barnabas streams-group`."""
+    command = [sys.executable, "-m", "barnabas.tools.cli", "streams-group", *args, "--json", "-b", bootstrap]
+    result: list[dict[str, Any]] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    return result
+
+
+def rows(tools: ToolSession, bootstrap: str, *args: str) -> list[dict[str, str]]:
+    """The table that the tool prints, by the names of its columns; the last column may contain spaces."""
+    status, text = tools.run(TOOL, "--bootstrap-server", bootstrap, *args)
+    assert status == 0, text
+    lines = [line for line in text.splitlines() if line.strip()]
+    header = lines[0].replace("COORDINATOR (ID)", "COORDINATOR").split()
+    table = (re.sub(r"(:\d+) +\(\d+\)", r"\1", line).split(None, len(header) - 1) for line in lines[1:])
+    return [dict(zip(header, row, strict=True)) for row in table]
+
+
+def tasks(assignments: str) -> dict[str, list[str]]:
+    """The tasks by kind of `ACTIVE: 0:[0,1]; 1:[0]; STANDBY: …`."""
+    found: dict[str, list[str]] = {}
+    kind = ""
+    for part in filter(None, (part.strip() for part in assignments.split(";"))):
+        named = re.fullmatch(r"(?:([A-Z-]+): )?(\S+):\[([\d,]+)\]", part)
+        assert named, assignments
+        kind = named[1] or kind
+        found.setdefault(kind, []).extend(f"{named[2]}_{index}" for index in named[3].split(","))
+    return {kind: sorted(some) for kind, some in found.items()}
+
+
+def compare_own_command(bootstrap: str, tools: ToolSession) -> None:
+    """`barnabas streams-group` shows of a group with members what Kafka's tool shows."""
+    assert own(bootstrap, "list") == [
+        {"group": row["GROUP"], "state": row["STATE"]} for row in rows(tools, bootstrap, "--list", "--state")
+    ]
+    group = ("--describe", "--group", GROUP)
+    offsets = [
+        (r["TOPIC"], int(r["PARTITION"]), *(int(r[name]) for name in OFFSETS))
+        for r in rows(tools, bootstrap, *group, "--offsets", "--verbose")
+    ]
+    assert [
+        (r["topic"], r["partition"], r["committed"], r["leader epoch"], r["end"], r["lag"])
+        for r in own(bootstrap, "describe", GROUP)
+    ] == sorted(offsets)
+    ((state,), (own_state,)) = (
+        rows(tools, bootstrap, *group, "--state", "--verbose"),
+        own(bootstrap, "describe", GROUP, "--state"),
+    )
+    for name, column in STATE.items():
+        assert str(own_state[column]) == state[name], name
+    members = {r["MEMBER"]: r for r in rows(tools, bootstrap, *group, "--members", "--verbose")}
+    own_members = own(bootstrap, "describe", GROUP, "--members")
+    assert [m["member"] for m in own_members] == sorted(members)
+    for member in own_members:
+        there = members[member["member"]]
+        for name, column in MEMBER.items():
+            assert str(member[column]) == there[name], name
+        assert {kind: member[column] for kind, column in TASKS.items() if member[column]} == tasks(there["ASSIGNMENTS"])
+
+
+def compare_own_reset(bootstrap: str, tools: ToolSession) -> None:
+    """`barnabas streams-group reset-offsets` plans for a group without members what Kafka's tool plans."""
+    for target in (["--to-earliest"], ["--to-latest"], ["--to-offset", "3"], ["--shift-by", "-2"], ["--to-current"]):
+        args = ["--reset-offsets", "--group", GROUP, "--all-input-topics", *target, "--dry-run"]
+        planned = [(r["TOPIC"], int(r["PARTITION"]), int(r["NEW-OFFSET"])) for r in rows(tools, bootstrap, *args)]
+        assert planned, target
+        steps = own(bootstrap, "reset-offsets", GROUP, "--all-input-topics", *target)
+        assert [(r["topic"], r["partition"], r["new offset"]) for r in steps] == sorted(planned), target
 
 
 def counts(bootstrap: str) -> dict[str, int]:
@@ -135,9 +241,10 @@ def is_committed(bootstrap: str) -> bool:
 
 def test_the_tool_prints_the_same_as_on_kafka(tmp_path: Path) -> None:
     settings = SETTINGS | {"group.streams.num.standby.replicas": "0"}
-    with BarnabasServer(tmp_path / "barnabas", properties=settings) as server:
-        here = outputs(server.bootstrap, tmp_path / "here")
-    with KafkaServer(tmp_path / "kafka", version="4.4.0", properties=settings) as kafka:
-        there = outputs(kafka.bootstrap, tmp_path / "there")
+    with ToolSession("4.4.0") as tools:
+        with BarnabasServer(tmp_path / "barnabas", properties=settings) as server:
+            here = outputs(server.bootstrap, tools, tmp_path / "here")
+        with KafkaServer(tmp_path / "kafka", version="4.4.0", properties=settings) as kafka:
+            there = outputs(kafka.bootstrap, tools, tmp_path / "there")
     differences = {name: (here[name], there[name]) for name in there if here[name] != there[name]}
     assert differences == {}

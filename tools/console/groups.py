@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...clients.admin import ShareGroupDescription, raise_first
+from ...clients.admin import ShareGroupDescription, StreamsGroupDescription, StreamsTask, raise_first
 from ...clients.admin.share_groups import SHARE
+from ...clients.admin.streams_groups import STREAMS
 from ...clients.offset_reset import (
     ResetKind,
     ResetTarget,
     plan_reset,
     plan_share_reset,
+    plan_streams_reset,
     require_empty_share_group,
     require_inactive,
+    require_inactive_streams_group,
 )
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from .cluster import WatchedCluster
 
 Facts = dict[str, Any]
+
+MOST_NAMES = 100
+"""Maximum number of tasks of a kind per member, of subtopologies, and of topics of a kind per subtopology that
+a page shows: a topology can have thousands of topics and tasks, and the page is refreshed every two seconds.
+"""
 
 
 class GroupPages:
@@ -40,9 +50,11 @@ class GroupPages:
     async def one(self, group_id: str) -> Facts:
         """Return members, their assignments, and the lag of each partition."""
         admin = self._cluster.admin
-        share_group = await self._share_group(group_id)
-        if share_group is not None:
-            return await self._share(share_group)
+        other = await self._share_or_streams_group(group_id)
+        if isinstance(other, ShareGroupDescription):
+            return await self._share(other)
+        if other is not None:
+            return await self._streams(other)
         group = (await admin.describe_groups([group_id]))[group_id]
         if isinstance(group, KafkaError):
             raise group
@@ -68,14 +80,18 @@ class GroupPages:
             "lag": sum(one.lag or 0 for one in lags),
         }
 
-    async def _share_group(self, group_id: str) -> ShareGroupDescription | None:
-        """Return a share group; None for another group, and from brokers without share groups."""
-        found = (await self._cluster.admin.describe_share_groups([group_id]))[group_id]
-        if not isinstance(found, KafkaError):
-            return found
-        if found.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-            return None
-        raise found
+    async def _share_or_streams_group(self, group_id: str) -> ShareGroupDescription | StreamsGroupDescription | None:
+        """Return a share group or a streams group; None for another group, and from brokers without these types."""
+        admin = self._cluster.admin
+        share, streams = await asyncio.gather(
+            admin.describe_share_groups([group_id]), admin.describe_streams_groups([group_id])
+        )
+        for found in (share[group_id], streams[group_id]):
+            if not isinstance(found, KafkaError):
+                return found
+            if found.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+                raise found
+        return None
 
     async def _share(self, group: ShareGroupDescription) -> Facts:
         """Return the facts of a share group: start offsets in place of committed ones, and no owner of a partition."""
@@ -103,6 +119,49 @@ class GroupPages:
             "lag": sum(one.lag or 0 for one in offsets.values()),
         }
 
+    async def _streams(self, group: StreamsGroupDescription) -> Facts:
+        """Return the facts of a streams group: its topology, and the tasks of each member."""
+        lags = await self._cluster.admin.group_lag([group.group_id])
+        owned = Counter(one.member_id for one in lags if one.member_id is not None)
+        return {
+            "id": group.group_id,
+            "type": STREAMS,
+            "state": group.state,
+            "assignor": group.assignor,
+            "coordinator": group.coordinator,
+            "group_epoch": group.group_epoch,
+            "target_assignment_epoch": group.target_assignment_epoch,
+            "topology_epoch": group.topology_epoch,
+            "topology": [
+                {
+                    "id": one.subtopology_id,
+                    "source": one.source_topics[:MOST_NAMES],
+                    "repartition_source": [t.name for t in one.repartition_source_topics[:MOST_NAMES]],
+                    "repartition_sink": one.repartition_sink_topics[:MOST_NAMES],
+                    "changelog": [t.name for t in one.state_changelog_topics[:MOST_NAMES]],
+                }
+                for one in group.subtopologies[:MOST_NAMES]
+            ],
+            "members": [
+                {
+                    "id": member.member_id,
+                    "instance": member.group_instance_id,
+                    "client": member.client_id,
+                    "host": member.host,
+                    "partitions": owned[member.member_id],
+                    "process": member.process_id,
+                    "active": _tasks(member.assignment.active),
+                    "standby": _tasks(member.assignment.standby),
+                    "warmup": _tasks(member.assignment.warmup),
+                    "is_reconciled": member.assignment == member.target_assignment,
+                }
+                for member in group.members
+            ],
+            "columns": ["topic", "partition", "committed", "end", "lag", "client", "member"],
+            "rows": [(*one.partition, one.committed, one.end, one.lag, one.client_id, one.member_id) for one in lags],
+            "lag": sum(one.lag or 0 for one in lags),
+        }
+
     async def reset(self, group_id: str, body: Mapping[str, Any]) -> Facts:
         """Return the preview of a reset, which `set_offsets` executes. Raises ValueError, too."""
         try:
@@ -110,11 +169,15 @@ class GroupPages:
         except (TypeError, ValueError):
             raise ValueError("expected kind earliest, latest, shift, offset or time, and a number as value") from None
         admin = self._cluster.admin
-        is_share = await self._share_group(group_id) is not None
-        await (require_empty_share_group if is_share else require_inactive)(admin, group_id)
+        group = await self._share_or_streams_group(group_id)
+        await self._require_no_members(group_id, group)
         topic = body.get("topic")
         partitions = None if not topic else await admin.partitions_of(str(topic))
-        steps = await (plan_share_reset if is_share else plan_reset)(admin, group_id, partitions, target)
+        if isinstance(group, StreamsGroupDescription):
+            steps = await plan_streams_reset(admin, group, partitions, target)
+        else:
+            plan = plan_reset if group is None else plan_share_reset
+            steps = await plan(admin, group_id, partitions, target)
         return {
             "columns": ["topic", "partition", "before", "after"],
             "rows": [(*step.partition, step.before, step.after) for step in steps],
@@ -123,8 +186,9 @@ class GroupPages:
     async def set_offsets(self, group_id: str, body: Mapping[str, Any]) -> Facts:
         """Execute exactly the steps of a preview. Raises ValueError, also if the group has committed since."""
         admin, steps = self._cluster.admin, _steps(body.get("rows"))
-        is_share = await self._share_group(group_id) is not None
-        await (require_empty_share_group if is_share else require_inactive)(admin, group_id)
+        group = await self._share_or_streams_group(group_id)
+        is_share = isinstance(group, ShareGroupDescription)
+        await self._require_no_members(group_id, group)
         present = await (self._start_offsets if is_share else self._committed)(group_id)
         for partition, before, _ in steps:
             if present.get(partition) != before:
@@ -133,6 +197,17 @@ class GroupPages:
         alter = admin.alter_share_group_offsets if is_share else admin.alter_group_offsets
         raise_first(await alter(group_id, offsets))
         return {"done": True}
+
+    async def _require_no_members(
+        self, group_id: str, group: ShareGroupDescription | StreamsGroupDescription | None
+    ) -> None:
+        """Raise KafkaError(NON_EMPTY_GROUP) if the group has members."""
+        if isinstance(group, StreamsGroupDescription):
+            require_inactive_streams_group(group)
+        elif group is not None:
+            await require_empty_share_group(self._cluster.admin, group_id)
+        else:
+            await require_inactive(self._cluster.admin, group_id)
 
     async def _committed(self, group_id: str) -> Mapping[TopicPartition, int | None]:
         committed = (await self._cluster.admin.list_group_offsets([group_id]))[group_id]
@@ -145,6 +220,11 @@ class GroupPages:
         if isinstance(offsets, KafkaError):
             raise offsets
         return {partition: at.start_offset for partition, at in offsets.items()}
+
+
+def _tasks(tasks: Sequence[StreamsTask]) -> Facts:
+    """Return the number of tasks and the first names."""
+    return {"count": len(tasks), "names": [str(task) for task in tasks[:MOST_NAMES]]}
 
 
 def _steps(rows: Any) -> list[tuple[TopicPartition, int | None, int]]:

@@ -18,6 +18,7 @@ from uuid import UUID
 import httpx
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request, expect, sync_playwright
+from tests.clients.streams.streams_application import StreamsApplication
 from tests.node import installed
 from tests.server_process import wait_until
 from tests.tools.console.test_decoding import ORDER, VALUE, avro, framed
@@ -34,14 +35,15 @@ from barnabas.tools.http_server import ListenAddress
 
 pytestmark = [pytest.mark.verify, pytest.mark.node, pytest.mark.timeout(300)]
 PATIENCE_MS = 60_000
-TOPICS = {"orders": 3, "payments": 1, "hostile": 1, "typed": 1}
+TOPICS = {"orders": 3, "payments": 1, "hostile": 1, "typed": 1, "lines": 2}
 CONFIG = {"metrics.listeners": "127.0.0.1:0", "authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}
+CONFIG |= {"group.streams.initial.rebalance.delay.ms": "0", "group.streams.num.standby.replicas": "1"}
 REFUSED = "Failed to load resource: the server responded with a status of 4"
 """What Chromium says of each refusal that a test is after."""
 COMPACTED: dict[str, Any] = {"cleanup.policy": "compact", "segment.bytes": 4000, "min.cleanable.dirty.ratio": 1}
 SCREENS = (
     *("/", "/topics", "/topics/orders", "/topics/orders/records", "/topics/orders/settings", "/topics/users/disk"),
-    *("/groups", "/groups/readers", "/rights", "/requests"),
+    *("/groups", "/groups/readers", "/groups/tallies", "/rights", "/requests"),
 )
 PARTITIONS = 10_000
 SHOWN_AFTER = """async (pause) => {
@@ -135,7 +137,8 @@ def broker() -> Iterator[Broker]:
             await_members(running, "readers", 1)
             # There are orders of every user.
             wait_until(lambda: len(running.records("orders")) >= 10, timeout_s=60, what="orders come in")
-            yield running
+            with StreamsApplication(running.bootstrap, "tallies", "lines"):
+                yield running
         finally:
             clients.stop()
 
@@ -362,6 +365,27 @@ def test_a_group_is_seen_and_begins_elsewhere(page: Page, broker: Broker) -> Non
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("button", name="Set offsets", exact=True).click()
     expect(page.locator("#toast")).to_contain_text("the group begins there")
+
+
+def test_a_streams_group_shows_its_topology_and_the_tasks_of_its_members(page: Page) -> None:
+    go(page, "/groups/tallies")
+    expect(page.locator(".head .tag")).to_have_text("Stable")
+    topology = page.get_by_role("table", name="Topology").locator("tbody tr")
+    expect(topology).to_have_text(
+        [
+            "0sourcelines",
+            "0repartition sinktallies-words-repartition",
+            "1repartition sourcetallies-words-repartition",
+            "1changelogtallies-counts-changelog",
+        ]
+    )
+    members = page.get_by_role("table", name="Members").locator("tbody tr")
+    expect(members).to_have_count(2)
+    tasks = sorted(" ".join(members.locator("td:nth-child(4)").all_inner_texts()).split())
+    assert tasks == ["0_0", "0_1", "1_0", "1_1"]
+    expect(page.get_by_role("table", name="Lag of tallies").locator("tbody tr:not(.gap)")).to_have_count(4)
+    topology.first.get_by_role("link").click()
+    is_shown(page, "/topics/lines")
 
 
 def test_a_log_is_drawn_and_cleaned(page: Page, broker: Broker) -> None:

@@ -14,7 +14,7 @@ export async function groups(view, signal) {
   const list = new List("Groups", [
     { name: "Group", class: "name", cell: (g) => h("a", { href: `#/groups/${part(g.id)}` }, h("bdi", {}, g.id)) },
     { name: "State", cell: (g) => tag(g.state || "unknown", tone(g.state)) },
-    { name: "Protocol", class: "optional", cell: (g) => [g.type || "classic", g.protocol && g.protocol !== "consumer" ? `, ${g.protocol}` : ""] },
+    { name: "Type", class: "optional", cell: (g) => [g.type || "classic", g.protocol && !["consumer", g.type].includes(g.protocol) ? `, ${g.protocol}` : ""] },
   ], "no group");
   view.append(h("div", { class: "head" }, h("h1", {}, "Groups"), count, h("span", { class: "grow" }), search), list.element);
   function show() {
@@ -29,6 +29,8 @@ export async function groups(view, signal) {
   every(4, signal, look);
 }
 
+const card = (name, content) => h("section", { class: "card" }, h("header", {}, h("h2", {}, name)), content);
+
 export async function group(view, signal, id) {
   const plot = new Plot("Lag", [{ name: "lag", class: "a" }], compact);
   const path = `/groups/${part(id)}`;
@@ -37,9 +39,11 @@ export async function group(view, signal, id) {
   const facts = h("small");
   const members = h("div");
   // A member by its client id, and by the end of its own where others have the same.
-  const called = (client, member) => (!client ? "–" : [h("bdi", { title: member }, client),
+  const called = (client, member) => (!client ? "–" : now.type === "streams" ? thread(client) : [h("bdi", { title: member }, client),
     now.members.filter((m) => m.client === client).length > 1 && h("small", { class: "mono" }, ` …${member.slice(-4)}`)]);
   const isShare = now.type === "share";  // members of a share group have no partitions of their own
+  const isStreams = now.type === "streams";
+  const topology = h("div");
   const list = new List(`Lag of ${id}`, [
     { name: "Topic", class: "name", cell: (r) => h("a", { href: `#/topics/${part(r[0])}` }, r[0]) },
     { name: "Partition", number: true, cell: (r) => r[1] },
@@ -51,13 +55,16 @@ export async function group(view, signal, id) {
   view.append(
     h("div", { class: "head" }, h("div", { class: "crumb" }, h("a", { href: "#/groups" }, "Groups"), " /"),
       h("h1", {}, h("bdi", {}, id)), state, h("span", { class: "grow" }), h("button", { onclick: () => reset(id, path, now, look) }, "Reset offsets…")),
-    facts, h("div", { class: "grid" }, plot.element, h("section", { class: "card" }, h("header", {}, h("h2", {}, "Members")), members)), list.element);
+    facts, h("div", { class: "grid" }, plot.element, isStreams ? card("Topology", topology) : card("Members", members)),
+    ...(isStreams ? [card("Members and their tasks", members)] : []), list.element);
 
   async function look() {
     now = await get(`${path}/lag`, signal);
     state.replaceChildren(tag(now.state, tone(now.state)));
-    facts.textContent = `${now.type}${now.assignor ? `, ${now.assignor}` : ""}, coordinator ${now.coordinator}`;
-    members.replaceChildren(table("Members", [
+    const epochs = isStreams ? `, group epoch ${now.group_epoch}, target assignment epoch ${now.target_assignment_epoch}, topology epoch ${now.topology_epoch}` : "";
+    facts.textContent = `${now.type}${now.assignor ? `, ${now.assignor}` : ""}, coordinator ${now.coordinator}${epochs}`;
+    if (isStreams) topology.replaceChildren(subtopologies(now.topology));
+    members.replaceChildren(isStreams ? streamsMembers(now.members) : table("Members", [
       { name: "Client", class: "cut", cell: (m) => called(m.client, m.id) },
       { name: "Host", class: "mono optional", cell: (m) => m.host },
       { name: "Instance", class: "optional cut", cell: (m) => h("bdi", {}, m.instance ?? "–") },
@@ -68,6 +75,34 @@ export async function group(view, signal, id) {
   }
   await look();
   every(2, signal, look);
+}
+
+// A client id of Kafka Streams, `application-process-StreamThread-1-consumer`, by its process and thread.
+const thread = (client) => {
+  const [, process, at] = /([0-9a-f]{8})-[0-9a-f-]{27}-StreamThread-(\d+)-consumer$/.exec(client) ?? [];
+  return process ? h("bdi", { title: client }, `${process} thread ${at}`) : h("div", { class: "cut" }, h("bdi", { title: client }, client));
+};
+
+function streamsMembers(members) {
+  const tasks = (kind) => (m) => (m[kind].count ? [m[kind].names.join(" "), m[kind].count > m[kind].names.length && ` +${number(m[kind].count - m[kind].names.length)}`] : "–");
+  return table("Members", [
+    { name: "Client", cell: (m) => [thread(m.client), !m.is_reconciled && [" ", tag("reconciling", "warn")]] },
+    { name: "Process", class: "mono optional cut", cell: (m) => h("bdi", { title: m.process }, m.process) },
+    { name: "Host", class: "mono optional", cell: (m) => m.host },
+    { name: "Active", class: "mono", cell: tasks("active") },
+    { name: "Standby", class: "mono", cell: tasks("standby") },
+    { name: "Warm-up", class: "mono", cell: tasks("warmup") },
+  ], members, { empty: "no members" });
+}
+
+function subtopologies(topology) {
+  const kinds = [["source", "source"], ["repartition_source", "repartition source"], ["repartition_sink", "repartition sink"], ["changelog", "changelog"]];
+  const rows = topology.flatMap((one) => kinds.filter(([kind]) => one[kind].length).map(([kind, name]) => [one.id, name, one[kind]]));
+  return table("Topology", [
+    { name: "Subtopology", cell: ([id]) => id },
+    { name: "Kind", cell: ([, kind]) => kind },
+    { name: "Topics", class: "wide", cell: ([, , topics]) => topics.map((name) => h("div", {}, h("a", { href: `#/topics/${part(name)}`, title: name }, name))) },
+  ], rows, { empty: "the members have not sent a topology" });
 }
 
 function reset(id, path, now, look) {
