@@ -7,10 +7,12 @@ with KafkaServer(tmp_path / "kafka", version="4.4.0") as kafka:
 
 import base64
 import socket
+import struct
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from tests.foreign_tools import cache_dir, cache_entry, digest
 from tests.java import JVM_FLAGS, QUICK_FLAGS, jars, java_command, require_java, run_java
@@ -255,3 +257,62 @@ class KafkaTools:
             command = " ".join([tool, *args])
             raise AssertionError(f"{command} exited {result.returncode}:\n{result.stdout}{result.stderr}")
         return result.stdout
+
+
+class KafkaControllerServer(KafkaServer):
+    """One controller of Apache Kafka without a broker (`process.roles=controller`); made by `KafkaControllers`."""
+
+    def server_properties(self) -> dict[str, str]:
+        """The configuration the controller is started with."""
+        return {"process.roles": "controller", "log.dirs": str(self.log_dir), **self._properties}
+
+    def answers(self) -> bool:
+        """Whether it answers an ApiVersions request."""
+        body = struct.pack(">hhih", 18, 0, 1, -1)
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+                connection.sendall(struct.pack(">i", len(body)) + body)
+                return len(connection.makefile("rb").read(4)) == 4
+        except OSError:
+            return False
+
+
+class KafkaControllers:
+    """The controllers of a cluster, with the node ids 3000, 3001, …; a context manager that starts and kills them."""
+
+    def __init__(
+        self, folder: Path, *, count: int = 1, version: str = NEWEST, properties: Mapping[str, str] | None = None
+    ) -> None:
+        ports = [free_port() for _ in range(count)]
+        self.voters = ",".join(f"{3000 + number}@127.0.0.1:{port}" for number, port in enumerate(ports))
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
+        self.servers = [
+            KafkaControllerServer(
+                folder / str(3000 + number),
+                version=version,
+                heap="256m",
+                port=port,
+                properties={
+                    "node.id": str(3000 + number),
+                    "listeners": f"CONTROLLER://127.0.0.1:{port}",
+                    "controller.listener.names": "CONTROLLER",
+                    "controller.quorum.voters": self.voters,
+                    **(properties or {}),
+                },
+            )
+            for number, port in enumerate(ports)
+        ]
+        self.cluster_id = self.servers[0].cluster_id
+        for server in self.servers:
+            server.cluster_id = self.cluster_id
+
+    def __enter__(self) -> Self:
+        for server in self.servers:
+            server.launch()
+        for server in self.servers:
+            server.wait_until_it_answers()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in self.servers:
+            server.kill()

@@ -1,0 +1,335 @@
+"""The observer of `__cluster_metadata`-0 of a broker (Kafka: KafkaRaftClient): fetches, stores and delivers records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from uuid import UUID
+
+from ...common.room_logger import room_logger
+from ...protocol.errors import KafkaError, ProtocolError
+from ...protocol.messages.fetch import FetchRequest
+from ...protocol.metadata_records import SnapshotHeaderRecord, decode_control_record
+from ...protocol.record_batch import Batch, RecordBatch
+from ...storage.metadata_snapshot import OffsetAndEpoch
+from ...storage.quorum_state_store import NO_LEADER, ElectionState
+from ..image.metadata_batch_loader import CommittedBatch
+from ..image.metadata_loader import LoadedSnapshot
+from .kafka_raft_log import CorruptSnapshotError, KafkaRaftLog, values_of
+from .observer_state import (
+    AbortSnapshot,
+    Append,
+    AppendToSnapshot,
+    BeginSnapshot,
+    Effect,
+    Endpoint,
+    LeaderAndEpoch,
+    ObserverState,
+    QuorumConfig,
+    Truncate,
+)
+
+if TYPE_CHECKING:
+    from ..runtime.ports import Work
+
+logger = room_logger("raft")
+
+RAFT_LANE = "#raft"
+"""The lane of the replica: a sync of a log directory must not delay the metadata."""
+SINCE_DIRECTORY_IDS = 17
+"""The lowest version of Fetch between an observer and a controller of Kafka 4."""
+SNAPSHOT_WAIT_S = 0.01
+FLUSH_INTERVAL_S = 10.0
+"""Interval of the flushes of the replica. Records that a crash loses are fetched again."""
+
+T = TypeVar("T")
+
+
+class RaftListener(Protocol):
+    """A component that follows the committed metadata. The methods are called one after another, on the loop."""
+
+    async def handle_commit(self, batch: CommittedBatch) -> None:
+        """Apply the next committed batch."""
+
+    async def handle_load_snapshot(self, snapshot: LoadedSnapshot) -> None:
+        """Replace all earlier metadata by a snapshot, whose batches must be read to their end."""
+
+
+SendToController = Callable[..., Awaitable[Any]]
+"""`ControllerConnections.send_request`."""
+
+
+class KafkaRaftClient:
+    """Keeps a replica of the metadata log up to date and delivers its committed records to listeners.
+
+    It belongs to a broker and is used on its loop. The replica is used on its own lane, one job after another. An
+    error after which the metadata cannot be trusted (a damaged record, a failed disk, a divergent log, an error of a
+    listener) ends the client: `on_fatal` is called once with it, and the broker has to stop.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        cluster_id: str,
+        directory_id: UUID,
+        config: QuorumConfig,
+        open_log: Callable[[], KafkaRaftLog],
+        send_request: SendToController,
+        work: Work,
+        loop: asyncio.AbstractEventLoop,
+        rng: Random,
+        now_ms: Callable[[], int],
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """`directory_id` is that of the log directory with the replica, which `open_log` opens (on the lane)."""
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._directory_id = directory_id
+        self._config = config
+        self._open_log = open_log
+        self._send_request = send_request
+        self._work = work
+        self._loop = loop
+        self._random = rng
+        self._now_ms = now_ms
+        self._on_fatal = on_fatal
+        self._replica: KafkaRaftLog | None = None
+        self._state: ObserverState | None = None
+        self._stored_election: ElectionState | None = None
+        self._listeners: list[_ListenerContext] = []
+        self._progress = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._has_failed = False
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the replica and begin to fetch. Raises OSError, StorageError."""
+        replica = self._replica = await self._run(self._open_log)
+        stored = await self._run(replica.read_election_state)
+        last_epoch = replica.last_fetched_epoch
+        if stored is None or stored.epoch < last_epoch:
+            stored = ElectionState(last_epoch, NO_LEADER)
+        self._state = ObserverState(
+            node_id=self._node_id,
+            directory_id=self._directory_id,
+            cluster_id=self._cluster_id,
+            config=self._config,
+            election=stored,
+            rng=self._random,
+        )
+        logger.info(
+            "the metadata log has the offsets %d to %d, epoch %d",
+            replica.start_offset,
+            replica.end_offset,
+            stored.epoch,
+        )
+        for work in (self._fetch, self._deliver, self._flush):
+            self._tasks.append(self._loop.create_task(self._until_fatal(work, replica, self._state)))
+
+    async def close(self) -> None:
+        """Stop fetching and close the replica durably. Raises StorageError."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        replica, self._replica = self._replica, None
+        if replica is not None and not self._has_failed:
+            await self._run(replica.close)
+
+    def register(self, listener: RaftListener) -> None:
+        """Deliver the newest snapshot and the committed records after it to a listener, and all that follow."""
+        self._listeners.append(_ListenerContext(listener))
+        self._progress.set()
+
+    # -- what is known ---------------------------------------------------------------------------------------------
+
+    @property
+    def high_watermark(self) -> int | None:
+        """The end offset of the committed records of the replica; None before a leader has reported it."""
+        return None if self._state is None else self._state.high_watermark
+
+    @property
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        """The active controller and its epoch, as far as they are known."""
+        return LeaderAndEpoch(None, 0) if self._state is None else self._state.leader_and_epoch
+
+    @property
+    def leader_endpoint(self) -> Endpoint | None:
+        """The address of the active controller; None while it is not known."""
+        return None if self._state is None else self._state.leader_endpoint
+
+    # -- fetching --------------------------------------------------------------------------------------------------
+
+    async def _fetch(self, replica: KafkaRaftLog, state: ObserverState) -> None:
+        pause = self._config.retry_backoff_ms / 1000
+        while True:
+            destination, request = state.next_request(replica.end)
+            lowest = SINCE_DIRECTORY_IDS if isinstance(request, FetchRequest) else 0
+            try:
+                response = await self._send_request(destination, request, lowest=lowest)
+            except (KafkaError, ProtocolError) as error:
+                logger.debug("no response of the controller at %s:%d: %s", *destination, error)
+                state.request_failed(destination)
+                is_ready = False
+            else:
+                is_ready, effect = state.handle_response(destination, response)
+                if state.election != self._stored_election:
+                    # Before a request with this epoch: after a restart the epoch must not be lower.
+                    await self._run(partial(replica.write_election_state, state.election))
+                    self._stored_election = state.election
+                if effect is not None:
+                    await self._apply(replica, state, effect)
+            if not is_ready:
+                await asyncio.sleep(pause)
+
+    async def _apply(self, replica: KafkaRaftLog, state: ObserverState, effect: Effect) -> None:
+        """Change the replica as a response requires. Raises DivergentLogError, KafkaError, LogDirFailedError."""
+        match effect:
+            case Append(records, high_watermark):
+                if records:
+                    epoch = state.leader_and_epoch.epoch
+                    await self._run(partial(replica.append_as_follower, memoryview(records), epoch))
+                if high_watermark is not None:
+                    await self._update_high_watermark(replica, state, min(high_watermark, replica.end_offset))
+            case Truncate(diverging):
+                offset = await self._run(partial(replica.truncate_to_end_offset, diverging))
+                logger.info("truncated the metadata log to offset %d, as the leader requires", offset)
+            case BeginSnapshot(snapshot_id):
+                if await self._run(partial(replica.create_new_snapshot, snapshot_id)) is None:
+                    logger.info("snapshot %s is stored already", snapshot_id)
+                    state.snapshot_is_stored()
+            case AppendToSnapshot(data, is_last):
+                await self._run(partial(replica.append_to_snapshot, memoryview(data)))
+                if is_last:
+                    snapshot_id = await self._run(replica.freeze_snapshot)
+                    await self._run(replica.truncate_to_latest_snapshot)
+                    logger.info("fetched snapshot %s; the log continues after it", snapshot_id)
+                    await self._update_high_watermark(replica, state, replica.end_offset)
+            case AbortSnapshot():
+                await self._run(replica.abort_snapshot)
+
+    async def _update_high_watermark(self, replica: KafkaRaftLog, state: ObserverState, offset: int) -> None:
+        if state.update_high_watermark(offset):
+            await self._run(partial(replica.update_high_watermark, offset))
+            self._progress.set()
+
+    async def _flush(self, replica: KafkaRaftLog, _: ObserverState) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_INTERVAL_S)
+            await self._run(replica.flush)
+
+    # -- delivery --------------------------------------------------------------------------------------------------
+
+    async def _deliver(self, replica: KafkaRaftLog, state: ObserverState) -> None:
+        while True:
+            await self._progress.wait()
+            self._progress.clear()
+            for context in self._listeners:
+                while state.high_watermark is not None and context.next_offset < state.high_watermark:
+                    await self._deliver_next(replica, context, state.high_watermark)
+
+    async def _deliver_next(self, replica: KafkaRaftLog, context: _ListenerContext, high_watermark: int) -> None:
+        """Deliver a snapshot, or some batches of the log."""
+        snapshot_id = replica.latest_snapshot_id
+        is_first, is_missing = context.next_offset < 0, context.next_offset < replica.start_offset
+        if (is_first or is_missing) and snapshot_id is not None:
+            if snapshot_id.offset > high_watermark:
+                # The replica has just fetched it, and raises the high watermark next.
+                await asyncio.sleep(SNAPSHOT_WAIT_S)
+                return
+            await context.listener.handle_load_snapshot(await self._loaded_snapshot(replica, snapshot_id))
+            context.next_offset = snapshot_id.offset
+            return
+        if is_first:
+            context.next_offset = 0
+        if context.next_offset < replica.start_offset:
+            raise CorruptSnapshotError(
+                f"the metadata log begins at offset {replica.start_offset}, without a snapshot of the records before"
+            )
+        batches = await self._run(partial(self._read, replica, context.next_offset, high_watermark))
+        for batch in batches:
+            if batch.last_offset >= context.next_offset:
+                await context.listener.handle_commit(_committed(batch, context.next_offset))
+                context.next_offset = batch.last_offset + 1
+
+    @staticmethod
+    def _read(replica: KafkaRaftLog, offset: int, high_watermark: int) -> list[Batch]:
+        """Read on the lane; nothing if the log has been replaced by a snapshot in the meantime."""
+        if not replica.start_offset <= offset < min(high_watermark, replica.end_offset):
+            return []
+        return replica.read(offset, high_watermark)
+
+    async def _loaded_snapshot(self, replica: KafkaRaftLog, snapshot_id: OffsetAndEpoch) -> LoadedSnapshot:
+        """Return a snapshot whose batches are read from the file while the listener applies them."""
+        parts = replica.snapshot_batches(snapshot_id)
+        first = await self._run(partial(next, parts, []))
+        header = _header_of(first, snapshot_id)
+        return LoadedSnapshot(
+            snapshot_id.offset - 1,
+            snapshot_id.epoch,
+            header.last_contained_log_timestamp,
+            self._values(first, parts),
+        )
+
+    async def _values(
+        self, first: list[RecordBatch], parts: Iterator[list[RecordBatch]]
+    ) -> AsyncIterator[Sequence[bytes]]:
+        batches = first
+        while batches:
+            for batch in batches:
+                if not batch.is_control:
+                    yield values_of(batch)
+            batches = await self._run(partial(next, parts, []))
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _run(self, job: Callable[[], T]) -> T:
+        return await self._work.run(RAFT_LANE, job)
+
+    async def _until_fatal(
+        self,
+        work: Callable[[KafkaRaftLog, ObserverState], Awaitable[None]],
+        replica: KafkaRaftLog,
+        state: ObserverState,
+    ) -> None:
+        try:
+            await work(replica, state)
+        except Exception as error:
+            if not self._has_failed:
+                self._has_failed = True
+                logger.exception("the metadata of the cluster cannot be followed any more")
+                self._on_fatal(error)
+
+
+class _ListenerContext:
+    """A listener and the offset of the next record for it, -1 before the first one."""
+
+    __slots__ = ("listener", "next_offset")
+
+    def __init__(self, listener: RaftListener) -> None:
+        self.listener = listener
+        self.next_offset = -1
+
+
+def _committed(batch: Batch, next_offset: int) -> CommittedBatch:
+    """Return a batch of the log for a listener. Raises KafkaError, ProtocolError."""
+    records = values_of(batch, after=next_offset)
+    assert isinstance(batch, RecordBatch), "a batch of an old format has no values"
+    base_offset = max(batch.base_offset, next_offset)
+    epoch = batch.partition_leader_epoch
+    return CommittedBatch(base_offset, batch.last_offset, epoch, batch.max_timestamp, records, batch.size)
+
+
+def _header_of(batches: list[RecordBatch], snapshot_id: OffsetAndEpoch) -> SnapshotHeaderRecord:
+    """Return the first record of a snapshot. Raises CorruptSnapshotError, KafkaError, ProtocolError."""
+    if batches and batches[0].is_control:
+        record = next(iter(batches[0].records()), None)
+        if record is not None and record.key is not None and record.value is not None:
+            header = decode_control_record(bytes(record.key), bytes(record.value))
+            if isinstance(header, SnapshotHeaderRecord):
+                return header
+    raise CorruptSnapshotError(f"snapshot {snapshot_id} does not begin with a header")

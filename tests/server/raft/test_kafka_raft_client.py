@@ -1,0 +1,417 @@
+"""The observer of the metadata log against scripted controllers, on a simulated disk and in simulated time."""
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from tests.server.raft.scripted_quorum import CLUSTER_ID, ScriptedQuorum
+
+from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from barnabas.protocol.metadata_records import ConfigRecord, decode_metadata_record, encode_metadata_record
+from barnabas.server.image.metadata_batch_loader import CommittedBatch
+from barnabas.server.image.metadata_loader import LoadedSnapshot
+from barnabas.server.raft.kafka_raft_client import KafkaRaftClient
+from barnabas.server.raft.kafka_raft_log import DivergentLogError, KafkaRaftLog, MetadataLogConfig
+from barnabas.server.raft.observer_state import QuorumConfig, parse_bootstrap_servers
+from barnabas.simulation.disk import SimDisk
+from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.machines import SimWork, WorkDelays
+from barnabas.storage.metadata_snapshot import OffsetAndEpoch
+
+NODE_ID = 7
+DIRECTORY_ID = UUID(int=70)
+FOLDER = "/data/__cluster_metadata-0"
+
+
+class Settings:
+    """A listener that keeps the settings of brokers, as the metadata contain them."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str | None] = {}
+        self.history: list[tuple[str, str | None]] = []
+        self.next_offset = 0
+        self.snapshots: list[tuple[int, int, int]] = []
+        self.batches: list[CommittedBatch] = []
+
+    def _apply(self, value: bytes) -> None:
+        record = decode_metadata_record(value)
+        assert isinstance(record, ConfigRecord)
+        self.values[record.name] = record.value
+        self.history.append((record.name, record.value))
+
+    async def handle_commit(self, batch: CommittedBatch) -> None:
+        assert batch.base_offset == self.next_offset, "the batches follow each other without a gap"
+        self.next_offset = batch.last_offset + 1
+        self.batches.append(batch)
+        for value in batch.records:
+            self._apply(value)
+
+    async def handle_load_snapshot(self, snapshot: LoadedSnapshot) -> None:
+        self.snapshots.append(snapshot[:3])
+        self.values.clear()
+        async for values in snapshot.batches:
+            for value in values:
+                self._apply(value)
+        self.next_offset = snapshot.last_contained_offset + 1
+
+
+class Observer:
+    """An observer with its disk. `restart` replaces it by one that continues from the disk."""
+
+    def __init__(self, loop: SimLoop, quorum: ScriptedQuorum, *, cluster_id: str = CLUSTER_ID) -> None:
+        self.loop = loop
+        self.quorum = quorum
+        self.disk = SimDisk()
+        self.disk.make_dirs("/data")
+        self.errors: list[BaseException] = []
+        self.log_config = MetadataLogConfig()
+        self.fetch_snapshot_max_bytes = 64
+        self.cluster_id = cluster_id
+        self.client: KafkaRaftClient
+        self.settings: Settings
+
+    async def start(self) -> None:
+        self.settings = Settings()
+        self.client = KafkaRaftClient(
+            node_id=NODE_ID,
+            cluster_id=self.cluster_id,
+            directory_id=DIRECTORY_ID,
+            config=QuorumConfig(self.quorum.bootstrap, fetch_snapshot_max_bytes=self.fetch_snapshot_max_bytes),
+            open_log=lambda: KafkaRaftLog.open(
+                "/data", config=self.log_config, fs=self.disk, now_ms=lambda: 0, rng=random.Random(1)
+            ),
+            send_request=self.quorum.send_request,
+            work=SimWork(self.loop, random.Random(2), WorkDelays()),
+            loop=self.loop,
+            rng=random.Random(4),
+            now_ms=lambda: 0,
+            on_fatal=self.errors.append,
+        )
+        self.client.register(self.settings)
+        await self.client.start()
+
+    async def restart(self) -> None:
+        await self.client.close()
+        await self.start()
+
+    async def crash(self) -> None:
+        """Lose everything that is not on the disk yet."""
+        for task in self.client._tasks:
+            task.cancel()
+        await asyncio.gather(*self.client._tasks, return_exceptions=True)
+        self.disk = self.disk.survivor(5, "A")
+        await self.start()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not condition():
+                await asyncio.sleep(0.01)
+
+    async def caught_up(self) -> None:
+        await self.until(lambda: self.settings.next_offset == self.quorum.high_watermark == self.client.high_watermark)
+
+
+def play(story: Callable[[Observer, ScriptedQuorum], Awaitable[None]], seed: int = 1, **more: str) -> None:
+    async def main(loop: SimLoop) -> None:
+        quorum = ScriptedQuorum()
+        quorum.elect(1)
+        observer = Observer(loop, quorum, **more)
+        await observer.start()
+        await story(observer, quorum)
+        assert observer.errors == []
+        await observer.client.close()
+
+    run(main, seed)
+
+
+def config_record(name: str, value: str) -> bytes:
+    return encode_metadata_record(ConfigRecord(resource_type=4, resource_name="", name=name, value=value))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_observer_finds_the_leader_and_delivers_the_committed_records(seed: int) -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        for number in range(20):
+            quorum.set("a", str(number))
+        await observer.caught_up()
+        assert [value for _, value in observer.settings.history] == [str(number) for number in range(20)]
+        assert observer.client.leader_and_epoch == (1, 2)
+        assert observer.client.leader_endpoint == ("controller1", 9093)
+        batch = observer.settings.batches[-1]
+        assert (batch.last_offset, batch.epoch, batch.append_timestamp) == (20, 2, 1020)
+        quorum.set("a", "later")
+        await observer.caught_up()
+        assert observer.settings.values == {"a": "later"}
+        first = quorum.requests[0][1]
+        assert first.replica_state.replica_id == NODE_ID
+        assert first.topics[0].partitions[0].replica_directory_id == DIRECTORY_ID
+
+    play(story, seed)
+
+
+def test_uncommitted_records_are_stored_and_not_delivered() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        quorum.set("a", "1")
+        quorum.set("a", "2", commit=False)
+        end = quorum.end
+        await observer.until(lambda: quorum.fetched_from == end)
+        await asyncio.sleep(2)
+        assert observer.settings.values == {"a": "1"}
+        quorum.commit()
+        await observer.caught_up()
+        assert observer.settings.values == {"a": "2"}
+
+    play(story)
+
+
+def test_uncommitted_records_that_a_new_leader_lacks_are_replaced() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        quorum.set("a", "1")
+        kept = quorum.end
+        quorum.set("a", "lost", commit=False)
+        quorum.set("a", "lost, too", commit=False)
+        end = quorum.end
+        await observer.until(lambda: quorum.fetched_from == end)
+        quorum.elect(2, keep=kept)
+        quorum.set("b", "2")
+        await observer.caught_up()
+        assert observer.settings.history == [("a", "1"), ("b", "2")]
+        assert observer.client.leader_and_epoch == (2, 3)
+
+    play(story)
+
+
+def test_divergent_records_on_the_disk_are_truncated_after_a_restart() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        quorum.set("a", "1")
+        kept = quorum.end
+        quorum.set("a", "lost", commit=False)
+        end = quorum.end
+        await observer.until(lambda: quorum.fetched_from == end)
+        await observer.client.close()
+        quorum.elect(3, keep=kept)
+        quorum.set("b", "2")
+        await observer.start()
+        await observer.caught_up()
+        assert observer.settings.history == [("a", "1"), ("b", "2")]
+
+    play(story)
+
+
+def test_the_removal_of_committed_records_is_fatal() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        quorum.set("a", "1")
+        quorum.set("a", "2")
+        await observer.caught_up()
+        quorum.high_watermark = 2
+        quorum.elect(2, keep=2)
+        await observer.until(lambda: bool(observer.errors))
+        assert isinstance(observer.errors.pop(), DivergentLogError)
+
+    play(story)
+
+
+def test_a_restart_continues_from_the_disk() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        quorum.set("a", "1")
+        await observer.caught_up()
+        end = quorum.end
+        await observer.client.close()
+        quorum.requests.clear()
+        quorum.set("b", "2")
+        await observer.start()
+        await observer.caught_up()
+        assert observer.settings.history == [("a", "1"), ("b", "2")]
+        assert min(one.topics[0].partitions[0].fetch_offset for _, one in quorum.requests) == end
+        stored = json.loads(observer.disk.read_bytes(f"{FOLDER}/quorum-state"))
+        assert (stored["leaderId"], stored["leaderEpoch"], stored["data_version"]) == (1, 2, 1)
+
+    play(story)
+
+
+def test_records_that_a_crash_loses_are_fetched_again() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        for number in range(50):
+            quorum.set("a", str(number))
+        await observer.caught_up()
+        await observer.crash()
+        await observer.caught_up()
+        assert observer.settings.values == {"a": "49"}
+
+    play(story)
+
+
+def test_another_leader_is_found_after_the_failure_of_the_leader() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        quorum.set("a", "1")
+        await observer.caught_up()
+        quorum.down = {1}
+        quorum.elect(3)
+        quorum.set("a", "2")
+        await observer.caught_up()
+        assert observer.client.leader_endpoint == ("controller3", 9093)
+        quorum.down = {3}
+        quorum.elect(None)
+        await asyncio.sleep(5)
+        assert observer.client.leader_and_epoch == (None, 4)
+        assert observer.client.leader_endpoint is None
+        quorum.elect(1)
+        await observer.caught_up()
+        assert observer.client.leader_and_epoch == (1, 5)
+
+    play(story)
+
+
+def test_records_below_the_leaders_log_are_fetched_as_a_snapshot() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        await observer.caught_up()
+        await observer.client.close()
+        quorum.set("a", "1")
+        quorum.set("b", "2")
+        snapshot_id = quorum.take_snapshot(config_record("a", "1"), config_record("b", "2"))
+        quorum.set("c", "3")
+        await observer.start()
+        await observer.caught_up()
+        assert observer.settings.values == {"a": "1", "b": "2", "c": "3"}
+        assert observer.settings.snapshots == [(snapshot_id.offset - 1, snapshot_id.epoch, 777)]
+        parts = [one for _, one in quorum.requests if isinstance(one, FetchSnapshotRequest)]
+        content = quorum.snapshots[snapshot_id]
+        assert [one.topics[0].partitions[0].position for one in parts] == list(range(0, len(content), 64))
+        name = f"{snapshot_id.offset:020d}-{snapshot_id.epoch:010d}.checkpoint"
+        assert observer.disk.read_bytes(f"{FOLDER}/{name}") == content
+        # A restart delivers the stored snapshot and the log after it.
+        quorum.requests.clear()
+        await observer.restart()
+        await observer.caught_up()
+        assert observer.settings.values == {"a": "1", "b": "2", "c": "3"}
+        assert not [one for _, one in quorum.requests if isinstance(one, FetchSnapshotRequest)]
+
+    play(story)
+
+
+def test_a_snapshot_replaces_what_was_delivered_before() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        quorum.set("a", "1")
+        await observer.caught_up()
+        quorum.down = {1, 2, 3}
+        await asyncio.sleep(1)
+        quorum.set("b", "2")
+        quorum.take_snapshot(config_record("b", "2"))
+        quorum.down = set()
+        await observer.caught_up()
+        assert observer.settings.values == {"b": "2"}
+        quorum.set("c", "3")
+        await observer.caught_up()
+        assert observer.settings.values == {"b": "2", "c": "3"}
+
+    play(story)
+
+
+def test_a_snapshot_that_the_leader_deletes_is_replaced_by_a_newer_one() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        await observer.client.close()
+        quorum.set("a", "1")
+        first = quorum.take_snapshot(config_record("a", "1"))
+        observer.fetch_snapshot_max_bytes = 4
+        await observer.start()
+        await observer.until(lambda: quorum.is_fetching_snapshot)
+        quorum.set("a", "2")
+        second = quorum.take_snapshot(config_record("a", "2"))
+        await observer.caught_up()
+        assert observer.settings.snapshots == [(second.offset - 1, second.epoch, 777)]
+        names = [name for name in observer.disk.list_dir(FOLDER) if ".checkpoint" in name]
+        assert names == [f"{second.offset:020d}-{second.epoch:010d}.checkpoint"]
+        assert first != second
+
+    play(story)
+
+
+def test_a_leader_change_during_a_snapshot_begins_it_again() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        await observer.client.close()
+        quorum.set("a", "1")
+        quorum.take_snapshot(config_record("a", "1"))
+        observer.fetch_snapshot_max_bytes = 4
+        await observer.start()
+        await observer.until(lambda: quorum.is_fetching_snapshot)
+        quorum.elect(2)
+        assert observer.settings.snapshots == []
+        await observer.caught_up()
+        assert observer.settings.values == {"a": "1"}
+
+    play(story)
+
+
+def test_the_log_has_segments_of_the_configured_size() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        await observer.client.close()
+        observer.log_config = replace(observer.log_config, segment_bytes=400)
+        await observer.start()
+        for number in range(30):
+            quorum.set("a", str(number))
+            await observer.caught_up()
+        segments = [name for name in observer.disk.list_dir(FOLDER) if name.endswith(".log")]
+        assert len(segments) > 5
+        await observer.restart()
+        await observer.caught_up()
+        assert len(observer.settings.history) == 30
+
+    play(story)
+
+
+def test_another_cluster_delivers_nothing() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        quorum.set("a", "1")
+        await asyncio.sleep(5)
+        assert observer.client.high_watermark is None
+        assert observer.settings.history == []
+        fetches = [one for _, one in quorum.requests if isinstance(one, FetchRequest)]
+        assert len(fetches) < 5 / 0.02, "it pauses after an error"
+
+    play(story, cluster_id="another")
+
+
+def test_an_error_of_a_listener_is_fatal() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        quorum.append(b"\x01\x7f\x00")
+        await observer.until(lambda: bool(observer.errors))
+        observer.errors.clear()
+
+    play(story)
+
+
+def test_old_snapshots_and_the_records_below_them_are_deleted() -> None:
+    disk = SimDisk()
+    disk.make_dirs("/data")
+    config = MetadataLogConfig(segment_bytes=200, retention_bytes=1000)
+    replica = KafkaRaftLog.open("/data", config=config, fs=disk, now_ms=lambda: 0, rng=random.Random(1))
+    quorum = ScriptedQuorum()
+    for number in range(10):
+        quorum.set("a", str(number))
+        replica.append_as_follower(memoryview(quorum.batches[-1][3]), 1)
+        replica.update_high_watermark(replica.end_offset)
+        if number in (3, 6):
+            assert replica.create_new_snapshot(replica.end) is not None
+            replica.append_to_snapshot(memoryview(b"x" * 400))
+            assert replica.freeze_snapshot() == OffsetAndEpoch(number + 1, 1)
+    assert replica.create_new_snapshot(OffsetAndEpoch(7, 1)) is None
+    assert replica.maybe_clean(0, lambda _: 0)
+    assert replica.snapshot_ids == [OffsetAndEpoch(7, 1)]
+    assert replica.start_offset == 7
+    assert not replica.maybe_clean(0, lambda _: 0)
+    replica.close()
+    again = KafkaRaftLog.open("/data", config=config, fs=disk, now_ms=lambda: 0, rng=random.Random(1))
+    assert (again.start_offset <= 7, again.end) == (True, OffsetAndEpoch(10, 1))
+    assert not [name for name in disk.list_dir(FOLDER) if name.endswith(".deleted")]
+
+
+def test_bootstrap_servers_are_addresses_or_voters() -> None:
+    assert parse_bootstrap_servers(["a:1", "3@b:2", "[::1]:3"]) == (("a", 1), ("b", 2), ("::1", 3))
+    for wrong in ("a", "a:", ":1", "a:0", "a:x", "a:65536"):
+        with pytest.raises(ValueError, match="must be host:port"):
+            parse_bootstrap_servers([wrong])
