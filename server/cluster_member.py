@@ -20,7 +20,7 @@ from .controller.controller_channel_manager import ControllerChannelManager
 from .controller.controller_request_handler import ControllerRequestHandler
 from .controller.kafka_controller import KafkaController
 from .controller.remote_controller import RemoteController
-from .metadata.broker_lifecycle_manager import BrokerLifecycleManager
+from .metadata.kafka_healthcheck import KafkaHealthcheck
 from .metadata.metadata_store import StoreError
 from .metadata.producer_id_manager import ZkProducerIdManager
 from .network.broker_connections import BrokerConnections
@@ -215,7 +215,7 @@ class ClusterMember:
         dynamic_config.on_broker_change(self._replication.fetchers.settings_changed)
         self._retry_backoff = RetryBackoff()
         self._state: BrokerState | None = None
-        self._lifecycle: BrokerLifecycleManager | None = None
+        self._lifecycle: KafkaHealthcheck | None = None
         self._config_manager: ZkConfigManager | None = None
 
     def _connect(self, timeout_ms: int, outgoing: InterBrokerSecurity | None = None) -> BrokerConnections:
@@ -238,7 +238,7 @@ class ClusterMember:
         Raises KafkaError DUPLICATE_BROKER_REGISTRATION.
         """
         self._state = state
-        self._lifecycle = BrokerLifecycleManager(
+        self._lifecycle = KafkaHealthcheck(
             self._stores.store,
             self._stores.cluster,
             registration,

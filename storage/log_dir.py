@@ -64,6 +64,8 @@ class LogDir:
         self.reserve = Reserve(fs, f"{path}/{RESERVE_FILE}", reserve_bytes)
         self.failure: LogDirFailedError | None = None
         self.was_clean_shutdown = False
+        self.previous_broker_epoch = -1
+        """The broker epoch at the clean stop before this start; -1 after an unclean stop."""
         self.is_new = False
         """Whether it had neither an identity nor a partition when the broker started."""
         self.partition_count = 0
@@ -109,6 +111,7 @@ class LogDir:
         marker = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         self.was_clean_shutdown = found.get(CLEAN_SHUTDOWN_FILE, False)
         if self.was_clean_shutdown:
+            self.previous_broker_epoch = self._broker_epoch_in(self._fs.read_bytes(marker))
             self._fs.unlink(marker)
             self._fs.fsync_dir(self.path)
         self.read_checkpoints()
@@ -218,6 +221,15 @@ class LogDir:
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         write = partial(self._fs.write_atomic, f"{self.path}/{CLEAN_SHUTDOWN_FILE}", content.encode("ascii"))
         self._write_over(CLEAN_SHUTDOWN_FILE, write)
+
+    @staticmethod
+    def _broker_epoch_in(marker: bytes) -> int:
+        """Return the broker epoch in a clean-shutdown marker; -1 if there is none, as in those of older brokers."""
+        try:
+            epoch = json.loads(marker)["brokerEpoch"]
+        except (ValueError, KeyError, TypeError):
+            return -1
+        return epoch if type(epoch) is int and epoch >= 0 else -1
 
     def _write_over(self, name: str, write: Callable[[], None]) -> None:
         """Replaces one of the folder's own files, moving a directory with its name away. Raises `OSError`."""

@@ -37,9 +37,13 @@ _AUTHENTICATION_ERRORS = frozenset(
 class InterBrokerSecurity:
     """For one listener of all other brokers. `build` may be called on any thread, all other methods on the loop's."""
 
-    def __init__(self, config: BrokerConfig, listener: ListenerConfig) -> None:
-        """Raises ConfigError for settings that no connection can use."""
+    def __init__(self, config: BrokerConfig, listener: ListenerConfig, *, mechanism_key: str = MECHANISM) -> None:
+        """`mechanism_key` is the setting with the SASL mechanism.
+
+        Raises ConfigError for settings that no connection can use.
+        """
         self._config = config
+        self._mechanism_key = mechanism_key
         self.listener = listener.name
         self._protocol = listener.security_protocol
         self._logged_reasons: dict[int, str] = {}
@@ -82,11 +86,11 @@ class InterBrokerSecurity:
             logger.error("cannot connect to broker %d on listener %s: %s", broker_id, self.listener, reason)
 
     def _sasl(self) -> dict[str, str]:
-        mechanism = str(self._config.get(MECHANISM)).upper()
+        mechanism = str(self._config.get(self._mechanism_key)).upper()
         offered = self._value("sasl.enabled.mechanisms")
         if mechanism not in (offered if isinstance(offered, tuple) else ()):
             reason = f"it must be one of sasl.enabled.mechanisms of listener {self.listener}"
-            raise ConfigError(MECHANISM, mechanism, reason)
+            raise ConfigError(self._mechanism_key, mechanism, reason)
         key = f"listener.name.{self.listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
         login = {name: str(value) for name in _LOGIN_KEYS if (value := self._value(name)) is not None}
         return {"sasl.mechanism": mechanism, "sasl.jaas.config": self._config.free_value(key) or "", **login}

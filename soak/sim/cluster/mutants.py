@@ -24,7 +24,7 @@ from barnabas.server.controller.partition_state_machine import PartitionStateMac
 from barnabas.server.controller.topic_deletion_manager import TopicDeletionManager
 from barnabas.server.coordinator.compacted_records import CompactedRecords
 from barnabas.server.coordinator.coordinator_log import CoordinatorLog
-from barnabas.server.metadata.broker_lifecycle_manager import BrokerLifecycleManager
+from barnabas.server.metadata.kafka_healthcheck import KafkaHealthcheck
 from barnabas.server.metadata.metadata_store import Create, SetData, Stat, StoreUnavailableError
 from barnabas.server.metadata.zookeeper_store import ZooKeeperStore
 from barnabas.server.replication.append_request import AppendRequest
@@ -254,7 +254,7 @@ def keep_the_logs_of_deleted_topics(patch: Patch) -> None:
 
 
 def never_register_again(patch: Patch) -> None:
-    patch.setattr(BrokerLifecycleManager, "_come_back", nothing)
+    patch.setattr(KafkaHealthcheck, "_come_back", nothing)
 
 
 def take_a_lost_answer_for_done(patch: Patch) -> None:

@@ -8,8 +8,8 @@ import pytest
 from tests.server.simulated_store import SimulatedStore
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
-from barnabas.server.metadata import broker_lifecycle_manager as module
-from barnabas.server.metadata.broker_lifecycle_manager import BrokerLifecycleManager
+from barnabas.server.metadata import kafka_healthcheck as module
+from barnabas.server.metadata.kafka_healthcheck import KafkaHealthcheck
 from barnabas.server.metadata.cluster_store import ClusterStore
 from barnabas.server.metadata.data_tree import DataTree
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerInfo
@@ -24,7 +24,7 @@ class Broker:
         self.store = SimulatedStore(tree)
         self.cluster = ClusterStore(self.store, now_ms=lambda: 0, token_bytes=bytes)
         self.returns: asyncio.Queue[BrokerInfo] = asyncio.Queue()
-        self.membership = BrokerLifecycleManager(
+        self.membership = KafkaHealthcheck(
             self.store, self.cluster, ME, patience_ms=patience_ms, on_return=self.returns.put_nowait
         )
 

@@ -22,7 +22,7 @@ RETRY_S = 1.0
 """Pause before another attempt to register."""
 
 
-class BrokerLifecycleManager:
+class KafkaHealthcheck:
     """Registers a broker, and again after each loss of the session. Loop-thread only."""
 
     def __init__(

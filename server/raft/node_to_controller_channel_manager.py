@@ -1,0 +1,95 @@
+"""Requests of a broker to the active controller (Kafka: NodeToControllerChannelManager, NodeToControllerRequestThread).
+
+The active controller is the leader of the metadata quorum. A request that reaches another controller, or a controller
+that stops, is sent again to the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...clients.errors import BrokerUnreachableError
+from ...protocol.errors import ConnectionLostError, ErrorCode, RequestTimeoutError
+from ...protocol.schema import UNBOUNDED
+
+if TYPE_CHECKING:
+    from .controller_connections import ControllerConnections
+    from .observer_state import Endpoint
+
+T = TypeVar("T")
+
+NO_CONTROLLER_BACKOFF_S = 0.1
+"""Pause before the next attempt while no controller is known, or after an attempt without a response."""
+
+
+class NodeToControllerChannelManager:
+    """Sends requests to the active controller over connections of its own. Owned by a component of the broker.
+
+    Requests are pipelined in the order of the calls. Used on the loop's thread only.
+    """
+
+    def __init__(
+        self,
+        leader_endpoint: Callable[[], Endpoint | None],
+        connections: ControllerConnections,
+        *,
+        retry_timeout_ms: int = 60_000,
+    ) -> None:
+        """`leader_endpoint` is that of the `KafkaRaftClient`. `connections` are closed with this object."""
+        self._leader_endpoint = leader_endpoint
+        self._connections = connections
+        self._retry_timeout_ms = retry_timeout_ms
+        self._is_closed = False
+
+    @property
+    def has_controller(self) -> bool:
+        """Whether the address of the active controller is known."""
+        return self._leader_endpoint() is not None
+
+    async def version_for(self, request: type, *, lowest: int = 0, highest: int = UNBOUNDED) -> int:
+        """Return the newest version of a request that the active controller supports. Raises as `send_request`."""
+        return await self._retry(
+            lambda endpoint: self._connections.version_for(endpoint, request, lowest=lowest, highest=highest)
+        )
+
+    async def send_request(self, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED) -> Any:
+        """Send a request until a controller responds to it as the active one, and return the response.
+
+        The controller may have acted on a request without a response: a request must be one that may be repeated.
+        Raises RequestTimeoutError if all attempts in `retry_timeout_ms` have failed, UnsupportedVersionError,
+        ConnectionLostError after `close`, and the KafkaError of a failed authentication.
+        """
+        return await self._retry(
+            lambda endpoint: self._connections.send_request(endpoint, request, lowest=lowest, highest=highest)
+        )
+
+    def close(self) -> None:
+        """Close the connections; requests in flight fail."""
+        self._is_closed = True
+        self._connections.close()
+
+    async def _retry(self, attempt: Callable[[Endpoint], Awaitable[T]]) -> T:
+        reason = "no active controller is known"
+        try:
+            async with asyncio.timeout(self._retry_timeout_ms / 1000):
+                while True:
+                    if self._is_closed:
+                        raise ConnectionLostError("the connection to the controller was closed")
+                    endpoint = self._leader_endpoint()
+                    if endpoint is not None:
+                        try:
+                            response = await attempt(endpoint)
+                        except (ConnectionLostError, RequestTimeoutError, BrokerUnreachableError) as error:
+                            reason = str(error)
+                        else:
+                            if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NOT_CONTROLLER:
+                                return response
+                            reason = f"{endpoint[0]}:{endpoint[1]} is not the active controller"
+                            self._connections.disconnect(endpoint)
+                    await asyncio.sleep(NO_CONTROLLER_BACKOFF_S)
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"no response of the active controller in {self._retry_timeout_ms} ms: {reason}"
+            ) from None
