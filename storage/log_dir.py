@@ -224,7 +224,7 @@ class LogDir:
 
     @staticmethod
     def _broker_epoch_in(marker: bytes) -> int:
-        """Return the broker epoch in a clean-shutdown marker; -1 if there is none, as in those of older brokers."""
+        """Return the broker epoch in a clean-shutdown marker; -1 if there is none, as in markers of older brokers."""
         try:
             epoch = json.loads(marker)["brokerEpoch"]
         except (ValueError, KeyError, TypeError):

@@ -275,7 +275,7 @@ class LogManager:
     def previous_broker_epoch(self) -> int:
         """Return the broker epoch in the clean-shutdown markers that the start has found, -1 unless all agree.
 
-        With it a KRaft controller knows that the broker has lost no records since that registration (KIP-966).
+        A registration with it means that the broker has lost no records since then (KIP-966).
         """
         epochs = {log_dir.previous_broker_epoch if log_dir.is_online else -1 for log_dir in self.dirs}
         return epochs.pop() if len(epochs) == 1 else -1

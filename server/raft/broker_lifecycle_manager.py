@@ -111,7 +111,7 @@ class BrokerLifecycleManager:
         self._last_error = "no active controller is known"
         self._logged_error = ""
         self._offline_dirs: dict[UUID, bool] = {}
-        """The failed directories, and whether a controller knows of the failure."""
+        """The failed directories, each with whether a controller has confirmed the failure."""
         self._due = asyncio.Event()
         """Set when the next request must not wait for its time."""
         self._caught_up: asyncio.Future[None] = loop.create_future()
@@ -341,7 +341,9 @@ class BrokerLifecycleManager:
 
     def _check_directory_failure(self, directory_id: UUID) -> None:
         if not self._offline_dirs[directory_id]:
-            logger.error("no controller knows of the failure of log directory %s: the broker has to stop", directory_id)
+            logger.error(
+                "no controller has confirmed the failure of log directory %s: the broker has to stop", directory_id
+            )
             self._on_shutdown_required()
 
     def _call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:

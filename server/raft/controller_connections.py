@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = room_logger("raft")
 
 MOST_CONNECTIONS = 16
-"""Controllers of a quorum, and those that have replaced them; the connection that is unused for longest is closed."""
+"""Controllers of a quorum and their replacements; the connection that is unused for longest is closed."""
 
 
 class ControllerConnections:

@@ -145,7 +145,7 @@ class KafkaRaftClient:
         self._listeners.append(_ListenerContext(listener))
         self._progress.set()
 
-    # -- what is known ---------------------------------------------------------------------------------------------
+    # -- leader and progress ---------------------------------------------------------------------------------------
 
     @property
     def high_watermark(self) -> int | None:

@@ -57,7 +57,7 @@ class NodeToControllerChannelManager:
     async def send_request(self, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED) -> Any:
         """Send a request until a controller responds to it as the active one, and return the response.
 
-        The controller may have acted on a request without a response: a request must be one that may be repeated.
+        The controller may have acted on a request without a response: only requests that may be repeated are sent.
         Raises RequestTimeoutError if all attempts in `retry_timeout_ms` have failed, UnsupportedVersionError,
         ConnectionLostError after `close`, and the KafkaError of a failed authentication.
         """

@@ -134,12 +134,12 @@ class ObserverState:
         self._leader_id = election.leader_id
         self._leader_endpoint: Endpoint | None = None
         self._is_leader_silent = False
-        """Whether the last request to the leader failed: a bootstrap server may know a newer leader."""
+        """Whether the last request to the leader failed: a bootstrap server may report a newer leader."""
         self._fetching: _FetchingSnapshot | None = None
         self.high_watermark: int | None = None
         """The offset below which records are committed; None before the first response with it."""
 
-    # -- what is known ---------------------------------------------------------------------------------------------
+    # -- leader ----------------------------------------------------------------------------------------------------
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
@@ -316,7 +316,7 @@ class ObserverState:
         Return None if the rest of the response is to be handled, otherwise whether the next request needs no pause.
         """
         if epoch < self._epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
-            # The controller has not heard of the epoch of this broker yet.
+            # The epoch of this broker is newer than the controller's.
             return False
         if epoch > self._epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
             self._transition(leader_id, epoch, endpoints)
@@ -329,7 +329,7 @@ class ObserverState:
         return None
 
     def _transition(self, leader_id: int, epoch: int, endpoints: dict[int, Endpoint]) -> None:
-        """Adopt a leader (Kafka: maybeTransition). An epoch has one leader, so a known one is kept."""
+        """Adopt a leader (Kafka: maybeTransition). An epoch has one leader, so a known leader is kept."""
         if epoch == self._epoch and self._leader_id not in (NO_LEADER, leader_id):
             return
         if (leader_id, epoch) != (self._leader_id, self._epoch):

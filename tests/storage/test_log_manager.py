@@ -161,6 +161,20 @@ def test_a_directory_has_one_broker_at_a_time(tmp_path: Path) -> None:
 # Stop and start
 
 
+@pytest.mark.parametrize("marker", [b"", b"[]", b'{"version":0,"brokerEpoch":8}', b'{"brokerEpoch":"7"}', None])
+def test_the_broker_epoch_of_a_clean_stop_is_that_of_all_directories(tmp_path: Path, marker: bytes | None) -> None:
+    fs, roots = OsFileSystem(), (str(tmp_path / "1"), str(tmp_path / "2"))
+    shut_down(started(fs, *roots), broker_epoch=7)
+    path = tmp_path / "2" / ".kafka_cleanshutdown"
+    if marker is None:
+        path.unlink()
+    else:
+        path.write_bytes(marker)
+    again = started(fs, *roots)
+    assert again.previous_broker_epoch() == -1
+    shut_down(again)
+
+
 def test_everything_is_there_after_a_clean_stop(tmp_path: Path) -> None:
     fs, roots = OsFileSystem(), (str(tmp_path / "1"), str(tmp_path / "2"))
     manager = started(fs, *roots)
@@ -175,6 +189,7 @@ def test_everything_is_there_after_a_clean_stop(tmp_path: Path) -> None:
     again = started(fs, *roots)
     assert not (Path(roots[0]) / ".kafka_cleanshutdown").exists()
     assert all(log_dir.was_clean_shutdown for log_dir in again.dirs)
+    assert again.previous_broker_epoch() == 7
     assert values(again.logs[A]) == [b"1", b"2"]
     assert again.logs[A].high_watermark == 1
     assert again.logs[A].recovery_point == 2

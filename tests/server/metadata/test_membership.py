@@ -9,9 +9,9 @@ from tests.server.simulated_store import SimulatedStore
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.server.metadata import kafka_healthcheck as module
-from barnabas.server.metadata.kafka_healthcheck import KafkaHealthcheck
 from barnabas.server.metadata.cluster_store import ClusterStore
 from barnabas.server.metadata.data_tree import DataTree
+from barnabas.server.metadata.kafka_healthcheck import KafkaHealthcheck
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerInfo
 
 ME = BrokerInfo(3, (BrokerEndpoint("PLAINTEXT", "me", 9092),), "rack-1")
