@@ -12,17 +12,22 @@ from tests.server.raft.test_kafka_raft_client import FOLDER
 
 from barnabas.clients.errors import BrokerUnreachableError
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from barnabas.protocol.metadata_records import ConfigRecord, decode_metadata_record
+from barnabas.server.image.broker_registration import BrokerRegistration
 from barnabas.server.image.metadata_batch_loader import CommittedBatch
-from barnabas.server.image.metadata_loader import LoadedSnapshot
+from barnabas.server.image.metadata_loader import LoadedSnapshot, MetadataLoader
+from barnabas.server.metadata.cluster_features import FEATURES
+from barnabas.server.raft.broker_lifecycle_manager import AdvertisedListener, BrokerLifecycleManager, LifecycleConfig
 from barnabas.server.raft.controller_connections import ControllerConnections
 from barnabas.server.raft.kafka_raft_client import KafkaRaftClient
 from barnabas.server.raft.kafka_raft_log import KafkaRaftLog, MetadataLogConfig
+from barnabas.server.raft.node_to_controller_channel_manager import NodeToControllerChannelManager
 from barnabas.server.raft.observer_state import QuorumConfig, parse_bootstrap_servers
 from barnabas.server.runtime.host import ThreadWork
 from barnabas.storage.filesystem import OsFileSystem
@@ -216,3 +221,109 @@ def test_an_observer_loads_a_snapshot_of_kafka(tmp_path: Path) -> None:
         assert "SnapshotHeader" in dumped
         assert "SnapshotFooter" in dumped
         assert int(snapshot.name[:20]) > 0
+
+
+class KafkaMember(KafkaObserver):
+    """An observer with the registration of its broker."""
+
+    def __init__(self, folder: Path, controllers: KafkaControllers, *, incarnation: int = 1) -> None:
+        super().__init__(folder, controllers)
+        self.incarnation = incarnation
+        self.registration_timeout_ms = 60_000
+        self.cluster_id = controllers.cluster_id
+        self.features = {name: (feature.lowest, feature.highest) for name, feature in FEATURES.items()}
+        self.lifecycle: BrokerLifecycleManager
+
+    async def start(self) -> None:
+        await super().start()
+        self.loader = MetadataLoader(high_watermark=lambda: self.client.high_watermark)
+        self.client.register(self.loader)
+        self.lifecycle = BrokerLifecycleManager(
+            node_id=NODE_ID,
+            cluster_id=self.cluster_id,
+            rack="rack-1",
+            log_dirs=[UUID(int=1 << 100)],
+            incarnation_id=UUID(int=(1 << 90) + self.incarnation),
+            config=LifecycleConfig(initial_registration_timeout_ms=self.registration_timeout_ms),
+            loop=asyncio.get_running_loop(),
+            on_shutdown_required=lambda: None,
+        )
+
+    def begin(self, previous_broker_epoch: int = -1) -> None:
+        connections = ControllerConnections(NODE_ID, random.Random(3), timeout_ms=4500)
+        channel = NodeToControllerChannelManager(lambda: self.client.leader_endpoint, connections)
+        listeners = [AdvertisedListener("PLAINTEXT", "127.0.0.1", 19092, 0)]
+        self.lifecycle.start(
+            lambda: self.loader.image.provenance.last_contained_offset,
+            channel,
+            listeners,
+            self.features,
+            previous_broker_epoch,
+        )
+
+    async def close(self) -> None:
+        await self.lifecycle.close()
+        await super().close()
+
+    @property
+    def registration(self) -> BrokerRegistration | None:
+        """This broker in the image of the metadata."""
+        return self.loader.image.cluster.brokers.get(NODE_ID)
+
+    async def create_topic(self, name: str) -> ErrorCode:
+        """Have the controller create a topic with one replica, for which it needs a broker that is not fenced."""
+        request = CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+        response = await self.connections.send_request(self.client.leader_endpoint, request)
+        return ErrorCode(response.topics[0].error_code)
+
+
+def test_a_broker_is_registered_unfenced_and_leaves(tmp_path: Path) -> None:
+    with KafkaControllers(tmp_path / "kafka") as controllers:
+
+        async def story(member: KafkaObserver) -> None:
+            assert isinstance(member, KafkaMember)
+            member.begin()
+            await member.lifecycle.initial_catch_up()
+            await member.until(lambda: member.registration is not None)
+            registration = member.registration
+            assert registration.epoch == member.lifecycle.broker_epoch
+            assert registration.fenced
+            assert registration.rack == "rack-1"
+            assert registration.directories == (UUID(int=1 << 100),)
+            assert registration.listeners["PLAINTEXT"].port == 19092
+            assert await member.create_topic("early") is ErrorCode.INVALID_REPLICATION_FACTOR
+            # Another process with this id is refused while the session lasts.
+            second = KafkaMember(tmp_path / "second", controllers, incarnation=2)
+            await second.start()
+            second.begin()
+            await second.until(lambda: "DUPLICATE_BROKER_REGISTRATION" in second.lifecycle._last_error)
+            await second.close()
+            await member.lifecycle.ready_to_unfence()
+            await member.until(lambda: not member.registration.fenced)
+            assert await member.create_topic("t") is ErrorCode.NONE
+            await member.until(lambda: "t" in member.loader.image.topics.ids)
+            assert member.loader.image.topics.topic("t").partitions[0].leader == NODE_ID
+            # The topic has no other replica, so its leader becomes unknown.
+            assert await member.lifecycle.begin_controlled_shutdown(timeout_s=30)
+            await member.until(lambda: member.loader.image.topics.topic("t").partitions[0].leader == -1)
+            assert member.registration.fenced or member.registration.in_controlled_shutdown
+
+        play(story, KafkaMember(tmp_path / "broker", controllers))
+
+
+def test_a_broker_that_cannot_be_registered_reports_the_reason(tmp_path: Path) -> None:
+    with KafkaControllers(tmp_path / "kafka") as controllers:
+        other = KafkaMember(tmp_path / "other", controllers)
+        other.cluster_id = "another-cluster-id0000"
+        old = KafkaMember(tmp_path / "old", controllers)
+        del old.features["share.version"]
+        old.registration_timeout_ms = 3000
+        for member, reason in ((other, "INCONSISTENT_CLUSTER_ID"), (old, "UNSUPPORTED_VERSION")):
+
+            async def story(member: KafkaObserver, reason: str = reason) -> None:
+                assert isinstance(member, KafkaMember)
+                member.begin()
+                with pytest.raises(KafkaError, match=reason):
+                    await member.lifecycle.initial_catch_up()
+
+            play(story, member)
