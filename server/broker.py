@@ -27,7 +27,7 @@ from .controller.admin_manager import TopicCreation
 from .controller.adoption import FoundReplica, strays
 from .controller.controller_channel_manager import LocalControllerChannel
 from .controller.kafka_controller import KafkaController
-from .controller.kraft_metadata import METADATA_FOLDER, read_kraft_settings
+from .controller.kraft_adoption import KraftAdoption
 from .coordinator.group.group_coordinator import GroupCoordinator
 from .coordinator.group.partition_metadata_client import PartitionMetadataClient
 from .coordinator.share.share_coordinator import ShareCoordinator
@@ -130,6 +130,8 @@ class BrokerServer:
         self._sockets: SocketServer | None = None
         self._apis: KafkaApis | None = None
         self._member: ClusterMember | None = None
+        self._kraft_adoption: KraftAdoption | None = None
+        """Without other brokers: takes over the metadata that a KRaft quorum has left in a log directory."""
         self._stopping = False
         self.health: HealthServer | None = None
         """Readiness probes and the cleaner's status over HTTP; None without `health.port`."""
@@ -208,7 +210,13 @@ class BrokerServer:
         config_store = ConfigStore(store, now_ms=ports.now_ms)
         if self._is_alone:
             broker_id, adopt = self._choose_broker_id(stored_id), strays
+            log_dirs = [one.path for one in log_manager.held.online_dirs]
+            adoption = KraftAdoption(self._dynamic_config, ports.filesystem, ports.work, log_dirs)
+            self._kraft_adoption = adoption
+            # A store with a cluster id is not new.
+            await adoption.begin(store)
             cluster_id = await cluster_store.prepare(stored_cluster_id)
+            await adoption.adopt(store, broker_id)
         else:
             broker_id, adopt = await choose_broker_id(self.config, stored_id, cluster_store), strays_of_cluster
             cluster_id = await cluster_store.prepare()
@@ -533,24 +541,11 @@ class BrokerServer:
     async def _serve_alone(self, state: BrokerState, registration: BrokerInfo) -> None:
         state.broker_epoch = (await state.cluster_store.register_broker(registration)).broker_epoch
         found = state.log_manager.identities()
-        if await state.controller.start_alone({key: FoundReplica(*identity) for key, identity in found.items()}):
-            await self._name_what_is_not_adopted()
-
-    async def _name_what_is_not_adopted(self) -> None:
-        """Log the settings of a KRaft quorum whose log is in a directory with adopted logs."""
-        fs = self._ports.filesystem
-        for log_dir in self._directories.log_manager.held.online_dirs:
-            folder = f"{log_dir.path}/{METADATA_FOLDER}"
-            if fs.is_dir(folder):
-                try:
-                    settings = await self._ports.work.run(log_dir.path, partial(read_kraft_settings, fs, folder))
-                except OSError as error:
-                    logger.warning(
-                        "%s cannot be read for settings that are not adopted: %s", folder, describe_error(error)
-                    )
-                else:
-                    for sentence in settings.sentences():
-                        logger.warning("not adopted from %s: %s", folder, sentence)
+        adoption = self._kraft_adoption
+        assert adoption is not None, "a broker without other brokers has opened its metadata tree"
+        replicas = {key: FoundReplica(*identity) for key, identity in found.items()}
+        await state.controller.start_alone(replicas, adoption.topics)
+        adoption.finish()
 
     async def stop(self, *, leave: bool = True) -> bool:
         """Kafka's clean shutdown: no new requests, waiting ones answered, logs flushed and marked clean.

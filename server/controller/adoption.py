@@ -5,7 +5,7 @@ The log directories may be from another broker, of Barnabas or of Apache Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from .controller_context import ControllerContext
 
 if TYPE_CHECKING:
     from ...storage.found_logs import FoundFolder
+    from .kraft_adoption import KraftTopic
 
 logger = room_logger("controller")
 
@@ -53,6 +54,8 @@ class Adoption:
     name: str
     known: TopicRegistration | None
     found: dict[int, FoundReplica] = field(default_factory=dict)
+    num_partitions: int = 0
+    """The number of partitions in the metadata of a KRaft quorum; 0 without any."""
 
     @property
     def topic_id(self) -> UUID | None:
@@ -63,9 +66,9 @@ class Adoption:
 
     @property
     def missing_partitions(self) -> range:
-        """The partitions to register: up to the highest found, including partitions without a folder."""
+        """The partitions to register: up to the highest found or known, including partitions without a folder."""
         first = 0 if self.known is None else len(self.known.assignment)
-        return range(first, max(self.found) + 1)
+        return range(first, max(max(self.found) + 1, self.num_partitions))
 
     def leader_epoch(self, partition: int) -> int:
         """Return the last leader epoch of a partition."""
@@ -84,6 +87,11 @@ def adoptions(found: Mapping[TopicPartition, FoundReplica], topics: Mapping[str,
     return list(by_topic.values())
 
 
+async def no_kraft_topics(ids: Collection[UUID]) -> dict[UUID, KraftTopic]:
+    """Return no topics, where no log directory contains the metadata of a KRaft quorum."""
+    return {}
+
+
 async def adopt_partitions(
     found: Mapping[TopicPartition, FoundReplica],
     context: ControllerContext,
@@ -91,18 +99,28 @@ async def adopt_partitions(
     term: ControllerTerm,
     broker_id: int,
     required_config: Callable[[str], Mapping[str, str]],
+    kraft_topics: Callable[[Collection[UUID]], Awaitable[Mapping[UUID, KraftTopic]]],
 ) -> dict[str, Mapping[str, str]]:
     """Register found partitions that the store does not have; return the settings of new topics.
 
-    `required_config` returns the settings that a topic of this name must have. Other topics get `ADOPTED_CONFIG`.
+    `required_config` returns the settings that a topic of this name must have. `kraft_topics` returns the topics with
+    these ids that the metadata of a KRaft quorum contain, with their settings. Other topics get `ADOPTED_CONFIG`.
     """
     unknown = {one: replica for one, replica in found.items() if one.topic not in context.unreadable}
     adopted = adoptions(unknown, {topic.name: topic for topic in context.topics})
-    new = {
-        adoption.name: required_config(adoption.name) or ADOPTED_CONFIG
-        for adoption in adopted
-        if adoption.known is None
-    }
+    ids = [adoption.topic_id for adoption in adopted if adoption.known is None]
+    in_quorum = await kraft_topics([one for one in ids if one is not None]) if adopted else {}
+    new: dict[str, Mapping[str, str]] = {}
+    for adoption in adopted:
+        if adoption.known is None:
+            topic_id = adoption.topic_id
+            kraft_topic = None if topic_id is None else in_quorum.get(topic_id)
+            required = required_config(adoption.name)
+            if kraft_topic is not None and kraft_topic.name == adoption.name:
+                adoption.num_partitions = kraft_topic.num_partitions
+                new[adoption.name] = {**kraft_topic.config, **required}
+            else:
+                new[adoption.name] = required or ADOPTED_CONFIG
     if adopted:
         logger.info("adopting partitions of %d topics found in the log directories", len(adopted))
     without_config = [name for name, config in new.items() if config is ADOPTED_CONFIG]

@@ -16,6 +16,7 @@ import random
 from collections import Counter
 from collections.abc import (
     AsyncIterator,
+    Awaitable,
     Callable,
     Collection,
     Container,
@@ -28,7 +29,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 from ...common.room_logger import room_logger
 from ...protocol.apis import ApiKey
@@ -57,7 +59,7 @@ from ..replication.leader_and_isr import IsrChange
 from ..runtime.loop_sharing import CountBudget, next_turn
 from ..runtime.scheduler import BackgroundWork
 from .admin_manager import PARTITIONS_PER_WRITE, AdminManager, CreatedTopic, PartitionsCreation, TopicCreation
-from .adoption import FoundReplica, adopt_partitions
+from .adoption import FoundReplica, adopt_partitions, no_kraft_topics
 from .auto_topic_creation_manager import AutoTopicCreationManager
 from .control_requests import TOPIC_IDS_VERSION
 from .controller_channel_manager import ControllerChannel
@@ -68,6 +70,9 @@ from .partition_state_machine import PartitionStateMachine
 from .remote_controller import RemoteController
 from .topic_deletion_manager import DelayedDeleteTopics, TopicDeletionManager
 from .update_metadata_sender import UpdateMetadataSender
+
+if TYPE_CHECKING:
+    from .kraft_adoption import KraftTopic
 
 logger = room_logger("controller")
 
@@ -175,12 +180,16 @@ class KafkaController:
         assert self._elector is not None, "a single broker has no elections"
         await self._elector.start()
 
-    async def start_alone(self, found: Mapping[TopicPartition, FoundReplica] | None = None) -> Collection[str]:
+    async def start_alone(
+        self,
+        found: Mapping[TopicPartition, FoundReplica] | None = None,
+        kraft_topics: Callable[[Collection[UUID]], Awaitable[Mapping[UUID, KraftTopic]]] = no_kraft_topics,
+    ) -> None:
         """Become the controller of a cluster of one and bring every partition online.
 
-        `found` are the partitions in the log directories: partitions that are missing in the store are adopted, and the
-        names of topics that are new in the store are returned. The broker must be registered. Raises KafkaError
-        NOT_CONTROLLER if another broker is the controller.
+        `found` are the partitions in the log directories: partitions that are missing in the store are adopted.
+        `kraft_topics` returns topics of a KRaft quorum whose log is there, too. The broker must be registered. Raises
+        KafkaError NOT_CONTROLLER if another broker is the controller.
         """
         async with self._turn:
             term = await self._cluster.claim_controller(self._broker_id)
@@ -193,13 +202,18 @@ class KafkaController:
             self._context.put_brokers(brokers)
             await self._load_topics(term)
             adopted = await adopt_partitions(
-                found or {}, self._context, self._store, term, self._broker_id, self._admin.internal_topic_config
+                found or {},
+                self._context,
+                self._store,
+                term,
+                self._broker_id,
+                self._admin.internal_topic_config,
+                kraft_topics,
             )
             for name, config in adopted.items():
                 self._dynamic_config.topic_config_changed(name, config)
             await self._topic_deletion.process_delete_topic_nodes(term)
             await self._partitions.elect_leader_for_partitions(self._context.partitions(), term)
-            return adopted.keys()
 
     async def on_controller_failover(self, term: ControllerTerm) -> None:
         """Begin a term: continue the work of the previous controller from the store alone.

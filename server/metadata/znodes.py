@@ -38,6 +38,8 @@ LOG_DIR_EVENT_PREFIX = f"{LOG_DIR_EVENTS}/log_dir_event_"
 LOG_DIR_FAILED = 1
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 FEATURE = "/feature"
+KRAFT_ADOPTION = "/kraft_adoption"
+"""Present from before the first to after the last write of metadata that are taken from the log of a KRaft quorum."""
 DEFAULT_ENTITY = "<default>"
 TRANSACTION_LEVELS = 1, 2
 """The levels of `transaction.version` that a broker supports; level 0 disables the feature."""

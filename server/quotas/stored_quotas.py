@@ -37,7 +37,7 @@ async def alter_stored_quotas(
 
     Other settings of its node are kept. Raises StoreUnavailableError.
     """
-    entity_type, name = _node_of(entity)
+    entity_type, name = quota_node(entity)
     before = await config_store.client_config(entity_type, name)
     after = dict(before)
     for key, value in changes.items():
@@ -62,7 +62,7 @@ def _only_quotas(where: str, config: Mapping[str, str]) -> dict[str, float]:
     return {key: quotas[key] for key in (*first, *quotas)}
 
 
-def _node_of(entity: Entity) -> tuple[str, str]:
+def quota_node(entity: Entity) -> tuple[str, str]:
     """Return the type of an entity's settings, and its path below the type."""
     if IP in entity:
         return "ips", _node(entity[IP])
