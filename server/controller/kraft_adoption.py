@@ -190,8 +190,10 @@ class AdoptedMetadata:
                 continue
             if feature.is_choosable and (not level or feature.lowest <= level <= feature.highest):
                 chosen[name] = level
-            else:
+            elif level > feature.level:
                 self.skipped.append(f"feature {name} {level}: the level of this broker is {feature.level}")
+            else:
+                logger.info("feature %s has level %d instead of %d", name, feature.level, level)
         if chosen:
             self.nodes[znodes.FEATURE] = znodes.encode_features(chosen)
             self._count("features", len(chosen))

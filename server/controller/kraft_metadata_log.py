@@ -117,10 +117,10 @@ class KraftMetadataLog:
         """Return the image after the log, or after its batches below `end_offset`. Raises _DamagedLogError."""
         loader = MetadataBatchLoader(_publish_nothing)
         loader.reset_to_image(image)
-        offset = image.provenance.last_contained_offset + 1
+        begin = offset = image.provenance.last_contained_offset + 1
         # The segment in which the snapshot ends begins before that offset.
         first = max((number for number, file in enumerate(segments) if file.offset <= offset), default=0)
-        if not segments or offset == end_offset:
+        if offset == end_offset:
             return image
         for file in segments[first:]:
             try:
@@ -136,6 +136,8 @@ class KraftMetadataLog:
                         return loader.image
             except _DAMAGE as error:
                 raise _DamagedLogError(offset, f"{file.name}: {describe_error(error)}") from error
+        if offset == begin:
+            return image
         await loader.maybe_flush_batches()
         return loader.image
 
