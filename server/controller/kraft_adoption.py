@@ -42,7 +42,7 @@ logger = room_logger("controller")
 SCRAM_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 NODES_PER_WRITE = 100
 """Nodes in one transaction of the store, which is one sync of its file."""
-MOST_LOGGED = 100
+MAX_LOGGED = 100
 """Log messages about settings that are not adopted."""
 
 
@@ -154,10 +154,10 @@ class AdoptedMetadata:
             await budget.step()
         for pattern, rules in entries.items():
             data = acl_store.encode_acls(pattern, rules)
-            if len(data) > acl_store.MOST_BYTES:
+            if len(data) > acl_store.MAX_BYTES:
                 self.skipped.append(
                     f"{len(rules)} ACLs of {pattern.resource_type.name} {pattern.name}: "
-                    f"more than {acl_store.MOST_BYTES} bytes"
+                    f"more than {acl_store.MAX_BYTES} bytes"
                 )
                 continue
             self.nodes[acl_store.acl_path(pattern)] = data
@@ -262,17 +262,17 @@ class KraftAdoption:
             counts = ", ".join(f"{kind}: {number}" for kind, number in adopted.counts.items())
             offset = image.provenance.last_contained_offset
             logger.info("adopted the metadata in %s up to offset %d: %s", folder, offset, counts or "no settings")
-            for text in adopted.skipped[:MOST_LOGGED]:
+            for text in adopted.skipped[:MAX_LOGGED]:
                 logger.warning("not adopted from %s: %s", folder, printable(text))
-            if len(adopted.skipped) > MOST_LOGGED:
-                logger.warning("not adopted from %s: %d others", folder, len(adopted.skipped) - MOST_LOGGED)
+            if len(adopted.skipped) > MAX_LOGGED:
+                logger.warning("not adopted from %s: %d others", folder, len(adopted.skipped) - MAX_LOGGED)
         try:
             await store.multi([Delete(znodes.KRAFT_ADOPTION)])
         except NoNodeError:
             return
 
     async def topics(self, ids: Collection[UUID]) -> dict[UUID, KraftTopic]:
-        """Return those of these topics that the quorum has. Call it if logs are adopted: it may read the log."""
+        """Return the topics with these ids that the quorum has. Call it if logs are adopted: it may read the log."""
         image = await self._read_image()
         found: dict[UUID, KraftTopic] = {}
         budget = CountBudget()

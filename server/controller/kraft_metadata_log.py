@@ -91,7 +91,7 @@ class KraftMetadataLog:
                 error.offset,
                 error,
             )
-            # The records before the damage are applied again: those of a batch that is damaged may be applied in part.
+            # The batches before the damage are applied again: the records of the damaged batch may be applied in part.
             return await self._load_log(image, segments, error.offset)
 
     async def _load_snapshot(self, file: _File) -> MetadataImage:
