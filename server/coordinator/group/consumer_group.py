@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from enum import Enum
 from typing import NamedTuple, TypeVar
 from uuid import UUID
@@ -64,9 +64,11 @@ class ConsumerGroup(GroupWithStaticMembers[ConsumerGroupMember, Assignment]):
         "_assignors",
         "_classic_protocols",
         "_owners",
+        "_regexes",
         "_subscriptions",
         "classic_count",
         "has_partition_metadata",
+        "is_resolving_regexes",
         "regexes",
         "regexes_resolved_ms",
         "regexes_version",
@@ -80,11 +82,13 @@ class ConsumerGroup(GroupWithStaticMembers[ConsumerGroupMember, Assignment]):
         self.regexes: dict[str, ResolvedRegularExpression] = {}
         self.has_partition_metadata = False
         """Whether the log has a record about the group's topics, of Kafka 4.0 or older; the next change deletes it."""
+        self.is_resolving_regexes = False
         self.regexes_version = NO_EPOCH
         self.regexes_resolved_ms = 0
         self.classic_count = 0
         self._owners: dict[UUID, dict[int, str]] = {}
         self._subscriptions: Counter[TopicSubscription] = Counter()
+        self._regexes: Counter[str] = Counter()
         self._assignors: Counter[str] = Counter()
         self._classic_protocols: Counter[str] = Counter()
 
@@ -142,6 +146,8 @@ class ConsumerGroup(GroupWithStaticMembers[ConsumerGroupMember, Assignment]):
     def _count(self, member: ConsumerGroupMember, change: int) -> None:
         """Update the sums over the members."""
         _add(self._subscriptions, TopicSubscription(member.topics, member.regex), change)
+        if member.regex:
+            _add(self._regexes, member.regex, change)
         if member.assignor is not None:
             _add(self._assignors, member.assignor, change)
         if member.classic is not None:
@@ -201,9 +207,9 @@ class ConsumerGroup(GroupWithStaticMembers[ConsumerGroupMember, Assignment]):
         return any(topic in self.topics_of(subscription) for subscription in self._subscriptions)
 
     @property
-    def used_regexes(self) -> set[str]:
+    def used_regexes(self) -> Set[str]:
         """The regular expressions to which members subscribe."""
-        return {subscription.regex for subscription in self._subscriptions if subscription.regex}
+        return self._regexes.keys()
 
     # -- offsets ---------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from .group_records import (
     new_consumer_group_target_assignment_record,
     new_consumer_group_target_assignment_tombstone,
 )
-from .modern_group import NO_EPOCH
+from .modern_group import FIRST_EPOCH
 from .modern_group_change import ModernGroupChange, restore
 
 
@@ -34,7 +34,7 @@ class ConsumerGroupChange(ModernGroupChange[ConsumerGroup, ConsumerGroupMember, 
         self._regexes: dict[str, ResolvedRegularExpression | None] = {}
         self._had_partition_metadata = group.has_partition_metadata
         self._resolved = (group.regexes_version, group.regexes_resolved_ms)
-        self._is_new = group.assignment_epoch == NO_EPOCH and not group.epoch
+        self._is_new = group.epoch == FIRST_EPOCH and not group.members
 
     def set_regex(self, regex: str, resolved: ResolvedRegularExpression | None) -> None:
         """Set the topics that match a regular expression."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -45,13 +46,14 @@ from .group_records import new_group_metadata_record, new_group_tombstones
 from .member_timers import MemberTimers
 from .modern_group_manager import ModernGroupManager
 from .modern_group_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH
-from .subscription_metadata import SubscriptionMetadata, match_topics
+from .subscription_metadata import RegexResolution, SubscriptionMetadata, check_regex
 from .target_assignment_builder import TargetAssignmentBuilder
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...config.dynamic_config import DynamicConfig
     from ...metadata.metadata_cache import MetadataCache
+    from ...runtime.loop_sharing import SlicedWork
     from ...runtime.ports import Ports
 
 logger = room_logger("groups")
@@ -74,10 +76,12 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
         metadata: MetadataCache,
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
+        sliced_work: SlicedWork,
     ) -> None:
         super().__init__(group_manager, loop)
         self._config = config
         self._dynamic_config = dynamic_config
+        self._sliced_work = sliced_work
         self._now_ms = ports.now_ms
         self._token_bytes = ports.token_bytes
         self._classic = classic
@@ -158,7 +162,7 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
             reason = f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {', '.join(names)}."
             raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, reason)
         if beat.regex:
-            match_topics(beat.regex, ())  # raises for an invalid expression
+            check_regex(beat.regex)
 
     def _heartbeat_member(
         self,
@@ -181,37 +185,34 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
                 return self._write_and_reply(change, beat, reply, member=member, updated=member)
         else:
             member = self._find_or_create_member(change, beat)
-        updated = self._reconcile(change, _with_heartbeat(member, beat), beat.owned, may_see=beat.may_see)
+        updated = self._reconcile(change, _with_heartbeat(member, beat), beat.owned)
         return self._write_and_reply(change, beat, reply, member=member, updated=updated, before=before)
 
     def _is_settled(self, group: ConsumerGroup, member: ConsumerGroupMember) -> bool:
-        return member.has_reached(group.epoch) and self._subscription_metadata.is_up_to_date(
-            group, member, self._now_ms()
-        )
+        return member.has_reached(group.epoch) and self._subscription_metadata.is_up_to_date(group)
 
     def _reconcile(
-        self,
-        change: ConsumerGroupChange,
-        member: ConsumerGroupMember,
-        owned: Assignment | None,
-        *,
-        may_see: MaySee | None = None,
+        self, change: ConsumerGroupChange, member: ConsumerGroupMember, owned: Assignment | None
     ) -> ConsumerGroupMember:
         """Store the new state of a member and move it towards its target assignment; return the resulting state.
 
         As Kafka's `consumerGroupHeartbeat`: raise the group epoch if a subscription, the preferred assignor or the
         metadata of a topic has changed, compute the target assignment of a new epoch unless the assignment interval has
-        not passed (KIP-1263), and reconcile the member.
-        Regular expressions match the topics that the member `may_see`. Raises KafkaError FENCED_MEMBER_EPOCH.
+        not passed (KIP-1263), and reconcile the member. A regular expression that was not resolved raises the epoch
+        when it is: see `_maybe_resolve_regexes`. Raises KafkaError FENCED_MEMBER_EPOCH.
         """
         group, metadata = change.group, self._subscription_metadata
         former = group.members.get(member.member_id)
-        has_new_subscription = former is None or (former.topics, former.regex) != (member.topics, member.regex)
+        former_topics, former_regex = (frozenset[str](), "") if former is None else (former.topics, former.regex)
         former_assignor = self._preferred_assignor(group)
         change.put_member(member)
         has_new_assignor = self._preferred_assignor(group) != former_assignor
-        has_new_topics = metadata.resolve_regexes(change, self._now_ms(), may_see if member.regex else None)
-        must_bump = has_new_subscription or has_new_topics or has_new_assignor or not group.epoch
+        has_resolved_regex = not member.regex or member.regex in group.regexes
+        has_new_subscription = member.topics != former_topics
+        if member.regex != former_regex:
+            metadata.drop_unused_regexes(change)
+            has_new_subscription = has_new_subscription or has_resolved_regex
+        must_bump = has_new_subscription or has_new_assignor or not group.epoch
         metadata.maybe_bump_epoch(change, must_bump=must_bump)
         subscribed: frozenset[UUID] | None = None
         if group.epoch > group.assignment_epoch:
@@ -221,6 +222,9 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
             else:
                 # The last target assignment applies to the topics to which the member still subscribes.
                 subscribed = self._target_assignment_builder.subscribed_topic_ids(group, member)
+        if not has_resolved_regex:
+            # The topics of the member's former expression are not assigned to it again.
+            subscribed = self._target_assignment_builder.subscribed_topic_ids(group, member)
         target = group.targets.get(member.member_id, NOTHING)
         member = build_current_assignment(
             member, group.assignment_epoch, target, owned, group.is_free, subscribed=subscribed
@@ -302,7 +306,37 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
         self._delayed_joins.end(group, updated.member_id)
         self._delayed_syncs.end(group, updated.member_id)
         self._watch_revocation(group, member, updated)
+        if updated.regex:
+            self._maybe_resolve_regexes(group, beat.may_see)
         return True
+
+    def _maybe_resolve_regexes(self, group: ConsumerGroup, may_see: MaySee) -> None:
+        """Begin to resolve the regular expressions of a group in a later turn of the loop, if that is necessary.
+
+        As in Kafka the response to the heartbeat does not wait: a member gets the topics that it names in the first
+        assignment, and the topics that match its expression in a later one.
+        """
+        now_ms = self._now_ms()
+        if not self._subscription_metadata.must_resolve_regexes(group, now_ms):
+            return
+        group.is_resolving_regexes = True
+        steps = self._subscription_metadata.resolve_regexes(group, now_ms, may_see)
+        done = partial(self._on_regexes_resolved, group)
+        self._sliced_work.run_later(partial(self._sliced_work.run, steps, done))
+
+    def _on_regexes_resolved(
+        self, group: ConsumerGroup, resolution: RegexResolution | None, error: Exception | None
+    ) -> None:
+        group.is_resolving_regexes = False
+        if error is not None:
+            raise error
+        assert resolution is not None
+        if group.is_dead:
+            return
+        change = ConsumerGroupChange(group)
+        with change.undo_on_error():
+            self._subscription_metadata.apply_resolution(change, resolution)
+            self._write(change, ignore)
 
     def _watch_revocation(
         self, group: ConsumerGroup, member: ConsumerGroupMember, updated: ConsumerGroupMember

@@ -91,7 +91,7 @@ class GroupCoordinator:
         )
         self._classic = ClassicGroupManager(config, self.group_manager, ports, loop, turn_queue, sliced_work)
         self.consumer_group_manager = ConsumerGroupManager(
-            config, dynamic_config, self.group_manager, self._classic, metadata, ports, loop
+            config, dynamic_config, self.group_manager, self._classic, metadata, ports, loop, sliced_work
         )
         self.streams_group_manager = StreamsGroupManager(
             config, dynamic_config, self.group_manager, self._classic, metadata, ports, loop, sliced_work

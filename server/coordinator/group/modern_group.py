@@ -17,6 +17,9 @@ T = TypeVar("T")
 """The type of a member's target assignment."""
 
 NO_EPOCH = -1
+FIRST_EPOCH = 1
+"""The group epoch and the assignment epoch of a group without records, as in Kafka. The first member usually raises the
+group epoch to 2."""
 
 
 class ModernGroup(Group, Generic[M, T]):
@@ -43,10 +46,10 @@ class ModernGroup(Group, Generic[M, T]):
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
-        self.epoch = 0
+        self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
         """A hash of the subscribed topics and their partitions at the last change of the epoch."""
-        self.assignment_epoch = NO_EPOCH
+        self.assignment_epoch = FIRST_EPOCH
         self.assignment_timestamp_ms = 0
         """The time of the target assignment's computation; 0 if the next assignment can be computed at any time."""
         self.members: dict[str, M] = {}

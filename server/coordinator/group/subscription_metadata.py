@@ -7,34 +7,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ....common.room_logger import room_logger
 from ....protocol.errors import ErrorCode, KafkaError
 from .consumer_group import ConsumerGroup, ResolvedRegularExpression
 from .consumer_group_change import ConsumerGroupChange
-from .consumer_group_member import ConsumerGroupMember
-from .modern_group import ModernGroup
+from .modern_group import NO_EPOCH, ModernGroup
 from .modern_group_change import ModernGroupChange
 
 if TYPE_CHECKING:
     from ...metadata.metadata_cache import MetadataCache, PartitionImage
+    from ...runtime.loop_sharing import Steps
     from .consumer_heartbeat import MaySee
 
+logger = room_logger("groups")
+
 REGEX_REFRESH_MS = 10_000
-"""The time between two resolutions of a group's regular expressions while topics are created or deleted."""
+"""The shortest time between two resolutions of a group's regular expressions."""
 REGEX_LONGEST_MS = 600_000
-"""The longest time between two resolutions: ACLs may have changed."""
+"""The longest time between two resolutions: ACLs may have changed. Kafka: group.consumer.regex.refresh.interval.ms."""
 
 
-def match_topics(regex: str, names: Iterable[str]) -> frozenset[str]:
-    """Return the topics that match. Raises KafkaError INVALID_REGULAR_EXPRESSION, also without topics."""
+class RegexResolution(NamedTuple):
+    """The topics that match each regular expression of a group, with the version of the metadata and the time."""
+
+    topics: dict[str, frozenset[str]]
+    version: int
+    timestamp_ms: int
+
+
+def check_regex(regex: str) -> None:
+    """Raise KafkaError INVALID_REGULAR_EXPRESSION for an expression that is invalid or too large."""
     # Imported with the first expression: it loads Unicode's tables, and few groups use expressions.
     from ...patterns.linear_pattern import LinearPattern
     from ...patterns.regex_syntax import RegexSyntaxError
 
     try:
-        pattern = LinearPattern(regex)
-        return frozenset(name for name in names if pattern.matches(name))
+        LinearPattern(regex)
     except RegexSyntaxError as error:
         text = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}."
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from None
@@ -49,11 +59,9 @@ class SubscriptionMetadata:
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
 
-    def is_up_to_date(self, group: ConsumerGroup, member: ConsumerGroupMember, now_ms: int) -> bool:
-        """Return whether topics are as at the last comparison, and a member's regular expression as resolved."""
-        version = self._metadata.version
-        is_fresh = group.regexes_version == version and now_ms - group.regexes_resolved_ms < REGEX_LONGEST_MS
-        return group.checked_version == version and (is_fresh or not member.regex)
+    def is_up_to_date(self, group: ConsumerGroup) -> bool:
+        """Return whether topics are as at the last comparison."""
+        return group.checked_version == self._metadata.version
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
@@ -95,49 +103,76 @@ class SubscriptionMetadata:
 
     # -- regular expressions -------------------------------------------------------------------------------------------
 
-    def resolve_regexes(self, change: ConsumerGroupChange, now_ms: int, may_see: MaySee | None) -> bool:
-        """Resolve new regular expressions, or all of them if topics have changed; return whether a result has changed.
+    def must_resolve_regexes(self, group: ConsumerGroup, now_ms: int) -> bool:
+        """Return whether the regular expressions of a group have to be resolved now.
 
-        Topics match if the member with the request `may_see` them, as in Kafka; None resolves nothing.
+        As in Kafka, they are resolved at most once in `REGEX_REFRESH_MS`: an expression of a group with other results
+        waits until then.
         """
-        group, version = change.group, self._metadata.version
         used = group.used_regexes
-        if not used and not group.regexes:
+        if not used or group.is_resolving_regexes:
             return False
-        has_changed = self.drop_unused_regexes(change)
-        if may_see is None:
-            return has_changed
         age_ms = now_ms - group.regexes_resolved_ms
-        is_stale = age_ms >= (REGEX_REFRESH_MS if group.regexes_version != version else REGEX_LONGEST_MS)
-        for regex in used:
-            known = group.regexes.get(regex)
-            if known is not None and not is_stale:
-                continue
-            topics = self._resolve_regex(regex, None if known is None else known.topics, may_see)
-            if known is None or known.topics != topics:
-                change.set_regex(regex, ResolvedRegularExpression(topics, version, now_ms))
-                has_changed = True
-        if is_stale:
-            group.regexes_version, group.regexes_resolved_ms = version, now_ms
-        return has_changed
+        if group.regexes and group.regexes_version != NO_EPOCH and age_ms < REGEX_REFRESH_MS:
+            return False
+        is_stale = group.regexes_version != self._metadata.version or age_ms >= REGEX_LONGEST_MS
+        return is_stale or len(used) != len(group.regexes)
 
-    def _resolve_regex(self, regex: str, known: frozenset[str] | None, may_see: MaySee) -> frozenset[str]:
-        """Return the topics that match. An expression that has become too expensive keeps its last result.
+    def resolve_regexes(self, group: ConsumerGroup, now_ms: int, may_see: MaySee) -> Steps[RegexResolution]:
+        """Find the topics that match the regular expressions of a group, one topic per step.
 
-        Raises KafkaError INVALID_REGULAR_EXPRESSION.
+        Topics match if the member whose heartbeat began the resolution `may_see` them, as in Kafka.
         """
-        try:
-            return frozenset(filter(may_see, match_topics(regex, self._metadata.topic_names)))
-        except KafkaError:
-            if known is None:
-                raise
-            return known
+        # Before the first topic: a topic that is created in between has a later version.
+        version, names = self._metadata.version, list(self._metadata.topic_names)
+        resolved: dict[str, frozenset[str]] = {}
+        for regex in list(group.used_regexes):
+            known = group.regexes.get(regex)
+            resolved[regex] = yield from _matching_topics(
+                regex, names, frozenset() if known is None else known.topics, may_see
+            )
+        return RegexResolution(resolved, version, now_ms)
+
+    def apply_resolution(self, change: ConsumerGroupChange, resolution: RegexResolution) -> None:
+        """Set the results of a resolution, and bump the group epoch if topics or their metadata have changed."""
+        group, must_bump = change.group, False
+        for regex, topics in resolution.topics.items():
+            if regex not in group.used_regexes:  # no member subscribes to it any more
+                continue
+            known = group.regexes.get(regex)
+            must_bump = must_bump or topics != (frozenset() if known is None else known.topics)
+            if known is None or topics != known.topics:
+                result = ResolvedRegularExpression(topics, resolution.version, resolution.timestamp_ms)
+                change.set_regex(regex, result)
+        self.drop_unused_regexes(change)
+        group.regexes_version, group.regexes_resolved_ms = resolution.version, resolution.timestamp_ms
+        metadata_hash = self.compute_group_hash(group)
+        if must_bump or metadata_hash != group.metadata_hash:
+            change.bump_epoch(metadata_hash)
 
     @staticmethod
-    def drop_unused_regexes(change: ConsumerGroupChange) -> bool:
-        """Remove the results of expressions to which no member subscribes; return whether there were any."""
+    def drop_unused_regexes(change: ConsumerGroupChange) -> None:
+        """Remove the results of expressions to which no member subscribes."""
         group = change.group
-        unused = group.regexes.keys() - group.used_regexes
-        for regex in unused:
+        for regex in group.regexes.keys() - group.used_regexes:
             change.set_regex(regex, None)
-        return bool(unused)
+
+
+def _matching_topics(
+    regex: str, names: Iterable[str], former: frozenset[str], may_see: MaySee
+) -> Steps[frozenset[str]]:
+    """Return the topics that match. An expression that takes too much work keeps its former result."""
+    from ...patterns.linear_pattern import LinearPattern
+    from ...patterns.regex_syntax import RegexSyntaxError
+
+    found = set()
+    try:
+        pattern = LinearPattern(regex)
+        for name in names:
+            if pattern.matches(name) and may_see(name):
+                found.add(name)
+            yield
+    except RegexSyntaxError as error:
+        logger.warning("regular expression %r of a subscription is not resolved: %s", regex, error)
+        return former
+    return frozenset(found)

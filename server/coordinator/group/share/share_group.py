@@ -17,8 +17,6 @@ from .share_group_member import ShareGroupMember
 from .state_partition_metadata import StatePartitionMetadata
 
 SHARE_PROTOCOL_TYPE = "share"
-FIRST_EPOCH = 1
-"""The epoch, and the assignment epoch, of a group without members; the first member bumps it."""
 
 
 class ShareGroupState(Enum):
@@ -64,7 +62,6 @@ class ShareGroup(ModernGroup[ShareGroupMember, Assignment]):
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
-        self.epoch = self.assignment_epoch = FIRST_EPOCH
         self.state_partitions: StatePartitionMetadata | None = None
         """The partitions with share state; None if the log has no record of them."""
         self.initialization_check: InitializationCheck | None = None

@@ -19,8 +19,6 @@ from .tasks import TasksTuple, TasksTupleWithEpochs, iterate_tasks
 from .topics.configured_topology import ConfiguredTopology
 
 PROTOCOL_TYPE = "streams"
-FIRST_EPOCH = 1
-"""The group epoch and the assignment epoch of a group without records; the first member raises the group epoch to 2."""
 NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 FIRST_COMMIT_VERSION = 9
 """The first version of OffsetCommit with an error code for a stale member epoch."""
@@ -71,7 +69,6 @@ class StreamsGroup(GroupWithStaticMembers[StreamsGroupMember, TasksTuple]):
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
-        self.epoch = FIRST_EPOCH
         self.validated_topology_epoch = NO_TOPOLOGY_EPOCH
         """The epoch of the topology if its topics are valid, else -1."""
         self.last_assignment_configs = NO_CONFIGS
@@ -80,7 +77,6 @@ class StreamsGroup(GroupWithStaticMembers[StreamsGroupMember, TasksTuple]):
         self.failed_description_epoch = NO_EPOCH
         """Kafka stores topology descriptions with a plug-in, which Barnabas does not have. Both epochs are preserved so
         that the log can be moved back to Kafka."""
-        self.assignment_epoch = FIRST_EPOCH
         self.topology: StreamsTopology | None = None
         self.configured_topology: ConfiguredTopology | None = None
         self.task_offsets: dict[str, MemberTaskOffsets] = {}

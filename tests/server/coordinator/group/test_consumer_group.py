@@ -54,15 +54,15 @@ def test_a_member_gets_everything_and_gives_half_of_it_to_the_next() -> None:
     async def talk(cluster: Cluster) -> None:
         first, second = await consumers(cluster, "a", "b")
         assert await first.turn() is ErrorCode.NONE
-        assert (first.epoch, first.owned, first.interval_ms) == (1, ALL, 5000)
+        assert (first.epoch, first.owned, first.interval_ms) == (2, ALL, 5000)
         assert await second.turn() is ErrorCode.NONE
-        assert (second.epoch, second.owned) == (2, set())
+        assert (second.epoch, second.owned) == (3, set())
         assert group_of(cluster).state is ConsumerGroupState.RECONCILING
         assert await first.beat() is ErrorCode.NONE
-        assert first.epoch == 1 and len(first.granted) == 1
+        assert first.epoch == 2 and len(first.granted) == 1
         assert await second.turn() is ErrorCode.NONE and second.owned == set()  # the first has not let go yet
         assert first.let_go() and await first.beat() is ErrorCode.NONE
-        assert first.epoch == 2
+        assert first.epoch == 3
         assert await second.turn() is ErrorCode.NONE
         assert len(first.owned) == len(second.owned) == 1 and first.owned | second.owned == ALL
         assert group_of(cluster).state is ConsumerGroupState.STABLE
@@ -151,6 +151,7 @@ def test_the_protocol_is_not_spoken_where_brokers_hear_of_no_ids_of_topics(
         any_part,
         any_part,
         any_part,
+        any_part,
     )
     assert groups.are_served is are_served
 
@@ -165,7 +166,7 @@ def test_a_heartbeat_that_fails_inside_the_broker_changes_nothing(monkeypatch: p
             assert await second.beat() is ErrorCode.UNKNOWN_SERVER_ERROR
             classic = await cluster.member()
             assert await classic.join() is ErrorCode.UNKNOWN_SERVER_ERROR
-        assert (group.epoch, group.assignment_epoch, set(group.members)) == (1, 1, {"a"})
+        assert (group.epoch, group.assignment_epoch, set(group.members)) == (2, 2, {"a"})
         await settle(first, second)
         await cluster.restart()
         for member in (first, second):
@@ -241,14 +242,14 @@ def test_a_lost_answer_is_given_again_and_other_epochs_are_fenced() -> None:
         await first.turn()
         await second.turn()
         await first.turn()
-        assert first.epoch == 2
+        assert first.epoch == 3
         owned = first._on_the_wire(first.owned)
-        again = await first.send(member_epoch=1, topic_partitions=owned)
-        assert (again.error_code, again.member_epoch) == (ErrorCode.NONE, 2)
-        too_much = await first.send(member_epoch=1, topic_partitions=first._on_the_wire(ALL))
+        again = await first.send(member_epoch=2, topic_partitions=owned)
+        assert (again.error_code, again.member_epoch) == (ErrorCode.NONE, 3)
+        too_much = await first.send(member_epoch=2, topic_partitions=first._on_the_wire(ALL))
         assert too_much.error_code == ErrorCode.FENCED_MEMBER_EPOCH
-        assert (await first.send(member_epoch=1)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
-        assert (await first.send(member_epoch=3)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+        assert (await first.send(member_epoch=2)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+        assert (await first.send(member_epoch=4)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
 
     play(talk)
 
@@ -413,8 +414,8 @@ def test_another_preferred_assignor_computes_the_assignment_again() -> None:
         (member,) = await consumers(cluster, "a", assignor="range")
         await settle(member)
         group = group_of(cluster)
-        assert (group.epoch, group.assignment_epoch) == (1, 1)
-        for assignor, epoch in (("uniform", 2), ("uniform", 2), ("range", 3)):
+        assert (group.epoch, group.assignment_epoch) == (2, 2)
+        for assignor, epoch in (("uniform", 3), ("uniform", 3), ("range", 4)):
             assert (await member.send(server_assignor=assignor)).member_epoch == epoch
             member.epoch = epoch
             assert (group.epoch, group.assignment_epoch) == (epoch, epoch)
@@ -460,6 +461,42 @@ def test_a_regular_expression_finds_topics_that_come_later() -> None:
         first.take()
         await settle(first, second)
         assert not group_of(cluster).regexes and len(first.owned) == len(second.owned) == 1
+
+    play(talk)
+
+
+def test_topics_of_an_expression_are_assigned_after_it_was_resolved() -> None:
+    """The epochs are those of Kafka 4.4.0: see tests/compat/test_consumer_heartbeats.py."""
+
+    async def talk(cluster: Cluster) -> None:
+        await cluster.create_topic("one.a", 1)
+        (first,) = await consumers(cluster, "a", topics=("t",), regex="one.*")
+        await first.beat()
+        assert (first.epoch, first.granted) == (2, ALL)
+        await beat_for(2, first)
+        assert (first.epoch, first.owned) == (3, ALL | partitions("one.a-0"))
+        (alone,) = await consumers(cluster, "b", group_id="g2", topics=(), regex="one.*")
+        await alone.beat()
+        assert (alone.epoch, alone.granted) == (1, set())
+        await beat_for(2, alone)
+        assert (alone.epoch, alone.owned) == (2, partitions("one.a-0"))
+
+    play(talk)
+
+
+def test_topics_of_a_former_expression_are_not_assigned_while_the_next_one_is_not_resolved() -> None:
+    async def talk(cluster: Cluster) -> None:
+        for name in ("one.a", "two.a"):
+            await cluster.create_topic(name, 1)
+        first, second = await consumers(cluster, "a", "b", topics=(), regex="one.*")
+        await settle(first, second)
+        first.regex = "two.*"
+        assert await first.beat(full=True) is ErrorCode.NONE
+        # The expression of the other member was resolved less than ten seconds ago.
+        await beat_for(5, first, second)
+        assert (first.owned, second.owned) == (set(), set())
+        await beat_for(8, first, second)
+        assert (first.owned, second.owned) == (partitions("two.a-0"), partitions("one.a-0"))
 
     play(talk)
 
@@ -534,21 +571,21 @@ def test_assignments_are_computed_at_most_once_in_the_assignment_interval() -> N
     async def talk(cluster: Cluster) -> None:
         first, second, third = await consumers(cluster, "a", "b", "c")
         await first.turn()
-        assert (first.epoch, first.owned) == (1, ALL)  # the first assignment is computed immediately
+        assert (first.epoch, first.owned) == (2, ALL)  # the first assignment is computed immediately
         await second.turn()
         await third.turn()
         group = group_of(cluster)
-        assert (group.epoch, group.assignment_epoch, group.state) == (3, 1, ConsumerGroupState.ASSIGNING)
-        assert (second.epoch, second.owned, third.epoch, third.owned) == (1, set(), 1, set())
+        assert (group.epoch, group.assignment_epoch, group.state) == (4, 2, ConsumerGroupState.ASSIGNING)
+        assert (second.epoch, second.owned, third.epoch, third.owned) == (2, set(), 2, set())
         await asyncio.sleep(1)
         await cluster.restart()  # the time of the assignment is in the log
         for member in (first, second, third):
             await member.connect()
         assert await second.turn() is ErrorCode.NONE
-        assert (group_of(cluster).assignment_epoch, second.epoch) == (1, 1)
+        assert (group_of(cluster).assignment_epoch, second.epoch) == (2, 2)
         await asyncio.sleep(1)
         assert await second.turn() is ErrorCode.NONE
-        assert (group_of(cluster).assignment_epoch, second.epoch) == (3, 3)
+        assert (group_of(cluster).assignment_epoch, second.epoch) == (4, 4)
         await settle(first, second, third)
         assert first.owned | second.owned | third.owned == ALL
 
@@ -566,11 +603,11 @@ def test_a_member_revokes_topics_that_it_no_longer_reads_within_the_assignment_i
         assert {name for name, _ in member.granted} == {"t"}
         assert member.let_go() and await member.beat() is ErrorCode.NONE
         group = group_of(cluster)
-        assert (group.epoch, group.assignment_epoch) == (2, 1)
-        assert (member.epoch, {name for name, _ in member.owned}) == (1, {"t"})
+        assert (group.epoch, group.assignment_epoch) == (3, 2)
+        assert (member.epoch, {name for name, _ in member.owned}) == (2, {"t"})
         await asyncio.sleep(2)
         assert await member.turn() is ErrorCode.NONE
-        assert member.epoch == 2
+        assert member.epoch == 3
 
     play(talk, settings={"group.consumer.assignment.interval.ms": "2000"})
 
@@ -583,7 +620,7 @@ def test_a_group_has_an_assignment_interval_of_its_own() -> None:
         first, second = await consumers(cluster, "a", "b")
         await first.turn()
         await second.turn()
-        assert group_of(cluster).assignment_epoch == 2
+        assert group_of(cluster).assignment_epoch == 3
 
     play(talk, settings={"group.consumer.assignment.interval.ms": "15000"})
 
@@ -594,9 +631,9 @@ def test_the_first_member_of_an_empty_group_does_not_wait_for_the_assignment_int
         await first.turn()
         assert await first.leave() is ErrorCode.NONE
         group = group_of(cluster)
-        assert (group.epoch, group.assignment_epoch, group.state) == (2, 2, ConsumerGroupState.EMPTY)
+        assert (group.epoch, group.assignment_epoch, group.state) == (3, 3, ConsumerGroupState.EMPTY)
         assert await second.turn() is ErrorCode.NONE
-        assert (second.epoch, second.owned) == (3, ALL)
+        assert (second.epoch, second.owned) == (4, ALL)
 
     play(talk, settings={"group.consumer.assignment.interval.ms": "1000"})
 
@@ -649,9 +686,9 @@ def test_groups_are_shown_by_their_kind() -> None:
         assert await listed(states_filter=["stable"]) == [ours]
         assert await listed(states_filter=["assigning"]) == []
         described = await describe(cluster)
-        assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Stable", 1, 1)
+        assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Stable", 2, 2)
         (one,) = described.members
-        assert (one.member_id, one.member_epoch, one.member_type, one.rack_id) == ("a", 1, 1, "r1")
+        assert (one.member_id, one.member_epoch, one.member_type, one.rack_id) == ("a", 2, 1, "r1")
         assert one.client_id == "consumer" and one.client_host.startswith("/")
         (topic,) = one.assignment.topic_partitions
         assert (topic.topic_name, topic.partitions) == ("t", [0, 1])
