@@ -18,10 +18,20 @@ if TYPE_CHECKING:
     from ...storage.log_values import FetchIsolation
     from ...storage.transaction_index import AbortedTxn
     from ..replication.replica_manager import ReplicaManager
+    from ..runtime.loop_sharing import SlicedWork, Steps
     from .log_batches import LogBatch
     from .managed_share_partition import ManagedSharePartition
     from .record_state import AcquireMode
     from .share_group_metrics import ShareGroupMetrics
+
+
+def nothing() -> None:
+    """Do nothing, for a request without quotas."""
+
+
+def always() -> bool:
+    """Return true, for a fetch without a session."""
+    return True
 
 
 @dataclass(slots=True)
@@ -39,8 +49,12 @@ class ShareFetch:
     batch_size: int
     acquire_mode: AcquireMode
     isolation: FetchIsolation
-    on_resume: Callable[[], None] | None = None
-    """Called before the records are read after a wait, in a turn of the loop that is not the request's."""
+    on_resume: Callable[[], None] = nothing
+    """Called when work of the fetch begins in a turn of the loop that is not the request's."""
+    on_pause: Callable[[], None] = nothing
+    """Called before work of the fetch may end for a turn."""
+    is_session_open: Callable[[], bool] = always
+    """Returns whether the share session has not ended."""
     errors: dict[TopicIdPartition, KafkaError] = field(default_factory=dict)
 
     @property
@@ -61,9 +75,24 @@ NO_RECORDS = ShareFetchedRecords(b"", [])
 
 
 class DelayedShareFetch(DelayedOperation):
-    """A share fetch that waits until its partitions have `min_bytes` of acquirable records, or one of them fails."""
+    """A share fetch that waits until its partitions have `min_bytes` of acquirable records, or one of them fails.
 
-    __slots__ = ("_fetch", "_metrics", "_partitions", "_replica_manager", "_respond")
+    A session may have thousands of partitions: they are checked, and their records acquired, in slices of the loop's
+    turns. With few partitions the records are acquired in the turn in which the condition holds, so that the next fetch
+    that is checked does not complete for the same records.
+    """
+
+    __slots__ = (
+        "_fetch",
+        "_is_checking",
+        "_metrics",
+        "_must_check_again",
+        "_partitions",
+        "_replica_manager",
+        "_respond",
+        "_sliced_work",
+        "has_waited",
+    )
 
     def __init__(
         self,
@@ -71,10 +100,16 @@ class DelayedShareFetch(DelayedOperation):
         partitions: Sequence[ManagedSharePartition],
         *,
         replica_manager: ReplicaManager,
+        sliced_work: SlicedWork,
         metrics: ShareGroupMetrics,
         respond: Callable[[dict[TopicIdPartition, ShareFetchResult]], None],
     ) -> None:
         super().__init__()
+        self._sliced_work = sliced_work
+        self._is_checking = False
+        self._must_check_again = False
+        self.has_waited = False
+        """Whether the turn of the request has ended."""
         self._fetch = fetch
         self._partitions = partitions
         self._replica_manager = replica_manager
@@ -82,43 +117,64 @@ class DelayedShareFetch(DelayedOperation):
         self._respond = respond
 
     def try_complete(self) -> bool:
+        """Complete if the condition holds. Many partitions are checked in slices, perhaps after this returns False."""
+        if self._is_checking:
+            self._must_check_again = True
+            return False
+        self._is_checking = True
+        self._sliced_work.run(self._check_steps(), self._checked)
+        return self.is_completed
+
+    def _check_steps(self) -> Steps[bool]:
+        """Return whether the condition holds, one partition per step."""
         if self._fetch.errors and len(self._fetch.errors) == len(self._fetch.partitions):
-            return self.force_complete()
+            return True
         available, is_acquirable = 0, False
         most = self._partition_max_bytes(len(self._partitions))
         for managed in self._partitions:
             share = managed.share
-            if not share.is_active:
-                if managed.error is not None or not managed.is_led:
-                    return self.force_complete()
-                continue
-            if not managed.is_led:
-                return self.force_complete()
-            if not share.can_acquire_records():
-                continue
-            is_acquirable = True
-            partition = managed.partition
-            bound = partition.read_bound(self._fetch.isolation)
-            offset = share.next_fetch_offset()
-            if offset < partition.log_start_offset:
-                return self.force_complete()
-            if offset < bound:
-                if self._fetch.min_bytes <= 1:
-                    return self.force_complete()
-                try:
-                    available += min(partition.bytes_between(offset, bound), most)
-                except (KafkaError, LogDirFailedError):  # the response reports it
-                    return self.force_complete()
-        return is_acquirable and available >= self._fetch.min_bytes and self.force_complete()
+            if not managed.is_led or (managed.error is not None and not share.is_active):
+                return True
+            if share.is_active and share.can_acquire_records():
+                is_acquirable = True
+                partition = managed.partition
+                bound = partition.read_bound(self._fetch.isolation)
+                offset = share.next_fetch_offset()
+                if offset < partition.log_start_offset or (offset < bound and self._fetch.min_bytes <= 1):
+                    return True
+                if offset < bound:
+                    try:
+                        available += min(partition.bytes_between(offset, bound), most)
+                    except (KafkaError, LogDirFailedError):  # the response reports it
+                        return True
+            yield
+            if self.is_completed:
+                return False
+        return is_acquirable and available >= self._fetch.min_bytes
+
+    def _checked(self, is_complete: bool | None, error: Exception | None) -> None:
+        self._is_checking = False
+        if error is not None:
+            raise error
+        if is_complete:
+            self.force_complete()
+        elif self._must_check_again and not self.is_completed:
+            self._must_check_again = False
+            self.try_complete()
 
     def _partition_max_bytes(self, count: int) -> int:
         """Return the bytes of one of `count` partitions, all with an equal part (Kafka: PartitionMaxBytesStrategy)."""
         return max(1, self._fetch.max_bytes // max(1, count))
 
     def on_complete(self) -> None:
+        """Acquire and respond, in this turn if one slice is enough."""
+        if self.has_waited:
+            self._fetch.on_resume()
+        self._sliced_work.run(self._acquire_steps(), self._acquired)
+
+    def _acquire_steps(self) -> Steps[dict[TopicIdPartition, ShareFetchResult]]:
+        """Acquire records until the limits of the fetch are reached, one partition per step."""
         fetch = self._fetch
-        if fetch.on_resume is not None:
-            fetch.on_resume()
         results: dict[TopicIdPartition, ShareFetchResult] = dict(fetch.errors)
         acquirable: list[ManagedSharePartition] = []
         for managed in self._partitions:
@@ -127,20 +183,38 @@ class DelayedShareFetch(DelayedOperation):
                 results[managed.topic_id_partition] = error
             elif managed.share.is_active and managed.share.can_acquire_records():
                 acquirable.append(managed)
+            yield from self._next_step()
         most, left, max_records = self._partition_max_bytes(len(acquirable)), fetch.max_bytes, fetch.max_records
         for managed in acquirable:
-            if max_records <= 0 or left <= 0:
+            # If the session ended in an earlier turn, nothing would release the records before their locks expire.
+            if max_records <= 0 or left <= 0 or not fetch.is_session_open():
                 break
+            if not managed.is_led or not managed.share.is_active:
+                continue
             try:
                 found = self._acquire(managed, min(most, left), max_records, is_first=left == fetch.max_bytes)
             except Exception as error:  # noqa: BLE001 - a fault in one partition must not affect the others
                 topic, index = managed.topic_id_partition.topic_partition
                 failure = KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) if _is_damage(error) else error
                 results[managed.topic_id_partition] = self._replica_manager.partition_error(failure, topic, index)
-                continue
-            results[managed.topic_id_partition] = found
-            left = max(0, left - len(found.records))
-            max_records -= sum(last - first + 1 for first, last, _ in found.acquired)
+            else:
+                results[managed.topic_id_partition] = found
+                left = max(0, left - len(found.records))
+                max_records -= sum(last - first + 1 for first, last, _ in found.acquired)
+            yield from self._next_step()
+        return results
+
+    def _next_step(self) -> Steps[None]:
+        """Yield, with the time of another turn left out of the request's time."""
+        self._fetch.on_pause()
+        yield
+        self._fetch.on_resume()
+
+    def _acquired(self, results: dict[TopicIdPartition, ShareFetchResult] | None, error: Exception | None) -> None:
+        if error is not None or results is None:
+            # The request would wait for ever.
+            self._respond(dict.fromkeys(self._fetch.partitions, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)))
+            raise error or AssertionError("no results")
         if any(isinstance(result, KafkaError) for result in results.values()):
             self._metrics.failed_fetch_requests += 1
         self._respond(results)

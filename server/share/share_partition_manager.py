@@ -128,23 +128,28 @@ class SharePartitionManager:
     ) -> DelayedShareFetch | None:
         """Acquire records of the share partitions that `begin_to_load` returned.
 
-        `respond` gets a result for each partition with records or an error. Returns the waiting fetch, to be cancelled
-        if the client disconnects, or None after the response.
+        `respond` gets a result for each partition with records or an error. Returns the fetch, to be cancelled if the
+        client disconnects before the response, or None if there is nothing to acquire.
         """
         self.metrics.fetch_requests += 1
         if not fetch.may_acquire:
             respond({})
             return None
         operation = DelayedShareFetch(
-            fetch, partitions, replica_manager=self._replica_manager, metrics=self.metrics, respond=respond
+            fetch,
+            partitions,
+            replica_manager=self._replica_manager,
+            sliced_work=self._sliced_work,
+            metrics=self.metrics,
+            respond=respond,
         )
-        resume, fetch.on_resume = fetch.on_resume, None
         if fetch.max_wait_ms <= 0 and all(managed.share.is_active for managed in partitions):
             operation.force_complete()
-            return None
-        if operation.try_complete():
-            return None
-        fetch.on_resume = resume
+        else:
+            operation.try_complete()
+        operation.has_waited = True
+        if operation.is_completed:
+            return operation
         keys: list[object] = []
         for managed in partitions:
             keys += (managed.topic_id_partition.topic_partition, _group_key(managed))

@@ -199,16 +199,10 @@ class _ShareFetch:
         outcome: asyncio.Future[dict[TopicIdPartition, ShareFetchResult]]
         outcome = asyncio.get_running_loop().create_future()
 
-        has_waited = False
-
-        def on_resume() -> None:
-            nonlocal has_waited
-            has_waited = True
-            if quota_usage is not None:
-                quota_usage.resume()
+        is_in_turn = True
 
         def respond(found: dict[TopicIdPartition, ShareFetchResult]) -> None:
-            if has_waited and quota_usage is not None:
+            if not is_in_turn and quota_usage is not None:
                 # The turn in which the records were read is not one of this coroutine, whose turns are timed.
                 quota_usage.pause()
             if not outcome.done():
@@ -225,13 +219,16 @@ class _ShareFetch:
             batch_size=request.batch_size,
             acquire_mode=mode,
             isolation=self._manager.config_provider.settings(self._group_id).isolation,
-            on_resume=on_resume,
+            is_session_open=lambda: self._manager.sessions.is_open(session),
         )
+        if quota_usage is not None:
+            share_fetch.on_resume, share_fetch.on_pause = quota_usage.resume, quota_usage.pause
         partitions = await self._manager.begin_to_load(share_fetch)
         if not self._manager.sessions.is_open(session):
             return results  # it has ended since: its records would remain acquired until their locks expire
         waiting = self._manager.fetch_messages(share_fetch, partitions, respond)
-        if waiting is not None:
+        is_in_turn = False
+        if waiting is not None and not outcome.done():
 
             def abandon() -> None:
                 waiting.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -17,6 +18,7 @@ from barnabas.protocol.messages.share_acknowledge import ShareAcknowledgeRespons
 from barnabas.protocol.messages.share_fetch import ShareFetchResponse
 from barnabas.protocol.record_batch import ControlType, control_batch, iter_batches
 from barnabas.server.replication.append_request import AppendRequest
+from barnabas.server.runtime.loop_sharing import SLICE_SECONDS, SlicedWork
 from barnabas.server.share.delayed_share_fetch import DelayedShareFetch
 from barnabas.server.share.managed_share_partition import ManagedSharePartition
 from barnabas.server.share.record_state import AcquireMode, RecordState
@@ -796,6 +798,92 @@ def test_no_partition_is_read_after_the_bytes_of_a_response_are_used_up(monkeypa
         assert ranges(await member.fetch(max_bytes=1)) == [(0, 0, 1)]
         assert len(reads) == 1
         assert ranges(await member.fetch(max_bytes=1)) == [(0, 0, 1)]
+
+    play_share(talk)
+
+
+class StepClock:
+    """A stopwatch for sliced work that moves by a quarter of a slice with each look."""
+
+    def __init__(self, plane: SharePlane, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.turns = 0
+        """The slices of sliced work that have begun."""
+        self._seconds = 0.0
+        run = SlicedWork.run
+
+        def counted(work: SlicedWork, *args: Any) -> None:
+            self.turns += 1
+            run(work, *args)
+
+        monkeypatch.setattr(SlicedWork, "run", counted)
+        monkeypatch.setattr(plane.state.sliced_work, "_stopwatch", self)
+
+    def __call__(self) -> float:
+        self._seconds += SLICE_SECONDS / 4
+        return self._seconds
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_fetch_of_many_partitions_acquires_a_few_of_them_in_each_turn(
+    waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquire = DelayedShareFetch._acquire
+    count = 30
+
+    async def talk(plane: SharePlane) -> None:
+        plane.use_fake_persister()
+        await plane.create_topic("many", count)
+        member = await plane.member(topic="many")
+        await member.fetch(tuple(range(count)), max_wait_ms=500)
+        clock = StepClock(plane, monkeypatch)
+        acquired_in: Counter[int] = Counter()
+
+        def counted(*args: Any, **options: Any) -> Any:
+            acquired_in[clock.turns] += 1
+            return acquire(*args, **options)
+
+        monkeypatch.setattr(DelayedShareFetch, "_acquire", counted)
+        if waits:
+            waiting = asyncio.create_task(member.fetch(max_wait_ms=60_000, min_bytes=count * 68))
+            await asyncio.sleep(1)
+        for index in range(count):
+            await plane.produce(b"a", index=index, topic="many")
+        response = await (waiting if waits else member.fetch())
+        assert acquired(response) == {index: [0] for index in range(count)}
+        assert sum(acquired_in.values()) == count
+        assert max(acquired_in.values()) <= 4
+
+    play_share(talk)
+
+
+def test_a_session_that_ends_between_the_turns_of_an_acquisition_acquires_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    acquire = DelayedShareFetch._acquire
+    count = 30
+
+    async def talk(plane: SharePlane) -> None:
+        plane.use_fake_persister()
+        await plane.create_topic("many", count)
+        manager = plane.state.share_partition_manager
+        member, other = await plane.member(topic="many"), await plane.member("m2", topic="many")
+        for one in (member, other):
+            await one.fetch(tuple(range(count)), max_wait_ms=500)
+        for index in range(count):
+            await plane.produce(b"a", index=index, topic="many")
+        StepClock(plane, monkeypatch)
+        done = 0
+
+        def counted(*args: Any, **options: Any) -> Any:
+            nonlocal done
+            done += 1
+            if done == 10:
+                manager.release_session(manager.sessions.get(ShareSessionKey("g", "m1")))
+            return acquire(*args, **options)
+
+        monkeypatch.setattr(DelayedShareFetch, "_acquire", counted)
+        await member.fetch()
+        assert done == 10
 
     play_share(talk)
 
