@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
 import threading
@@ -232,7 +233,7 @@ def main(arguments: list[str] | None = None) -> int:
     from .config.broker_config import BrokerConfig
 
     arguments = sys.argv[1:] if arguments is None else arguments
-    return run(BrokerConfig.from_file(arguments[0]) if arguments else BrokerConfig())
+    return run(BrokerConfig.from_file(arguments[0], os.environ) if arguments else BrokerConfig())
 
 
 if __name__ == "__main__":

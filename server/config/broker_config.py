@@ -56,14 +56,24 @@ class BrokerConfig(Settings):
         )
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """The configuration that a properties file with these keys and values describes."""
+    def from_properties(
+        cls, properties: Mapping[str, str], environment: Mapping[str, str] = MappingProxyType({})
+    ) -> Self:
+        """Return the configuration that a properties file with these keys and values describes.
+
+        `environment` has the variables for Kafka's EnvVarConfigProvider. Raises ConfigError.
+        """
+        if "config.providers" in properties:
+            # Imported only if it is used: few files have variables.
+            from .config_transformer import resolve_config_variables
+
+            properties = resolve_config_variables(properties, environment)
         return cls(properties)
 
     @classmethod
-    def from_file(cls, path: str | Path) -> Self:
+    def from_file(cls, path: str | Path, environment: Mapping[str, str] = MappingProxyType({})) -> Self:
         """Read a `server.properties`. Raises OSError, PropertiesError, ConfigError."""
-        return cls(parse_properties(Path(path).read_text(encoding="iso-8859-1")))
+        return cls.from_properties(parse_properties(Path(path).read_text(encoding="iso-8859-1")), environment)
 
     def get(self, name: str) -> ConfigValue:
         """Typed value of one key, its default if it is not set; of an unknown key the text, or None if not set."""

@@ -109,6 +109,19 @@ otherwise it is a standalone broker. KRaft quorums are not supported: from a KRa
 broker's id, the listeners in `controller.listener.names` are omitted, and the keys for a quorum are logged in one line.
 A file for a controller only is rejected.
 
+**Variables.** The values of a file may contain variables, which Kafka's built-in config providers replace when the
+broker starts. `config.providers` names the providers, `config.providers.<name>.class` is the class of a provider below
+`org.apache.kafka.common.config.provider`, and `config.providers.<name>.param.*` are its parameters:
+
+| class | variable | parameter |
+|--|--|--|
+| `FileConfigProvider` | `${{<name>:/path/of/file.properties:key}}` | `allowed.paths`: absolute paths, with commas |
+| `DirectoryConfigProvider` | `${{<name>:/path/of/directory:file name}}` | `allowed.paths` |
+| `EnvVarConfigProvider` | `${{<name>:VARIABLE}}` | `allowlist.pattern`: a regular expression for whole names |
+
+A variable without a value remains as it is. The broker does not start with another class, or if a file cannot be read.
+Clients see the replaced values in DescribeConfigs, except passwords. Values that are set at run time are not replaced.
+
 **Durability.** With `acks.all.durability=disk` a record sent with acks=all is acknowledged when it is on disk; all
 waiting appends share one `fdatasync`. `page-cache` is Kafka's behaviour: the operating system writes it later.
 

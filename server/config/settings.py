@@ -25,6 +25,7 @@ class Settings:
     compression_lz4_level: int
     compression_type: str
     compression_zstd_level: int
+    config_providers: tuple[str, ...]
     connection_failed_authentication_delay_ms: int
     connections_max_idle_ms: int
     connections_max_reauth_ms: int

@@ -15,7 +15,15 @@ _FORMAT = "log.message.format.version"
 _OVERRIDES = "max.connections.per.ip.overrides"
 _OF_AUTHORIZERS = ("allow.everyone.if.no.acl.found", "super.users")
 # Keys below these belong to listeners, plugins and metrics reporters; Kafka has no list of them and passes them on.
-_FREE_PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.", "kafka.metrics.", "confluent.", "client.quota.")
+_FREE_PREFIXES = (
+    "listener.name.",
+    "rlmm.config.",
+    "rsm.config.",
+    "kafka.metrics.",
+    "confluent.",
+    "client.quota.",
+    "config.providers.",
+)
 _MISTYPED, _LIKENESS = 10, 0.85
 
 

@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
         properties = _properties(options)
         topics = dict(map(_topic, options.topic))
         companion = _console(options)
-        config = config_room.BrokerConfig.from_properties(properties)
+        config = config_room.BrokerConfig.from_properties(properties, os.environ)
         log = import_module("barnabas.server.runtime.log_output").LogOutput(
             options.log_level.upper(), options.log_format, options.log_file
         )

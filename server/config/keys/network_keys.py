@@ -12,7 +12,11 @@ NETWORK_KEYS: tuple[ConfigKey, ...] = (
         doc="Addresses of the listeners that are sent to clients, if they differ from `listeners`."),
     boolean("auto.include.jmx.reporter", True, LOW),
     class_name("client.quota.callback.class", None, LOW),
-    list_of("config.providers", (), LOW, ValidList(), mode=CLUSTER_WIDE),
+    list_of("config.providers", (), LOW, ValidList(), mode=CLUSTER_WIDE,
+        doc=(
+            "Names of config providers, whose values replace variables such as `${file:/path:key}` in the file. A "
+            "change while the broker runs has no effect."
+        )),
     integer("connection.failed.authentication.delay.ms", 100, LOW, Range(0),
         doc="Delay before a failed authentication is reported to the client."),
     long("connections.max.idle.ms", 600000, MEDIUM,

@@ -35,8 +35,8 @@ DERIVED = {
 }  # fmt: skip
 
 CHECKED_HERE = {
-    "allow.insecure.listeners", "group.share.assignors", "log.cleanup.policy", "log.flush.scheduler.interval.ms",
-    "log.message.format.version", "max.connections.per.ip",
+    "allow.insecure.listeners", "config.providers", "group.share.assignors", "log.cleanup.policy",
+    "log.flush.scheduler.interval.ms", "log.message.format.version", "max.connections.per.ip",
 }  # fmt: skip
 """Settings that the configuration itself acts upon, or hands on under another name."""
 READ_BY_NAME = {

@@ -39,7 +39,24 @@ OTHER |= {topic for topic, broker in TOPIC_SYNONYMS.items() if broker in OTHER}
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ConfigClient, ConfigClient]]:
     """A client of Apache Kafka and one of this broker, with the same file and a topic `flights`."""
-    properties = {"log.retention.hours": "3", "num.partitions": "2", "own.key": "value"}
+    secrets: Path = tmp_path_factory.mktemp("secrets")
+    (secrets / "partitions").write_text("2")
+    (secrets / "broker.properties").write_text("hours=3\nlast=seven\n")
+    package = "org.apache.kafka.common.config.provider"
+    properties = {
+        "config.providers": "file,directory,env",
+        "config.providers.file.class": f"{package}.FileConfigProvider",
+        "config.providers.file.param.allowed.paths": str(secrets),
+        "config.providers.directory.class": f"{package}.DirectoryConfigProvider",
+        "config.providers.env.class": f"{package}.EnvVarConfigProvider",
+        "config.providers.env.param.allowlist.pattern": "BARNABAS_.*",
+        "log.retention.hours": f"${{file:{secrets}/broker.properties:hours}}",
+        "num.partitions": f"${{directory:{secrets}:partitions}}",
+        "own.key": "${env:BARNABAS_OWN_KEY}",
+        "own.missing": "${env:PATH} ${env:BARNABAS_MISSING} ${other:x}",
+    }
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setenv("BARNABAS_OWN_KEY", "value")
     folder: Path = tmp_path_factory.mktemp("kafka")
     with KafkaServer(folder, properties=properties) as kafka:
         shared = {key: value for key, value in kafka.server_properties().items() if key not in WHERE}
@@ -52,7 +69,17 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ConfigClien
                 client.create_topic("flights")
             # The controller of Apache Kafka has made it before its broker knows.
             wait_until(lambda: not theirs.describe(TOPIC, "flights").error_code, timeout_s=DEADLINE_S, what="the topic")
+            monkeypatch.undo()
             yield theirs, ours
+
+
+def test_variables_have_the_values_of_config_providers(both: tuple[ConfigClient, ConfigClient]) -> None:
+    keys = ["log.retention.hours", "num.partitions", "own.key", "own.missing", "config.providers"]
+    theirs, ours = (
+        {config.name: config.value for config in client.describe(BROKER, "1", keys).configs} for client in both
+    )
+    assert theirs == ours
+    assert [theirs[key] for key in keys[:2]] == ["3", "2"]
 
 
 def comparable(config: DescribeConfigsResourceResult) -> tuple[Any, ...]:
@@ -90,7 +117,8 @@ def test_a_broker_is_described_alike(both: tuple[ConfigClient, ConfigClient]) ->
     assert len(theirs.configs) > 250
     assert differences(theirs, ours) == {}
     assert {config.name for config in theirs.configs} - {config.name for config in ours.configs} == set()
-    assert {config.name for config in ours.configs} - BROKER_KEYS.keys() == {"own.key"}
+    unknown = {config.name for config in ours.configs} - BROKER_KEYS.keys()
+    assert {name for name in unknown if not name.startswith("config.providers.")} == {"own.key", "own.missing"}
 
 
 CHANGES: tuple[tuple[int, str, tuple[tuple[str, int, str | None], ...]], ...] = (
