@@ -212,7 +212,7 @@ class DelayedShareFetch(DelayedOperation):
 
     def _acquired(self, results: dict[TopicIdPartition, ShareFetchResult] | None, error: Exception | None) -> None:
         if error is not None or results is None:
-            # The request would wait for ever.
+            # Without a response the request would never end.
             self._respond(dict.fromkeys(self._fetch.partitions, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)))
             raise error or AssertionError("no results")
         if any(isinstance(result, KafkaError) for result in results.values()):
