@@ -39,6 +39,12 @@ class Committed:
     batches: dict[int, Seen] = field(default_factory=dict)
     """By base offset."""
     end: int = 0
+    gaps: list[range] = field(default_factory=list)
+    """Offsets below the log start of the first replica that was read, for example after DeleteRecords."""
+
+    def is_unread(self, offset: int) -> bool:
+        """Whether no replica has been read at this offset yet."""
+        return offset not in self.batches and any(offset in gap for gap in self.gaps)
 
 
 class Invariants:
@@ -186,8 +192,12 @@ class Invariants:
                 header = batch.header
                 base, found = header.base_offset, (header.last_offset, header.crc)
                 if base >= committed.end:
+                    if base > committed.end:
+                        committed.gaps.append(range(committed.end, base))
                     committed.batches[base] = found
                     committed.end = header.last_offset + 1
+                elif committed.is_unread(base):
+                    committed.batches[base] = found
                 elif committed.batches.get(base) != found:
                     self._say(f"content: {me} has {found} at {base}, {committed.batches.get(base)} was committed")
                     self._compared[me] = watermark

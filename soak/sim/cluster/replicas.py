@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from barnabas.protocol.record_batch import RecordBatch, iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.replication.partition import Partition
 from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
@@ -22,23 +23,38 @@ def differences(world: ClusterWorld, in_sync: Mapping[TopicPartition, list[int]]
         if sorted(in_sync.get(name, [])) != sorted(wanted) or len(replicas) != len(wanted):
             found.append(f"{name} is in sync on {in_sync.get(name)} and on {len(replicas)} brokers, not on {wanted}")
             continue
+        # A follower learns the log start of its leader later, and its segments may be others.
+        start = max(one.log.log_start_offset for _, one in replicas)
         ends = {broker.broker_id: (one.log.high_watermark, one.log.log_end_offset) for broker, one in replicas}
         if len({offset for pair in ends.values() for offset in pair}) > 1:
             found.append(f"{name} has watermarks and ends {ends}")
-        elif len({_contents(broker, one) for broker, one in replicas}) > 1:
+        elif len({_contents(broker, one, start) for broker, one in replicas}) > 1:
             found.append(f"{name} has not the same bytes everywhere")
         elif len({_producers(one) for _, one in replicas}) > 1:
             found.append(f"{name} has not the same producers everywhere")
     return found
 
 
-def _contents(broker: SimClusterBroker, partition: Partition) -> bytes:
+def _contents(broker: SimClusterBroker, partition: Partition, start: int) -> bytes:
+    """Return the batches that begin at an offset from `start` on."""
     folder = partition.log.path
-    return b"".join(
+    files = [
         broker.disk.read_bytes(f"{folder}/{name}")
         for name in sorted(broker.disk.list_dir(folder))
         if name.endswith(".log")
-    )
+    ]
+    if not start:
+        return b"".join(files)
+    kept: list[bytes] = []
+    for data in files:
+        position = 0
+        for batch in iter_batches(memoryview(data)):
+            assert isinstance(batch, RecordBatch)
+            end = position + batch.header.size_in_bytes
+            if batch.header.base_offset >= start:
+                kept.append(data[position:end])
+            position = end
+    return b"".join(kept)
 
 
 def _producers(partition: Partition) -> str:

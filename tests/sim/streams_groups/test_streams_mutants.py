@@ -1,0 +1,24 @@
+"""The simulation of streams groups finds each planted bug within a bounded number of seeds."""
+
+from __future__ import annotations
+
+import pytest
+from soak.sim.streams_groups.mutants import MOST_SEEDS, STREAMS_MUTANTS, StreamsMutant, assign_no_standby_tasks
+
+LEAST_MUTANTS = 10
+
+
+def test_there_are_many_planted_bugs() -> None:
+    assert len({mutant.name for mutant in STREAMS_MUTANTS}) >= LEAST_MUTANTS
+
+
+def test_a_planted_bug_is_found_immediately() -> None:
+    (mutant,) = (one for one in STREAMS_MUTANTS if one.plant is assign_no_standby_tasks)
+    assert mutant.seeds_to_find(2) is not None
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("mutant", STREAMS_MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_found(mutant: StreamsMutant) -> None:
+    assert mutant.seeds_to_find(MOST_SEEDS) is not None, "no seed found it"
