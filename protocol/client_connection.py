@@ -163,7 +163,10 @@ class InFlight(NamedTuple):
 
 
 class ClientConnection(Generic[T]):
-    """Not thread-safe. `T` is the shell's token of a request; `peer` is the broker's name in errors."""
+    """The client's side of a connection, without I/O. Not thread-safe.
+
+    `T` is the caller's token of a request; `peer` is the broker's name in errors.
+    """
 
     def __init__(
         self,

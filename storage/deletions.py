@@ -37,12 +37,12 @@ class Deletion:
         return self.is_done or not self.log_dir.is_online
 
     def close_handles(self) -> None:
-        """Gives the handles of a deleted log back."""
+        """Give the handles of a deleted log back."""
         if self.log is not None:
             self.log.close_handles()
 
     def run(self) -> None:
-        """Removes the files. Files that cannot be removed remain until the next start. Raises `OSError`."""
+        """Remove the files. Files that cannot be removed remain until the next start. Raises `OSError`."""
         try:
             self.remove()
         except OSError as error:
@@ -62,7 +62,7 @@ class Deletions:
         self._waiting: list[Deletion] = []
 
     def add_log(self, log: Log, log_dir: LogDir) -> None:
-        """Renames a log's folder away and has it removed when its readers are done. Raises `OSError`.
+        """Rename the folder of a log, and remove it when its readers are done. Raises `OSError`.
 
         The new name is for the caller to make durable.
         """
@@ -73,12 +73,12 @@ class Deletions:
         self._waiting.append(Deletion(due_ms, log_dir, partial(remove_log, self._fs, path), log))
 
     def add_files(self, paths: list[str], log_dir: LogDir, delay_ms: int) -> None:
-        """Has files that a log needs no more unlinked after a delay."""
+        """Unlink files that a log no longer needs, after a delay."""
         if paths:
             self._waiting.append(Deletion(self._now_ms() + delay_ms, log_dir, partial(log_dir.unlink_all, paths)))
 
     def resume(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
-        """Continues with the folders that an earlier run of the broker renamed for deletion."""
+        """Continue with the folders that an earlier run of the broker renamed for deletion."""
         for partition_dir in partition_dirs:
             remove = partial(remove_log, self._fs, f"{log_dir.path}/{partition_dir.name}")
             self._waiting.append(Deletion(self._now_ms(), log_dir, remove))
@@ -101,12 +101,12 @@ class Deletions:
         ]
 
     def _remove(self, log_dir: LogDir, deletions: Sequence[Deletion]) -> None:
-        """Removes files of one directory, durably. Raises `OSError`."""
+        """Remove files of one directory, durably. Raises `OSError`."""
         for deletion in deletions:
             deletion.run()
         self._fs.fsync_dir(log_dir.path)
 
     def close_handles(self) -> None:
-        """Gives all handles back; the files go at the next start."""
+        """Give back all handles; the files are deleted at the next start."""
         for deletion in self._waiting:
             deletion.close_handles()

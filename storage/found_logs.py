@@ -147,7 +147,7 @@ class FoundLogs:
             return None
 
     def claim(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
-        """Notes where partitions are before they are opened, so that a failing disk takes all of its own offline.
+        """Store the directories of partitions before they are opened: a failing disk takes all of its logs offline.
 
         Raises `DuplicateLogError`.
         """
@@ -158,7 +158,7 @@ class FoundLogs:
                 raise DuplicateLogError(f"{name} is in {other.path} and in {log_dir.path}")
 
     def load(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
-        """Opens logs, after an unclean stop by recovery. On the lane of their directory.
+        """Open logs, with recovery after an unclean stop. Runs on the lane of their directory.
 
         A log that contradicts itself is taken offline alone. Raises `OSError`, `LogDirFailedError`.
         """

@@ -51,7 +51,7 @@ class FutureLog:
     """Whether the move was cancelled; the task that is working on the copy removes it."""
 
     def close_handles(self) -> None:
-        """Gives the handles back."""
+        """Give the handles back."""
         if self.log is not None:
             self.log.close_handles()
 
@@ -93,7 +93,7 @@ class FutureLogs:
         return live
 
     def take_up(self, found: Mapping[LogDir, Sequence[PartitionDir]]) -> None:
-        """Notes the copies that an earlier run began. Raises OSError.
+        """Note the copies that an earlier run began. Raises OSError.
 
         A copy whose log is missing is left alone, as that may be on a disk that is missing today; one in its log's own
         directory, or a second one, is removed.
@@ -126,7 +126,7 @@ class FutureLogs:
         return copy
 
     def open(self, copy: FutureLog) -> None:
-        """Makes the copy's folder, or opens an existing one. On the lane of its directory.
+        """Create the folder of the copy, or open an existing one. Runs on the lane of its directory.
 
         Raises OSError, StorageError, KafkaError INCONSISTENT_TOPIC_ID for a copy of another topic of the name.
         """
@@ -150,19 +150,19 @@ class FutureLogs:
             copy.log.assign_topic_id(source.topic_id)
 
     def cancel(self, topic_partition: TopicPartition) -> None:
-        """Cancels the copy of a partition."""
+        """Cancel the copy of a partition."""
         copy = self.copies.pop(topic_partition, None)
         if copy is not None:
             copy.is_cancelled = True
 
     def remove(self, copy: FutureLog) -> None:
-        """Removes a cancelled copy. On the lane of its directory. Raises OSError."""
+        """Remove a cancelled copy. Runs on the lane of its directory. Raises OSError."""
         copy.close_handles()
         if self.fs.is_dir(copy.path):
             copy.log_dir.remove_log(copy.path)
 
     def replace(self, copy: FutureLog) -> Log:
-        """Puts a copy that is complete and on disk in the place of its log; returns it. Nothing may be flushing it.
+        """Replace a log with its complete copy, and return the log. No flush of the copy may be in progress.
 
         Raises OSError if the copy's disk fails: then the log is as before.
         """

@@ -60,14 +60,14 @@ class HeldLogs:
         log_dir.partition_count += 1
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Removes a deleted log."""
+        """Remove a deleted log."""
         del self.logs[topic_partition]
         self.dir_of.pop(topic_partition).partition_count -= 1
 
     # Failure
 
     def fail_log_dir(self, path: str, cause: OSError | None = None) -> list[TopicPartition]:
-        """Takes a directory and all its logs offline until the next start; returns the partitions it held.
+        """Take a directory and all its logs offline until the next start; return the partitions it held.
 
         Nothing in it is written or flushed any more, because reads may differ from the bytes on the disk.
         Raises `AllLogDirsFailedError` if no directory is left.
@@ -79,7 +79,7 @@ class HeldLogs:
         return lost
 
     def fail(self, error: LogDirFailedError) -> list[TopicPartition]:
-        """Takes the subject of an error offline: a log directory, or one log; returns the partitions.
+        """Take the subject of an error offline: a log directory, or one log; return the partitions.
 
         Raises `AllLogDirsFailedError`.
         """
@@ -100,7 +100,7 @@ class HeldLogs:
         return [topic_partition]
 
     def take_offline(self, log_dir: LogDir, failure: LogDirFailedError) -> list[TopicPartition]:
-        """Closes the logs of a directory; returns their partitions."""
+        """Close the logs of a directory; return their partitions."""
         held = self.held_by(log_dir)
         for topic_partition in held:
             log = self.logs.pop(topic_partition, None)
@@ -112,7 +112,7 @@ class HeldLogs:
         return held
 
     def on_disk(self, log_dir: LogDir, work: Callable[[], object]) -> bool:
-        """Does something on a directory's disk; a failure takes it offline. Returns whether it was done.
+        """Run a function on the disk of a directory; an error takes the directory offline. Return whether it succeeded.
 
         Raises `AllLogDirsFailedError`.
         """
@@ -129,7 +129,7 @@ class HeldLogs:
         return False
 
     def run(self, task: LaneTask) -> None:
-        """Runs a lane task on the calling thread. Raises as `on_disk`, and `OSError` if no file handle is available."""
+        """Run a lane task on the calling thread. Raises as `on_disk`, and `OSError` if no file handle is available."""
         try:
             task()
         except LogDirFailedError as error:

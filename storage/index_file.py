@@ -83,7 +83,7 @@ class IndexFile(ABC):
         return self.entries >= self.full_at
 
     def sanity_check(self) -> None:
-        """Raises `CorruptIndexError` if the file cannot be an index of this segment."""
+        """Raise `CorruptIndexError` if the file cannot be an index of this segment."""
         size = self._fs.size(self.path) if self._fs.exists(self.path) else 0
         if size % self.ENTRY_SIZE:
             raise CorruptIndexError(f"{self.path}: {size} bytes are not a multiple of {self.ENTRY_SIZE}")

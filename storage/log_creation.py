@@ -113,7 +113,7 @@ class LogCreation:
         return log
 
     def preparation_tasks(self, topic_ids: Mapping[TopicPartition, UUID]) -> list[LaneTask]:
-        """Creates and syncs folders of new partitions together, so that `get_or_create_log` need not wait for disks.
+        """Create and sync folders of new partitions together, so that `get_or_create_log` need not wait for disks.
 
         If a task fails, `get_or_create_log` creates its partitions and reports the error.
         """

@@ -89,7 +89,7 @@ class LogDir:
         return self._fs.exists(f"{self.path}/{LOCK_FILE}")
 
     def open(self) -> None:
-        """Makes the folder if it is missing, takes its lock and reads its identity.
+        """Make the folder if it is missing, take its lock and read its identity.
 
         Raises `BlockingIOError` if another broker holds the lock, other `OSError` if the disk fails.
         """
@@ -100,7 +100,7 @@ class LogDir:
         self.is_new = self.meta_properties is None
 
     def begin_loading(self) -> list[PartitionDir]:
-        """Reads and removes the clean-shutdown marker, reads the checkpoints, lists the partition folders.
+        """Read and remove the clean-shutdown marker, read the checkpoints, list the partition folders.
 
         The marker is removed, durably, before any log is opened: a crash from then on is an unclean shutdown. Raises
         `OSError`.
@@ -158,7 +158,7 @@ class LogDir:
         return self._moment
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int], moment: int) -> None:
-        """Replaces one checkpoint file, durably, by its content as of a moment. On any thread.
+        """Replace one checkpoint file, durably, with its content at one moment. Any thread may call this.
 
         Nothing is written if the file is equal already, or was written for a later moment. Raises `OSError`.
         """
@@ -176,7 +176,7 @@ class LogDir:
             self._written[name] = moment
 
     def change_checkpoint(self, name: str, changes: Mapping[TopicPartition, int | None], moment: int) -> None:
-        """Sets entries of one checkpoint file, durably, as of a moment; None removes one. On any thread.
+        """Set entries of one checkpoint file, durably; None removes an entry. Any thread may call this.
 
         A content of an earlier moment that is written later leaves these entries as they are. Raises `OSError`.
         """
@@ -189,7 +189,7 @@ class LogDir:
             self._changed[name].update(dict.fromkeys(changes, moment))
 
     def make_folders(self, topic_ids: Mapping[TopicPartition, UUID]) -> list[TopicPartition]:
-        """Makes the folders of new partitions, durably, each with an empty log; returns the partitions that are new.
+        """Make the folders of new partitions, durably, each with an empty log; return the partitions that are new.
 
         The names in this directory are synced once for all folders. For many folders, a sync of the whole disk replaces
         the syncs of the folders. Raises `OSError`; then none of the folders counts.
@@ -217,7 +217,7 @@ class LogDir:
         return list(new)
 
     def write_clean_shutdown_marker(self, broker_epoch: int = -1) -> None:
-        """Marks the directory for the next start: every log was flushed and closed. Raises `OSError`."""
+        """Mark the directory for the next start: every log was flushed and closed. Raises `OSError`."""
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         write = partial(self._fs.write_atomic, f"{self.path}/{CLEAN_SHUTDOWN_FILE}", content.encode("ascii"))
         self._write_over(CLEAN_SHUTDOWN_FILE, write)
@@ -232,7 +232,7 @@ class LogDir:
         return epoch if type(epoch) is int and epoch >= 0 else -1
 
     def _write_over(self, name: str, write: Callable[[], None]) -> None:
-        """Replaces one of the folder's own files, moving a directory with its name away. Raises `OSError`."""
+        """Replace one of the folder's own files, moving a directory with its name away. Raises `OSError`."""
         try:
             write()
         except OSError as error:
@@ -252,25 +252,25 @@ class LogDir:
             return use(self.reserve)
 
     def remove_log(self, path: str) -> None:
-        """Removes the files of a log, durably, and its folder if nothing else is in it. Raises `OSError`."""
+        """Remove the files of a log, durably, and its folder if nothing else is in it. Raises `OSError`."""
         remove_log(self._fs, path)
         self._fs.fsync_dir(parent_of(path))
 
     def unlink_all(self, paths: Iterable[str]) -> None:
-        """Unlinks files; a file that was deleted with its folder is not an error. Raises `OSError`."""
+        """Unlink files; a file that was deleted with its folder is not an error. Raises `OSError`."""
         for path in paths:
             with suppress(FileNotFoundError):
                 self._fs.unlink(path)
 
     def fail(self, cause: OSError) -> LogDirFailedError:
-        """Marks the directory as not to be trusted until the next start."""
+        """Mark the directory as offline until the next start."""
         if self.failure is None:
             self.failure = LogDirFailedError(self.path, cause)
             logger.error("log directory %s is offline: %s", self.path, describe_error(cause))
         return self.failure
 
     def close(self) -> None:
-        """Lets another broker take the directory."""
+        """Release the lock of the directory."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()

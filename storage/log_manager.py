@@ -90,7 +90,7 @@ class LogManager:
     # Start
 
     def open_dirs(self) -> None:
-        """Makes, locks and identifies the log directories.
+        """Make, lock and identify the log directories.
 
         Raises `BlockingIOError` if a running broker holds one, `AllLogDirsFailedError` if none can be used.
         """
@@ -112,7 +112,7 @@ class LogManager:
         return common_identity(stored)
 
     def write_identity(self, node_id: int, cluster_id: str, *, version: int = 1) -> None:
-        """Writes `meta.properties` in directories without it, and leaves the other directories unchanged.
+        """Write `meta.properties` in directories without it, and leave the other directories unchanged.
 
         Version 0 is for a cluster around ZooKeeper, where Kafka's brokers refuse directories of any other version.
         Raises `InconsistentMetaPropertiesError` if a directory belongs to another broker or cluster.
@@ -159,7 +159,7 @@ class LogManager:
         return {key: self._found.identity(key) for key in [*self.logs, *self.held.offline]}
 
     def finish_loading(self) -> None:
-        """Counts the opened logs, and closes the logs of directories that failed while others were loading."""
+        """Count the opened logs, and close the logs of directories that failed while others were loading."""
         for log_dir in self.dirs:
             log_dir.partition_count = len(self.held.held_by(log_dir))
             if log_dir.failure is not None:
@@ -177,7 +177,7 @@ class LogManager:
     # Deletion
 
     def delete_log(self, topic_partition: TopicPartition) -> LaneTask | None:
-        """Stops serving a partition and renames its folder, so that a restart continues its deletion.
+        """Stop serving a partition and rename its folder, so that a restart continues its deletion.
 
         Durable when the task has run. `deletion_tasks` removes the files after `file.delete.delay.ms`, when readers of
         the log have finished. Raises KAFKA_STORAGE_ERROR if the partition is offline or its disk fails now; returns
@@ -208,7 +208,7 @@ class LogManager:
     # Changes that a checkpoint has to follow
 
     def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Truncates logs to offsets, before their followers or leaders fetch again.
+        """Truncate logs to offsets, before their followers or leaders fetch again.
 
         The recovery points are written immediately: a recovery point above the new end would exempt the next appended
         records from recovery. Raises KAFKA_STORAGE_ERROR if a disk fails.
@@ -216,7 +216,7 @@ class LogManager:
         self._change_logs(offsets, lambda log, offset: log.truncate_to(offset), RECOVERY_POINT_CHECKPOINT)
 
     def truncate_fully_and_start_at(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Empties a log and lets it go on at an offset. Raises KAFKA_STORAGE_ERROR if the disk fails."""
+        """Empty a log and let it go on at an offset. Raises KAFKA_STORAGE_ERROR if the disk fails."""
         self._change_logs(
             {topic_partition: offset},
             lambda log, offset: log.truncate_fully_and_start_at(offset),
@@ -310,7 +310,7 @@ class LogManager:
         return tasks
 
     def close(self) -> None:
-        """Gives all handles and locks back and writes nothing; the next start is an unclean one."""
+        """Give back all handles and locks, and write nothing; the next start is an unclean one."""
         for log in self.logs.values():
             log.close_handles()
         for copy in self.future_logs.copies.values():

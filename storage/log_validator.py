@@ -477,7 +477,7 @@ def _check_header(header: BatchHeader, context: AppendContext) -> None:
 
 
 def _check_records(header: BatchHeader, scan: RecordScan, context: AppendContext) -> None:
-    """Raises RecordValidationError for a type of timestamps that clients may not choose, and for records that break
+    """Raise RecordValidationError for a type of timestamps that clients may not choose, and for records that break
     the topic's rules.
     """
     if context.rules.origin is not _CLIENT:

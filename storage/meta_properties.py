@@ -33,7 +33,7 @@ class MetaProperties:
 
     @classmethod
     def parse(cls, data: bytes, path: str) -> Self:
-        """Reads version 0 and 1. Raises `CorruptCheckpointError` for anything else."""
+        """Read version 0 and 1. Raises `CorruptCheckpointError` for anything else."""
         try:
             properties = {key: value.strip() for key, value in parse_properties(data.decode("iso-8859-1")).items()}
         except PropertiesError as error:
@@ -80,7 +80,7 @@ def read_meta_properties(fs: FileSystem, log_dir: str) -> MetaProperties | None:
 
 
 def write_meta_properties(fs: FileSystem, log_dir: str, properties: MetaProperties) -> None:
-    """Stores the identity of a log directory, durably."""
+    """Store the identity of a log directory, durably."""
     fs.write_atomic(f"{log_dir}/{META_PROPERTIES}", properties.to_bytes())
 
 

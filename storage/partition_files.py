@@ -52,7 +52,7 @@ def log_files(fs: FileSystem, path: str) -> list[str]:
 
 
 def set_aside(fs: FileSystem, path: str, names: Collection[str]) -> None:
-    """Renames directory entries with the names of log files. Raises `OSError`."""
+    """Rename directory entries with the names of log files. Raises `OSError`."""
     for name in names:
         logger.warning("%s/%s is not a regular file; renamed to %s%s", path, name, name, FOREIGN_SUFFIX)
         fs.rename(f"{path}/{name}", f"{path}/{name}{FOREIGN_SUFFIX}")
@@ -74,7 +74,7 @@ def holds_log(fs: FileSystem, path: str) -> bool:
 
 
 def remove_log(fs: FileSystem, path: str) -> None:
-    """Removes a log's folder, not durably yet; a missing folder is not an error. Raises `OSError`.
+    """Remove a log's folder, not durably yet; a missing folder is not an error. Raises `OSError`.
 
     A folder with foreign files is kept, with these files.
     """

@@ -69,7 +69,7 @@ def _content(topic_id: UUID) -> bytes:
 
 
 def check_topic_id(topic_partition: TopicPartition, stored: UUID | None, given: UUID) -> None:
-    """Raises `KafkaError` INCONSISTENT_TOPIC_ID if the stored id differs from the given id."""
+    """Raise `KafkaError` INCONSISTENT_TOPIC_ID if the stored id differs from the given id."""
     if stored is not None and stored != given:
         message = f"{topic_partition} belongs to topic id {stored}, not {given}"
         raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)

@@ -57,7 +57,7 @@ class Retention:
         return log.begin_retention()
 
     def finish(self, below: Mapping[TopicPartition, int], most: int) -> list[LaneTask]:
-        """Renames the files of segments below these offsets to `.deleted`, and has them unlinked some time later.
+        """Rename the files of segments below these offsets to `.deleted`, and have them unlinked some time later.
 
         The tasks make the new names durable. Of up to `most` segments, of all these logs together: to be called until
         it returns no tasks.
@@ -80,7 +80,7 @@ class Retention:
         return [LaneTask(lane, partial(self._sync_names, paths)) for lane, paths in directories.items()]
 
     def delete_later(self, log: Log, paths: list[str]) -> None:
-        """Has files that a log no longer needs unlinked after `file.delete.delay.ms`."""
+        """Unlink files that a log no longer needs, after `file.delete.delay.ms`."""
         log_dir = self._held.dir_of[log.topic_partition]
         self._deletions.add_files(paths, log_dir, log.config.file_delete_delay_ms)
 

@@ -145,7 +145,7 @@ class SegmentIndexes:
         self._refresh_is_full()
 
     def _check_last_entries(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
-        """Raises OSError, and `CorruptIndexError` if the last entries do not match the data, or entries are missing.
+        """Raise OSError, and `CorruptIndexError` if the last entries do not match the data, or entries are missing.
 
         An index may lack its newest entries: a flush leaves it out, and a scan continues from the entry before.
         """

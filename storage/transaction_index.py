@@ -94,7 +94,7 @@ class TransactionIndex:
         self.write()
 
     def sanity_check(self, end_offset: int) -> None:
-        """Raises OSError, and `CorruptIndexError` if the file is not an index of a segment that ends at an offset."""
+        """Raise OSError, and `CorruptIndexError` if the file is not an index of a segment that ends at an offset."""
         for aborted in self.entries:
             if not self.base_offset <= aborted.last_offset < end_offset:
                 raise CorruptIndexError(f"{self.path}: {aborted} is not in the segment, which ends at {end_offset}")

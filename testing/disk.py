@@ -25,7 +25,7 @@ class FaultyDisk(OsFileSystem):
                 self._spoil(file, number)
 
     def recover(self) -> None:
-        """Writes succeed again."""
+        """Let writes succeed again."""
         self._errno = None
         kept, self._kept = self._kept, {}
         for file, pwrite in kept.items():

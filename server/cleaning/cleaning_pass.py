@@ -50,7 +50,10 @@ class PassReport:
 
 
 class CleaningRun:
-    """Loop-thread only. `run` once; `abort` at any time, after which `run` ends soon and changes nothing more."""
+    """One pass of the cleaner over one log, on the loop's thread.
+
+    `run` once; `abort` at any time, after which `run` ends soon and changes nothing more.
+    """
 
     def __init__(self, grabbed: LogToClean, log_manager: LogManager, ports: Ports) -> None:
         self.grabbed = grabbed

@@ -266,7 +266,7 @@ class DynamicConfig:
         return topic_log_config(self.config, settings) if settings else self._default_log_config
 
     def check_topic_config(self, config: Mapping[str, str]) -> None:
-        """Raises KafkaError INVALID_CONFIG unless a topic may have these settings."""
+        """Raise KafkaError INVALID_CONFIG unless a topic may have these settings."""
         for name in config:
             if name not in TOPIC_KEYS:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")

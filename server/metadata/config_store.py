@@ -35,11 +35,11 @@ class ConfigStore:
         self.notifications = ChangeNotifications(store, znodes.CONFIG_CHANGE_PREFIX, now_ms=now_ms)
 
     async def topic_config(self, topic: str) -> dict[str, str]:
-        """Returns a topic's own settings; empty if it has none."""
+        """Return a topic's own settings; empty if it has none."""
         return await self._config("topics", topic)
 
     async def topic_configs(self) -> dict[str, dict[str, str]]:
-        """Returns the settings of all topics that have any."""
+        """Return the settings of all topics that have any."""
         configs = {}
         for name in await self._store.children("/config/topics"):
             if config := await self._config_or_none("topics", name):
@@ -47,15 +47,15 @@ class ConfigStore:
         return configs
 
     async def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
-        """Replaces all of a topic's settings and notifies the brokers."""
+        """Replace all of a topic's settings and notify the brokers."""
         await self._set_config("topics", topic, config)
 
     async def named_config(self, entity_type: str, name: str) -> dict[str, str]:
-        """Returns the own settings of one of the `groups` or `client-metrics` subscriptions; empty if it has none."""
+        """Return the own settings of one of the `groups` or `client-metrics` subscriptions; empty if it has none."""
         return await self._config(entity_type, node_name(name))
 
     async def named_configs(self, entity_type: str) -> dict[str, dict[str, str]]:
-        """Returns the settings of all `groups`, or of all `client-metrics` subscriptions."""
+        """Return the settings of all `groups`, or of all `client-metrics` subscriptions."""
         configs = {}
         for name in await self._children(znodes.configs_path(entity_type)):
             if config := await self._config_or_none(entity_type, name):
@@ -83,7 +83,7 @@ class ConfigStore:
             return []
 
     async def set_named_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:
-        """Replaces all settings of a group or a client metrics subscription and notifies the brokers.
+        """Replace all settings of a group or a client metrics subscription and notify the brokers.
 
         Without settings its node is deleted.
         """
@@ -97,7 +97,7 @@ class ConfigStore:
             await self._write_config(Delete(path), entity_type, node)
 
     async def client_config(self, entity_type: str, name: str) -> dict[str, str]:
-        """Returns the settings of one of the `users`, `clients` or `ips`: its quotas, and a user's credentials.
+        """Return the settings of one of the `users`, `clients` or `ips`: its quotas, and a user's credentials.
 
         `name` is the path of its node below the entity type.
         """
@@ -120,7 +120,7 @@ class ConfigStore:
                         await budget.step()
 
     async def set_client_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:
-        """Replaces all settings of one of the `users`, `clients` or `ips` and notifies the brokers."""
+        """Replace all settings of one of the `users`, `clients` or `ips` and notify the brokers."""
         parent, _, rest = name.partition("/")
         while rest:
             path = znodes.config_path(entity_type, parent)
@@ -131,7 +131,7 @@ class ConfigStore:
         await self._set_config(entity_type, name, config)
 
     async def broker_config(self, broker_id: int | None) -> dict[str, str]:
-        """Returns a broker's dynamic settings; None means the cluster-wide ones."""
+        """Return a broker's dynamic settings; None means the cluster-wide ones."""
         return await self._config("brokers", _broker_entity(broker_id))
 
     async def readable_broker_config(self, broker_id: int | None) -> dict[str, str]:
@@ -139,7 +139,7 @@ class ConfigStore:
         return await self._config_or_none("brokers", _broker_entity(broker_id))
 
     async def set_broker_config(self, broker_id: int | None, config: Mapping[str, str]) -> None:
-        """Replaces all dynamic settings of a broker (None: the cluster-wide ones) and notifies the brokers."""
+        """Replace all dynamic settings of a broker (None: the cluster-wide ones) and notify the brokers."""
         await self._set_config("brokers", _broker_entity(broker_id), config)
 
     async def _config(self, entity_type: str, name: str) -> dict[str, str]:

@@ -140,12 +140,12 @@ class LocalWatch:
     watch: Watch
 
     def process(self, event: WatchEvent, _: Sequence[Acl]) -> None:
-        """Passes the event on."""
+        """Pass the event on."""
         self.watch(event)
 
 
 def parent_of(path: str) -> str:
-    """Returns the parent's path of any path but the root."""
+    """Return the parent's path of any path but the root."""
     return path[: path.rindex("/")] or ROOT
 
 
@@ -176,7 +176,7 @@ class DataTree:
     # Sessions
 
     def open_session(self) -> int:
-        """Begins a session of this process and returns its id; ids grow, and are never used again."""
+        """Begin a session of this process and return its id; ids grow, and are never used again."""
         self._last_session += 1
         self._sessions[self._last_session] = None
         return self._last_session
@@ -200,7 +200,7 @@ class DataTree:
         return sum(map(len, self._ephemerals.values()))
 
     def plan_session(self, session: RemoteSession) -> Transaction:
-        """Plans the beginning of a remote session, the only one in `sessions`."""
+        """Plan the beginning of a remote session, the only one in `sessions`."""
         self._last_session += 1
         transaction = self._begin()
         transaction.sessions[self._last_session] = session
@@ -221,7 +221,7 @@ class DataTree:
         return self._planned_as(transaction)
 
     def plan_end_of_unknown_sessions(self, *, keep_remote: bool = True) -> Transaction:
-        """Plans the removal of ephemeral nodes whose session is not alive, for example of a killed process.
+        """Plan the removal of ephemeral nodes whose session is not alive, for example of a killed process.
 
         Without `keep_remote` no session of another process is.
         """
@@ -232,7 +232,7 @@ class DataTree:
         return self._planned_as(transaction)
 
     def end_session(self, session: int) -> None:
-        """Forgets a session and its watches; its nodes are removed by `plan_end_of`."""
+        """Forget a session and its watches; its nodes are removed by `plan_end_of`."""
         self._sessions.pop(session, None)
         self.watches.drop(session)
 
@@ -247,11 +247,11 @@ class DataTree:
         return self._nodes.get(path)
 
     def names(self, path: str) -> AbstractSet[str]:
-        """Names of a node's children; nothing but to be looked at. Raises KeyError."""
+        """Return the names of the children of a node, which the caller must not change. Raises KeyError."""
         return self._children[path]
 
     def get(self, path: str, session: int, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        """Returns data and stat. Raises NoNodeError, SessionExpiredError."""
+        """Return data and stat. Raises NoNodeError, SessionExpiredError."""
         self._check_session(session, path)
         node = self._nodes.get(path)
         if node is None:
@@ -260,20 +260,20 @@ class DataTree:
         return node.data or b"", stat_of(node, len(self._children[path]))
 
     def find(self, path: str, session: int) -> tuple[bytes, Stat] | None:
-        """Returns data and stat or None. Raises SessionExpiredError."""
+        """Return data and stat or None. Raises SessionExpiredError."""
         self._check_session(session, path)
         node = self._nodes.get(path)
         return None if node is None else (node.data or b"", stat_of(node, len(self._children[path])))
 
     def exists(self, path: str, session: int, watch: Watch | None = None) -> Stat | None:
-        """Returns the stat or None. Raises SessionExpiredError."""
+        """Return the stat or None. Raises SessionExpiredError."""
         self._check_session(session, path)
         self._watch(path, session, watch, WatchKind.DATA)
         node = self._nodes.get(path)
         return None if node is None else stat_of(node, len(self._children[path]))
 
     def children(self, path: str, session: int, watch: Watch | None = None) -> list[str]:
-        """Returns the sorted names of the children. Raises NoNodeError, SessionExpiredError."""
+        """Return the sorted names of the children. Raises NoNodeError, SessionExpiredError."""
         self._check_session(session, path)
         names = self._children.get(path)
         if names is None:
@@ -288,7 +288,7 @@ class DataTree:
     # Writing
 
     def plan(self, operations: Sequence[TreeOperation], session: int, who: Sequence[Id] | None = None) -> Transaction:
-        """Checks the operations in order, each against the effects of earlier operations and plans.
+        """Check the operations in order, each against the effects of earlier operations and plans.
 
         `who` are the proved identities of the session, None for a session without restrictions.
         Raises StoreError, ValueError (an illegal path).
@@ -301,7 +301,7 @@ class DataTree:
         return self._planned_as(self._check(operations, session, who))
 
     def apply(self, transaction: Transaction) -> None:
-        """Makes a planned transaction visible, then fires the watches it concerns."""
+        """Make a planned transaction visible, then trigger its watches."""
         assert transaction.zxid == self.zxid + 1, "a transaction must follow the state it was planned upon"
         self.zxid = transaction.zxid
         for path, node in transaction.changes.items():
@@ -349,7 +349,7 @@ class DataTree:
         return Transaction(self._planned.zxid + 1, self._last_session)
 
     def _planned_as(self, transaction: Transaction) -> Transaction:
-        """Has later plans of the round see this one."""
+        """Make this plan visible to later plans of the round."""
         if not transaction.is_empty:
             planned = self._planned
             planned.zxid = transaction.zxid

@@ -56,7 +56,7 @@ class EmbeddedStore:
         reserve: Reserve | None = None,
         keep_sessions: bool = False,
     ) -> EmbeddedStore:
-        """Opens the database at `path`, made if missing; `IN_MEMORY` keeps nothing.
+        """Open the database at `path`, made if missing; `IN_MEMORY` keeps nothing.
 
         `durable=False` leaves it to the operating system when writes reach the disk; their order is kept, but not with
         `lasting=False`, for data that need not outlast the machine. `reserve` is for a disk that is full.
@@ -118,12 +118,12 @@ class EmbeddedStore:
         return self._tree.children(path, self._session_id, watch)
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """Applies all operations or none."""
+        """Apply all operations or none."""
         transaction = await self.request_processor.run(lambda: self._tree.plan(operations, self._session_id))
         return list(map(_result, operations, transaction.results))
 
     async def close(self) -> None:
-        """Ends the session, removes its ephemeral nodes and lets the database go."""
+        """End the session, remove its ephemeral nodes and let the database go."""
         if self._state is SessionState.EXPIRED:
             return
         self._state = SessionState.EXPIRED

@@ -48,7 +48,7 @@ class KafkaHealthcheck:
         self._closed = False
 
     async def join(self) -> BrokerInfo:
-        """Registers the broker and returns it with its epoch.
+        """Register the broker and return it with its epoch.
 
         Raises KafkaError DUPLICATE_BROKER_REGISTRATION if another broker keeps the id for longer than a session lives
         without its broker.
@@ -63,7 +63,7 @@ class KafkaHealthcheck:
         return registered
 
     async def close(self) -> None:
-        """Stops: registers no more."""
+        """Stop registering the broker."""
         self._closed = True
         if self._coming_back is not None:
             self._coming_back.cancel()

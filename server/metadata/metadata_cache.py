@@ -94,7 +94,7 @@ class MetadataCache:
         return self._brokers
 
     def set_brokers(self, brokers: Mapping[int, BrokerInfo]) -> None:
-        """Replaces the set of live brokers."""
+        """Replace the set of live brokers."""
         if any(self.rack(broker_id) != broker.rack for broker_id, broker in brokers.items()):
             self.version += 1
         self._brokers = {broker_id: brokers[broker_id] for broker_id in sorted(brokers)}
@@ -169,7 +169,7 @@ class MetadataCache:
                 yield TopicPartition(topic.name, index)
 
     def put_topics(self, topics: Iterable[TopicImage]) -> None:
-        """Adds topics or replaces their images."""
+        """Add topics, or replace their images."""
         removed_ids = []
         for topic in topics:
             former = self._topics.get(topic.name)
@@ -186,7 +186,7 @@ class MetadataCache:
         self._notify_removed_ids(removed_ids)
 
     def remove_topics(self, names: Iterable[str]) -> None:
-        """Forgets topics; unknown ones are ignored."""
+        """Forget topics; unknown ones are ignored."""
         removed, removed_ids = [], []
         for name in names:
             topic = self._topics.pop(name, None)

@@ -168,7 +168,7 @@ OperationResult = str | Stat | None
 
 
 def check_path(path: str) -> None:
-    """Raises ValueError unless the path is absolute and each of its parts is a name."""
+    """Raise ValueError unless the path is absolute and each of its parts is a name."""
     if path != ROOT and (not path.startswith("/") or any(part in ("", ".", "..") for part in path[1:].split("/"))):
         raise ValueError(f"not a path of the metadata tree: {path!r}")
 
@@ -198,15 +198,15 @@ class MetadataStore(Protocol):
         ...
 
     def on_state_change(self, listener: Callable[[SessionState], None]) -> None:
-        """Calls `listener` on the event loop at each later change of state."""
+        """Call `listener` on the event loop at each later change of state."""
         ...
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        """Makes a node and returns its path. Raises NodeExistsError, NoNodeError (no parent)."""
+        """Make a node and return its path. Raises NodeExistsError, NoNodeError (no parent)."""
         ...
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        """Returns a node's data and stat; `watch` is called at its next change or deletion. Raises NoNodeError."""
+        """Return a node's data and stat; `watch` is called at its next change or deletion. Raises NoNodeError."""
         ...
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
@@ -214,28 +214,28 @@ class MetadataStore(Protocol):
         ...
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        """Replaces a node's data. Raises NoNodeError, BadVersionError."""
+        """Replace a node's data. Raises NoNodeError, BadVersionError."""
         ...
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Removes a node. Raises NoNodeError, BadVersionError, NotEmptyError."""
+        """Remove a node. Raises NoNodeError, BadVersionError, NotEmptyError."""
         ...
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """Returns a node's stat or None; `watch` is called at its creation, next change or deletion."""
+        """Return a node's stat or None; `watch` is called at its creation, next change or deletion."""
         ...
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Returns the names of a node's children, sorted; `watch` is called at a change. Raises NoNodeError."""
+        """Return the names of a node's children, sorted; `watch` is called at a change. Raises NoNodeError."""
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """Applies all operations in order or none; an error names the first that was refused by its index.
+        """Apply all operations in order or none; an error names the first that was refused by its index.
 
         Raises TooLargeError.
         """
         ...
 
     async def close(self) -> None:
-        """Ends the session and with it its ephemeral nodes."""
+        """End the session and with it its ephemeral nodes."""
         ...

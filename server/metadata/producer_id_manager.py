@@ -28,7 +28,7 @@ class ProducerIdManager:
         self._claiming = asyncio.Lock()
 
     async def generate_producer_id(self) -> int:
-        """Returns an id that was never used.
+        """Return an id that was never used.
 
         Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, which producers retry, while the store cannot be written, and
         UNKNOWN_SERVER_ERROR when all 2**63 ids are used.

@@ -27,7 +27,7 @@ def is_legal(name: str) -> bool:
 
 
 def check_name(name: str) -> None:
-    """Raises KafkaError INVALID_TOPIC_EXCEPTION, with the reason, if no topic may have the name."""
+    """Raise KafkaError INVALID_TOPIC_EXCEPTION, with the reason, if no topic may have the name."""
     if not name:
         reason = "the empty string is not allowed"
     elif name in (".", ".."):

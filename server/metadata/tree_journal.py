@@ -83,14 +83,14 @@ class Journal:
         self._prepare()
 
     def load(self, now_ms: Callable[[], int]) -> DataTree:
-        """Reads the whole tree, with the sessions that other processes may resume."""
+        """Read the whole tree, with the sessions that other processes may resume."""
         counters = dict(self._connection.execute("SELECT name, value FROM counters"))
         sessions = {number: RemoteSession(*fields) for number, *fields in self._rows("sessions")}
         nodes = ((path, Node._make((*fields, _read_acl(acl)))) for path, *fields, acl in self._rows("nodes"))
         return DataTree(now_ms, nodes, counters.get("zxid", 0), counters.get("session", 0), sessions)
 
     def write(self, transactions: Sequence[Transaction]) -> None:
-        """Stores transactions as one, durably if so opened. On an error nothing of them is stored."""
+        """Store transactions as one, durably if so opened. On an error nothing of them is stored."""
         try:
             self._together(lambda: self._write(transactions))
         except sqlite3.Error as error:
@@ -103,7 +103,7 @@ class Journal:
             self._together(lambda: self._write(transactions))
 
     def close(self) -> None:
-        """Folds the write-ahead log into the database and lets it go."""
+        """Fold the write-ahead log into the database and let it go."""
         self._connection.close()
 
     def _rows(self, table: str) -> sqlite3.Cursor:

@@ -116,7 +116,7 @@ class ZooKeeperStore:
         work: Work,
         client: KazooClient | None = None,
     ) -> Self:
-        """Connects, and makes the path that stands for the root if it is missing. A simulation brings its own `client`.
+        """Connect, and create the path of the root if it does not exist. A simulation brings its own `client`.
 
         Raises StoreUnavailableError if there is no contact within `connection_timeout_ms`.
         """
@@ -369,7 +369,7 @@ class ZooKeeperStore:
     # The session
 
     async def close(self) -> None:
-        """Ends the session and with it its ephemeral nodes; waits for the answer if there is contact."""
+        """End the session and with it its ephemeral nodes; wait for the answer if there is contact."""
         if self._closed:
             return
         self._closed = True
@@ -386,7 +386,7 @@ class ZooKeeperStore:
             logger.exception("the session did not end cleanly; the ensemble ends it after its timeout")
 
     async def _request(self, path: str, send: Callable[[], Any], session: int) -> Any:
-        """Sends and waits for the answer, no longer than a session lives."""
+        """Send and wait for the answer, no longer than a session lives."""
         async with self._in_flight:
             if self._closed or session != self._session_id:
                 raise SessionExpiredError(path)
@@ -401,7 +401,7 @@ class ZooKeeperStore:
                 raise _translated(error, path) from None
 
     async def _await_contact(self, path: str) -> None:
-        """Raises StoreUnavailableError if there is none for as long as a session lives."""
+        """Wait for a connection. Raises StoreUnavailableError after the session timeout."""
         if not self._client.connected:
             # Reported by the thread just before its notification reaches the loop.
             self._contact.clear()
@@ -487,7 +487,7 @@ class LoopHandler(SequentialThreadingHandler):
         """Continue on the loop."""
 
     def dispatch_callback(self, callback: Callback) -> None:
-        """Watches go the way of answers."""
+        """Pass a watch event on like a response."""
         self.callback_queue.put(lambda: callback.func(*callback.args))
 
 

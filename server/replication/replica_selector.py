@@ -18,7 +18,7 @@ def is_rack_aware(selector_class: str | None) -> bool:
 
 
 class RackAwareReplicaSelector:
-    """Loop-thread only."""
+    """Selects the preferred read replica of consumers by their rack. Used on the loop's thread only."""
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata

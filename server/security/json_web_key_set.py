@@ -52,7 +52,7 @@ class JsonWebKeySet:
     def __init__(
         self, url: str, work: Work, now: Callable[[], float], *, refresh_ms: int, backoff_ms: int, max_backoff_ms: int
     ) -> None:
-        """Reads keys from a file immediately. Raises ValueError, OSError."""
+        """Read keys from a file immediately. Raises ValueError, OSError."""
         self._url = url
         self._work = work
         self._now = now

@@ -67,7 +67,7 @@ class SaslListener:
     """The SASL configuration of one listener, used on the loop's thread only."""
 
     def __init__(self, config: BrokerConfig, listener: str, sources: CredentialSources) -> None:
-        """Raises ConfigError for a mechanism that the broker cannot serve."""
+        """Read the settings. Raises ConfigError for a mechanism that the broker cannot serve."""
         self._config = config
         self._listener = listener
         self._sources = sources

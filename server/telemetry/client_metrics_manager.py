@@ -120,7 +120,7 @@ class ClientMetricsInstance:
 
 
 class ClientMetricsManager:
-    """Loop-thread only."""
+    """The subscriptions and the last metrics of clients. Owned by the broker; used on the loop's thread only."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ class SkimpyOffsetMap:
     """
 
     def __init__(self, memory_bytes: int, hash_name: str = "MD5", *, use_native: bool = True) -> None:
-        """Raises ValueError for an unknown hash, or memory for fewer than two slots."""
+        """Create an empty map. Raises ValueError for an unknown hash, or memory for fewer than two slots."""
         self._digest = _digest_of(hash_name)
         self.hash_name = hash_name
         self._id_size = self._size_of_id()

@@ -23,7 +23,7 @@ STRICT_QUOTA_VERSION = 3
 async def handle(
     ctx: RequestContext, request: CreatePartitionsRequest, *, controller: KafkaController
 ) -> CreatePartitionsResponse:
-    """Extends each topic on its own terms; one named twice is not extended."""
+    """Extend each topic independently; a topic that the request repeats is not extended."""
     named = Counter(topic.name for topic in request.topics)
     wishes = [_wish(topic) for topic in request.topics if named[topic.name] == 1]
     outcomes: dict[str, KafkaError | None]

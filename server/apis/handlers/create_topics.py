@@ -48,7 +48,7 @@ async def handle(
     config_repository: ConfigRepository,
     controller: KafkaController,
 ) -> CreateTopicsResponse:
-    """Creates each topic on its own terms; one named twice is not created."""
+    """Create each topic independently; a topic that the request repeats is not created."""
     named = Counter(topic.name for topic in request.topics)
     refused: dict[str, KafkaError] = {}
     wishes: list[TopicCreation] = []

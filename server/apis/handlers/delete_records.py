@@ -27,7 +27,7 @@ NO_LOW_WATERMARK = -1
 async def handle(
     _: RequestContext, request: DeleteRecordsRequest, *, replica_manager: ReplicaManager
 ) -> DeleteRecordsResponse:
-    """Moves each partition on its own, and has all of them on disk together."""
+    """Advance the log start offset of each partition independently, and sync all of them together."""
     offsets = [
         (topic.name, partition.partition_index, partition.offset)
         for topic in request.topics

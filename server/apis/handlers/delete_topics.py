@@ -40,7 +40,7 @@ async def handle(
     controller: KafkaController,
     metadata_cache: MetadataCache,
 ) -> DeleteTopicsResponse:
-    """Deletes each topic on its own terms."""
+    """Delete each topic independently."""
     if ctx.api_version >= TOPIC_STATES_VERSION:
         wanted = request.topics
     else:
@@ -70,7 +70,7 @@ async def handle(
 async def _resolve(
     wanted: list[DeleteTopicState], *, metadata_cache: MetadataCache
 ) -> list[tuple[str | None, UUID, KafkaError | None]]:
-    """Finds the name and id of each topic, or why it cannot be deleted."""
+    """Find the name and id of each topic, or the reason why it cannot be deleted."""
     named = Counter(topic.name for topic in wanted if topic.name is not None)
     # Topics addressed by id count under their name, too: one of both ways may address it.
     named.update(name for topic in wanted if topic.name is None and (name := metadata_cache.topic_name(topic.topic_id)))

@@ -19,7 +19,7 @@ PREFERRED, UNCLEAN = 0, 1
 async def handle(
     ctx: RequestContext, request: ElectLeadersRequest, *, controller: KafkaController
 ) -> ElectLeadersResponse:
-    """Elects for each partition on its own.
+    """Elect a leader for each partition independently.
 
     Raises KafkaError INVALID_REQUEST for an unknown kind of election, REQUEST_TIMED_OUT.
     """

@@ -29,7 +29,10 @@ async def handle(
     now_ms: Callable[[], int],
     transaction_coordinator: TransactionCoordinator,
 ) -> ListTransactionsResponse:
-    """Names the states in the filter that there are not. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
+    """List the transactions that match the filters, and the unknown states in the filter.
+
+    Raises KafkaError INVALID_REGULAR_EXPRESSION.
+    """
     pattern = _pattern(request.transactional_id_pattern)
     unknown = [name for name in request.state_filters if name not in LABELS.values()]
     if transaction_coordinator.state_manager.is_loading:

@@ -73,7 +73,7 @@ _EVENT_CODES = {
 
 
 class TreeConnection(asyncio.Protocol):
-    """Loop-thread only. Made by `TreeServer` for each client that connects."""
+    """A connection of a client. Created by `TreeServer`; used on the loop's thread only."""
 
     def __init__(self, server: TreeServer) -> None:
         self.host = ""
@@ -104,7 +104,7 @@ class TreeConnection(asyncio.Protocol):
     # -- called by the transport -----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Counts it in, or refuses it."""
+        """Count the connection, or reject it."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES)
         peer, own = (self._transport.get_extra_info(name, ("", 0)) for name in ("peername", "sockname"))
@@ -114,7 +114,7 @@ class TreeConnection(asyncio.Protocol):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Removes the connection's watches; its session continues."""
+        """Remove the connection's watches; its session continues."""
         self._is_closing = True
         self._transport = None
         self._parked = None
@@ -123,7 +123,7 @@ class TreeConnection(asyncio.Protocol):
         self._server.forget(self)
 
     def data_received(self, data: bytes) -> None:
-        """Handles whole frames; each request prolongs the session."""
+        """Handle whole frames; each request prolongs the session."""
         if self._is_closing:
             return
         self._server.clock.touch(self.session)
@@ -180,7 +180,7 @@ class TreeConnection(asyncio.Protocol):
             self._pace()
 
     def process(self, event: WatchEvent, acl: Sequence[Acl]) -> None:
-        """Notifies the client of an event, unless it may not read the node."""
+        """Notify the client of an event, unless it may not read the node."""
         if acl and acl is not OPEN_ACL and not allows(acl, Perms.READ, self._who):
             return
         notification = WatcherEvent(_EVENT_CODES[event.type], SYNC_CONNECTED, event.path)
@@ -189,13 +189,13 @@ class TreeConnection(asyncio.Protocol):
             self.abort()
 
     def close(self) -> None:
-        """Sends the finished responses, then closes."""
+        """Send the finished responses, then close."""
         self._is_closing = True
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Closes immediately."""
+        """Close immediately."""
         self._is_closing = True
         if self._transport is not None:
             self._transport.abort()
@@ -225,7 +225,7 @@ class TreeConnection(asyncio.Protocol):
         return is_held or self._parked is not None or self.choked_tick is not None
 
     def _pace(self) -> None:
-        """Stops reading while received frames have to wait, and resumes afterwards."""
+        """Stop reading while received frames have to wait, and resume afterwards."""
         assert self._transport is not None
         should_pause = self._frames.pending > READ_AHEAD_BYTES and self._is_behind()
         if should_pause != self._is_paused:
@@ -234,7 +234,7 @@ class TreeConnection(asyncio.Protocol):
         self._server.hold(self)
 
     def _handle(self, data: bytes) -> bool:
-        """Handles a frame; False if it has to wait. Raises ProtocolError if the connection has to end."""
+        """Handle a frame; False if it has to wait. Raises ProtocolError if the connection has to end."""
         if not self.session:
             return self.in_flight == 0 and self._connect(data)
         header, at = decode_at(RequestHead, data, 0)

@@ -145,7 +145,7 @@ class Caller:
         return stat_of(node, len(self.tree.names(path)))
 
     def watch(self, path: str, kind: int) -> None:
-        """Sets a watch of this connection. Raises TooManyWatchesError."""
+        """Set a watch of this connection. Raises TooManyWatchesError."""
         watches = self.tree.watches
         if watches.cost(self.session) > WATCH_BYTES or watches.total_cost > ALL_WATCH_BYTES:
             raise TooManyWatchesError(path)
@@ -311,7 +311,7 @@ READS: Mapping[int, tuple[type[tuple[Any, ...]], Read]] = {
 
 
 def read(caller: Caller, opcode: int, frame: bytes, at: int) -> bytes:
-    """Answers a request that begins at `at` of its frame. Raises StoreError, ProtocolError."""
+    """Answer a request that begins at `at` of its frame. Raises StoreError, ProtocolError."""
     if opcode == OpCode.MULTI_READ:
         return encode_results(_read_parts(caller, decode_parts(frame, at, READ_PARTS)))
     if opcode == OpCode.RECONFIG:

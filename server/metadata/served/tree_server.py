@@ -43,7 +43,7 @@ PATIENCE_TICKS = 20
 
 
 class TreeServer:
-    """Loop-thread only. `start` once, `close` once."""
+    """The server of the tree. `start` once, `close` once; used on the loop's thread only."""
 
     def __init__(
         self,
