@@ -17,6 +17,11 @@ def start_command() -> list[str]:
     return [sys.executable, "-m", "barnabas.tools.cli", "start"]
 
 
+def cli_command(*words: str) -> list[str]:
+    """The command line of another command than `start`, of the same program."""
+    return [*start_command()[:-1], *words]
+
+
 class BarnabasServer(BrokerProcess):
     """One Barnabas. `settings` is a server.properties to start with as it is, `port` the one that it names."""
 

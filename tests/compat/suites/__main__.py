@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.barnabas_server import start_command
+from tests.barnabas_server import cli_command
 from tests.compat.suites.brokers import SuiteBrokers
 from tests.foreign_tools import CHECKOUT, cache_dir, cache_entry, require_tool, run_checked
 from tests.golang import require_go
@@ -115,7 +116,7 @@ def kafka_python(run: Run) -> int:
         "KAFKA_ROOT": str(HERE / "kafka_python"),
         "PROJECT_ROOT": str(HERE / "kafka_python"),
         "KAFKA_VERSION": AS_KAFKA,
-        "BARNABAS_PROGRAM": start_command()[0],
+        "BARNABAS_PROGRAM": shlex.join(cli_command()),
         "BARNABAS_SUITE_BROKERS": str(run.brokers),
         "PYTHONPATH": f"{source}:{CHECKOUT}",
     }
@@ -150,9 +151,8 @@ def kafkajs(run: Run) -> int:
     require_tool("node", "jest runs in it")
     if run.checkout is None:
         sys.exit("its tests are in no package: --checkout FOLDER")
-    program = start_command()[0]
     certificates = run.folder / "certificates"
-    run_checked([program, "certs", str(certificates), "--host", "localhost", "--host", "127.0.0.1"])
+    run_checked(cli_command("certs", str(certificates), "--host", "localhost", "--host", "127.0.0.1"))
     by_tokens = os.environ.get("OAUTHBEARER_ENABLED") == "1"
     properties = {
         **KAFKAJS_SETTINGS,
@@ -164,9 +164,9 @@ def kafkajs(run: Run) -> int:
     with SuiteBrokers(run.folder, listeners, properties) as servers:
         if not by_tokens:
             servers.add_scram_user("testscram", {f"SCRAM-SHA-{bits}": f"testtestscram={bits}" for bits in (256, 512)})
-        run_checked([program, "topic", "create", "test-topic-already-exists", "-b", servers.bootstrap])
+        run_checked(cli_command("topic", "create", "test-topic-already-exists", "-b", servers.bootstrap))
         environment = {
-            "BARNABAS_PROGRAM": program,
+            "BARNABAS_PROGRAM": shlex.join(cli_command()),
             "BARNABAS_BOOTSTRAP_SERVER": servers.bootstrap,
             "KAFKA_VERSION": "2.4",
             "KAFKAJS_DEBUG_PROTOCOL_BUFFERS": "1",

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-from tests.barnabas_server import BarnabasServer, start_command
+from tests.barnabas_server import BarnabasServer, cli_command
 from tests.server_process import ServerProcess, free_port
 
 OWN = "OWN"
@@ -79,9 +79,8 @@ class SuiteBrokers:
 
     def _start_coordinator(self) -> ServerProcess:
         self._folder.mkdir(parents=True, exist_ok=True)
-        program = start_command()[0]
         address = ["--data", str(self._folder / "tree"), "--listen", f"127.0.0.1:{self._coordinator}"]
-        process = ServerProcess([program, "coordinator", *address], self._folder / "coordinator.log")
+        process = ServerProcess(cli_command("coordinator", *address), self._folder / "coordinator.log")
         process.wait_ready(lambda: "ready" in process.log_tail(), timeout_s=60, what="the coordinator serves")
         return process
 

@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from tests.barnabas_server import start_command
+from tests.barnabas_server import cli_command
 from tests.compat.suites.brokers import SuiteBrokers
 from tests.foreign_tools import run_checked
 from tests.kdc import Kdc, require_kerberos
@@ -124,7 +124,7 @@ class ContainerOfBrokers:
         translated = [word for option in options for word in KAFKA_ACLS.get(option, [option])]
         if action == "--remove":
             translated = [word for word in translated if word != "--deny"]
-        barnabas = [start_command()[0], "acl", action.removeprefix("--"), *translated]
+        barnabas = cli_command("acl", action.removeprefix("--"), *translated)
         run_checked([*barnabas, "--bootstrap-server", self._brokers.bootstrap])
         wait_until(lambda: len(set(map(_rules, self._admins))) == 1, timeout_s=60, what="the rules are everywhere")
 
