@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 logger = room_logger("raft")
 
-MOST_CONNECTIONS = 16
+MAX_CONNECTIONS = 16
 """Controllers of a quorum and their replacements; the connection that is unused for longest is closed."""
 
 
@@ -87,7 +87,7 @@ class ControllerConnections:
     def _peer(self, endpoint: Endpoint) -> ReconnectingConnection:
         peer = self._peers.pop(endpoint, None) or ReconnectingConnection(*endpoint, self._options, self._random)
         self._peers[endpoint] = peer  # the order of the dictionary is that of the last use
-        if len(self._peers) > MOST_CONNECTIONS:
+        if len(self._peers) > MAX_CONNECTIONS:
             unused = next(iter(self._peers))
             self._peers.pop(unused).close()
             self._logged_reasons.pop(unused, None)

@@ -26,7 +26,7 @@ from .cluster import WatchedCluster
 
 Facts = dict[str, Any]
 
-MOST_NAMES = 100
+MAX_NAMES = 100
 """Maximum number of tasks of a kind per member, of subtopologies, and of topics of a kind per subtopology that
 a page shows: a topology can have thousands of topics and tasks, and the page is refreshed every two seconds.
 """
@@ -135,12 +135,12 @@ class GroupPages:
             "topology": [
                 {
                     "id": one.subtopology_id,
-                    "source": one.source_topics[:MOST_NAMES],
-                    "repartition_source": [t.name for t in one.repartition_source_topics[:MOST_NAMES]],
-                    "repartition_sink": one.repartition_sink_topics[:MOST_NAMES],
-                    "changelog": [t.name for t in one.state_changelog_topics[:MOST_NAMES]],
+                    "source": one.source_topics[:MAX_NAMES],
+                    "repartition_source": [t.name for t in one.repartition_source_topics[:MAX_NAMES]],
+                    "repartition_sink": one.repartition_sink_topics[:MAX_NAMES],
+                    "changelog": [t.name for t in one.state_changelog_topics[:MAX_NAMES]],
                 }
-                for one in group.subtopologies[:MOST_NAMES]
+                for one in group.subtopologies[:MAX_NAMES]
             ],
             "members": [
                 {
@@ -224,7 +224,7 @@ class GroupPages:
 
 def _tasks(tasks: Sequence[StreamsTask]) -> Facts:
     """Return the number of tasks and the first names."""
-    return {"count": len(tasks), "names": [str(task) for task in tasks[:MOST_NAMES]]}
+    return {"count": len(tasks), "names": [str(task) for task in tasks[:MAX_NAMES]]}
 
 
 def _steps(rows: Any) -> list[tuple[TopicPartition, int | None, int]]:
