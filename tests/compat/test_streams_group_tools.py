@@ -1,4 +1,4 @@
-"""`kafka-streams-groups.sh` of Kafka 4.4.0, option by option, prints on Barnabas what it prints on Kafka 4.4.0, and
+"""`kafka-streams-groups.sh` of Kafka 4.4.0, option by option, prints the same on Barnabas and on Kafka 4.4.0, and
 `barnabas streams-group` shows the same on both.
 """
 
@@ -180,7 +180,7 @@ def tasks(assignments: str) -> dict[str, list[str]]:
 
 
 def compare_own_command(bootstrap: str, tools: ToolSession) -> None:
-    """`barnabas streams-group` shows of a group with members what Kafka's tool shows."""
+    """`barnabas streams-group` shows the same description of a group with members as Kafka's tool."""
     assert own(bootstrap, "list") == [
         {"group": row["GROUP"], "state": row["STATE"]} for row in rows(tools, bootstrap, "--list", "--state")
     ]
@@ -210,7 +210,7 @@ def compare_own_command(bootstrap: str, tools: ToolSession) -> None:
 
 
 def compare_own_reset(bootstrap: str, tools: ToolSession) -> None:
-    """`barnabas streams-group reset-offsets` plans for a group without members what Kafka's tool plans."""
+    """`barnabas streams-group reset-offsets` plans the same reset of a group without members as Kafka's tool."""
     for target in (["--to-earliest"], ["--to-latest"], ["--to-offset", "3"], ["--shift-by", "-2"], ["--to-current"]):
         args = ["--reset-offsets", "--group", GROUP, "--all-input-topics", *target, "--dry-run"]
         planned = [(r["TOPIC"], int(r["PARTITION"]), int(r["NEW-OFFSET"])) for r in rows(tools, bootstrap, *args)]

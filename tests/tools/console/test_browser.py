@@ -220,7 +220,7 @@ def test_a_walk_through_it_by_the_keyboard_and_the_mouse(page: Page, broker: Bro
     expect(page.locator(".plot .now").nth(1)).to_have_text(re.compile(r"^.+B/s  ·  .+B/s$"))
     press_two(page, "g", "t", "/topics")
     page.keyboard.press("/")
-    page.keyboard.type("ord")
+    page.keyboard.type("orde")
     expect(page.locator("tbody a")).to_have_count(1)
     page.keyboard.press("Enter")
     is_shown(page, "/topics/orders")
