@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,11 +43,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasServer]
 
 
 class ShareMemberProcess:
-    """A member of a share group in a JVM, which executes one command at a time."""
+    """A member of a share group in a program, which executes one command at a time."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str, folder: Path, *settings: str) -> None:
-        classpath = program(("share_member",), f"org.apache.kafka:kafka-clients:{VERSION}", folder)
-        command = java_command("ShareMember", classpath, [bootstrap, group, topic, *settings])
+    def __init__(self, command: Sequence[str]) -> None:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -85,8 +83,8 @@ class ShareMemberProcess:
 class World:
     """A share group that reads a topic of one partition from its first record."""
 
-    def __init__(self, broker: BarnabasServer, folder: Path) -> None:
-        self.bootstrap = broker.bootstrap
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self.bootstrap = bootstrap
         self.folder = folder
         self.group, self.topic = (f"{kind}-{uuid.uuid4().hex[:8]}" for kind in ("group", "topic"))
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
@@ -109,9 +107,22 @@ class World:
         assert producer.flush(30) == 0
 
     def join(self, *settings: str) -> ShareMemberProcess:
-        member = ShareMemberProcess(self.bootstrap, self.group, self.topic, self.folder, *settings)
+        """A member of Kafka's Java client joins."""
+        classpath = program(("share_member",), f"org.apache.kafka:kafka-clients:{VERSION}", self.folder)
+        return self.start(java_command("ShareMember", classpath, [self.bootstrap, self.group, self.topic, *settings]))
+
+    def start(self, command: Sequence[str]) -> ShareMemberProcess:
+        """Start a program with a member."""
+        member = ShareMemberProcess(command)
         self.members.append(member)
         return member
+
+    def close(self) -> None:
+        """End all members."""
+        for member in self.members:
+            with suppress(OSError, ValueError, subprocess.TimeoutExpired):
+                member.close()
+            member.kill()
 
     def read(self, topic: str, count: int) -> list[tuple[bytes | None, dict[str, str]]]:
         """Return the values and headers of the first records of a topic."""
@@ -132,12 +143,9 @@ class World:
 
 @pytest.fixture
 def world(broker: BarnabasServer, tmp_path: Path) -> Iterator[World]:
-    made = World(broker, tmp_path)
+    made = World(broker.bootstrap, tmp_path)
     yield made
-    for member in made.members:
-        with suppress(OSError, ValueError, subprocess.TimeoutExpired):
-            member.close()
-        member.kill()
+    made.close()
 
 
 def poll_all(member: ShareMemberProcess, count: int) -> dict[str, int]:

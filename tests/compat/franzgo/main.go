@@ -275,6 +275,10 @@ func main() {
 		runMember(os.Args[2:])
 		return
 	}
+	if os.Args[1] == "share" {
+		runShareMember(os.Args[2:])
+		return
+	}
 	if os.Args[1] == "transactions" {
 		runTransactions(os.Args[2:])
 		return
