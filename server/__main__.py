@@ -209,6 +209,8 @@ def _calls(frames: Iterable[FrameType]) -> str:
 
 def _failure(server: BrokerServer) -> str:
     """The reason why the broker cannot continue."""
+    if server.failure is not None:
+        return server.failure
     failures = (log_dir.failure for log_dir in server.state.log_manager.dirs)
     return f"no log directory is left: {'; '.join(str(failure) for failure in failures if failure is not None)}"
 

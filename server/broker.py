@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from .config.broker_config import BrokerConfig
     from .config.listeners import ListenerConfig
     from .controller.controller_client import ControllerClient
+    from .kraft.kraft_member import KRaftMember
     from .metadata.metadata_store import MetadataStore
     from .metrics.metrics_http import MetricsServer
     from .runtime.ports import Ports
@@ -120,7 +121,7 @@ class BrokerServer:
         if join_store is None and zookeeper is not None:
             join_store = partial(zookeeper_session, zookeeper, loop, ports)
         self._join_store = join_store
-        self._is_alone = join_store is None and not config.coordinator_addresses
+        self._is_alone = join_store is None and not config.coordinator_addresses and not config.is_kraft
         self._authorizer = authorizer
         self._scheduler = Scheduler(loop)
         self._stops: list[Callable[[], Awaitable[object]]] = []
@@ -129,9 +130,11 @@ class BrokerServer:
         self._state: BrokerState | None = None
         self._sockets: SocketServer | None = None
         self._apis: KafkaApis | None = None
-        self._member: ClusterMember | None = None
+        self._member: ClusterMember | KRaftMember | None = None
         self._kraft_adoption: KraftAdoption | None = None
         """Without other brokers: takes over the metadata that a KRaft quorum has left in a log directory."""
+        self.failure: str | None = None
+        """The reason why the broker cannot continue, other than failed log directories."""
         self._stopping = False
         self.health: HealthServer | None = None
         """Readiness probes and the cleaner's status over HTTP; None without `health.port`."""
@@ -178,7 +181,7 @@ class BrokerServer:
         self._directories.open()
         self._stops.append(self._shut_down_logs)
         await self._directories.use_reserves(Reserve.give_up)
-        sources = await self._open_tree()
+        sources = await (self._join_quorum() if self.config.is_kraft else self._open_tree())
         await self._dynamic_config.load(sources.config_store, sources.broker_id)
         quotas = await self._load_quotas(sources.config_store)
         security = BrokerSecurity(
@@ -197,6 +200,26 @@ class BrokerServer:
         await self._directories.load(sources.find_strays, sources.known_topics)
         self._state = self._build_state(sources, quotas, security)
         await self._serve(self._state)
+
+    async def _join_quorum(self) -> MetadataSources:
+        """Read the metadata of the KRaft cluster."""
+        from .kraft.kraft_member import KRaftMember  # other brokers do not load it
+
+        self._member = member = KRaftMember(
+            self.config,
+            self._ports,
+            self._loop,
+            self._directories.log_manager,
+            on_fatal=self._fail,
+            on_shutdown_required=self.failed.set,
+        )
+        self._stops.append(member.close)
+        return await member.start()
+
+    def _fail(self, error: BaseException) -> None:
+        """End the broker because of an error that has been logged."""
+        self.failure = describe_error(error)
+        self.failed.set()
 
     async def _open_tree(self) -> MetadataSources:
         """Open the metadata tree and read the identity and the topics of the cluster from it."""
@@ -255,7 +278,7 @@ class BrokerServer:
         config, ports, turn_queue = self.config, self._ports, TurnQueue(self._loop, self._ports.collect_new)
         broker_id, features, dynamic_config = sources.broker_id, sources.features, self._dynamic_config
         log_manager = self._directories.log_manager
-        metadata, replica_manager, cleaner, controller = self._topic_parts(sources, security)
+        metadata, replica_manager, cleaner, controller = self._topic_parts(sources, security, quotas)
         member = self._member
         producer_ids = ZkProducerIdManager(sources.tree.store, broker_id) if member is None else member.producer_ids
 
@@ -337,6 +360,7 @@ class BrokerServer:
             metadata=metadata,
             controller_client=controller,
             orders=member.request_handler if isinstance(member, ClusterMember) else None,
+            forwarding_manager=None if member is None else member.forwarding_manager,
             producer_ids=producer_ids,
             features=features,
             log_manager=log_manager,
@@ -413,7 +437,7 @@ class BrokerServer:
         )
 
     def _topic_parts(
-        self, sources: MetadataSources, security: BrokerSecurity
+        self, sources: MetadataSources, security: BrokerSecurity, quotas: QuotaManagers
     ) -> tuple[MetadataCache, ReplicaManager, LogCleaner, ControllerClient]:
         """Build the components that hold topics: metadata cache, replica manager, log cleaner and controller."""
         dynamic_config, log_manager = self._dynamic_config, self._directories.log_manager
@@ -434,6 +458,17 @@ class BrokerServer:
         dynamic_config.on_topic_change(replica_manager.topic_config_changed)
         dynamic_config.on_topic_change(lambda _: cleaner.settings_changed())
         dynamic_config.on_broker_change(cleaner.settings_changed)
+        if self._member is not None:
+            assert not isinstance(self._member, ClusterMember), "only a member of a KRaft cluster is built before"
+            self._member.build(
+                dynamic_config=dynamic_config,
+                metadata=metadata,
+                replica_manager=replica_manager,
+                cleaner=cleaner,
+                security=security,
+                quotas=quotas,
+            )
+            return metadata, replica_manager, cleaner, self._member.controller
         if not self._is_alone:
             self._member = ClusterMember(
                 sources.broker_id,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .config.dynamic_config import DynamicConfig
     from .controller.controller_client import ControllerClient
     from .controller.controller_request_handler import ControllerRequestHandler
+    from .controller.forwarding_manager import ForwardingManager
     from .coordinator.group.group_coordinator import GroupCoordinator
     from .coordinator.group.partition_metadata_client import PartitionMetadataClient
     from .coordinator.share.share_coordinator import ShareCoordinator
@@ -62,6 +63,7 @@ class BrokerState:
     metadata: MetadataCache
     controller_client: ControllerClient
     orders: ControllerRequestHandler | None
+    forwarding_manager: ForwardingManager | None
     producer_ids: ProducerIdManager
     features: Features
     log_manager: LogManager
@@ -123,6 +125,7 @@ def services(state: BrokerState) -> Services:
         delegation_token_manager=state.security.delegation_tokens,
         fault=state.ports.fault,
         features=state.features,
+        forwarding_manager=state.forwarding_manager,
         fetch_sessions=state.fetch_sessions,
         group_coordinator=state.group_coordinator,
         log_dir_mover=state.mover,

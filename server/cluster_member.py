@@ -188,10 +188,10 @@ class ClusterMember:
         self.producer_ids = ZkProducerIdManager(stores.store, broker_id, self._allocate_producer_ids)
         self._alter_partition_manager = DefaultAlterPartitionManager(
             broker_id,
-            self.request_handler,
-            self.controller,
-            self._remote_controller,
+            lambda: self.request_handler.broker_epoch,
+            self._remote_controller.send_request,
             config.inter_broker_protocol_version,
+            self.controller,
         )
         is_controller_asked = is_at_least(config.inter_broker_protocol_version, SINCE_ALTER_PARTITION)
         self.isr_changes: AlterPartitionManager = (
@@ -214,6 +214,8 @@ class ClusterMember:
         dynamic_config.on_topic_change(self.controller.on_topic_config_changed)
         dynamic_config.on_broker_change(self._replication.fetchers.settings_changed)
         self._retry_backoff = RetryBackoff()
+        self.forwarding_manager = None
+        """Only brokers of a KRaft cluster forward requests."""
         self._state: BrokerState | None = None
         self._lifecycle: KafkaHealthcheck | None = None
         self._config_manager: ZkConfigManager | None = None

@@ -7,7 +7,7 @@ from functools import partial
 from uuid import UUID
 
 from ..common.room_logger import room_logger
-from ..common.uuid_text import new_uuid, uuid_text
+from ..common.uuid_text import new_uuid, uuid_from_text, uuid_text
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
 from .cleaning.cleaner_manager import CleanerManager
@@ -24,7 +24,13 @@ from .log_config import LogConfig
 from .log_creation import LogCreation
 from .log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
 from .log_loader import RandomSource
-from .meta_properties import MetaProperties, common_identity, write_meta_properties
+from .meta_properties import (
+    META_PROPERTIES,
+    InconsistentMetaPropertiesError,
+    MetaProperties,
+    common_identity,
+    write_meta_properties,
+)
 from .open_files import OpenFiles
 from .reserve import Reserve
 from .retention import Retention
@@ -126,6 +132,27 @@ class LogManager:
             properties = replace(wanted, directory_id=directory_id)
             if self.held.on_disk(log_dir, partial(write_meta_properties, self._fs, log_dir.path, properties)):
                 log_dir.meta_properties = properties
+
+    def directory_ids(self) -> dict[str, UUID]:
+        """Return the ids of the online directories by path, and create missing ones (KIP-858).
+
+        Raises `InconsistentMetaPropertiesError` for a directory of a broker in a ZooKeeper cluster, which has none.
+        """
+        found: dict[str, UUID] = {}
+        for log_dir in self.held.online_dirs:
+            properties = log_dir.meta_properties
+            assert properties is not None, "the identity was not written"
+            if properties.version == 0:
+                reason = "it belongs to a broker of a ZooKeeper cluster, and a KRaft cluster requires version=1"
+                raise InconsistentMetaPropertiesError(f"{log_dir.path}/{META_PROPERTIES}: {reason}")
+            if properties.directory_id is None:
+                properties = replace(properties, directory_id=uuid_text(new_uuid(self._rng.randbytes)))
+                if not self.held.on_disk(log_dir, partial(write_meta_properties, self._fs, log_dir.path, properties)):
+                    continue
+                log_dir.meta_properties = properties
+            assert properties.directory_id is not None
+            found[log_dir.path] = uuid_from_text(properties.directory_id)
+        return found
 
     def loading_tasks(
         self, find_strays: FindStrays = lambda folders: {}, known_topics: Collection[str] | None = None

@@ -316,3 +316,29 @@ class KafkaControllers:
     def __exit__(self, *_: object) -> None:
         for server in self.servers:
             server.kill()
+
+
+class KafkaBroker(KafkaServer):
+    """One Apache Kafka broker of the KRaft cluster of `KafkaControllers` (`process.roles=broker`)."""
+
+    def __init__(
+        self, folder: Path, controllers: KafkaControllers, node_id: int, *, properties: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(folder, heap="384m", properties=properties)
+        self.cluster_id = controllers.cluster_id
+        self._voters = controllers.voters
+        self._node_id = node_id
+
+    def server_properties(self) -> dict[str, str]:
+        """The configuration the broker is started with."""
+        listener = f"PLAINTEXT://127.0.0.1:{self.port}"
+        own = {
+            "node.id": str(self._node_id),
+            "process.roles": "broker",
+            "log.dirs": str(self.log_dir),
+            "listeners": listener,
+            "advertised.listeners": listener,
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": self._voters,
+        }
+        return {**own, **self._properties}

@@ -8,7 +8,7 @@ its resources: its handler calls `RequestContext.is_authorized` for each resourc
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache, partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -20,7 +20,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.schema import fields_of
 from ..runtime.loop_sharing import ITEMS_PER_TURN
 from .error_responses import ITEM_PATHS, add_error_items, expects_response
-from .table import ALL, AclCheck
+from .table import AclCheck, Api
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -74,16 +74,23 @@ class AclInterceptor:
     """Checks requests against the ACL checks in the table of APIs. Used on the event loop's thread only."""
 
     def __init__(
-        self, authorizer: Authorizer, metadata_cache: MetadataCache, sliced_work: SlicedWork, work: Work
+        self,
+        authorizer: Authorizer,
+        served: Mapping[ApiKey, Api],
+        metadata_cache: MetadataCache,
+        sliced_work: SlicedWork,
+        work: Work,
     ) -> None:
+        """`served` has the checks of each API."""
         self._authorizer = authorizer
+        self._served = served
         self._metadata_cache = metadata_cache
         self._sliced_work = sliced_work
         self._work = work
 
     def __call__(self, key: ApiKey, version: int, handle: Handle, respond: Respond) -> tuple[Handle, Respond]:
         """Leave APIs without checks unchanged."""
-        checks = _checks_of_version(key, version)
+        checks = _checks_of_version(self._served[key], key, version)
         if not checks:
             return handle, respond
 
@@ -194,10 +201,10 @@ class AclInterceptor:
 
 
 @cache
-def _checks_of_version(key: ApiKey, version: int) -> tuple[AclCheck, ...]:
+def _checks_of_version(api: Api, key: ApiKey, version: int) -> tuple[AclCheck, ...]:
     """Return the checks of the fields that the version has. An empty name in such a field is checked like another."""
     fields = {field.name: field.versions for field in fields_of(API_MESSAGES[key].request)}
-    return tuple(check for check in ALL[key].acl_checks if not check.field or version in fields[check.field])
+    return tuple(check for check in api.acl_checks if not check.field or version in fields[check.field])
 
 
 def _run_to_end(steps: Steps[T]) -> T:

@@ -172,7 +172,7 @@ class KafkaApis:
         if authorizer is not None:
             # After the quotas: a request that is denied as a whole is charged like any other.
             self._interceptors.append(
-                AclInterceptor(authorizer, services.metadata_cache, services.sliced_work, services.work)
+                AclInterceptor(authorizer, self._served, services.metadata_cache, services.sliced_work, services.work)
             )
         quotas.enforced_listeners.append(self._routes.clear)
         self._failures = 0

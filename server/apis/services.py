@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .api_version_manager import ApiVersionManager
-from .table import SERVED, SERVED_IN_CLUSTERS, TELEMETRY
+from .table import SERVED, SERVED_IN_CLUSTERS, SERVED_IN_KRAFT, TELEMETRY
 
 if TYPE_CHECKING:
     from ...protocol.apis import ApiKey
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..controller.auto_topic_creation_manager import AutoTopicCreationManager
     from ..controller.controller_client import ControllerClient
     from ..controller.controller_request_handler import ControllerRequestHandler
+    from ..controller.forwarding_manager import ForwardingManager
     from ..coordinator.group.consumer_group_manager import ConsumerGroupManager
     from ..coordinator.group.group_coordinator import GroupCoordinator
     from ..coordinator.group.partition_metadata_client import PartitionMetadataClient
@@ -63,6 +64,8 @@ class Services:
     delegation_token_manager: DelegationTokenManager
     fault: Callable[[str], bool]
     features: Features
+    forwarding_manager: ForwardingManager | None
+    """Forwards requests to the controllers of a KRaft cluster; None in other clusters."""
     fetch_sessions: FetchSessions
     group_coordinator: GroupCoordinator
     log_dir_mover: LogDirMover
@@ -88,6 +91,8 @@ class Services:
     def served(self) -> Mapping[ApiKey, Api]:
         """The APIs that this broker serves."""
         served = SERVED if self.controller_request_handler is None else SERVED_IN_CLUSTERS
+        if self.forwarding_manager is not None:
+            served = SERVED_IN_KRAFT
         return served if self.client_metrics_manager is None else served | TELEMETRY
 
     @property

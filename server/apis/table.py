@@ -213,5 +213,44 @@ TELEMETRY: dict[ApiKey, Api] = {
 }
 """Metrics of clients (KIP-714): served only if the broker exports them, as in Kafka."""
 
+FORWARDED: dict[ApiKey, Api] = {
+    **{
+        key: SERVED[key]._replace(handler="forward", acl_checks=())
+        for key in (
+            ApiKey.CREATE_TOPICS,
+            ApiKey.DELETE_TOPICS,
+            ApiKey.CREATE_ACLS,
+            ApiKey.DELETE_ACLS,
+            ApiKey.ALTER_CONFIGS,
+            ApiKey.CREATE_PARTITIONS,
+            ApiKey.CREATE_DELEGATION_TOKEN,
+            ApiKey.RENEW_DELEGATION_TOKEN,
+            ApiKey.EXPIRE_DELEGATION_TOKEN,
+            ApiKey.ELECT_LEADERS,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            ApiKey.ALTER_CLIENT_QUOTAS,
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+            ApiKey.UPDATE_FEATURES,
+        )
+    },
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Api("forward_incremental_alter_configs", 0, 1),
+    ApiKey.DESCRIBE_QUORUM: Api("forward", 0, 2),
+    ApiKey.UNREGISTER_BROKER: Api("forward", 0, 0),
+    ApiKey.ADD_RAFT_VOTER: Api("forward", 0, 1),
+    ApiKey.REMOVE_RAFT_VOTER: Api("forward", 0, 0),
+    ApiKey.UNREGISTER_CONTROLLER: Api("forward", 0, 0),
+}
+"""Requests that a broker of a KRaft cluster forwards to the controller, which checks the client's ACLs (KIP-590)."""
+
 SERVED_IN_CLUSTERS = SERVED | BETWEEN_BROKERS
+SERVED_IN_KRAFT = (
+    SERVED
+    | FORWARDED
+    | {
+        # Without the versions for offsets in ZooKeeper.
+        ApiKey.OFFSET_COMMIT: SERVED[ApiKey.OFFSET_COMMIT]._replace(lowest=2),
+        ApiKey.OFFSET_FETCH: SERVED[ApiKey.OFFSET_FETCH]._replace(lowest=1),
+    }
+)
 ALL = SERVED_IN_CLUSTERS | TELEMETRY

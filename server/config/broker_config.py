@@ -48,7 +48,8 @@ class BrokerConfig(Settings):
         self.__dict__.update(_DEFAULTS_BY_ATTRIBUTE)
         values = self._parse(self.static)
         check_together(self._typed(values))
-        self._check_roles(values.get("process.roles"))
+        self.is_kraft = self._checked_roles(values.get("process.roles")) == ("broker",)
+        """Whether this broker belongs to a KRaft cluster. With both roles it is a standalone broker."""
         self._replace_values(values)
         self._check_open_listeners()
         self.startup_warnings: tuple[str, ...] = startup_warnings(
@@ -281,10 +282,12 @@ class BrokerConfig(Settings):
         )
 
     @staticmethod
-    def _check_roles(roles: ConfigValue) -> None:
-        if roles and "broker" not in cast("tuple[str, ...]", roles):
+    def _checked_roles(roles: ConfigValue) -> tuple[str, ...]:
+        found = cast("tuple[str, ...]", roles or ())
+        if found and "broker" not in found:
             reason = "a controller of a KRaft quorum is not supported. Add the role broker"
             raise ConfigError("process.roles", roles, reason)
+        return found
 
     def _check_open_listeners(self) -> None:
         for listener in self.listeners:

@@ -104,10 +104,12 @@ without authentication; with it the broker logs a warning at each start. A liste
 advertised address advertises the host name of the machine. Port 0 selects any free port, which is printed.
 [security.md](security.md) describes authentication, certificates and passwords.
 
-**ZooKeeper and KRaft.** A broker with `zookeeper.connect` is a member of a cluster ([cluster.md](cluster.md));
-otherwise it is a standalone broker. KRaft quorums are not supported: from a KRaft configuration `node.id` becomes the
-broker's id, the listeners in `controller.listener.names` are omitted, and the keys for a quorum are logged in one line.
-A file for a controller only is rejected.
+**ZooKeeper and KRaft.** A broker with `zookeeper.connect` is a member of a cluster ([cluster.md](cluster.md)), a broker
+with `process.roles=broker` a member of a KRaft cluster whose controllers are Apache Kafka's ([kraft.md](kraft.md));
+otherwise it is a standalone broker. Barnabas has no controllers of a KRaft cluster: with
+`process.roles=broker,controller` it is a standalone broker whose id is `node.id`, the listeners in
+`controller.listener.names` are omitted, and the keys for a quorum are logged in one line. A file for a controller only
+is rejected.
 
 **Variables.** The values of a file may contain variables, which Kafka's built-in config providers replace when the
 broker starts. `config.providers` names the providers, `config.providers.<name>.class` is the class of a provider below

@@ -106,7 +106,8 @@ class DynamicConfig:
 
     async def load(self, store: ConfigStore, broker_id: int) -> None:
         """Take over everything that the store holds; a value that is no longer legal is logged and left out."""
-        await self._reencode_passwords(store, broker_id)
+        if not self.config.is_kraft:  # KRaft's metadata has passwords in clear text
+            await self._reencode_passwords(store, broker_id)
         try:
             await self._load_broker(store.readable_broker_config, broker_id)
         except ConfigError as error:

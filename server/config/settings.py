@@ -21,6 +21,24 @@ class Settings:
     authorizer_class_name: str
     auto_create_topics_enable: bool
     broker_rack: str | None
+    broker_heartbeat_interval_ms: int
+    broker_session_timeout_ms: int
+    controller_listener_names: tuple[str, ...] | None
+    controller_quorum_bootstrap_servers: tuple[str, ...]
+    controller_quorum_fetch_max_bytes: int
+    controller_quorum_fetch_snapshot_max_bytes: int
+    controller_quorum_request_timeout_ms: int
+    controller_quorum_retry_backoff_ms: int
+    controller_quorum_voters: tuple[str, ...]
+    initial_broker_registration_timeout_ms: int
+    log_dir_failure_timeout_ms: int
+    metadata_log_dir: str | None
+    metadata_log_segment_bytes: int
+    metadata_log_segment_ms: int
+    metadata_max_retention_bytes: int
+    metadata_max_retention_ms: int
+    process_roles: tuple[str, ...]
+    sasl_mechanism_controller_protocol: str
     compression_gzip_level: int
     compression_lz4_level: int
     compression_type: str

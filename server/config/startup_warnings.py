@@ -32,7 +32,7 @@ def startup_warnings(static: Mapping[str, str], open_listeners: Sequence[Listene
     return tuple(
         line
         for line in (
-            _named("Ignored, they concern a KRaft quorum", [name for name in static if name in KRAFT_NAMES]),
+            _named("Ignored, they concern a KRaft quorum", _of_quorum(static)),
             _named("Ignored, nothing here has a use for them", [name for name in static if name in ZOOKEEPER_NAMES]),
             _named("Accepted without effect", [name for name, raw in static.items() if _is_idle(name, raw)]),
             _named("Duplicates are removed from lists", _with_duplicates(static)),
@@ -56,6 +56,12 @@ def _is_idle(name: str, raw: str) -> bool:
         return False
     key = BROKER_KEYS[name]
     return key.parse(raw) != key.default
+
+
+def _of_quorum(static: Mapping[str, str]) -> list[str]:
+    """Return the keys without effect on a standalone broker. They have an effect on a broker of a KRaft cluster."""
+    is_kraft = static.get("process.roles", "").strip() == "broker"
+    return [] if is_kraft else [name for name in static if name in KRAFT_NAMES]
 
 
 def _with_duplicates(static: Mapping[str, str]) -> list[str]:

@@ -20,13 +20,7 @@ from ..config.dynamic_config import DynamicConfig
 from ..metadata.cluster_store import ControllerTerm
 from ..metadata.metadata_cache import MetadataCache
 from ..metadata.metadata_store import StoreUnavailableError
-from ..metadata.topic_names import (
-    GROUP_METADATA_TOPIC,
-    SHARE_GROUP_STATE_TOPIC,
-    TRANSACTION_STATE_TOPIC,
-    check_name,
-    collision_key,
-)
+from ..metadata.topic_names import check_name, collision_key
 from ..metadata.topic_store import PlannedTopic, TopicStore
 from ..metadata.znodes import LeaderIsrAndControllerEpoch, TopicRegistration
 from ..quotas.request_quota_usage import ControllerMutationQuota
@@ -317,54 +311,6 @@ class AdminManager:
         return dict(zip(added, creation.assignments, strict=True))
 
     # -- automatic creation ----------------------------------------------------------------------------------------
-
-    def auto_creation(self, name: str) -> TopicCreation:
-        """Return the creation of a topic that a client has named (Kafka: AutoTopicCreationManager.creatableTopic)."""
-        partitions, replicas = BROKER_DEFAULT, BROKER_DEFAULT
-        if name == GROUP_METADATA_TOPIC:
-            partitions = self._integer("offsets.topic.num.partitions")
-            replicas = self._integer("offsets.topic.replication.factor")
-        elif name == TRANSACTION_STATE_TOPIC:
-            partitions = self._integer("transaction.state.log.num.partitions")
-            replicas = self._integer("transaction.state.log.replication.factor")
-        elif name == SHARE_GROUP_STATE_TOPIC:
-            partitions = self._integer("share.coordinator.state.topic.num.partitions")
-            replicas = self._integer("share.coordinator.state.topic.replication.factor")
-        return TopicCreation(name, partitions, replicas, config=self.internal_topic_config(name))
-
-    def internal_topic_config(self, name: str) -> dict[str, str]:
-        """Return the settings that one of Kafka's internal topics requires; empty for other topics."""
-        if name == GROUP_METADATA_TOPIC:
-            return {
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(self._integer("offsets.topic.segment.bytes")),
-            }
-        if name == TRANSACTION_STATE_TOPIC:
-            return {
-                "cleanup.policy": "compact",
-                "compression.type": "uncompressed",
-                "min.insync.replicas": str(self._integer("transaction.state.log.min.isr")),
-                "segment.bytes": str(self._integer("transaction.state.log.segment.bytes")),
-                "unclean.leader.election.enable": "false",
-            }
-        if name == SHARE_GROUP_STATE_TOPIC:
-            # The share coordinator deletes redundant records. Kafka leaves out retention.bytes: a limit in the broker's
-            # settings would delete records that are still required.
-            return {
-                "cleanup.policy": "delete",
-                "compression.type": "producer",
-                "min.insync.replicas": str(self._integer("share.coordinator.state.topic.min.isr")),
-                "retention.bytes": "-1",
-                "retention.ms": "-1",
-                "segment.bytes": str(self._integer("share.coordinator.state.topic.segment.bytes")),
-            }
-        return {}
-
-    def _integer(self, key: str) -> int:
-        value = self._config.get(key)
-        assert isinstance(value, int)
-        return value
 
 
 def check_partition_count(count: int) -> None:

@@ -7,7 +7,7 @@ its partition's state itself and notifies the controller.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -29,9 +29,8 @@ from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import LeaderIsrAndControllerEpoch
 from ..replication.inter_broker_versions import highest_version
 from ..replication.leader_and_isr import IsrChange, LeaderAndIsr
-from .controller_request_handler import ControllerRequestHandler
+from .forwarding_manager import SendToController
 from .kafka_controller import ANY_BROKER_EPOCH, KafkaController
-from .remote_controller import RemoteController
 
 WITHOUT_TOPIC_IDS = 1
 """The last version of AlterPartition with topic names."""
@@ -55,16 +54,16 @@ class DefaultAlterPartitionManager:
     def __init__(
         self,
         broker_id: int,
-        request_handler: ControllerRequestHandler,
-        controller: KafkaController,
-        remote_controller: RemoteController,
+        broker_epoch: Callable[[], int],
+        send_request: SendToController,
         inter_broker_protocol: str,
+        controller: KafkaController | None = None,
     ) -> None:
-        """`request_handler` has the broker epoch."""
+        """`controller` is that of a broker which may be the controller of a ZooKeeper cluster."""
         self._broker_id = broker_id
-        self._request_handler = request_handler
+        self._broker_epoch = broker_epoch
+        self._send_request = send_request
         self._controller = controller
-        self._remote_controller = remote_controller
         self._highest = highest_version(ApiKey.ALTER_PARTITION, inter_broker_protocol)
         self._waiting: list[WaitingProposal] = []
         self._sending: asyncio.Task[None] | None = None
@@ -99,7 +98,7 @@ class DefaultAlterPartitionManager:
         self._sending = None
 
     async def _results(self, changes: Sequence[IsrChange]) -> Mapping[TopicPartition, LeaderAndIsr | KafkaError]:
-        if not self._controller.is_active:
+        if self._controller is None or not self._controller.is_active:
             response = await self._send(changes)
             names = {change.topic_id: change.topic_partition.topic for change in changes}
             return {
@@ -107,7 +106,7 @@ class DefaultAlterPartitionManager:
                 for topic in response.topics
                 for one in topic.partitions
             }
-        results = await self._controller.alter_partitions(self._broker_id, self._request_handler.broker_epoch, changes)
+        results = await self._controller.alter_partitions(self._broker_id, self._broker_epoch(), changes)
         return {
             partition: state_now(result) if isinstance(result, LeaderIsrAndControllerEpoch) else KafkaError(result)
             for partition, result in results.items()
@@ -118,12 +117,12 @@ class DefaultAlterPartitionManager:
         if highest >= SINCE_BROKER_EPOCHS:
             with suppress(UnsupportedVersionError):
                 request = self._request(changes, with_broker_epochs=True)
-                response: AlterPartitionResponse = await self._remote_controller.send_request(
+                response: AlterPartitionResponse = await self._send_request(
                     request, lowest=SINCE_BROKER_EPOCHS, highest=highest
                 )
                 return response
         request = self._request(changes, with_broker_epochs=False)
-        answer: AlterPartitionResponse = await self._remote_controller.send_request(
+        answer: AlterPartitionResponse = await self._send_request(
             request, highest=min(highest, SINCE_BROKER_EPOCHS - 1)
         )
         return answer
@@ -149,7 +148,7 @@ class DefaultAlterPartitionManager:
                 wanted.new_isr = list(change.isr)
             topic.partitions.append(wanted)
         return AlterPartitionRequest(
-            broker_id=self._broker_id, broker_epoch=self._request_handler.broker_epoch, topics=list(topics.values())
+            broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
         )
 
 

@@ -61,6 +61,7 @@ from ..runtime.scheduler import BackgroundWork
 from .admin_manager import PARTITIONS_PER_WRITE, AdminManager, CreatedTopic, PartitionsCreation, TopicCreation
 from .adoption import FoundReplica, adopt_partitions, no_kraft_topics
 from .auto_topic_creation_manager import AutoTopicCreationManager
+from .automatic_topics import auto_creation, internal_topic_config
 from .control_requests import TOPIC_IDS_VERSION
 from .controller_channel_manager import ControllerChannel
 from .controller_context import ControllerContext, ReplicaAssignment
@@ -207,7 +208,7 @@ class KafkaController:
                 self._store,
                 term,
                 self._broker_id,
-                self._admin.internal_topic_config,
+                partial(internal_topic_config, self._config),
                 kraft_topics,
             )
             for name, config in adopted.items():
@@ -481,7 +482,7 @@ class KafkaController:
 
         Raises KafkaError, REQUEST_TIMED_OUT among others (the creation continues).
         """
-        creations = [self._admin.auto_creation(name) for name in names]
+        creations = [auto_creation(self._config, name) for name in names]
         return await self.create_topics_automatically(creations, timeout_ms=timeout_ms, mutation_quota=mutation_quota)
 
     async def create_topics_automatically(

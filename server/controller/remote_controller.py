@@ -10,19 +10,18 @@ from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError, code_of
 from ...protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from ...protocol.messages.controlled_shutdown import ControlledShutdownRequest
-from ...protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ...protocol.schema import UNBOUNDED
 from ..metadata.cluster_store import ClusterStore
 from ..metadata.metadata_cache import MetadataCache
 from ..metadata.metadata_store import StoreError, StoreUnavailableError
 from ..runtime.ports import SendRequest
 from .admin_manager import TopicCreation
+from .automatic_topics import create_topics_request, creation_results
 
 logger = room_logger("controller")
 
 BROKER_DEFAULTS_VERSION = 4
 """The first version of CreateTopics that accepts -1 for the controller's defaults."""
-CREATION_TIMEOUT_MS = 30_000
 RETRY_SECONDS = 1.0
 """Pause before a log-directory event is written again."""
 
@@ -49,21 +48,8 @@ class RemoteController:
 
     async def create_topics(self, creations: Sequence[TopicCreation]) -> dict[str, KafkaError | None]:
         """Create topics automatically; None for each success. Raises KafkaError."""
-        topics = [
-            CreatableTopic(
-                name=creation.name,
-                num_partitions=creation.num_partitions,
-                replication_factor=creation.replication_factor,
-                configs=[CreatableTopicConfig(name=name, value=value) for name, value in creation.config.items()],
-            )
-            for creation in creations
-        ]
-        request = CreateTopicsRequest(topics=topics, timeout_ms=CREATION_TIMEOUT_MS)
-        response = await self.send_request(request, lowest=BROKER_DEFAULTS_VERSION)
-        return {
-            one.name: KafkaError(code_of(one.error_code), one.error_message or "") if one.error_code else None
-            for one in response.topics
-        }
+        request = create_topics_request(creations)
+        return creation_results(await self.send_request(request, lowest=BROKER_DEFAULTS_VERSION))
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> range:
         """Return unused producer ids (KIP-730). Raises KafkaError."""

@@ -41,7 +41,7 @@ class ConfigStore:
     async def topic_configs(self) -> dict[str, dict[str, str]]:
         """Return the settings of all topics that have any."""
         configs = {}
-        for name in await self._store.children("/config/topics"):
+        for name in await self._names("topics"):
             if config := await self._config_or_none("topics", name):
                 configs[name] = config
         return configs
@@ -57,7 +57,7 @@ class ConfigStore:
     async def named_configs(self, entity_type: str) -> dict[str, dict[str, str]]:
         """Return the settings of all `groups`, or of all `client-metrics` subscriptions."""
         configs = {}
-        for name in await self._children(znodes.configs_path(entity_type)):
+        for name in await self._names(entity_type):
             if config := await self._config_or_none(entity_type, name):
                 configs[unquote(name)] = config
         return configs
@@ -69,12 +69,19 @@ class ConfigStore:
     async def entity_names(self, entity_type: str) -> list[str]:
         """The entities of a type that have a node, by their paths below it: of users also the clients of each."""
         found = []
-        for name in await self._children(znodes.configs_path(entity_type)):
+        for name in await self._names(entity_type):
             found.append(name)
             if entity_type == "users":
-                clients = await self._children(znodes.config_path(entity_type, f"{name}/clients"))
-                found += [f"{name}/clients/{client}" for client in clients]
+                found += [f"{name}/clients/{client}" for client in await self._clients_of(name)]
         return found
+
+    async def _names(self, entity_type: str) -> list[str]:
+        """Return the names of the nodes of a type's entities."""
+        return await self._children(znodes.configs_path(entity_type))
+
+    async def _clients_of(self, user: str) -> list[str]:
+        """Return the names of the nodes of a user's clients."""
+        return await self._children(znodes.config_path("users", f"{user}/clients"))
 
     async def _children(self, path: str) -> list[str]:
         try:
@@ -110,11 +117,11 @@ class ConfigStore:
         """
         budget = CountBudget()
         for entity_type in ("users", "clients", "ips"):
-            for name in await self._children(znodes.configs_path(entity_type)):
+            for name in await self._names(entity_type):
                 yield entity_type, name, await self._config_or_none(entity_type, name)
                 await budget.step()
                 if entity_type == "users":
-                    for client in await self._children(znodes.config_path("users", f"{name}/clients")):
+                    for client in await self._clients_of(name):
                         path = f"{name}/clients/{client}"
                         yield "users", path, await self._config_or_none("users", path)
                         await budget.step()
@@ -143,6 +150,7 @@ class ConfigStore:
         await self._set_config("brokers", _broker_entity(broker_id), config)
 
     async def _config(self, entity_type: str, name: str) -> dict[str, str]:
+        """Return the settings of an entity by the name of its node."""
         try:
             data, _ = await self._store.get(znodes.config_path(entity_type, name))
         except NoNodeError:

@@ -32,6 +32,9 @@ class PartitionImage(NamedTuple):
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...] = ()
     """Replicas on live brokers whose log directory has failed."""
+    eligible_leader_replicas: tuple[int, ...] = ()
+    """Replicas outside of the ISR that have all committed records (KIP-966); only in KRaft clusters."""
+    last_known_elr: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ class MetadataCache:
         self.version = 0
         """Changes when topics or partitions are added or deleted, and when brokers move to other racks."""
         self._brokers: dict[int, BrokerInfo] = {}
+        self.fenced_brokers: Mapping[int, BrokerInfo] = {}
+        """Registered brokers of a KRaft cluster that are not alive, by id."""
         self._topics: dict[str, TopicImage] = {}
         self.names: dict[bytes, str] = {}
         """The names of topics by the 16 bytes of their ids, the form in Produce requests. Controllers of old releases

@@ -19,7 +19,7 @@ logger = room_logger("config")
 async def stored_quotas(config_store: ConfigStore) -> AsyncIterator[tuple[Entity, dict[str, float]]]:
     """Yield every entity that has stored settings, and its quotas, perhaps none. Raises StoreError."""
     async for entity_type, name, config in config_store.client_configs():
-        yield _entity_at(entity_type, name), _only_quotas(name, config)
+        yield entity_at(entity_type, name), _only_quotas(name, config)
 
 
 async def quotas_at(config_store: ConfigStore, entity_type: str, name: str) -> tuple[Entity, dict[str, float]]:
@@ -27,7 +27,7 @@ async def quotas_at(config_store: ConfigStore, entity_type: str, name: str) -> t
 
     Raises ValueError for an invalid path.
     """
-    return _entity_at(entity_type, name), _only_quotas(name, await config_store.client_config(entity_type, name))
+    return entity_at(entity_type, name), _only_quotas(name, await config_store.client_config(entity_type, name))
 
 
 async def alter_stored_quotas(
@@ -72,7 +72,8 @@ def quota_node(entity: Entity) -> tuple[str, str]:
     return "users", f"{user}/clients/{_node(entity[CLIENT_ID])}" if CLIENT_ID in entity else user
 
 
-def _entity_at(entity_type: str, name: str) -> Entity:
+def entity_at(entity_type: str, name: str) -> Entity:
+    """Return the entity of a node. Raises ValueError."""
     match entity_type, name.split("/"):
         case "ips", [ip]:
             return {IP: _name(ip)}

@@ -36,7 +36,9 @@ class LogDirectories:
         self._ports = ports
         self._loop = loop
         self._reserve_bytes = ports.reserve_bytes if config.acks_all_durability == "disk" else 0
-        self.store_reserve = Reserve(ports.filesystem, f"{config.metadata_store_path}.reserve", self._reserve_bytes)
+        # A broker of a KRaft cluster has no metadata store.
+        store_bytes = 0 if config.is_kraft else self._reserve_bytes
+        self.store_reserve = Reserve(ports.filesystem, f"{config.metadata_store_path}.reserve", store_bytes)
         """Room that is kept for the embedded metadata store."""
         self.log_manager = LogManager(
             config.log_dirs,

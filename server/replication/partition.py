@@ -122,8 +122,9 @@ class Partition:
     # -- roles -----------------------------------------------------------------------------------------------------
 
     def become_leader(self, partition_state: LeaderAndIsrState) -> None:
-        """Lead in the epoch of the request; an epoch that is not newer changes nothing."""
+        """Lead in the epoch of the request; in the present leader epoch only a newer partition epoch has an effect."""
         if partition_state.leader_epoch <= self.leader_epoch:
+            self._update_assignment_and_isr(partition_state)
             return
         # If this broker missed an epoch, followers may have truncated their logs for the leader of that epoch.
         former = self.followers if partition_state.leader_epoch == self.leader_epoch + 1 else None
@@ -145,6 +146,7 @@ class Partition:
     def become_follower(self, partition_state: LeaderAndIsrState) -> bool:
         """Follow a leader, -1 if there is none; return whether the epoch is newer, as in `become_leader`."""
         if partition_state.leader_epoch <= self.leader_epoch:
+            self._update_assignment_and_isr(partition_state)
             return False
         self.resign()
         self.leader_high_watermark = -1
@@ -152,11 +154,32 @@ class Partition:
         self.leader = partition_state.leader
         return True
 
+    def _update_assignment_and_isr(self, partition_state: LeaderAndIsrState) -> None:
+        """Apply a newer partition epoch of the present leader epoch (Kafka's Partition.updateAssignmentAndIsr).
+
+        Only a KRaft controller has them: it does not raise the leader epoch for each change of the replicas or the ISR.
+        """
+        if partition_state.leader_epoch < self.leader_epoch or partition_state.partition_epoch <= self.partition_epoch:
+            return
+        self._set_assignment_and_isr(partition_state)
+        if not self.is_leader or self._leader_context is None:
+            return
+        followers, end = self.followers, self.log.log_end_offset
+        if followers is not None:
+            followers.update(partition_state.replicas, partition_state.isr)
+        elif any(broker_id != self._leader_context.broker_id for broker_id in partition_state.replicas):
+            self.followers = Followers(self._leader_context, partition_state.replicas, partition_state.isr, end, None)
+        if not self._raise_high_watermark():
+            self._replica_manager.try_complete_delayed_requests(self)
+
     def _begin_term(self, partition_state: LeaderAndIsrState) -> None:
         assert partition_state.leader_epoch > self.leader_epoch, (
             f"leader epoch {partition_state.leader_epoch} after {self.leader_epoch}"
         )
         self.leader_epoch = partition_state.leader_epoch
+        self._set_assignment_and_isr(partition_state)
+
+    def _set_assignment_and_isr(self, partition_state: LeaderAndIsrState) -> None:
         self.partition_epoch = partition_state.partition_epoch
         self.replicas, self.in_sync_replicas = partition_state.replicas, partition_state.isr
         self.adding_replicas, self.removing_replicas = (

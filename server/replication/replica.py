@@ -139,6 +139,19 @@ class Followers:
                     known.begin_epoch(epoch_start, now, is_in_sync=broker_id in in_sync)
                 self.replicas[broker_id] = known or Replica(broker_id, now if broker_id in in_sync else NEVER_CAUGHT_UP)
 
+    def update(self, replicas: Iterable[int], isr: tuple[int, ...]) -> None:
+        """Set the replicas and the ISR that the controller has committed in this leader epoch.
+
+        A pending change is decided by it: if the controller has not made that change, it refuses it as outdated.
+        """
+        own, known = self._leader_context.broker_id, self.replicas
+        self.replicas = {
+            broker_id: known.get(broker_id) or Replica(broker_id, NEVER_CAUGHT_UP)
+            for broker_id in replicas
+            if broker_id != own
+        }
+        self.isr, self.pending = isr, None
+
     def replica(self, broker_id: int, *, knows_epoch: bool) -> Replica:
         """Return the follower on a broker.
 

@@ -1,6 +1,6 @@
 """DescribeTopicPartitions (key 75): topics and their partitions page by page, in order of name (KIP-966).
 
-Eligible leader replicas are always empty: leaders are elected among the replicas in sync.
+Only partitions of a KRaft cluster have eligible leader replicas: other leaders are elected among the replicas in sync.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ....protocol.messages.describe_topic_partitions import (
 )
 from ....protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from ...config.settings import Settings
-from ...metadata.metadata_cache import MetadataCache
+from ...metadata.metadata_cache import MetadataCache, PartitionImage, TopicImage
 from ...metadata.topic_names import is_internal, is_legal
 from ...runtime.loop_sharing import SlicedWork, Steps
 from ..authorized_operations import authorized_operations
@@ -63,7 +63,9 @@ def _build_response(
         is_first = request.cursor is not None and request.cursor.topic_name == name
         start = request.cursor.partition_index if request.cursor is not None and is_first else 0
         remaining = [partition for partition in topic.partitions if partition.partition_index >= start]
-        response.topics.append(_topic(ctx, topic, remaining[:limit]))
+        image = metadata_cache.topic(name)
+        assert image is not None, "the cache has the image of each topic that it describes"
+        response.topics.append(_topic(ctx, topic, remaining[:limit], image))
         if len(remaining) > limit:
             response.next_cursor = Cursor(topic_name=name, partition_index=remaining[limit].partition_index)
             break
@@ -87,18 +89,21 @@ def _names(request: DescribeTopicPartitionsRequest, *, metadata_cache: MetadataC
 
 
 def _topic(
-    ctx: RequestContext, topic: MetadataResponseTopic, partitions: list[MetadataResponsePartition]
+    ctx: RequestContext,
+    topic: MetadataResponseTopic,
+    partitions: list[MetadataResponsePartition],
+    image: TopicImage,
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(partition) for partition in partitions],
+        partitions=[_partition(partition, image.partitions[partition.partition_index]) for partition in partitions],
         topic_authorized_operations=authorized_operations(ctx, AclResourceType.TOPIC, topic.name or ""),
     )
 
 
-def _partition(partition: MetadataResponsePartition) -> DescribeTopicPartitionsResponsePartition:
+def _partition(partition: MetadataResponsePartition, image: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         error_code=partition.error_code,
         partition_index=partition.partition_index,
@@ -106,8 +111,8 @@ def _partition(partition: MetadataResponsePartition) -> DescribeTopicPartitionsR
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replica_nodes,
         isr_nodes=partition.isr_nodes,
-        eligible_leader_replicas=[],
-        last_known_elr=[],
+        eligible_leader_replicas=list(image.eligible_leader_replicas),
+        last_known_elr=list(image.last_known_elr),
         offline_replicas=partition.offline_replicas,
     )
 

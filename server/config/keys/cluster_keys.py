@@ -55,7 +55,11 @@ CLUSTER_KEYS: tuple[ConfigKey, ...] = (
             "Percentage of a broker's preferred partitions with another leader above which "
             "`auto.leader.rebalance.enable` elects the preferred leaders."
         )),
-    long("log.dir.failure.timeout.ms", 30000, LOW, Range(1)),
+    long("log.dir.failure.timeout.ms", 30000, LOW, Range(1),
+        doc=(
+            "Time within which a controller of a KRaft cluster must confirm a failed log directory. Otherwise the "
+            "broker stops."
+        )),
     integer("max.incremental.fetch.session.cache.slots", 1000, MEDIUM, Range(0),
         doc="Maximum number of incremental fetch sessions."),
     integer("max.request.partition.size.limit", 2000, MEDIUM, Range(1),

@@ -8,22 +8,31 @@ from .validators import Range, ValidList, Voters
 
 # fmt: off
 QUORUM_KEYS: tuple[ConfigKey, ...] = (
-    integer("broker.heartbeat.interval.ms", 2000, MEDIUM),
-    integer("broker.session.timeout.ms", 9000, MEDIUM),
-    list_of("controller.listener.names", None, HIGH, ValidList(is_empty_allowed=False)),
+    integer("broker.heartbeat.interval.ms", 2000, MEDIUM,
+        doc="Interval of the heartbeats to the controller of a KRaft cluster."),
+    integer("broker.session.timeout.ms", 9000, MEDIUM,
+        doc="Time without a heartbeat after which the controllers of a KRaft cluster fence the broker."),
+    list_of("controller.listener.names", None, HIGH, ValidList(is_empty_allowed=False),
+        doc="Listener of the controllers, whose security protocol is in `listener.security.protocol.map`."),
     long("controller.performance.always.log.threshold.ms", 2000, MEDIUM, Range(0), internal=True),
     long("controller.performance.sample.period.ms", 60000, MEDIUM, Range(100), internal=True),
     integer("controller.quorum.append.linger.ms", 25, MEDIUM, Range(0)),
     boolean("controller.quorum.auto.join.enable", False, LOW),
-    list_of("controller.quorum.bootstrap.servers", (), HIGH, Voters()),
+    list_of("controller.quorum.bootstrap.servers", (), HIGH, Voters(),
+        doc="Addresses of controllers of a KRaft cluster, separated by commas."),
     integer("controller.quorum.election.backoff.max.ms", 1000, HIGH, Range(0)),
     integer("controller.quorum.election.timeout.ms", 1000, HIGH, Range(0)),
-    integer("controller.quorum.fetch.max.bytes", 1048576, LOW, Range(1)),
-    integer("controller.quorum.fetch.snapshot.max.bytes", 1048576, LOW, Range(1)),
+    integer("controller.quorum.fetch.max.bytes", 1048576, LOW, Range(1),
+        doc="Maximum number of bytes of the metadata log in one response."),
+    integer("controller.quorum.fetch.snapshot.max.bytes", 1048576, LOW, Range(1),
+        doc="Maximum number of bytes of a metadata snapshot in one response."),
     integer("controller.quorum.fetch.timeout.ms", 2000, HIGH, Range(0)),
-    integer("controller.quorum.request.timeout.ms", 2000, MEDIUM, Range(0)),
-    integer("controller.quorum.retry.backoff.ms", 20, LOW, Range(0)),
-    list_of("controller.quorum.voters", (), HIGH, Voters()),
+    integer("controller.quorum.request.timeout.ms", 2000, MEDIUM, Range(0),
+        doc="Timeout of fetches of the metadata log."),
+    integer("controller.quorum.retry.backoff.ms", 20, LOW, Range(0),
+        doc="Pause before a fetch of the metadata log is repeated."),
+    list_of("controller.quorum.voters", (), HIGH, Voters(),
+        doc="Ids and addresses of the controllers (`id@host:port`), if there are no bootstrap servers."),
     integer("controller.quota.window.num", 11, LOW, Range(1),
         doc=(
             "Number of windows of `controller.quota.window.size.seconds` in which unused quota of topic changes "
@@ -35,20 +44,26 @@ QUORUM_KEYS: tuple[ConfigKey, ...] = (
         doc="Timeout of requests to other brokers, except fetches."),
     list_of("early.start.listeners", None, HIGH, ValidList(is_null_allowed=True)),
     boolean("eligible.leader.replicas.enable", False, HIGH),
-    integer("initial.broker.registration.timeout.ms", 60000, MEDIUM),
+    integer("initial.broker.registration.timeout.ms", 60000, MEDIUM,
+        doc="Time after which a broker ends that no controller has registered."),
     long("internal.metadata.delete.delay.millis", 60000, LOW, internal=True),
     integer("internal.metadata.log.segment.bytes", None, LOW, internal=True),
     integer("internal.metadata.max.batch.size.in.bytes", 8388608, LOW, internal=True),
     integer("internal.metadata.max.fetch.size.in.bytes", 8388608, LOW, internal=True),
-    string("metadata.log.dir", None, HIGH),
+    string("metadata.log.dir", None, HIGH,
+        doc="The directory of `log.dirs` with the replica of the metadata log; the first one if not set."),
     long("metadata.log.max.record.bytes.between.snapshots", 20971520, HIGH, Range(1)),
     long("metadata.log.max.snapshot.interval.ms", 3600000, HIGH, Range(0)),
-    integer("metadata.log.segment.bytes", 1073741824, HIGH, Range(8388608)),
+    integer("metadata.log.segment.bytes", 1073741824, HIGH, Range(8388608),
+        doc="Size of a segment of the metadata log."),
     integer("metadata.log.segment.min.bytes", 8388608, HIGH, Range(12), internal=True),
-    long("metadata.log.segment.ms", 604800000, HIGH),
+    long("metadata.log.segment.ms", 604800000, HIGH,
+        doc="Age of a segment of the metadata log."),
     integer("metadata.max.idle.interval.ms", 500, LOW, Range(0)),
-    long("metadata.max.retention.bytes", 104857600, HIGH),
-    long("metadata.max.retention.ms", 604800000, HIGH),
+    long("metadata.max.retention.bytes", 104857600, HIGH,
+        doc="Size of the metadata log and its snapshots from which on the oldest are deleted."),
+    long("metadata.max.retention.ms", 604800000, HIGH,
+        doc="Age of the metadata log and its snapshots from which on the oldest are deleted."),
     integer("node.id", -1, HIGH, Range(0),
         doc="Id of this broker, KRaft's name for `broker.id`."),
     string("password.encoder.cipher.algorithm", "AES/CBC/PKCS5Padding", LOW,
@@ -69,8 +84,10 @@ QUORUM_KEYS: tuple[ConfigKey, ...] = (
             "Secret with which passwords in dynamic settings are encrypted in the metadata tree, in the format of "
             "Kafka 3.9. Without it AlterConfigs rejects them. Requires `pip install 'barnabas[tls]'`."
         )),
-    list_of("process.roles", (), HIGH, ValidList("broker", "controller", is_empty_allowed=False)),
-    string("sasl.mechanism.controller.protocol", "GSSAPI", HIGH),
+    list_of("process.roles", (), HIGH, ValidList("broker", "controller", is_empty_allowed=False),
+        doc="`broker`: this broker belongs to a KRaft cluster. Not set, or with `controller`: it does not."),
+    string("sasl.mechanism.controller.protocol", "GSSAPI", HIGH,
+        doc="SASL mechanism of connections to controllers."),
     long("server.max.startup.time.ms", LONG_MAX, MEDIUM, Range(0), internal=True),
     long("unclean.leader.election.interval.ms", 300000, MEDIUM, Range(1), internal=True),
     boolean("unstable.api.versions.enable", False, HIGH, internal=True),
@@ -126,7 +143,8 @@ QUORUM_KEYS: tuple[ConfigKey, ...] = (
 )
 # fmt: on
 
-# Keys for members of a KRaft quorum only. `node.id` is not included: it is the id of the broker.
+# Keys for members of a KRaft cluster only, which a standalone broker ignores. `node.id` is not included: it is the id
+# of the broker.
 KRAFT_NAMES = frozenset(
     key.name
     for key in QUORUM_KEYS

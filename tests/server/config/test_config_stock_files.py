@@ -102,7 +102,7 @@ def started(text: str) -> BrokerConfig:
             KRAFT_BROKER_3_9,
             2,
             "/tmp/kraft-broker-logs",
-            "controller.listener.names, controller.quorum.voters, process.roles",
+            "",
         ),
         (
             SERVER_4_1,

@@ -262,3 +262,24 @@ def test_where_logs_part(leader_end: EpochEnd, expected: tuple[int, bool]) -> No
 def test_brokers_speak_as_the_oldest_of_them(protocol: str, versions: tuple[int, int, int]) -> None:
     keys = ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH
     assert tuple(highest_version(key, protocol) for key in keys) == versions
+
+
+def test_a_newer_partition_epoch_of_the_same_leader_epoch_sets_replicas_and_isr() -> None:
+    cluster = Cluster()
+    partition = cluster.lead()
+    append(partition, 1, 5)
+    fetched(partition, 2, 5)
+    cluster.now += 11
+    fetched(partition, 2, 5)
+    partition.shrink_isr()
+    (change,) = cluster.changes
+    assert partition.is_pending(change)
+    partition.become_leader(next_order(partition, 4, partition_epoch=8, replicas=(1, 2, 3, 4), isr=(1, 2)))
+    assert (partition.partition_epoch, partition.in_sync_replicas, partition.log.high_watermark) == (8, (1, 2), 5)
+    assert not partition.is_pending(change)
+    assert partition.followers is not None
+    assert sorted(partition.followers.replicas) == [2, 3, 4]
+    # An outdated state, and the response to the change that the newer state has decided.
+    partition.become_leader(next_order(partition, 4, partition_epoch=7, replicas=(1, 2, 3), isr=(1, 2, 3)))
+    partition.complete_isr_change(change, LeaderAndIsr(1, 4, 8, (1, 2)))
+    assert (partition.partition_epoch, partition.replicas) == (8, (1, 2, 3, 4))

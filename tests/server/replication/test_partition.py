@@ -240,8 +240,9 @@ def test_more_in_sync_replicas_than_there_are_replicas_cannot_be_asked_for(repli
 def test_only_a_newer_leader_epoch_counts() -> None:
     partition = leader()
     append(partition, 1)
-    for epoch in (2, 3):
-        partition.become_leader(next_order(partition, epoch, partition_epoch=9, replicas=(1, 2), isr=(1, 2)))
+    for epoch, partition_epoch in ((2, 9), (3, 0)):
+        order = next_order(partition, epoch, partition_epoch=partition_epoch, replicas=(1, 2), isr=(1, 2))
+        partition.become_leader(order)
         assert (partition.leader_epoch, partition.partition_epoch, partition.replicas) == (3, 0, (1,))
     partition.become_leader(next_order(partition, 5, replicas=(1,), isr=(1,)))
     append(partition, 1)

@@ -1,0 +1,112 @@
+"""Kafka's AssignmentsManager: reports the log directories of replicas to the controller (KIP-858)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ...common.room_logger import room_logger
+from ...protocol.errors import KafkaError, code_of
+from ...protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    DirectoryData,
+    PartitionData,
+    TopicData,
+)
+from ...protocol.topic_partition import TopicIdPartition, TopicPartition
+from ..runtime.loop_sharing import CountBudget
+from .image_features import METADATA_VERSION
+
+if TYPE_CHECKING:
+    from ..controller.forwarding_manager import SendToController
+    from .image_features import ImageFeatures
+    from .published_image import PublishedImage
+
+logger = room_logger("replication")
+
+SINCE_DIRECTORIES = 17
+"""metadata.version 3.7-IV2."""
+MAX_ASSIGNMENTS_PER_REQUEST = 2250
+"""Kafka's limit, which keeps the records of one request in one batch."""
+
+
+class AssignmentsManager:
+    """Compares the directories of this broker's replicas with the metadata, and reports differences.
+
+    With this knowledge the controller elects other leaders when a log directory fails. With a single log directory the
+    controller assigns the replicas itself. `KRaftMember` owns it; it runs on the loop's thread.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        published: PublishedImage,
+        features: ImageFeatures,
+        directory_ids: Mapping[str, UUID],
+        *,
+        log_dir_of: Callable[[TopicPartition], str | None],
+        broker_epoch: Callable[[], int],
+        send_request: SendToController,
+    ) -> None:
+        """`directory_ids` has the ids of the log directories by path; `log_dir_of` returns the path of a replica."""
+        self._broker_id = broker_id
+        self._published = published
+        self._features = features
+        self._directory_ids = directory_ids
+        self._log_dir_of = log_dir_of
+        self._broker_epoch = broker_epoch
+        self._send_request = send_request
+
+    async def check(self) -> None:
+        """Report the replicas in other directories than the metadata state. Failures are repeated by the next call."""
+        if self._features.level(METADATA_VERSION) < SINCE_DIRECTORIES:
+            return
+        found: dict[TopicIdPartition, UUID] = {}
+        budget = CountBudget()
+        for topic in list(self._published.image.topics.by_id.values()):
+            for index, partition in topic.partitions.items():
+                stated = partition.directory(self._broker_id)
+                if stated is None:
+                    continue
+                path = self._log_dir_of(TopicPartition(topic.name, index))
+                directory = None if path is None else self._directory_ids.get(path)
+                if directory is not None and directory != stated:
+                    found[TopicIdPartition(topic.id, topic.name, index)] = directory
+            await budget.step(len(topic.partitions))
+        remaining = iter(found.items())
+        while some := list(islice(remaining, MAX_ASSIGNMENTS_PER_REQUEST)):
+            await self._report(some)
+
+    async def _report(self, assignments: list[tuple[TopicIdPartition, UUID]]) -> None:
+        request = AssignReplicasToDirsRequest(
+            broker_id=self._broker_id,
+            broker_epoch=self._broker_epoch(),
+            directories=list(_directories(assignments)),
+        )
+        try:
+            response = await self._send_request(request)
+        except KafkaError as error:
+            logger.warning("the controller does not accept the log directories of replicas: %s", error)
+            return
+        refused = [
+            f"{topic.topic_id}-{one.partition_index}: {code_of(one.error_code).name}"
+            for directory in response.directories
+            for topic in directory.topics
+            for one in topic.partitions
+            if one.error_code
+        ]
+        logger.info("reported the log directories of %d replicas", len(assignments) - len(refused))
+        if refused:
+            logger.warning("%d log directories of replicas were refused, such as of %s", len(refused), refused[0])
+
+
+def _directories(assignments: Iterable[tuple[TopicIdPartition, UUID]]) -> Iterator[DirectoryData]:
+    topics: dict[UUID, dict[UUID, TopicData]] = {}
+    for key, directory in assignments:
+        of_directory = topics.setdefault(directory, {})
+        topic = of_directory.setdefault(key.topic_id, TopicData(topic_id=key.topic_id))
+        topic.partitions.append(PartitionData(partition_index=key.partition))
+    for directory, of_directory in topics.items():
+        yield DirectoryData(id=directory, topics=list(of_directory.values()))

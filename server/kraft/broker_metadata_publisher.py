@@ -1,0 +1,249 @@
+"""Kafka's BrokerMetadataPublisher: applies changes of the metadata of a KRaft cluster to the parts of a broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Container, Mapping
+from typing import TYPE_CHECKING
+
+from ...common.room_logger import room_logger
+from ...protocol.acl_bindings import AccessControlEntry, ResourcePattern
+from ...protocol.config_resources import ConfigResourceType
+from ...protocol.errors import ErrorCode
+from ...protocol.topic_partition import TopicIdPartition, TopicPartition
+from ..config.dynamic_config import legal_settings
+from ..config.keys.catalogue import TOPIC_KEYS
+from ..config.keys.validators import ConfigError
+from ..config.named_configs import NAMED_KINDS
+from ..controller.controller_request_handler import LEADER_CHANGES_PER_TURN, error_of, stop_replicas_locally
+from ..image.metadata_delta import MetadataDelta
+from ..image.metadata_image import EMPTY_IMAGE
+from ..runtime.loop_sharing import CountBudget
+from .image_topics import cached_broker, cached_topic, leader_and_isr_state
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from ...protocol.acl_bindings import AclBinding
+    from ..config.dynamic_config import DynamicConfig
+    from ..controller.controller_request_handler import PauseCleaning
+    from ..image.acls_image import AclsDelta
+    from ..image.client_quotas_image import ClientQuotasDelta
+    from ..image.configurations_image import ConfigurationsDelta
+    from ..image.metadata_batch_loader import Manifest
+    from ..image.metadata_image import MetadataImage
+    from ..image.partition_registration import PartitionRegistration
+    from ..image.topics_image import TopicsDelta
+    from ..metadata.config_store import ConfigStore
+    from ..metadata.metadata_cache import MetadataCache
+    from ..quotas.quota_managers import QuotaManagers
+    from ..replication.replica_manager import ReplicaManager
+    from ..security.acl_authorizer import AclAuthorizer
+    from .published_image import PublishedImage
+
+logger = room_logger("metadata")
+
+
+class BrokerMetadataPublisher:
+    """Kafka's BrokerMetadataPublisher. `KRaftMember` owns it; the MetadataLoader calls it on the loop, one by one.
+
+    Brokers and settings are applied first: followers connect to the brokers, and new logs use the settings. The topics
+    in the cache follow the replicas, so that clients see only partitions that are served.
+    """
+
+    name = "BrokerMetadataPublisher"
+
+    def __init__(
+        self,
+        broker_id: int,
+        published: PublishedImage,
+        *,
+        dynamic_config: DynamicConfig,
+        config_store: ConfigStore,
+        quotas: QuotaManagers,
+        acls: AclAuthorizer | None,
+        metadata: MetadataCache,
+        replica_manager: ReplicaManager,
+        offline: Container[TopicPartition],
+        pause_cleaning: PauseCleaning,
+    ) -> None:
+        """`published` is the image that `config_store` reads, and up to which the settings were applied at the start.
+
+        `offline` has, at any time, the partitions in failed log directories.
+        """
+        self.has_published = asyncio.Event()
+        """Set when the whole metadata was applied once."""
+        self._broker_id = broker_id
+        self._published = published
+        self._dynamic_config = dynamic_config
+        self._config_store = config_store
+        self._quotas = quotas
+        self._acls = acls
+        self._acl_rules: dict[ResourcePattern, dict[UUID, AccessControlEntry]] = {}
+        self._metadata = metadata
+        self._replica_manager = replica_manager
+        self._offline = offline
+        self._pause_cleaning = pause_cleaning
+        self._failed: set[TopicIdPartition] = set()
+        """Replicas that could not be created or changed their role."""
+        self._turn = asyncio.Lock()
+
+    async def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage, manifest: Manifest) -> None:
+        """Apply the changes that lead to an image."""
+        async with self._turn:
+            before = self._published.image
+            self._published.image = image
+            if not self.has_published.is_set():
+                # The settings and quotas were read at the start, from the image of that time.
+                await self._apply_settings(await MetadataDelta.between(before, image), image)
+            else:
+                await self._apply_settings(delta, image)
+            if delta.acls is not None and self._acls is not None:
+                await self._apply_acls(self._acls, delta.acls)
+            if delta.cluster is not None:
+                self._apply_brokers(image)
+            if delta.topics is not None:
+                await self._apply_topics(delta.topics, image)
+            self.has_published.set()
+
+    async def retry_replicas(self) -> None:
+        """Create the replicas that could not be created, except in failed log directories."""
+        async with self._turn:
+            topics, retried = self._published.image.topics, {}
+            for key in list(self._failed):
+                partition = topics.partition(key.topic_id, key.partition)
+                self._failed.discard(key)
+                if partition is not None and self._broker_id in partition.replicas:
+                    if key.topic_partition in self._offline:
+                        self._failed.add(key)
+                    else:
+                        retried[key] = partition
+            await self._change_roles(retried)
+
+    # -- brokers ---------------------------------------------------------------------------------------------------
+
+    def _apply_brokers(self, image: MetadataImage) -> None:
+        registered = image.cluster.brokers.values()
+        self._metadata.fenced_brokers = {one.id: cached_broker(one) for one in registered if one.fenced}
+        self._metadata.set_brokers({one.id: cached_broker(one) for one in registered if not one.fenced})
+
+    # -- topics ----------------------------------------------------------------------------------------------------
+
+    async def _apply_topics(self, delta: TopicsDelta, image: MetadataImage) -> None:
+        local = await delta.local_changes(self._broker_id)
+        deleted = [topic.name for topic in delta.deleted.values()]
+        await self._stop_replicas(local.deletes)
+        # A topic of the same name that was created again is another topic.
+        self._metadata.remove_topics(deleted)
+        for name in deleted:
+            if name not in image.topics.ids:
+                self._dynamic_config.topic_config_changed(name, None)
+        await self._change_roles(local.leaders)
+        await self._change_roles(local.followers)
+        budget = CountBudget()
+        for changed in delta.changed.values():
+            topic = image.topics.by_id[changed.id]
+            self._metadata.put_topics([cached_topic(topic, image.cluster.brokers)])
+            await budget.step(len(topic.partitions))
+
+    async def _stop_replicas(self, stopped: Collection[TopicIdPartition]) -> None:
+        """Stop and delete replicas of deleted topics, and replicas that were moved to other brokers."""
+        partitions = [key.topic_partition for key in stopped if self._has_replica(key)]
+        results = await stop_replicas_locally(self._replica_manager, partitions, self._pause_cleaning)
+        for partition, error in results.items():
+            if error is not ErrorCode.NONE:
+                logger.error("%s could not be deleted: %s", partition, error.name)
+        self._failed.difference_update(stopped)
+
+    def _has_replica(self, key: TopicIdPartition) -> bool:
+        """Return whether the replica of that name on this broker is not one of another topic."""
+        partition = self._replica_manager.get_partition(key.topic, key.partition)
+        return partition is None or partition.topic_id == key.topic_id
+
+    async def _change_roles(self, partitions: Mapping[TopicIdPartition, PartitionRegistration]) -> None:
+        """Make this broker leader or follower of partitions."""
+        manager = self._replica_manager
+        online = {key: one for key, one in partitions.items() if key.topic_partition not in self._offline}
+        new = [key for key in online if manager.get_partition(key.topic, key.partition) is None]
+        await manager.prepare_logs({key.topic_partition: key.topic_id for key in new})
+        budget = CountBudget(LEADER_CHANGES_PER_TURN)
+        for key, partition in online.items():
+            leads = partition.leader == self._broker_id
+            become = manager.become_leader if leads else manager.become_follower
+            error = error_of(become, leader_and_isr_state(key, partition, self._broker_id))
+            if error is not ErrorCode.NONE:
+                logger.error("%s cannot become %s: %s", key, "leader" if leads else "follower", error.name)
+                self._failed.add(key)
+            await budget.step()
+
+    # -- settings, quotas, ACLs ------------------------------------------------------------------------------------
+
+    async def _apply_settings(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        async with self._dynamic_config.changing:
+            if delta.configs is not None:
+                await self._apply_configs(delta.configs, image)
+            if delta.client_quotas is not None:
+                await self._apply_quotas(delta.client_quotas, image)
+
+    async def _apply_configs(self, delta: ConfigurationsDelta, image: MetadataImage) -> None:
+        """Kafka's DynamicConfigPublisher."""
+        budget, is_broker_changed = CountBudget(), False
+        for resource in delta.changes:
+            settings = image.configs.config(*resource)
+            match resource.type:
+                case ConfigResourceType.TOPIC:
+                    self._dynamic_config.topic_config_changed(resource.name, legal_settings(settings, TOPIC_KEYS))
+                case ConfigResourceType.BROKER:
+                    is_broker_changed |= resource.name in ("", str(self._broker_id))
+                case kind if kind in NAMED_KINDS:
+                    named = ConfigResourceType(kind)
+                    legal = legal_settings(settings, NAMED_KINDS[named].keys)
+                    self._dynamic_config.named_config_changed(named, resource.name, legal)
+            await budget.step()
+        if is_broker_changed:
+            try:
+                await self._dynamic_config.load_broker(self._config_store, self._broker_id)
+            except ConfigError as error:
+                logger.error("the settings of broker %d cannot be applied: %s", self._broker_id, error)
+
+    async def _apply_quotas(self, delta: ClientQuotasDelta, image: MetadataImage) -> None:
+        """Kafka's DynamicClientQuotaPublisher."""
+        budget = CountBudget()
+        for entity in delta.changes:
+            await self._quotas.changed(dict(entity), dict(image.client_quotas.entities.get(entity, {})))
+            await budget.step()
+
+    async def _apply_acls(self, acls: AclAuthorizer, delta: AclsDelta) -> None:
+        """Kafka's AclPublisher."""
+        budget, changed = CountBudget(), dict[ResourcePattern, None]()
+        for acl_id, binding in delta.changes.items():
+            former: AclBinding | None = delta.image.acls.get(acl_id)
+            if former is not None:
+                self._acl_rules.get(former.pattern, {}).pop(acl_id, None)
+                changed[former.pattern] = None
+            if binding is not None:
+                self._acl_rules.setdefault(binding.pattern, {})[acl_id] = binding.entry
+                changed[binding.pattern] = None
+            await budget.step()
+        for pattern in changed:
+            rules = self._acl_rules[pattern]
+            acls.replace(pattern, frozenset(rules.values()))
+            if not rules:
+                del self._acl_rules[pattern]
+            await budget.step(1 + len(rules))
+
+
+class FirstImage:
+    """The publisher of a start: it waits until the replica of the metadata log has caught up with the quorum."""
+
+    name = "FirstImage"
+
+    def __init__(self, published: PublishedImage) -> None:
+        self.has_published = asyncio.Event()
+        self._published = published
+
+    async def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage, manifest: Manifest) -> None:
+        """Keep the first image."""
+        if self._published.image is EMPTY_IMAGE:
+            self._published.image = image
+            self.has_published.set()

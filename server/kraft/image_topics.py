@@ -1,0 +1,102 @@
+"""The brokers and topics of a metadata image in the form in which the parts of a broker use them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ...protocol.topic_partition import TopicIdPartition
+from ..metadata.metadata_cache import PartitionImage, TopicImage
+from ..metadata.znodes import BrokerEndpoint, BrokerInfo, TopicRegistration
+from ..replication.leader_and_isr import LeaderAndIsrState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..image import topics_image
+    from ..image.broker_registration import BrokerRegistration
+    from ..image.metadata_image import MetadataImage
+    from ..image.partition_registration import PartitionRegistration
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""By Kafka's number in registrations."""
+UNASSIGNED_DIRECTORY, LOST_DIRECTORY = UUID(int=1), UUID(int=2)
+"""Kafka's DirectoryId: no directory was chosen yet; the replica's directory has failed."""
+RESERVED_DIRECTORIES = 100
+"""Numbers below this one never identify a directory."""
+
+
+def cached_broker(broker: BrokerRegistration) -> BrokerInfo:
+    """Return the registration of a broker for the MetadataCache."""
+    endpoints = tuple(
+        BrokerEndpoint(one.name, one.host, one.port, SECURITY_PROTOCOLS[one.security_protocol])
+        for one in broker.listeners.values()
+    )
+    return BrokerInfo(broker.id, endpoints, broker.rack, broker.epoch)
+
+
+def cached_topic(topic: topics_image.TopicImage, brokers: Mapping[int, BrokerRegistration]) -> TopicImage:
+    """Return a topic for the MetadataCache."""
+    partitions = {
+        index: PartitionImage(
+            index,
+            partition.leader,
+            partition.leader_epoch,
+            partition.partition_epoch,
+            partition.replicas,
+            partition.isr,
+            _offline_replicas(partition, brokers),
+            partition.elr,
+            partition.last_known_elr,
+        )
+        for index, partition in sorted(topic.partitions.items())
+    }
+    return TopicImage(topic.name, topic.id, partitions)
+
+
+def _offline_replicas(partition: PartitionRegistration, brokers: Mapping[int, BrokerRegistration]) -> tuple[int, ...]:
+    """Return the replicas whose log directory is not among the online directories of their broker."""
+    offline = []
+    for broker_id, directory in zip(partition.replicas, partition.directories, strict=True):
+        if directory == LOST_DIRECTORY:
+            offline.append(broker_id)
+        elif directory.int >= RESERVED_DIRECTORIES:
+            broker = brokers.get(broker_id)
+            # Brokers before metadata.version 3.7-IV2 have registered no directories.
+            if broker is not None and broker.directories and directory not in broker.directories:
+                offline.append(broker_id)
+    return tuple(offline)
+
+
+def leader_and_isr_state(key: TopicIdPartition, partition: PartitionRegistration, broker_id: int) -> LeaderAndIsrState:
+    """Return the state of a partition for the replica of this broker.
+
+    A replica without a log directory is new: its log may be created although another log directory is offline.
+    """
+    return LeaderAndIsrState(
+        key.topic_partition,
+        key.topic_id,
+        partition.leader,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        partition.replicas,
+        partition.isr,
+        is_new=partition.directory(broker_id) == UNASSIGNED_DIRECTORY,
+        adding_replicas=partition.adding_replicas,
+        removing_replicas=partition.removing_replicas,
+        leader_recovery_state=partition.leader_recovery_state,
+    )
+
+
+def local_topics(image: MetadataImage, broker_id: int) -> dict[str, TopicRegistration]:
+    """Return the topics with replicas on this broker, by name, with the assignment of these partitions alone."""
+    found = {}
+    for topic in image.topics.by_id.values():
+        assignment = {
+            index: partition.replicas
+            for index, partition in topic.partitions.items()
+            if broker_id in partition.replicas
+        }
+        if assignment:
+            found[topic.name] = TopicRegistration(topic.name, topic.id, assignment)
+    return found

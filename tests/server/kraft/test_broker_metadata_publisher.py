@@ -1,0 +1,234 @@
+"""Changes of a metadata image reach the parts of a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+from tests.server.image.metadata_history import image_after
+
+from barnabas.protocol import metadata_records as r
+from barnabas.protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
+from barnabas.protocol.config_resources import ConfigResourceType
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.config.dynamic_config import DynamicConfig
+from barnabas.server.image.metadata_batch_loader import Manifest
+from barnabas.server.image.metadata_delta import MetadataDelta
+from barnabas.server.image.metadata_image import MetadataImage
+from barnabas.server.kraft.broker_metadata_publisher import BrokerMetadataPublisher
+from barnabas.server.kraft.image_config_store import ImageConfigStore
+from barnabas.server.kraft.published_image import PublishedImage
+from barnabas.server.metadata.metadata_cache import MetadataCache
+from barnabas.server.replication.leader_and_isr import LeaderAndIsrState
+
+BROKER_ID, OTHER = 2, 1
+TOPIC_ID, NEXT_TOPIC_ID = UUID(int=1000), UUID(int=1001)
+DIRECTORY = UUID(int=2000)
+
+
+class Parts:
+    """The replica manager, quotas and authorizer of a broker, which note what is applied to them."""
+
+    def __init__(self) -> None:
+        self.applied: list[Any] = []
+        self.replicas: dict[tuple[str, int], Any] = {}
+        self.refused: set[TopicPartition] = set()
+        self.acls: dict[str, set[str]] = {}
+        self.metadata = MetadataCache("cluster")
+        self.dynamic_config = DynamicConfig(BrokerConfig({"process.roles": "broker", "node.id": str(BROKER_ID)}))
+        self.published = PublishedImage()
+        self.publisher = BrokerMetadataPublisher(
+            BROKER_ID,
+            self.published,
+            dynamic_config=self.dynamic_config,
+            config_store=ImageConfigStore(self.published),
+            quotas=cast(Any, self),
+            acls=cast(Any, self),
+            metadata=self.metadata,
+            replica_manager=cast(Any, self),
+            offline=(),
+            pause_cleaning=lambda _: nullcontext(),  # type: ignore[arg-type,return-value]
+        )
+
+    async def publish(self, *records: Any) -> list[Any]:
+        """Publish the changes of these records, and return what was applied."""
+        before, is_first = self.published.image, not self.publisher.has_published.is_set()
+        image: MetadataImage = await image_after(list(records), before)
+        delta = await MetadataDelta.between(before, image)
+        self.applied = []
+        await self.publisher.on_metadata_update(delta, image, Manifest(image.provenance, is_first, 1, 1))
+        return self.applied
+
+    # The quotas and the authorizer.
+
+    async def changed(self, entity: Mapping[str, str | None], limits: Mapping[str, float]) -> None:
+        self.applied.append((dict(entity), dict(limits)))
+
+    def replace(self, pattern: Any, entries: Iterable[Any]) -> None:
+        self.acls[pattern.name] = {entry.principal for entry in entries}
+
+    # The replica manager.
+
+    def get_partition(self, topic: str, index: int) -> Any:
+        return self.replicas.get((topic, index))
+
+    async def prepare_logs(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
+        pass
+
+    def become_leader(self, state: LeaderAndIsrState) -> None:
+        self._become("leader", state)
+
+    def become_follower(self, state: LeaderAndIsrState) -> None:
+        self._become("follower", state)
+
+    def _become(self, role: str, state: LeaderAndIsrState) -> None:
+        if state.topic_partition in self.refused:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        retention_ms = self.dynamic_config.topic_log_config(state.topic_partition.topic).retention_ms
+        self.applied.append((role, str(state.topic_partition), state.partition_epoch, state.isr, retention_ms))
+        self.replicas[state.topic_partition] = SimpleNamespace(topic_id=state.topic_id)
+
+    async def stop_replicas(self, partitions: Sequence[TopicPartition], *, delete: bool) -> dict[Any, ErrorCode]:
+        self.applied += [("delete" if delete else "stop", str(one)) for one in partitions]
+        for one in partitions:
+            self.replicas.pop(one, None)
+        return dict.fromkeys(partitions, ErrorCode.NONE)
+
+
+def broker(broker_id: int, *, fenced: bool = False) -> r.RegisterBrokerRecord:
+    endpoint = r.BrokerEndpoint(name="PLAINTEXT", host="host", port=9000 + broker_id, security_protocol=0)
+    return r.RegisterBrokerRecord(
+        broker_id=broker_id, broker_epoch=10 * broker_id, end_points=[endpoint], fenced=fenced, log_dirs=[DIRECTORY]
+    )
+
+
+def partition(index: int, leader: int, topic_id: UUID = TOPIC_ID, **others: Any) -> r.PartitionRecord:
+    return r.PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=[OTHER, BROKER_ID],
+        isr=[OTHER, BROKER_ID],
+        leader=leader,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[DIRECTORY, DIRECTORY],
+        **others,
+    )
+
+
+RETENTION = r.ConfigRecord(resource_type=ConfigResourceType.TOPIC, resource_name="t", name="retention.ms", value="1234")
+START = [
+    broker(OTHER),
+    broker(BROKER_ID, fenced=True),
+    r.TopicRecord(name="t", topic_id=TOPIC_ID),
+    partition(0, BROKER_ID),
+    partition(1, OTHER),
+    RETENTION,
+]
+
+
+async def test_new_replicas_have_the_settings_of_their_topic_and_the_cache_has_all_partitions() -> None:
+    parts = Parts()
+    applied = await parts.publish(*START)
+    isr = (OTHER, BROKER_ID)
+    assert applied == [("leader", "t-0", 0, isr, 1234), ("follower", "t-1", 0, isr, 1234)]
+    assert sorted(parts.metadata.brokers) == [OTHER]
+    assert sorted(parts.metadata.fenced_brokers) == [BROKER_ID]
+    topic = parts.metadata.topic("t")
+    assert topic is not None
+    assert {index: one.leader for index, one in topic.partitions.items()} == {0: BROKER_ID, 1: OTHER}
+    assert await parts.publish(r.UnfenceBrokerRecord(id=BROKER_ID, epoch=10 * BROKER_ID)) == []
+    assert sorted(parts.metadata.brokers) == [OTHER, BROKER_ID]
+
+
+async def test_a_change_of_the_isr_reaches_the_replica_and_elr_the_cache() -> None:
+    parts = Parts()
+    await parts.publish(*START)
+    change = r.PartitionChangeRecord(
+        partition_id=0, topic_id=TOPIC_ID, isr=[BROKER_ID], eligible_leader_replicas=[OTHER]
+    )
+    assert await parts.publish(change) == [("leader", "t-0", 1, (BROKER_ID,), 1234)]
+    image = parts.metadata.partition(TopicPartition("t", 0))
+    assert image is not None
+    assert (image.isr, image.eligible_leader_replicas) == ((BROKER_ID,), (OTHER,))
+
+
+async def test_a_deleted_topic_is_deleted_before_another_topic_of_its_name_is_created() -> None:
+    parts = Parts()
+    await parts.publish(*START)
+    applied = await parts.publish(
+        r.RemoveTopicRecord(topic_id=TOPIC_ID),
+        r.TopicRecord(name="t", topic_id=NEXT_TOPIC_ID),
+        partition(0, BROKER_ID, NEXT_TOPIC_ID),
+    )
+    assert sorted(applied[:2]) == [("delete", "t-0"), ("delete", "t-1")]
+    assert [one[:2] for one in applied[2:]] == [("leader", "t-0")]
+    assert parts.metadata.topic_id("t") == NEXT_TOPIC_ID
+    await parts.publish(r.RemoveTopicRecord(topic_id=NEXT_TOPIC_ID))
+    assert "t" not in parts.metadata
+    assert parts.dynamic_config.topic_config("t") == {}
+
+
+async def test_a_replica_that_moves_to_another_broker_is_deleted() -> None:
+    parts = Parts()
+    await parts.publish(*START)
+    change = r.PartitionChangeRecord(
+        partition_id=1, topic_id=TOPIC_ID, replicas=[OTHER], isr=[OTHER], directories=[DIRECTORY]
+    )
+    assert await parts.publish(change) == [("delete", "t-1")]
+
+
+async def test_a_replica_that_could_not_be_created_is_retried_with_its_present_state() -> None:
+    parts = Parts()
+    parts.refused = {TopicPartition("t", 0)}
+    assert [one[1] for one in await parts.publish(*START)] == ["t-1"]
+    await parts.publisher.retry_replicas()
+    assert [one[1] for one in parts.applied] == ["t-1"]
+    parts.refused = set()
+    parts.applied = []
+    await parts.publisher.retry_replicas()
+    assert [one[1] for one in parts.applied] == ["t-0"]
+    parts.applied = []
+    await parts.publisher.retry_replicas()
+    assert parts.applied == []
+
+
+async def test_quotas_acls_and_settings_are_those_of_the_image() -> None:
+    parts = Parts()
+    acl_ids = [UUID(int=3000 + number) for number in range(2)]
+    acls = [
+        r.AccessControlEntryRecord(
+            id=acl_id,
+            resource_type=AclResourceType.TOPIC,
+            resource_name="t",
+            pattern_type=AclPatternType.LITERAL,
+            principal=principal,
+            host="*",
+            operation=AclOperation.READ,
+            permission_type=AclPermissionType.ALLOW,
+        )
+        for acl_id, principal in zip(acl_ids, ("User:anna", "User:ben"), strict=True)
+    ]
+    user = r.EntityData(entity_type="user", entity_name="anna")
+    quota = r.ClientQuotaRecord(entity=[user], key="producer_byte_rate", value=5.0, remove=False)
+    applied = await parts.publish(*START, *acls, quota)
+    assert ({"user": "anna"}, {"producer_byte_rate": 5.0}) in applied
+    assert parts.acls == {"t": {"User:anna", "User:ben"}}
+    removed = r.ClientQuotaRecord(entity=[user], key="producer_byte_rate", value=0.0, remove=True)
+    applied = await parts.publish(r.RemoveAccessControlEntryRecord(id=acl_ids[0]), removed)
+    assert applied == [({"user": "anna"}, {})]
+    assert parts.acls == {"t": {"User:ben"}}
+    cluster_wide = r.ConfigRecord(
+        resource_type=ConfigResourceType.BROKER, resource_name="", name="log.retention.ms", value="99"
+    )
+    await parts.publish(cluster_wide, r.ConfigRecord(**{**_fields(RETENTION), "value": None}))
+    assert parts.dynamic_config.topic_log_config("t").retention_ms == 99
+
+
+def _fields(record: r.ConfigRecord) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in ("resource_type", "resource_name", "name", "value")}
