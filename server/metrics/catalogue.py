@@ -249,6 +249,31 @@ METRICS: dict[str, Metric] = {
         _server("RecordAcknowledgementsPerSec", _COUNT, "ShareGroupMetrics"),
         "acknowledged records, by type",
     ),
+    f"{_SHARE_GROUPS}_partitionloadtimems": Metric(
+        "summary",
+        "kafka.server:type=ShareGroupMetrics,name=PartitionLoadTimeMs",
+        "time until the state of a share-partition was read",
+    ),
+    f"{_SHARE_GROUPS}_topicpartitionsacquiretimems": Metric(
+        "summary",
+        "kafka.server:type=ShareGroupMetrics,name=TopicPartitionsAcquireTimeMs",
+        "time of a share fetch until its partitions are selected, the wait for records included, by group",
+    ),
+    f"{_SHARE_GROUPS}_topicpartitionsfetchratio": Metric(
+        "summary",
+        "kafka.server:type=ShareGroupMetrics,name=TopicPartitionsFetchRatio",
+        "per cent of the partitions of a share fetch that had acquirable records, by group",
+    ),
+    "kafka_server_delayedsharefetchmetrics_expires": Metric(
+        "counter",
+        _server("ExpiresPerSec", _COUNT, "DelayedShareFetchMetrics"),
+        "share fetches whose wait for records has expired",
+    ),
+    f"{_SHARE_PARTITIONS}_inflightbatchmessagecount": Metric(
+        "summary",
+        "kafka.server:type=SharePartitionMetrics,name=InFlightBatchMessageCount",
+        "records of a batch at its first acquisition, of all share-partitions",
+    ),
     f"{_SHARE_GROUPS}_deadletterqueuerecordcount": Metric(
         "counter",
         _server("DeadLetterQueueRecordCount", _COUNT, "ShareGroupMetrics"),

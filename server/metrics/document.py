@@ -29,7 +29,9 @@ Kafka work; a test compares them with Apache Kafka 4.4.0. Groups have the names 
 last 1028 measurements. Of the requests of an API the first in each hundredth of a second is timed, and represents the
 untimed requests before it in the sum; all requests are counted. A metric without `topic` next to a metric with it is
 the sum, as in Kafka. Groups and their offsets have separate series up to 50,000 in total, groups with members first.
-So have the first 50,000 share-partitions, and the dead letters of the first 1000 groups. The totals include all.
+So have the first 50,000 share-partitions, and the fetches and dead letters of the first 1000 share groups; the
+quantiles of a group cover the last 100 fetches. The totals include all. Kafka's FetchLockTimeMs and FetchLockRatio do
+not exist, because the event loop needs no lock of a share-partition.
 
 `metrics.otlp.endpoint=http://collector:4318/v1/metrics` pushes the same metrics to an OpenTelemetry collector, every
 `metrics.otlp.interval.ms`, over HTTP with OpenTelemetry's exporter (`pip install 'barnabas[otlp]'`), with or without
@@ -64,6 +66,8 @@ LABELS = {
     "kafka_server_share_coordinator_metrics_last_pruned_offset": "topic, partition",
     "kafka_server_share_coordinator_metrics_num_partitions": "state",
     "kafka_server_sharegroupmetrics_recordacknowledgements": "ackType",
+    "kafka_server_sharegroupmetrics_partitionloadtimems": "",
+    "kafka_server_sharepartitionmetrics_inflightbatchmessagecount": "",
     "kafka_consumergroup_members": "consumergroup",
     "kafka_consumergroup_lag_sum": "consumergroup, topic",
     "barnabas_info": "version, broker_id, cluster_id",

@@ -14,7 +14,7 @@ from ..coordinator.group.share.share_group import ShareGroup, ShareGroupState
 from ..metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from ..runtime.loop_sharing import CountBudget
 from ..share.record_state import AcknowledgementType
-from ..share.share_group_metrics import DeadLetterCounts
+from ..share.share_group_metrics import DeadLetterCounts, Histogram, ShareFetchHistograms
 from .catalogue import QUANTILES
 from .request_meters import GONE, RequestMeters, Times
 from .tables import Table
@@ -309,6 +309,13 @@ class Readings:
             yield Sample(f"{family}deadletterqueuetotalproducerequests", "_total", labels, counts.requests)
             yield Sample(f"{family}deadletterqueuefailedproducerequests", "_total", labels, counts.failed_requests)
             yield Sample(f"{family}deadletterqueuerecordcount", "_total", labels, counts.records)
+        yield from _summary(f"{family}partitionloadtimems", {}, metrics.partition_load_time, MILLISECONDS)
+        yield Sample("kafka_server_delayedsharefetchmetrics_expires", "_total", {}, metrics.expired_fetches)
+        fetches_by_labels: list[tuple[dict[str, str], ShareFetchHistograms]] = [({}, metrics.fetches)]
+        fetches_by_labels += [({"group": group_id}, fetches) for group_id, fetches in metrics.fetches_by_group.items()]
+        for labels, fetches in fetches_by_labels:
+            yield from _summary(f"{family}topicpartitionsacquiretimems", labels, fetches.acquire_time, MILLISECONDS)
+            yield from _summary(f"{family}topicpartitionsfetchratio", labels, fetches.fetch_ratio, 1)
         messages = batches = 0
         family = "kafka_server_sharepartitionmetrics_"
         for number, managed in enumerate(manager.share_partitions):
@@ -322,6 +329,8 @@ class Readings:
                 yield Sample(f"{family}acquisitionlocktimeout", "_total", labels, share.acquisition_lock_timeouts)
             else:
                 yield None
+        batch_sizes = metrics.in_flight_batch_message_count
+        yield from _summary(f"{family}inflightbatchmessagecount", {}, batch_sizes, 1)
         yield Sample(f"{family}inflightmessagecount", "", {}, messages)
         yield Sample(f"{family}inflightbatchcount", "", {}, batches)
         yield Sample(f"{family}acquisitionlocktimeout", "_total", {}, metrics.acquisition_lock_timeouts)
@@ -360,7 +369,7 @@ def _log_table() -> Table:
 
 
 def _summary(
-    family: str, labels: Mapping[str, str], times: Times, unit: float, *, whole: int | None = None
+    family: str, labels: Mapping[str, str], times: Times | Histogram, unit: float, *, whole: int | None = None
 ) -> Iterator[Sample]:
     """Quantiles of the last measurements, and how many there were: `whole` if not all of them were measured."""
     last = sorted(times.last)

@@ -83,6 +83,7 @@ class DelayedShareFetch(DelayedOperation):
     """
 
     __slots__ = (
+        "_begun",
         "_fetch",
         "_is_checking",
         "_metrics",
@@ -113,6 +114,7 @@ class DelayedShareFetch(DelayedOperation):
         self._fetch = fetch
         self._partitions = partitions
         self._replica_manager = replica_manager
+        self._begun = replica_manager.loop_time()
         self._metrics = metrics
         self._respond = respond
 
@@ -166,6 +168,9 @@ class DelayedShareFetch(DelayedOperation):
         """Return the bytes of one of `count` partitions, all with an equal part (Kafka: PartitionMaxBytesStrategy)."""
         return max(1, self._fetch.max_bytes // max(1, count))
 
+    def on_expiration(self) -> None:
+        self._metrics.expired_fetches += 1
+
     def on_complete(self) -> None:
         """Acquire and respond, in this turn if one slice is enough."""
         if self.has_waited:
@@ -184,6 +189,12 @@ class DelayedShareFetch(DelayedOperation):
             elif managed.share.is_active and managed.share.can_acquire_records():
                 acquirable.append(managed)
             yield from self._next_step()
+        self._metrics.record_fetch(
+            fetch.group_id,
+            seconds=self._replica_manager.loop_time() - self._begun,
+            partitions=len(fetch.partitions),
+            acquirable=len(acquirable),
+        )
         most, left, max_records = self._partition_max_bytes(len(acquirable)), fetch.max_bytes, fetch.max_records
         for managed in acquirable:
             # If the session ended in an earlier turn, nothing would release the records before their locks expire.
@@ -268,6 +279,9 @@ class DelayedShareFetch(DelayedOperation):
             return NO_RECORDS
         managed.set_timer()
         self._metrics.redelivered_records += share.redeliveries - before
+        for first, last, delivery_count in acquired:
+            if delivery_count == 1:
+                self._metrics.in_flight_batch_message_count.update(last - first + 1)
         self._metrics.acquired_records += sum(last - first + 1 for first, last, _ in acquired)
         return ShareFetchedRecords(_acquired_part(found.records, batches, acquired), acquired)
 

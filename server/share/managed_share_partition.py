@@ -153,6 +153,7 @@ class ManagedSharePartition:
             self._run(self._initialize())
 
     async def _initialize(self) -> None:
+        begun = self._loop.time()
         try:
             letters = await self._load()
         except KafkaError as error:
@@ -162,6 +163,7 @@ class ManagedSharePartition:
             logger.exception("the state of %s:%s cannot be read", self.group_id, self.topic_id_partition)
             self._fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The share-partition failed to load: {error}"))
             return
+        self._metrics.partition_load_time.update(self._loop.time() - begun)
         self._write_dead_letters(letters)
         self._on_change(self)
 

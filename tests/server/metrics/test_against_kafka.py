@@ -57,7 +57,11 @@ rules:
 NOT_KAFKAS = ("barnabas_", "kafka_consumergroup_", "process_", "python_")
 """Ours, kafka_exporter's, and the interpreter's instead of the JVM's."""
 
-OF_SHARE_GROUPS = ("kafka_server_sharegroupmetrics_", "kafka_server_sharepartitionmetrics_")
+OF_SHARE_GROUPS = (
+    "kafka_server_delayedsharefetchmetrics_",
+    "kafka_server_sharegroupmetrics_",
+    "kafka_server_sharepartitionmetrics_",
+)
 """Kafka registers these metrics when the first member of a share group fetches, which no client of this test does."""
 
 Shapes = set[tuple[str, frozenset[str]]]

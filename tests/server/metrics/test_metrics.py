@@ -139,6 +139,8 @@ def test_totals_of_share_groups_include_groups_and_partitions_without_series(mon
     metrics.record_dead_letters("g", records=3)
     metrics.record_dead_letters("h", records=4)
     metrics.record_dead_letters("h", records=0)
+    metrics.record_fetch("g", seconds=0.5, partitions=4, acquirable=1)
+    metrics.record_fetch("h", seconds=1.5, partitions=4, acquirable=4)
     share = SimpleNamespace(num_in_flight_records=5, num_in_flight_batches=2, acquisition_lock_timeouts=0)
     partitions = [SimpleNamespace(group_id="g", topic_id_partition=("", "t", 0), share=share)] * 2
     sessions = ShareSessionCache(1, lambda *_: None)
@@ -153,6 +155,11 @@ def test_totals_of_share_groups_include_groups_and_partitions_without_series(mon
     assert found["deadletterqueuerecordcount", None] == 7 and found["deadletterqueuerecordcount", "g"] == 3
     assert found["deadletterqueuefailedproducerequests", None] == 1
     assert ("deadletterqueuerecordcount", "h") not in found
+    of_sums = [one for one in samples if one.part == "_sum"]
+    sums = {(one.family.rpartition("_")[2], one.labels.get("group")): one.value for one in of_sums}
+    assert sums["topicpartitionsacquiretimems", None] == 2000 and sums["topicpartitionsacquiretimems", "g"] == 500
+    assert sums["topicpartitionsfetchratio", None] == 125 and sums["topicpartitionsfetchratio", "g"] == 25
+    assert ("topicpartitionsfetchratio", "h") not in sums
 
 
 def test_the_lag_of_a_topic_is_told_where_all_of_it_is_here() -> None:

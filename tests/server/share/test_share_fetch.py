@@ -802,6 +802,28 @@ def test_no_partition_is_read_after_the_bytes_of_a_response_are_used_up(monkeypa
     play_share(talk)
 
 
+def test_fetches_and_loads_are_measured() -> None:
+    async def talk(plane: SharePlane) -> None:
+        plane.use_fake_persister()
+        metrics = plane.state.share_partition_manager.metrics
+        member = await plane.member()
+        await member.fetch((0, 1), max_wait_ms=700)
+        assert metrics.expired_fetches == 1
+        assert metrics.partition_load_time.count == 2
+        waiting = asyncio.create_task(member.fetch(max_wait_ms=60_000))
+        await asyncio.sleep(2)
+        await plane.produce(b"a", b"b", b"c")
+        assert ranges(await waiting) == [(0, 2, 1)]
+        assert metrics.expired_fetches == 1
+        assert list(metrics.in_flight_batch_message_count.last) == [3]
+        # A partition without records can be acquired, too.
+        assert list(metrics.fetches.fetch_ratio.last) == [100, 100]
+        first, second = metrics.fetches_by_group["g"].acquire_time.last
+        assert 0.7 <= first < 1 and 2 <= second < 3
+
+    play_share(talk)
+
+
 class StepClock:
     """A stopwatch for sliced work that moves by a quarter of a slice with each look."""
 
