@@ -32,11 +32,19 @@ class HeldLogs:
         self.dir_of: dict[TopicPartition, LogDir] = {}
         self.on_dir_failure: Callable[[LogDirFailedError, list[TopicPartition]], None] | None = None
         """Called for each directory that fails, with the partitions it held."""
+        self.is_cordoned: Callable[[str], bool] = lambda _: False
+        """Returns whether the directory with this path gets no new partitions (Kafka's cordonedLogDirs, KIP-1066)."""
 
     @property
     def online_dirs(self) -> list[LogDir]:
         """The directories whose disks work."""
         return [log_dir for log_dir in self.dirs if log_dir.is_online]
+
+    @property
+    def dirs_for_new_logs(self) -> list[LogDir]:
+        """The online directories that are not cordoned, or all online directories if all of them are."""
+        online = self.online_dirs
+        return [log_dir for log_dir in online if not self.is_cordoned(log_dir.path)] or online
 
     def dir_at(self, path: str) -> LogDir:
         """The directory of a path, as it is configured."""

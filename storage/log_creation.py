@@ -45,7 +45,7 @@ class LogCreation:
         config: LogConfig | None = None,
         is_new: bool = False,
     ) -> Log:
-        """The log of a partition, created in the online directory with the fewest partitions if there is none.
+        """The log of a partition, created if there is none, in the online directory with the fewest partitions.
 
         When this returns, a new log survives a power loss. `is_new` asserts that the partition cannot have a log in a
         directory that is offline. Raises KAFKA_STORAGE_ERROR, and INCONSISTENT_TOPIC_ID if the folder belongs to
@@ -90,7 +90,7 @@ class LogCreation:
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{path} is in the way: {self._found.strays[path]}")
 
     def _dirs_by_load(self) -> list[LogDir]:
-        return sorted(self._held.online_dirs, key=lambda log_dir: log_dir.partition_count)
+        return sorted(self._held.dirs_for_new_logs, key=lambda log_dir: log_dir.partition_count)
 
     def _create_log(
         self, log_dir: LogDir, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig | None
@@ -119,7 +119,7 @@ class LogCreation:
         """
         wanted = [one for one in topic_ids if one not in self._held.dir_of and one not in self._held.offline]
         per_dir: dict[str, list[TopicPartition]] = {}
-        by_path = {log_dir.path: log_dir for log_dir in self._held.online_dirs}
+        by_path = {log_dir.path: log_dir for log_dir in self._held.dirs_for_new_logs}
         counts = {path: log_dir.partition_count for path, log_dir in by_path.items()}
         for topic_partition in wanted if counts else ():
             path = min(counts, key=counts.__getitem__)

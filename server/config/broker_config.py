@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Self, cast
 
 from ...common.properties import parse_properties
-from .checks import check_together, parse_overrides
+from .checks import ALL_LOG_DIRS, check_together, parse_overrides
 from .keys.catalogue import BROKER_KEYS, TOPIC_SYNONYMS, UNIT_CHAINS, synonyms
 from .keys.definition import ConfigValue, format_value
 from .keys.validators import ConfigError
@@ -98,6 +98,16 @@ class BrokerConfig(Settings):
             if name in layer:
                 return layer[name]
         return None
+
+    def is_cordoned(self, log_dir: str) -> bool:
+        """Return whether a log directory, with its path as in `log_dirs`, gets no new partitions (KIP-1066)."""
+        cordoned = self.cordoned_log_dirs or ()
+        return ALL_LOG_DIRS in cordoned or log_dir in {str(Path(one).absolute()) for one in cordoned}
+
+    @property
+    def are_all_log_dirs_cordoned(self) -> bool:
+        """Whether no log directory gets new partitions."""
+        return all(map(self.is_cordoned, self.log_dirs))
 
     def authenticates(self, listener: ListenerConfig) -> bool:
         """Return whether every client of the listener is authenticated."""

@@ -33,6 +33,10 @@ _AT_MOST = (
 )
 
 
+ALL_LOG_DIRS = "*"
+"""The value of `cordoned.log.dirs` for all log directories."""
+
+
 def check_together(values: Mapping[str, ConfigValue]) -> None:
     """Raise ConfigError, naming one key, if values contradict each other. `values` has every broker key."""
     for check in (_check_logs, _check_cleaner, _check_replication, _check_connections, _check_groups):
@@ -57,6 +61,21 @@ def _check_logs(values: Mapping[str, ConfigValue]) -> None:
         allowed = value is None or value == -1 or _number(values, name) >= 1
         _refuse_unless(allowed, values, name, "Value must be -1 for unlimited, or at least 1")
     _check_message_format(values)
+    _check_cordoned_log_dirs(values)
+
+
+def _check_cordoned_log_dirs(values: Mapping[str, ConfigValue]) -> None:
+    """Kafka: KafkaConfig.validateValues, with its messages."""
+    name = "cordoned.log.dirs"
+    cordoned = cast("tuple[str, ...]", values[name] or ())
+    log_dirs = cast("tuple[str, ...]", values["log.dirs"] or values["log.dir"])
+    missing = [one for one in cordoned if one not in log_dirs and one != ALL_LOG_DIRS]
+    if ALL_LOG_DIRS in cordoned and len(cordoned) > 1:
+        sentence = f"requirement failed: When {name} is set to *, it must not contain other values"
+        raise ConfigError(name, values[name], "", sentence=sentence)
+    if missing:
+        sentence = f"requirement failed: All entries in {name} must be present in log.dirs or log.dir. "
+        raise ConfigError(name, values[name], "", sentence=f"{sentence}Missing entries : {', '.join(missing)}")
 
 
 def _check_message_format(values: Mapping[str, ConfigValue]) -> None:

@@ -215,6 +215,7 @@ class Settings:
     controlled_shutdown_retry_backoff_ms: int
     controller_socket_timeout_ms: int
     control_plane_listener_name: str | None
+    cordoned_log_dirs: tuple[str, ...]
     delegation_token_expiry_check_interval_ms: int
     delegation_token_expiry_time_ms: int
     delegation_token_master_key: str | None

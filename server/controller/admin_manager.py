@@ -6,7 +6,7 @@ A new partition is written to the store first, then LeaderAndIsr is sent to its 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TypeAlias
@@ -30,6 +30,7 @@ from .partition_state_machine import PartitionStateMachine
 
 logger = room_logger("controller")
 
+ALL_CORDONED = "All brokers are currently fenced, or have all their log directories cordoned."
 BROKER_DEFAULT = -1
 MAX_PARTITIONS_PER_REQUEST = 10_000
 """The limit of Apache Kafka's controller."""
@@ -210,7 +211,26 @@ class AdminManager:
         if replicas > len(racks):
             reason = f"Replication factor: {replicas} larger than available brokers: {len(racks)}."
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
+        if self._is_cordoned:
+            reason = f"Unable to replicate the partition {replicas} time(s): {ALL_CORDONED}"
+            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
         return assign_replicas_to_brokers(racks, range(partitions), replicas, self._chance)
+
+    @property
+    def _is_cordoned(self) -> bool:
+        """Whether this standalone broker gets no new partitions (KIP-1066).
+
+        A controller of a cluster does not have the settings of the other brokers.
+        """
+        return not self._config.zookeeper_connect and self._config.are_all_log_dirs_cordoned
+
+    def _check_cordoned(self, assignments: Iterable[Sequence[int]]) -> None:
+        """Raise KafkaError INVALID_REPLICA_ASSIGNMENT if requested replicas are on a broker without new partitions."""
+        brokers = {broker for replicas in assignments for broker in replicas}
+        if brokers and self._is_cordoned:
+            broker = min(brokers)
+            reason = f"includes broker {broker}, but all its log directories are cordoned."
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment {reason}")
 
     def _requested_assignment(self, creation: TopicCreation) -> Assignment:
         if (creation.num_partitions, creation.replication_factor) != (BROKER_DEFAULT, BROKER_DEFAULT):
@@ -222,6 +242,7 @@ class AdminManager:
         if list(assignment) != list(range(len(assignment))):
             raise _bad_assignment("Partitions should be a consecutive 0-based integer sequence.")
         _check_replica_lists(list(assignment.values()), len(assignment[0]), self._context.live_brokers)
+        self._check_cordoned(assignment.values())
         return assignment
 
     def _new_topic(self, plan: TopicPlan, term: ControllerTerm) -> PlannedTopic:
@@ -302,12 +323,15 @@ class AdminManager:
             if len(first) > len(racks):
                 reason = f"Replication factor: {len(first)} larger than available brokers: {len(racks)}."
                 raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
+            if self._is_cordoned:
+                raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, ALL_CORDONED)
             return assign_replicas_to_brokers(racks, added, len(first), self._chance, first[0])
         if len(creation.assignments) != len(added):
             given = len(creation.assignments)
             reason = f"Increasing the number of partitions by {len(added)} but {given} assignments provided."
             raise _bad_assignment(reason)
         _check_replica_lists(creation.assignments, len(first), racks)
+        self._check_cordoned(creation.assignments)
         return dict(zip(added, creation.assignments, strict=True))
 
     # -- automatic creation ----------------------------------------------------------------------------------------

@@ -36,6 +36,8 @@ class DescribedLogDir(NamedTuple):
     total_bytes: int = UNKNOWN_BYTES
     """The size of its volume."""
     usable_bytes: int = UNKNOWN_BYTES
+    is_cordoned: bool = False
+    """Whether it gets no new partitions (KIP-1066)."""
 
 
 def describe_log_dirs(
@@ -53,7 +55,9 @@ def describe_log_dirs(
                 found.setdefault(path, []).append(replica)
             yield
     return [
-        _online(log_dir.path, found.get(log_dir.path, []), filesystem)
+        _online(log_dir.path, found.get(log_dir.path, []), filesystem)._replace(
+            is_cordoned=log_manager.held.is_cordoned(log_dir.path)
+        )
         if log_dir.is_online
         else DescribedLogDir(log_dir.path, [], is_online=False)
         for log_dir in log_manager.dirs

@@ -77,7 +77,7 @@ class LogDirMover:
         """Begin to move a partition into another log directory; into the one it is in ends a move that is on.
 
         Raises KafkaError INVALID_TOPIC_EXCEPTION, LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, REPLICA_NOT_AVAILABLE,
-        UNKNOWN_TOPIC_OR_PARTITION.
+        UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT for a cordoned directory.
         """
         if len(str(topic_partition)) + len(".-future") + 32 > LONGEST_NAME:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
@@ -101,6 +101,8 @@ class LogDirMover:
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {path} is not found in the config.")
         if not found.is_online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
+        if self._log_manager.held.is_cordoned(found.path):
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Log directory {path} is cordoned")
         return found
 
     def _check_replica(self, topic_partition: TopicPartition) -> None:

@@ -49,6 +49,7 @@ class LogDirectories:
             lock=ports.lock,
             reserve_bytes=self._reserve_bytes,
         )
+        self.log_manager.held.is_cordoned = config.is_cordoned
 
     def open(self) -> None:
         """Make and lock the directories. Raises BlockingIOError, AllLogDirsFailedError."""

@@ -316,6 +316,25 @@ def test_new_logs_go_where_the_fewest_are(disk: SimDisk) -> None:
     assert sorted(map(holders.count, ("/one", "/two", "/three"))) == [2, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("cordoned", "counts"),
+    [({"/one"}, [0, 3, 3]), ({"/one", "/three"}, [0, 6, 0]), ({"/one", "/two", "/three"}, [2, 2, 2])],
+)
+def test_cordoned_directories_get_no_new_logs_unless_all_are_cordoned(
+    disk: SimDisk, cordoned: set[str], counts: list[int]
+) -> None:
+    manager = started(disk, "/one", "/two", "/three")
+    manager.held.is_cordoned = cordoned.__contains__
+    prepared = {TopicPartition("t", partition): UUID(int=partition) for partition in range(3)}
+    for task in manager.creation.preparation_tasks(prepared):
+        task()
+    for partition in range(6):
+        place = TopicPartition("t", partition)
+        manager.creation.get_or_create_log(place, topic_id=prepared.get(place), is_new=True)
+    holders = [manager.log_dir_of(TopicPartition("t", partition)) for partition in range(6)]
+    assert [holders.count(path) for path in ("/one", "/two", "/three")] == counts
+
+
 def test_deletion_is_a_rename_and_the_files_go_later(disk: SimDisk) -> None:
     now_ms = NOW_MS
     config = replace(SMALL, file_delete_delay_ms=1000)

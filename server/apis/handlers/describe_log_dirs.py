@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35): the partitions in each log directory, and their sizes (KIP-113).
 
 v3 has a top-level error (KIP-784), v4 the total and free bytes of the volume (KIP-827), v5 cordoned directories
-(KIP-1066), which Barnabas does not have. A failed directory is listed with KAFKA_STORAGE_ERROR and without partitions.
+(KIP-1066). A failed directory is listed with KAFKA_STORAGE_ERROR and without partitions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _build_response(
 def _result(found: DescribedLogDir) -> Steps[DescribeLogDirsResult]:
     if not found.is_online:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=found.path)
-    result = DescribeLogDirsResult(log_dir=found.path, topics=[])
+    result = DescribeLogDirsResult(log_dir=found.path, topics=[], is_cordoned=found.is_cordoned)
     result.total_bytes, result.usable_bytes = found.total_bytes, found.usable_bytes
     for name, replicas in groupby(found.replicas, attrgetter("topic_partition.topic")):
         topic = DescribeLogDirsTopic(name=name, partitions=[])

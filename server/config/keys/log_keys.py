@@ -67,7 +67,11 @@ LOG_KEYS: tuple[ConfigKey, ...] = (
         doc="Minimum time for which a record is not compacted."),
     integer("log.cleaner.threads", 1, MEDIUM, Range(0), mode=CLUSTER_WIDE,
         doc="Number of logs that are cleaned at the same time, each by a separate process."),
-    list_of("cordoned.log.dirs", (), MEDIUM, ValidList(is_null_allowed=True), mode=PER_BROKER),
+    list_of("cordoned.log.dirs", (), MEDIUM, ValidList(is_null_allowed=True), mode=PER_BROKER,
+        doc=(
+            "Log directories of `log.dirs` without new partitions, or `*` for all; if all are cordoned, a standalone "
+            "broker creates no topics, and a member of a cluster ignores the setting."
+        )),
     list_of("log.cleanup.policy", ("delete",), MEDIUM, ValidList("compact", "delete"), mode=CLUSTER_WIDE,
         doc=CLEANUP_POLICY_DOC),
     list_of("log.dir", ("barnabas-data",), HIGH, ValidList(is_empty_allowed=False),
