@@ -90,7 +90,7 @@ class AdoptedMetadata:
         for resource, config in image.configs.configs.items():
             if resource.type is ConfigResourceType.BROKER:
                 self._add_broker_config(resource, config)
-            elif resource.type in NAMED_KINDS:
+            elif resource.type in NAMED_KINDS and resource.name:
                 kind = NAMED_KINDS[resource.type]
                 check = partial(kind.check, self._dynamic_config.config)
                 what = f"settings of {resource.name} in {kind.entity_type}"
@@ -98,7 +98,7 @@ class AdoptedMetadata:
                     self._configs[znodes.config_path(kind.entity_type, node_name(resource.name))] = legal
                     self._count(kind.entity_type)
             elif resource.type is not ConfigResourceType.TOPIC:
-                self.skipped.append(f"settings of {resource.name}: unknown type of resource")
+                self.skipped.append(f"settings of '{resource.name}': unknown type of resource, or no name")
             await budget.step(1 + len(config))
 
     def _add_broker_config(self, resource: ConfigResource, config: Mapping[str, str]) -> None:
@@ -139,8 +139,8 @@ class AdoptedMetadata:
     async def _add_scram_credentials(self, image: MetadataImage, budget: CountBudget) -> None:
         for key, data in image.scram.credentials.items():
             mechanism = SCRAM_MECHANISMS.get(key.mechanism)
-            if mechanism is None:
-                self.skipped.append(f"credential of user {key.user}: unknown mechanism {key.mechanism}")
+            if mechanism is None or not key.user:
+                self.skipped.append(f"credential of user '{key.user}': unknown mechanism {key.mechanism}, or no name")
                 continue
             path = znodes.config_path("users", znodes.user_node(key.user))
             self._configs.setdefault(path, {})[mechanism] = ScramCredential(*data).text()
@@ -149,8 +149,11 @@ class AdoptedMetadata:
 
     async def _add_acls(self, image: MetadataImage, budget: CountBudget) -> None:
         entries: dict[ResourcePattern, set[AccessControlEntry]] = {}
-        for pattern, entry in image.acls.acls.values():
-            entries.setdefault(pattern, set()).add(entry)
+        for acl_id, (pattern, entry) in image.acls.acls.items():
+            if acl_store.is_storable(pattern, entry) and pattern.name:
+                entries.setdefault(pattern, set()).add(entry)
+            else:
+                self.skipped.append(f"ACL {acl_id}: its resource, operation or permission is valid in filters only")
             await budget.step()
         for pattern, rules in entries.items():
             data = acl_store.encode_acls(pattern, rules)
@@ -207,18 +210,18 @@ def legal_settings(
 ) -> tuple[dict[str, str], list[str]]:
     """Return the settings that a check accepts, each alone and all together, and the reasons for the others.
 
-    `check` raises KafkaError.
+    `check` raises KafkaError or ValueError.
     """
     legal, reasons = {}, []
     for name, value in config.items():
         try:
             check({name: value})
             legal[name] = value
-        except KafkaError as error:
+        except (KafkaError, ValueError) as error:
             reasons.append(f"{name}: {describe_error(error)}")
     try:
         check(legal)
-    except KafkaError as error:
+    except (KafkaError, ValueError) as error:
         reasons.append(f"{', '.join(sorted(legal))}: {describe_error(error)}")
         legal = {}
     return legal, reasons

@@ -71,6 +71,16 @@ def acl_path(pattern: ResourcePattern) -> str:
     return f"{root}/{TYPE_NAMES[pattern.resource_type]}/{_node_name(pattern.name)}"
 
 
+def is_storable(pattern: ResourcePattern, entry: AccessControlEntry) -> bool:
+    """Return whether an ACL has only values that nodes can have. Others, such as ANY, are for filters."""
+    return (
+        pattern.resource_type in TYPE_NAMES
+        and pattern.pattern_type in (AclPatternType.LITERAL, AclPatternType.PREFIXED)
+        and entry.operation in OPERATION_NAMES
+        and entry.permission in PERMISSION_NAMES
+    )
+
+
 def encode_acls(pattern: ResourcePattern, entries: Iterable[AccessControlEntry]) -> bytes:
     """JSON of a pattern's node."""
     value: dict[str, object] = {

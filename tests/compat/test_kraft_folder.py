@@ -159,6 +159,8 @@ def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         asyncio.run(fill(server.bootstrap))
         tokens(request.param, folder, server.sasl, "--create", "--max-life-time-period", "-1")
         listed = tokens(request.param, folder, server.sasl, "--describe")
+        # Kafka would leave these files if it were killed.
+        shutil.copytree(server.log_dir / METADATA_FOLDER, folder / "of-a-running-kafka")
         facts = {"state": asyncio.run(state_of(server.bootstrap)), "tokens": listed, "version": request.param}
     yield {**facts, "folder": folder, "log_dir": server.log_dir}
 
@@ -208,7 +210,10 @@ async def test_metadata_log_of_kafka_is_an_image(kafka: dict[str, Any], caplog: 
     written = [encode_metadata_record(record, version) for record, version in image.write()]
     again = await image_after([decode_metadata_record(value) for value in written])
     assert replace(again, provenance=image.provenance) == image
-    # The snapshot alone, and the log alone, lead to the same image.
+    live = await read_image(kafka["folder"] / "of-a-running-kafka")
+    for part in ("configs", "acls", "scram", "client_quotas", "delegation_tokens", "features", "producer_ids"):
+        assert getattr(live, part) == getattr(image, part)
+    # The log alone leads to the same image.
     snapshots = sorted(folder.glob("*.checkpoint"))
     assert len(snapshots) >= 2
     without = kafka["folder"] / "without-snapshots"

@@ -2,6 +2,7 @@
 
 import base64
 import logging
+import random
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
+from tests.protocol.random_messages import random_message
 from tests.server.controller.metadata_folder import ImmediateWork, MetadataFolder, batch
 
 from barnabas import Broker
@@ -231,9 +233,9 @@ async def test_metadata_that_this_broker_cannot_have_are_named(
         "settings of all brokers: unknown: a.later.setting",
         "settings of evil\\n2026 ERROR in groups: a.later.setting: ",
         "settings of topic t: remote.storage.enable: ",
-        "settings of x: unknown type of resource",
+        "settings of 'x': unknown type of resource",
         "quotas of user=u: ",
-        "credential of user u: unknown mechanism 9",
+        "credential of user 'u': unknown mechanism 9",
         "delegation token ../x: the id is not valid",
     ):
         assert sum(line.startswith(text) for line in lines) == 1, text
@@ -319,6 +321,41 @@ async def test_metadata_of_kafka_4_4(tmp_path: Path, caplog: pytest.LogCaptureFi
         "max.message.bytes": "100000",
     }
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_random_metadata_do_not_prevent_the_start(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    types: tuple[type, ...] = (
+        r.ConfigRecord, r.ClientQuotaRecord, r.UserScramCredentialRecord, r.DelegationTokenRecord,
+        r.FeatureLevelRecord, r.ProducerIdsRecord, r.AccessControlEntryRecord,
+    )  # fmt: skip
+    records = [random_message(rng.choice(types), 0, rng) for _ in range(300)]
+    for record in records:
+        # Types that exist, with values for filters among them.
+        if isinstance(record, r.AccessControlEntryRecord):
+            record.resource_type, record.pattern_type = rng.choice(range(1, 8)), rng.choice(range(1, 5))
+            record.operation, record.permission_type = rng.choice(range(1, 15)), rng.choice((1, 2, 3))
+        elif isinstance(record, r.ConfigRecord):
+            record.resource_type = rng.choice((2, 4, 8, 16, 32))
+            record.resource_name = rng.choice(("", "1", record.resource_name))
+            if rng.random() < 0.8:
+                record.name = rng.choice(("retention.ms", "log.retention.ms", "interval.ms", "share.isolation.level"))
+        elif isinstance(record, r.ClientQuotaRecord) and rng.random() < 0.8:
+            record.entity = [r.EntityData(entity_type=rng.choice(("user", "client-id", "ip")), entity_name="\0/é")]
+            record.key = rng.choice(("producer_byte_rate", "request_percentage", "connection_creation_rate"))
+    records.append(r.TopicRecord(name="t", topic_id=T1))
+    MetadataFolder(tmp_path).log().write_bytes(b"".join(batch(n, record) for n, record in enumerate(records)))
+    start = await Start(tmp_path).run()
+    assert T1 in await start.adoption.topics([T1])
+    await start.dynamic_config.load(start.configs, 1)
+    async for _ in stored_quotas(start.configs):
+        continue
+    await AclStore(start.store, now_ms=now_ms).prepare()
+    await AclStore(start.store, now_ms=now_ms).load()
+    await TokenStore(start.store, now_ms=now_ms).prepare()
+    async for _ in TokenStore(start.store, now_ms=now_ms).all():
+        continue
 
 
 def topic_id_of(folder: Path) -> UUID:
