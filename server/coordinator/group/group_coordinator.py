@@ -50,6 +50,8 @@ T = TypeVar("T")
 
 FIRST_TRANSACTIONAL_VERSION_WITH_IDS = 6
 """The first version of TxnOffsetCommit with topic ids and the errors of the consumer protocol (KIP-1319)."""
+ERRORS_FOR_VALID_MEMBER = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+"""The outcomes of a commit that extend the session: with REBALANCE_IN_PROGRESS the member has to commit again later."""
 GROUPS_PER_TURN = 20
 """Groups that are searched for expired offsets in one turn of the loop."""
 
@@ -237,16 +239,15 @@ class GroupCoordinator:
         error = group.validate_offset_commit(
             committer.member_id, committer.group_instance_id, committer.generation, committer.version
         )
-        if error is ErrorCode.NONE:
+        if not error:
             error = self._validate_partitions(group, committer, offsets)
-        if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-            # The member is valid: with REBALANCE_IN_PROGRESS it has to commit again later.
+        if error in ERRORS_FOR_VALID_MEMBER:
             self._type_managers[group.type].extend_session(group, committer.member_id)
         if error or not offsets:
             reply(error)
         else:
             self._offsets.commit_offsets(group, offsets, reply)
-        if group.is_idle and not group.is_logged:
+        if not group.is_logged and group.is_idle:
             # The append failed in the same turn: nothing in the log requires the new group.
             self.group_manager.remove_group(group)
 

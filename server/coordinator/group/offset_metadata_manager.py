@@ -86,7 +86,7 @@ class OffsetMetadataManager:
 
         def done(outcome: ErrorCode) -> None:
             group.offsets.finish(offsets)
-            if outcome is ErrorCode.NONE:
+            if not outcome:
                 group.offsets.commit(offsets)
             complete(outcome)
 

@@ -263,10 +263,10 @@ class TransactionStateManager:
             if transaction.is_unloaded:
                 complete(ErrorCode.NOT_COORDINATOR)
                 return
-            if outcome is ErrorCode.NONE:
+            if not outcome:
                 transaction.complete_transition_to(new, self._loop.time())
             complete(APPEND_ERRORS.get(outcome, outcome))
-            if outcome is ErrorCode.NONE and then is not None:
+            if not outcome and then is not None:
                 self._loop.call_soon(then)  # after the response, which need not wait for markers
             transaction.notify_waiters()
 
