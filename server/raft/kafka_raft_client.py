@@ -12,13 +12,18 @@ from uuid import UUID
 from ...common.room_logger import room_logger
 from ...protocol.errors import KafkaError, ProtocolError
 from ...protocol.messages.fetch import FetchRequest
-from ...protocol.metadata_records import SnapshotHeaderRecord, decode_control_record
+from ...protocol.metadata_records import (
+    KRaftVersionRecord,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
 from ...protocol.record_batch import Batch, RecordBatch
-from ...storage.metadata_snapshot import OffsetAndEpoch
+from ...storage.metadata_snapshot import FileRawSnapshotWriter, OffsetAndEpoch
 from ...storage.quorum_state_store import NO_LEADER, ElectionState
 from ..image.metadata_batch_loader import CommittedBatch
 from ..image.metadata_loader import LoadedSnapshot
-from .kafka_raft_log import CorruptSnapshotError, KafkaRaftLog, values_of
+from .kafka_raft_log import CorruptSnapshotError, KafkaRaftLog, control_records_of, header_of, values_of
 from .observer_state import (
     AbortSnapshot,
     Append,
@@ -31,6 +36,7 @@ from .observer_state import (
     QuorumConfig,
     Truncate,
 )
+from .snapshot_batches import SnapshotBatches
 
 if TYPE_CHECKING:
     from ..runtime.ports import Work
@@ -39,6 +45,8 @@ logger = room_logger("raft")
 
 RAFT_LANE = "#raft"
 """The lane of the replica: a sync of a log directory must not delay the metadata."""
+QUORUM_RECORDS = (KRaftVersionRecord, VotersRecord)
+"""The control records after the header of a snapshot, in their order."""
 SINCE_DIRECTORY_IDS = 17
 """The lowest version of Fetch between an observer and a controller of Kafka 4."""
 SNAPSHOT_WAIT_S = 0.01
@@ -101,6 +109,10 @@ class KafkaRaftClient:
         self._state: ObserverState | None = None
         self._stored_election: ElectionState | None = None
         self._listeners: list[_ListenerContext] = []
+        self._fetched: FileRawSnapshotWriter | None = None
+        """The snapshot that is being fetched from the leader."""
+        self._quorum_records: dict[type, Any] = {}
+        """The newest KRaftVersion and Voters records, which are in no image of the metadata."""
         self._progress = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._has_failed = False
@@ -138,6 +150,7 @@ class KafkaRaftClient:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         replica, self._replica = self._replica, None
         if replica is not None and not self._has_failed:
+            await self._abort_fetched_snapshot(replica)
             await self._run(replica.close)
 
     def register(self, listener: RaftListener) -> None:
@@ -199,18 +212,28 @@ class KafkaRaftClient:
                 offset = await self._run(partial(replica.truncate_to_end_offset, diverging))
                 logger.info("truncated the metadata log to offset %d, as the leader requires", offset)
             case BeginSnapshot(snapshot_id):
-                if await self._run(partial(replica.create_new_snapshot, snapshot_id)) is None:
+                await self._abort_fetched_snapshot(replica)
+                self._fetched = await self._run(partial(replica.create_new_snapshot_unchecked, snapshot_id))
+                if self._fetched is None:
                     logger.info("snapshot %s is stored already", snapshot_id)
                     state.snapshot_is_stored()
             case AppendToSnapshot(data, is_last):
-                await self._run(partial(replica.append_to_snapshot, memoryview(data)))
+                writer = self._fetched
+                assert writer is not None, "the state machine begins a snapshot before it appends to it"
+                await self._run(partial(replica.append_to_snapshot, writer, memoryview(data)))
                 if is_last:
-                    snapshot_id = await self._run(replica.freeze_snapshot)
+                    self._fetched = None
+                    await self._run(partial(replica.freeze_snapshot, writer))
                     await self._run(replica.truncate_to_latest_snapshot)
-                    logger.info("fetched snapshot %s; the log continues after it", snapshot_id)
+                    logger.info("fetched snapshot %s; the log continues after it", writer.snapshot_id)
                     await self._update_high_watermark(replica, state, replica.end_offset)
             case AbortSnapshot():
-                await self._run(replica.abort_snapshot)
+                await self._abort_fetched_snapshot(replica)
+
+    async def _abort_fetched_snapshot(self, replica: KafkaRaftLog) -> None:
+        writer, self._fetched = self._fetched, None
+        if writer is not None:
+            await self._run(partial(replica.abort_snapshot, writer))
 
     async def _update_high_watermark(self, replica: KafkaRaftLog, state: ObserverState, offset: int) -> None:
         if state.update_high_watermark(offset):
@@ -221,6 +244,7 @@ class KafkaRaftClient:
         while True:
             await asyncio.sleep(FLUSH_INTERVAL_S)
             await self._run(replica.flush)
+            await self._run(partial(replica.maybe_clean, self._now_ms()))
 
     # -- delivery --------------------------------------------------------------------------------------------------
 
@@ -253,6 +277,7 @@ class KafkaRaftClient:
         batches = await self._run(partial(self._read, replica, context.next_offset, high_watermark))
         for batch in batches:
             if batch.last_offset >= context.next_offset:
+                self._keep_quorum_records(batch)
                 await context.listener.handle_commit(_committed(batch, context.next_offset))
                 context.next_offset = batch.last_offset + 1
 
@@ -267,7 +292,7 @@ class KafkaRaftClient:
         """Return a snapshot whose batches are read from the file while the listener applies them."""
         parts = replica.snapshot_batches(snapshot_id)
         first = await self._run(partial(next, parts, []))
-        header = _header_of(first, snapshot_id)
+        header = header_of(first, snapshot_id)
         return LoadedSnapshot(
             snapshot_id.offset - 1,
             snapshot_id.epoch,
@@ -281,9 +306,51 @@ class KafkaRaftClient:
         batches = first
         while batches:
             for batch in batches:
+                self._keep_quorum_records(batch)
                 if not batch.is_control:
                     yield values_of(batch)
             batches = await self._run(partial(next, parts, []))
+
+    def _keep_quorum_records(self, batch: Batch) -> None:
+        for record in control_records_of(batch):
+            if isinstance(record, KRaftVersionRecord | VotersRecord):
+                self._quorum_records[type(record)] = record
+
+    # -- snapshots of this replica ---------------------------------------------------------------------------------
+
+    async def create_snapshot(
+        self, snapshot_id: OffsetAndEpoch, last_contained_log_timestamp: int, values: AsyncIterator[bytes]
+    ) -> bool:
+        """Store a snapshot with these values of records, and return whether it was stored.
+
+        It is not stored if it exists, or if the log begins after it already. It must be at the end of a batch below the
+        high watermark. `last_contained_log_timestamp` is in ms. Raises KafkaError, LogDirFailedError.
+        """
+        replica = self._replica
+        if replica is None:
+            return False
+        header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_log_timestamp)
+        first = [header, *(self._quorum_records[one] for one in QUORUM_RECORDS if one in self._quorum_records)]
+        writer = await self._run(partial(replica.create_new_snapshot, snapshot_id))
+        if writer is None:
+            return False
+        try:
+            batches = SnapshotBatches(snapshot_id.epoch, last_contained_log_timestamp)
+            await self._append_to_snapshot(replica, writer, batches.control_batch(first))
+            async for value in values:
+                if (batch := batches.append(value)) is not None:
+                    await self._append_to_snapshot(replica, writer, batch)
+            if (batch := batches.rest()) is not None:
+                await self._append_to_snapshot(replica, writer, batch)
+            await self._append_to_snapshot(replica, writer, batches.control_batch([SnapshotFooterRecord(version=0)]))
+        except BaseException:
+            await asyncio.shield(self._run(partial(replica.abort_snapshot, writer)))
+            raise
+        await self._run(partial(replica.freeze_snapshot, writer))
+        return True
+
+    async def _append_to_snapshot(self, replica: KafkaRaftLog, writer: FileRawSnapshotWriter, data: bytes) -> None:
+        await self._run(partial(replica.append_to_snapshot, writer, memoryview(data)))
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -322,14 +389,3 @@ def _committed(batch: Batch, next_offset: int) -> CommittedBatch:
     base_offset = max(batch.base_offset, next_offset)
     epoch = batch.partition_leader_epoch
     return CommittedBatch(base_offset, batch.last_offset, epoch, batch.max_timestamp, records, batch.size)
-
-
-def _header_of(batches: list[RecordBatch], snapshot_id: OffsetAndEpoch) -> SnapshotHeaderRecord:
-    """Return the first record of a snapshot. Raises CorruptSnapshotError, KafkaError, ProtocolError."""
-    if batches and batches[0].is_control:
-        record = next(iter(batches[0].records()), None)
-        if record is not None and record.key is not None and record.value is not None:
-            header = decode_control_record(bytes(record.key), bytes(record.value))
-            if isinstance(header, SnapshotHeaderRecord):
-                return header
-    raise CorruptSnapshotError(f"snapshot {snapshot_id} does not begin with a header")

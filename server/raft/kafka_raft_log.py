@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ...protocol.metadata_records import SnapshotHeaderRecord, decode_control_record
 from ...protocol.record_batch import Batch, RecordBatch, iter_batches
 from ...storage.errors import StorageError, failing_dir
 from ...storage.filesystem import FileSystem, parent_of
@@ -82,7 +84,6 @@ class KafkaRaftLog:
         self._fs = fs
         self._config = config
         self._snapshots = snapshots
-        self._writer: FileRawSnapshotWriter | None = None
         self._directory = directory
         self._election_store = FileQuorumStateStore(fs, directory)
 
@@ -223,36 +224,44 @@ class KafkaRaftLog:
 
     # -- snapshots -------------------------------------------------------------------------------------------------
 
-    def create_new_snapshot(self, snapshot_id: OffsetAndEpoch) -> FileRawSnapshotWriter | None:
-        """Begin a snapshot, and abort an unfinished one; None if this snapshot exists already."""
-        self.abort_snapshot()
+    def create_new_snapshot_unchecked(self, snapshot_id: OffsetAndEpoch) -> FileRawSnapshotWriter | None:
+        """Begin a snapshot of the leader; None if this snapshot exists already.
+
+        The caller ends each one with `freeze_snapshot` or `abort_snapshot`.
+        """
         if snapshot_id in self._snapshots:
             return None
         with failing_dir(parent_of(self._directory)):
-            self._writer = FileRawSnapshotWriter(self._fs, self._directory, snapshot_id)
-        return self._writer
+            return FileRawSnapshotWriter(self._fs, self._directory, snapshot_id)
 
-    def append_to_snapshot(self, data: memoryview) -> None:
-        """Write the next bytes of the snapshot that `create_new_snapshot` has begun."""
-        assert self._writer is not None, "no snapshot was begun"
+    def create_new_snapshot(self, snapshot_id: OffsetAndEpoch) -> FileRawSnapshotWriter | None:
+        """Begin a snapshot of this replica's own records; None if it exists or the log begins after it already."""
+        offset, epoch = snapshot_id
+        assert offset <= self._log.high_watermark, f"snapshot {snapshot_id} has records that are not committed"
+        if offset < self.start_offset:
+            return None
+        found = self._log.leader_epochs.epoch_for_offset(offset - 1)
+        assert found in (-1, epoch), f"the record before the end of snapshot {snapshot_id} has epoch {found}"
+        return self.create_new_snapshot_unchecked(snapshot_id)
+
+    def append_to_snapshot(self, writer: FileRawSnapshotWriter, data: memoryview) -> None:
+        """Write the next bytes of a snapshot."""
         with failing_dir(parent_of(self._directory)):
-            self._writer.append(data)
+            writer.append(data)
 
-    def freeze_snapshot(self) -> OffsetAndEpoch:
-        """Complete the snapshot durably, and return its id."""
-        writer, self._writer = self._writer, None
-        assert writer is not None, "no snapshot was begun"
+    def freeze_snapshot(self, writer: FileRawSnapshotWriter) -> None:
+        """Complete a snapshot durably. It is removed if a newer snapshot has replaced the log in the meantime."""
+        if writer.snapshot_id.offset < self.start_offset:
+            self.abort_snapshot(writer)
+            return
         with failing_dir(parent_of(self._directory)):
             writer.freeze()
         self._snapshots = sorted([*self._snapshots, writer.snapshot_id], key=age_of)
-        return writer.snapshot_id
 
-    def abort_snapshot(self) -> None:
-        """Remove the unfinished snapshot, if there is one."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            with failing_dir(parent_of(self._directory)):
-                writer.abort()
+    def abort_snapshot(self, writer: FileRawSnapshotWriter) -> None:
+        """Remove an unfinished snapshot."""
+        with failing_dir(parent_of(self._directory)):
+            writer.abort()
 
     def truncate_to_latest_snapshot(self) -> bool:
         """If the log ends before the newest snapshot, begin an empty log at its end; return whether it was necessary.
@@ -295,21 +304,26 @@ class KafkaRaftLog:
         finally:
             file.close()
 
-    def maybe_clean(self, now_ms: int, timestamp_of: Callable[[OffsetAndEpoch], int]) -> bool:
+    def maybe_clean(self, now_ms: int) -> bool:
         """Remove old snapshots and the records before the oldest remaining one; return whether any were removed.
 
-        The newest snapshot is kept. `timestamp_of` returns the time of the last record in a snapshot.
+        The newest snapshot is kept. The age of a snapshot is that of its last record, in `metadata.max.retention.ms`.
         """
         removed = False
         while len(self._snapshots) > 1:
             oldest, following = self._snapshots[:2]
             is_excess = self._size() > self._config.retention_bytes >= 0
-            is_old = 0 <= self._config.retention_ms < now_ms - timestamp_of(oldest)
-            if not (is_excess or is_old) or following.offset > self._log.high_watermark:
+            if following.offset > self._log.high_watermark or not (is_excess or self._is_old(oldest, now_ms)):
                 break
             self._delete_before_snapshot(following)
             removed = True
         return removed
+
+    def _is_old(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> bool:
+        if self._config.retention_ms < 0:
+            return False
+        header = header_of(next(self.snapshot_batches(snapshot_id), []), snapshot_id)
+        return now_ms - header.last_contained_log_timestamp > self._config.retention_ms
 
     def _size(self) -> int:
         return self._log.size + sum(
@@ -340,8 +354,7 @@ class KafkaRaftLog:
         self._log.flush()
 
     def close(self) -> None:
-        """Close the log durably; an unfinished snapshot is removed."""
-        self.abort_snapshot()
+        """Close the log durably."""
         self._log.close()
 
 
@@ -361,3 +374,18 @@ def values_of(batch: Batch, *, after: int = 0) -> list[bytes]:
         if record.offset >= after:
             values.append(bytes(record.value))
     return values
+
+
+def control_records_of(batch: Batch) -> Iterator[Any]:
+    """Yield the control records of a batch. Raises KafkaError, and ProtocolError for malformed records."""
+    if isinstance(batch, RecordBatch) and batch.is_control:
+        for record in batch.records():
+            yield decode_control_record(record.key, record.value)
+
+
+def header_of(batches: list[RecordBatch], snapshot_id: OffsetAndEpoch) -> SnapshotHeaderRecord:
+    """Return the first record of a snapshot. Raises CorruptSnapshotError, KafkaError, ProtocolError."""
+    header = next(control_records_of(batches[0]), None) if batches else None
+    if not isinstance(header, SnapshotHeaderRecord):
+        raise CorruptSnapshotError(f"snapshot {snapshot_id} does not begin with a header")
+    return header

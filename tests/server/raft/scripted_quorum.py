@@ -81,6 +81,11 @@ class ScriptedQuorum:
             self._append(self._batch(self.end, [(key, value)], is_control=True), commit=True)
         self._notify()
 
+    def append_control(self, *records: Any) -> None:
+        """Append a batch of control records."""
+        encoded = [encode_control_record(record) for record in records]
+        self._append(self._batch(self.end, encoded, is_control=True), commit=True)
+
     def take_snapshot(self, *values: bytes) -> OffsetAndEpoch:
         """Replace the committed records by a snapshot with these values, and delete them from the log."""
         assert self.high_watermark == self.end

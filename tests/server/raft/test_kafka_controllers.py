@@ -29,6 +29,7 @@ from barnabas.server.raft.kafka_raft_client import KafkaRaftClient
 from barnabas.server.raft.kafka_raft_log import KafkaRaftLog, MetadataLogConfig
 from barnabas.server.raft.node_to_controller_channel_manager import NodeToControllerChannelManager
 from barnabas.server.raft.observer_state import QuorumConfig, parse_bootstrap_servers
+from barnabas.server.raft.snapshot_generator import SnapshotGenerator
 from barnabas.server.runtime.host import ThreadWork
 from barnabas.storage.filesystem import OsFileSystem
 
@@ -237,6 +238,10 @@ class KafkaMember(KafkaObserver):
     async def start(self) -> None:
         await super().start()
         self.loader = MetadataLoader(high_watermark=lambda: self.client.high_watermark)
+        self.generator = SnapshotGenerator(
+            self.client, asyncio.get_running_loop(), max_record_bytes=100, on_fatal=self.errors.append
+        )
+        self.loader.install_publishers(self.generator)
         self.client.register(self.loader)
         self.lifecycle = BrokerLifecycleManager(
             node_id=NODE_ID,
@@ -263,6 +268,7 @@ class KafkaMember(KafkaObserver):
 
     async def close(self) -> None:
         await self.lifecycle.close()
+        await self.generator.close()
         await super().close()
 
     @property
@@ -309,6 +315,13 @@ def test_a_broker_is_registered_unfenced_and_leaves(tmp_path: Path) -> None:
             assert member.registration.fenced or member.registration.in_controlled_shutdown
 
         play(story, KafkaMember(tmp_path / "broker", controllers))
+        # Kafka reads the snapshots of this broker.
+        snapshot = max((tmp_path / "broker" / "__cluster_metadata-0").glob("*.checkpoint"))
+        dumped = KafkaTools().output("kafka-dump-log", "--cluster-metadata-decoder", "--files", str(snapshot))
+        assert "SnapshotHeader" in dumped
+        assert '"type":"TOPIC_RECORD","version":0,"data":{"name":"t"' in dumped
+        assert '"type":"REGISTER_BROKER_RECORD"' in dumped
+        assert "SnapshotFooter" in dumped
 
 
 def test_a_broker_that_cannot_be_registered_reports_the_reason(tmp_path: Path) -> None:

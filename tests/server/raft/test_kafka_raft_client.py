@@ -12,12 +12,24 @@ from tests.server.raft.scripted_quorum import CLUSTER_ID, ScriptedQuorum
 
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotRequest
-from barnabas.protocol.metadata_records import ConfigRecord, decode_metadata_record, encode_metadata_record
+from barnabas.protocol.metadata_records import (
+    ConfigRecord,
+    KRaftVersionRecord,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+    VotersRecordVoter,
+    decode_metadata_record,
+    encode_metadata_record,
+)
+from barnabas.protocol.record_batch import iter_batches
 from barnabas.server.image.metadata_batch_loader import CommittedBatch
-from barnabas.server.image.metadata_loader import LoadedSnapshot
+from barnabas.server.image.metadata_loader import LoadedSnapshot, MetadataLoader
 from barnabas.server.raft.kafka_raft_client import KafkaRaftClient
-from barnabas.server.raft.kafka_raft_log import DivergentLogError, KafkaRaftLog, MetadataLogConfig
+from barnabas.server.raft.kafka_raft_log import DivergentLogError, KafkaRaftLog, MetadataLogConfig, control_records_of
 from barnabas.server.raft.observer_state import QuorumConfig, parse_bootstrap_servers
+from barnabas.server.raft.snapshot_batches import SnapshotBatches
+from barnabas.server.raft.snapshot_generator import SnapshotGenerator
 from barnabas.simulation.disk import SimDisk
 from barnabas.simulation.loop import SimLoop, run
 from barnabas.simulation.machines import SimWork, WorkDelays
@@ -40,9 +52,9 @@ class Settings:
 
     def _apply(self, value: bytes) -> None:
         record = decode_metadata_record(value)
-        assert isinstance(record, ConfigRecord)
-        self.values[record.name] = record.value
-        self.history.append((record.name, record.value))
+        if isinstance(record, ConfigRecord):
+            self.values[record.name] = record.value
+            self.history.append((record.name, record.value))
 
     async def handle_commit(self, batch: CommittedBatch) -> None:
         assert batch.base_offset == self.next_offset, "the batches follow each other without a gap"
@@ -396,18 +408,94 @@ def test_old_snapshots_and_the_records_below_them_are_deleted() -> None:
         replica.append_as_follower(memoryview(quorum.batches[-1][3]), 1)
         replica.update_high_watermark(replica.end_offset)
         if number in (3, 6):
-            assert replica.create_new_snapshot(replica.end) is not None
-            replica.append_to_snapshot(memoryview(b"x" * 400))
-            assert replica.freeze_snapshot() == OffsetAndEpoch(number + 1, 1)
+            batches = SnapshotBatches(1, 100 * number)
+            header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=100 * number)
+            writer = replica.create_new_snapshot(replica.end)
+            replica.append_to_snapshot(writer, memoryview(batches.control_batch([header])))
+            assert batches.append(b"x" * 400) is None
+            replica.append_to_snapshot(writer, memoryview(batches.rest()))
+            replica.freeze_snapshot(writer)
+            assert replica.latest_snapshot_id == OffsetAndEpoch(number + 1, 1)
     assert replica.create_new_snapshot(OffsetAndEpoch(7, 1)) is None
-    assert replica.maybe_clean(0, lambda _: 0)
+    assert replica.maybe_clean(0)
     assert replica.snapshot_ids == [OffsetAndEpoch(7, 1)]
     assert replica.start_offset == 7
-    assert not replica.maybe_clean(0, lambda _: 0)
+    assert not replica.maybe_clean(0)
+    assert replica.create_new_snapshot(OffsetAndEpoch(4, 1)) is None, "the log begins after it"
     replica.close()
     again = KafkaRaftLog.open("/data", config=config, fs=disk, now_ms=lambda: 0, rng=random.Random(1))
     assert (again.start_offset <= 7, again.end) == (True, OffsetAndEpoch(10, 1))
     assert not [name for name in disk.list_dir(FOLDER) if name.endswith(".deleted")]
+
+
+def test_old_snapshots_are_deleted_by_age() -> None:
+    disk = SimDisk()
+    disk.make_dirs("/data")
+    config = MetadataLogConfig(retention_ms=1000)
+    replica = KafkaRaftLog.open("/data", config=config, fs=disk, now_ms=lambda: 0, rng=random.Random(1))
+    quorum = ScriptedQuorum()
+    for number in range(3):
+        quorum.set("a", str(number))
+        replica.append_as_follower(memoryview(quorum.batches[-1][3]), 1)
+        replica.update_high_watermark(replica.end_offset)
+        header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=100 * number)
+        writer = replica.create_new_snapshot(replica.end)
+        replica.append_to_snapshot(writer, memoryview(SnapshotBatches(1, 0).control_batch([header])))
+        replica.freeze_snapshot(writer)
+    assert not replica.maybe_clean(1000)
+    assert replica.maybe_clean(1001)
+    assert replica.snapshot_ids == [OffsetAndEpoch(2, 1), OffsetAndEpoch(3, 1)]
+    assert replica.maybe_clean(5000)
+    assert replica.snapshot_ids == [OffsetAndEpoch(3, 1)], "the newest snapshot is kept"
+
+
+def test_a_replica_makes_snapshots_and_deletes_the_records_before_them() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        await observer.client.close()
+        observer.log_config = MetadataLogConfig(segment_bytes=400, retention_bytes=1000)
+
+        async def start() -> tuple[MetadataLoader, SnapshotGenerator]:
+            await observer.start()
+            loader = MetadataLoader(high_watermark=lambda: observer.client.high_watermark)
+            generator = SnapshotGenerator(
+                observer.client, observer.loop, max_record_bytes=500, on_fatal=observer.errors.append
+            )
+            loader.install_publishers(generator)
+            observer.client.register(loader)
+            return loader, generator
+
+        loader, generator = await start()
+        voters = VotersRecord(version=0, voters=[VotersRecordVoter(voter_id=1)])
+        quorum.append_control(KRaftVersionRecord(version=0, kraft_version=1), voters)
+        for number in range(100):
+            quorum.set(f"a{number % 30}", str(number))
+            await observer.caught_up()
+        await asyncio.sleep(25)
+        snapshots = [name for name in observer.disk.list_dir(FOLDER) if name.endswith(".checkpoint")]
+        segments = [name for name in observer.disk.list_dir(FOLDER) if name.endswith(".log")]
+        assert len(snapshots) == 1, "older ones are deleted"
+        assert int(min(segments)[:20]) > 50
+        data = observer.disk.read_bytes(f"{FOLDER}/{snapshots[0]}")
+        first, *_, last = list(iter_batches(data))
+        assert [type(one) for one in control_records_of(first)] == [
+            SnapshotHeaderRecord,
+            KRaftVersionRecord,
+            VotersRecord,
+        ]
+        assert [type(one) for one in control_records_of(last)] == [SnapshotFooterRecord]
+        image = loader.image
+        await generator.close()
+        await observer.client.close()
+        quorum.requests.clear()
+        loader, generator = await start()
+        await observer.until(lambda: loader.image.provenance == image.provenance)
+        assert loader.image.configs == image.configs
+        assert list(observer.settings.values.values()) == list(next(iter(image.configs.configs.values())).values())
+        assert observer.settings.snapshots
+        assert not [one for _, one in quorum.requests if isinstance(one, FetchSnapshotRequest)]
+        await generator.close()
+
+    play(story)
 
 
 def test_bootstrap_servers_are_addresses_or_voters() -> None:
