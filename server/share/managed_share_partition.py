@@ -284,10 +284,12 @@ class ManagedSharePartition:
         error: KafkaError | None = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The broker is stopping.")
         try:
             batches = merged_batches(one.update for one in queued)
-            error = None
+            outcome: KafkaError | None = None
             if batches:
                 complete_count = share.delivery_complete_count
-                error = await self._write(share.state_epoch, share.start_offset, complete_count, batches)
+                outcome = await self._write(share.state_epoch, share.start_offset, complete_count, batches)
+            # Only now: a stop of the broker cancels the write, and its updates may not be durable.
+            error = outcome
         except Exception as failure:
             logger.exception("the state of %s:%s cannot be written", self.group_id, self.topic_id_partition)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The share state could not be written: {failure}")

@@ -202,6 +202,26 @@ def test_acknowledgements_during_a_write_are_written_together() -> None:
     play_share(talk)
 
 
+def test_an_acknowledgement_fails_when_the_broker_stops_during_its_write() -> None:
+    async def talk(plane: SharePlane) -> None:
+        persister = plane.use_fake_persister()
+        member = await begin(plane, b"a", b"b")
+        persister.gate = asyncio.Event()
+        managed = plane.state.share_partition_manager.share_partitions[0]
+        results: list[KafkaError | None] = []
+        acknowledged = [(0, 1, [ACCEPT])]
+        update = managed.share.acknowledge(member.member_id, acknowledged, plane.loop.time())  # type: ignore[arg-type]
+        managed.submit(update, results.append)
+        await asyncio.sleep(1)
+        assert results == []
+        await managed.stop()
+        (error,) = results
+        assert error is not None
+        assert error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play_share(talk)
+
+
 def test_the_state_is_fenced_when_an_administrator_resets_the_offsets() -> None:
     async def talk(plane: SharePlane) -> None:
         persister = plane.use_fake_persister()
