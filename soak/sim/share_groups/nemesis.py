@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from soak.sim.cluster.operator import Operator
 from soak.sim.share_groups.member import Life, Slot
-from soak.sim.share_groups.plan import SharePlan
+from soak.sim.share_groups.plan import MOVE, SharePlan
 from soak.sim.workload import TOPIC
 
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
 from barnabas.simulation.disk import Mode
@@ -24,13 +26,16 @@ class ShareNemesis(Nemesis):
 
     def __init__(self, world: ClusterWorld, plan: SharePlan, slots: Sequence[Slot]) -> None:
         super().__init__(world, plan.harm)
+        self.partitions = plan.partitions
         self.modes = MODES if plan.settings["acks.all.durability"] == "disk" else MODES[:1]
         self.longest_pause = PAUSE_FACTOR * plan.lock_seconds
         self.slots = slots
+        self._operator = Operator(world)
         self._acts |= {
             "kill a consumer": self._kill_consumer,
             "pause a consumer": self._pause_consumer,
             "cut a consumer": self._cut_consumer,
+            MOVE: self._move_leader,
             "strike a leader": lambda: self._strike(TOPIC),
             "strike a coordinator": lambda: self._strike(SHARE_GROUP_STATE_TOPIC),
         }
@@ -57,6 +62,16 @@ class ShareNemesis(Nemesis):
         if life is not None:
             broker = self.random.choice(list(self.world.brokers.values()))
             await self._between(life.node, broker.node, both_ways=self.random.random() < 0.5)
+
+    async def _move_leader(self) -> None:
+        """Make another replica the preferred leader of a partition, and elect it."""
+        partition = TopicPartition(TOPIC, self.random.randrange(self.partitions))
+        if self.random.random() < 0.3:
+            partition = TopicPartition(SHARE_GROUP_STATE_TOPIC, 0)
+        brokers = list(self.world.brokers)
+        target = tuple(self.random.sample(brokers, len(brokers)))
+        await self._operator.ask(lambda controller: controller.alter_partition_reassignments({partition: target}))
+        await self._operator.ask(lambda controller: controller.elect_leaders([partition], allow_unclean=False))
 
     async def _strike(self, topic: str) -> None:
         """Kill the leader of a partition of a topic."""

@@ -33,6 +33,8 @@ SHARE_ACTS = (
     "strike a coordinator",
 )
 """Faults of the members, of a partition leader and of a share coordinator."""
+MOVE, MOVE_CHANCE = "move a leader", 0.5
+"""A change of the leader without a failure, and its share of the runs of several brokers with other faults."""
 STATES = ("tail", "slow disk", "flush-late", *BROKEN_REQUESTS)
 """Permanent faults."""
 
@@ -67,6 +69,8 @@ class SharePlan(ClusterPlan):
         menu = [*BROKER_ACTS, *(CLUSTER_ACTS if brokers > 1 else ()), *SHARE_ACTS, *STATES]
         share = rng.choice([0.0, 0.2, 0.4, 0.7])
         faults = {fault for fault in menu if rng.random() < share} - (set() if durability == "disk" else NEEDS_DISK)
+        if brokers > 1 and faults and random.Random(f"{seed}/{MOVE}").random() < MOVE_CHANCE:
+            faults.add(MOVE)
         lock_seconds = rng.choice([1.0, 1.5, 3.0])
         limit = rng.choice([2, 3, 5, 8])
         return cls(

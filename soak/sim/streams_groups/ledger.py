@@ -33,7 +33,7 @@ class TaskLedger:
     now: Callable[[], float]
     violations: list[str] = field(default_factory=list)
     owners: dict[tuple[int, Task], str] = field(default_factory=dict)
-    """The member that has acknowledged an active task in an epoch."""
+    """The member, or the instance of a static member, that has acknowledged an active task in an epoch."""
     lives: list[Life] = field(default_factory=list)
     acknowledged: int = 0
     """Assignments that members have acknowledged."""
@@ -67,13 +67,13 @@ class TaskLedger:
         is_late = since is not None and now >= since + self.plan.rebalance_seconds
         return now < entitlement.heartbeat_at + self.plan.session_seconds and not is_late
 
-    def acknowledge(self, member_id: str, epoch: int, active: Iterable[Task]) -> None:
+    def acknowledge(self, member: str, epoch: int, active: Iterable[Task]) -> None:
         """Check the tasks of a heartbeat that was answered without an error: each has one owner in an epoch."""
         self.acknowledged += 1
         for task in sorted(active):
-            owner = self.owners.setdefault((epoch, task), member_id)
-            if owner != member_id:
-                self._say(f"epoch: {task} was acknowledged by {owner} and {member_id} in epoch {epoch}")
+            owner = self.owners.setdefault((epoch, task), member)
+            if owner != member:
+                self._say(f"epoch: {task} was acknowledged by {owner} and {member} in epoch {epoch}")
 
     def differences(self, running: Sequence[Life]) -> list[str]:
         """Return the differences between the tasks of the running members and a complete assignment."""

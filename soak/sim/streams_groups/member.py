@@ -166,7 +166,8 @@ class Life:
             return False
         self._reported = owned
         if fields:
-            ledger.acknowledge(self.name, epoch, owned[0])
+            # A static member that returns with another id has the tasks of its former id, in the same epoch.
+            ledger.acknowledge(self.instance_id or self.name, epoch, owned[0])
         self._take(response)
         if self.active <= self._granted[0]:
             self.entitlement.revocation_since = None
@@ -187,9 +188,12 @@ class Life:
         """Take a step towards the assignment; return whether a revocation was finished."""
         now, plan = self.setting.ledger.now(), self.setting.plan
         active, standby = self._granted
-        if not self.active <= active or not self.standby <= standby:
+        # A standby task that becomes active is not revoked.
+        if not self.active <= active or not self.standby <= standby | active:
             if self._revoked_at is None:
-                self.is_stubborn = self.random.random() < plan.stubborn_chance
+                # The coordinator waits for tasks that the member has to give up in all roles, and removes the member.
+                is_waited_for = not self.active | self.standby <= active | standby
+                self.is_stubborn = is_waited_for and self.random.random() < plan.stubborn_chance
                 self._revoked_at = now + self.random.random() * plan.revocation
             if self.is_stubborn or now < self._revoked_at:
                 return False
