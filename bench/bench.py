@@ -1,4 +1,4 @@
-"""What a bench is: a measurement with a name, its figures, and the goals that are set for them."""
+"""A bench: a measurement with a name, its figures, and the goals for them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ PACED = (*ALL, "sink")
 """Where the client sets the pace."""
 BROKERS = ("barnabas", "kafka")
 RIVAL = "kafka"
-"""Who has to be warm before a comparison with it is worth something."""
+"""The target that has to be warm before a comparison with it is valid."""
 LIMIT = "limit"
 """In place of a target to compare with: the goal is for the figure itself."""
 STEPS = (1, 10, 100, 1000)
@@ -77,7 +77,7 @@ class Bench:
 
     @property
     def warming_figures(self) -> dict[str, str]:
-        """What has to have stopped getting better at the rival before a round counts, if it is not to be `cold`.
+        """The figures of the rival that must have stopped improving before a round counts; else the round is `cold`.
 
         That is every figure with a goal against it, or the first one where there is no such goal.
         """

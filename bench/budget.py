@@ -28,7 +28,7 @@ NOW_MS = int(time.time() * 1000)
 
 
 def microseconds(step: Callable[[], object]) -> float:
-    """Of one call, in the best round."""
+    """Return the microseconds of one call, in the best round."""
     best = float("inf")
     for _ in range(ROUNDS):
         begin = time.thread_time()

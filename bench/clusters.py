@@ -223,7 +223,7 @@ def _failover(run: Run, number: int, is_over: Callable[[KazooClient], bool]) -> 
 
 
 def measure_restart(run: Run) -> Figures:
-    """What stops by itself hands its partitions over first; who is killed waits for the end of its session, too."""
+    """Measure restarts. A broker that stops moves its leaders; a killed broker waits for the end of its session."""
     target, figures = cluster_of(run), Figures()
     victim = target.servers[-1]
     begin = time.perf_counter()
@@ -281,7 +281,7 @@ def cluster_of(run: Run) -> ClusterTarget:
 
 
 def partitions_of(target: ClusterTarget, topic: str) -> dict[int, PartitionMetadata]:
-    """What a broker says of the partitions."""
+    """Return the metadata of the partitions of a topic from one broker."""
     partitions: dict[int, PartitionMetadata] = target.admin().list_topics(topic, timeout=60).topics[topic].partitions
     return partitions
 

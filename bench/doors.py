@@ -33,7 +33,7 @@ class Doors(NamedTuple):
         return cls(free_port(), f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", ca, key)
 
     def settings(self, *, kraft: bool) -> dict[str, str]:
-        """Of a broker; one of KRaft has its controllers' listener, too."""
+        """Return the settings of a broker; a KRaft broker also has the listener of its controllers."""
         listeners = f"PLAINTEXT://127.0.0.1:{self.plain},TLS://{self.tls},SCRAM://{self.scram}"
         found = {
             "listeners": listeners,
@@ -52,7 +52,7 @@ class Doors(NamedTuple):
         return found
 
     def of_librdkafka(self) -> dict[str, Any]:
-        """What a client of librdkafka is given to come by TLS."""
+        """The settings of librdkafka's clients for TLS."""
         return {"security.protocol": "ssl", "ssl.ca.location": str(self.ca)}
 
     def of_ours(self, *, scram: bool) -> dict[str, str]:

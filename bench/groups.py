@@ -33,12 +33,12 @@ LEAST_S = 6.0
 
 
 def produce_p99_ms(run: Run, seconds: float) -> float:
-    """Of 1000 produce requests a second, from a process of their own."""
+    """Measure the 99th percentile of 1000 produce requests per second, from a separate process."""
     return load.run("latency", bootstrap=run.target.bootstrap, topic=TOPIC, seconds=seconds)["p99_ms"]
 
 
 def beside(calm: float, busy: float) -> Figures:
-    """What producing costs when nothing else goes on, and while something does."""
+    """Return the latency of producers on an idle broker and during other work."""
     return {"produce_p99_ms_calm": calm, "produce_p99_ms": busy, "produce_p99_ratio": busy / calm}
 
 

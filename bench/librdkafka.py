@@ -124,7 +124,7 @@ class Client:
 
 
 def messages_of(payloads: Sequence[bytes]) -> tuple["ctypes.Array[Message]", list["ctypes.Array[ctypes.c_char]"]]:
-    """What `rd_kafka_produce_batch` takes, and what has to be kept as long."""
+    """Return the array for `rd_kafka_produce_batch`, and the objects that must be kept alive as long as the array."""
     messages = (Message * len(payloads))()
     keep = [ctypes.create_string_buffer(payload, len(payload)) for payload in payloads]
     for message, payload in zip(messages, keep, strict=True):

@@ -15,7 +15,7 @@ Points = list[tuple[int, float]]
 
 
 def lines_of(results: Sequence[BenchResult], target: str) -> dict[str, Points]:
-    """What grew -> (count, microseconds) of `target`."""
+    """Return the points (count, microseconds) of `target` for each growing quantity."""
     made = {}
     for result in results:
         kind = result.bench.name.removeprefix(PREFIX)

@@ -1,4 +1,4 @@
-"""What the processes of a server cost."""
+"""The processor time and memory of the processes of a server."""
 
 import time
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SCHEDULER_CLOCK = 2
-"""Of the clocks that Linux keeps for a process, the one with nanoseconds: /proc counts ticks of 10 ms."""
+"""The clock of a process with a resolution of nanoseconds: /proc counts ticks of 10 ms."""
 
 
 def cpu_seconds(pid: int) -> float:

@@ -31,7 +31,7 @@ class Published:
 
     @classmethod
     def read(cls, document: str) -> Published:
-        """What stands between `BEGIN` and `END`; nothing where they are not."""
+        """Read the tables between `BEGIN` and `END`; none if the document does not have these marks."""
         found = cls()
         place = document.partition(BEGIN)[2].partition(END)[0]
         for part in f"\n{place}".split("\n### ")[1:]:

@@ -16,11 +16,11 @@ from barnabas.protocol.compression import Compression
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 
 IN_FLIGHT = 5
-"""What producers have as max.in.flight.requests.per.connection."""
+"""The default of producers for `max.in.flight.requests.per.connection`."""
 
 MAX_BYTES = 4 << 20
 FETCH_LEAD = struct.Struct(">ihqqi")
-"""Of a partition in an answer to Fetch v4: index, error, high watermark, last stable offset, aborted transactions."""
+"""The head of a partition in a response to Fetch 4: index, error, high watermark, last stable offset, aborted count."""
 
 
 def batch_of(size: int, batch_bytes: int, codec: str, compressible: bool) -> tuple[bytes, int]:

@@ -142,7 +142,7 @@ def print_result(result: BenchResult) -> None:
 
 
 def machine() -> dict[str, str | int]:
-    """What the figures were taken on."""
+    """Return the description of this machine for reports."""
     return {"cpus": os.cpu_count() or 0, "python": platform.python_version(), "system": platform.platform(terse=True)}
 
 
@@ -158,7 +158,7 @@ def write_json(path: Path, results: Sequence[BenchResult], options: Mapping[str,
 
 
 def read_json(paths: Sequence[Path], benches: Mapping[str, Bench]) -> list[BenchResult]:
-    """What `write_json` wrote, in the order of `benches`; a later file's rounds of a bench replace an earlier's."""
+    """Read files of `write_json`, in the order of `benches`; rounds in a later file replace those in earlier files."""
     found: dict[str, BenchResult] = {}
     for path in paths:
         data = json.loads(path.read_text())

@@ -11,7 +11,7 @@ from bench.librdkafka import PATIENCE_MS, PRODUCER, Client, Producer, messages_o
 from bench.payloads import payloads
 
 RECORDS, SIZE = 10, 1000
-"""Of a transaction, where nothing else is said."""
+"""The default number of records of a transaction, and their size in bytes."""
 EACH_TO_ITS_PARTITION = 8
 """RD_KAFKA_MSG_F_PARTITION."""
 FILLERS, FILLED = 4, 1000

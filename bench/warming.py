@@ -77,5 +77,5 @@ class WarmUp:
         return self._clock() - self._begun
 
     def warmth(self) -> Warmth:
-        """What there has been so far."""
+        """Return the state of the warm-up so far."""
         return Warmth(self._rounds, self._spent(), self._rising)

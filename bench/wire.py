@@ -82,7 +82,7 @@ def connect(bootstrap: str) -> socket.socket:
 
 
 def received(connection: socket.socket, size: int = RECEIVE_SIZE) -> bytes:
-    """What has come, at least one byte of it; a closed connection raises."""
+    """Receive at least one byte. Raises an error if the connection is closed."""
     data = connection.recv(size)
     if not data:
         raise ConnectionError("the server closed the connection")
@@ -96,7 +96,7 @@ def stamp_arrivals(connection: socket.socket) -> None:
 
 
 def received_at(connection: socket.socket) -> tuple[bytes, float]:
-    """What has come, as `received`, and when the last of it did, by the wall clock."""
+    """Receive as `received` does, and return the bytes with the time of the last of them, by the wall clock."""
     data, notes, _, _ = connection.recvmsg(RECEIVE_SIZE, socket.CMSG_SPACE(_STAMP.size))
     if not data:
         raise ConnectionError("the server closed the connection")

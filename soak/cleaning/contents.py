@@ -1,4 +1,4 @@
-"""What is in a partition folder, batch for batch, as rows that can be compared whoever wrote the files."""
+"""The batches of a partition directory as rows, which can be compared between writers of the files."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -108,7 +108,7 @@ def markers(rows: Iterable[BatchRow]) -> set[tuple[int, tuple[int, int, int]]]:
 
 
 def latest(records: Iterable[RecordRow]) -> dict[bytes | None, bytes]:
-    """What a consumer that fills a map with these records ends with; a null value takes the key out."""
+    """Return the final map of a consumer of these records; a null value removes the key."""
     found: dict[bytes | None, bytes] = {}
     for record in records:
         if record.value is None:

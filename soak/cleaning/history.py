@@ -22,7 +22,7 @@ FORMATS = {0: "0.9.0", 1: "0.10.0", 2: "3.0"}
 
 @dataclass(frozen=True)
 class Settings:
-    """What a random history is about: sizes in bytes, times in ms."""
+    """The settings of a random history: sizes in bytes, times in ms."""
 
     magic: int = 2
     segment_bytes: int = 900
@@ -82,7 +82,7 @@ class Written:
 
 @dataclass
 class Producer:
-    """What a producer knows of itself."""
+    """The state of a producer."""
 
     producer_id: int
     epoch: int = 0
@@ -255,7 +255,7 @@ class History:
         return min([self.end_offset, *firsts])
 
     def stable_map(self) -> dict[bytes | None, bytes]:
-        """What a reader of committed records ends with."""
+        """Return the final map of a read_committed reader."""
         found: dict[bytes | None, bytes] = {}
         stable = self.last_stable_offset
         for entry in self.written:

@@ -68,7 +68,7 @@ def our_pass(*, use_native: bool, hash_name: str = "MD5", io_buffer_bytes: int =
 
 
 def choice(history: History) -> LogToClean:
-    """What the manager would clean."""
+    """Return the log that the manager would clean."""
     log = history.log
     return log_to_clean(log.topic_partition, log, history.first_dirty_offset, history.clock.now_ms)
 

@@ -1,4 +1,4 @@
-"""What every cleaning has to keep, and what it has to take away: checked after each pass, whoever cleaned."""
+"""The records that every cleaning has to keep or to remove, checked after each pass of any cleaner."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Promises:
     """Offsets of which a reader has found that they are gone: they may not come back."""
 
     def check_pass(self, done: Pass) -> None:
-        """What a pass may have cleaned; then everything that always holds."""
+        """Check the effects of a pass, then the invariants."""
         history = self.history
         require(
             done.first_dirty_offset <= done.next_dirty_offset <= done.first_uncleanable_offset,
@@ -222,7 +222,7 @@ class Promises:
             seen[record.key] = record.offset
 
     def _check_that_horizons_pass(self, rows: list[BatchRow], done: Pass) -> None:
-        """What is due goes with the next pass over it; old formats go by the age of their segments."""
+        """Check that due tombstones are removed by the next pass; those in old formats by the age of their segments."""
         now_ms, horizon_ms = self.history.clock.now_ms, self.history.settings.delete_retention_ms
         legacy = {entry.row.offset for entry in self.history.written if entry.magic < 2}
         for due, present, what in (
@@ -258,7 +258,7 @@ def span(row: BatchRow) -> range:
 
 
 def fetches(history: History, max_length: int, *, committed: bool) -> list[FetchData]:
-    """What a consumer that starts at offset 0 is answered, fetch after fetch."""
+    """Return the responses for a consumer that starts at offset 0, fetch after fetch."""
     log = history.log
     bound = log.last_stable_offset if committed else log.log_end_offset
     answers, offset = [], 0

@@ -212,7 +212,7 @@ class JavaLoad:
         self._folder.cleanup()
 
     def add_to(self, history: History) -> None:
-        """What it was promised. Its values are numbers in the order of its calls; it chose the partitions itself."""
+        """Add the acknowledgements. Values are numbers in the order of the calls; the producer chose the partitions."""
         history.acknowledged.update(self.acknowledged)
         history.refused.update(self.refused)
         found = {value: place[0] for place, value in history.final.items() if value.isdigit()}

@@ -172,7 +172,7 @@ class ProcessCluster:
 
     @staticmethod
     def ways(node: str, others: tuple[str, ...]) -> list[Way]:
-        """Those between a node and others, both directions."""
+        """Return the links between a node and others, in both directions."""
         return [way for other in others if other != node for way in ((node, other), (other, node))]
 
     # -- what is seen of it ---------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ class ProcessCluster:
         return sorted(found)
 
     def controller(self) -> str:
-        """Who is controller; waits for one."""
+        """Return the node of the controller; wait for one."""
         wait_until(lambda: bool(self.read("/controller")), timeout_s=60, what="there is a controller")
         return str(self.read("/controller").get("brokerid", BROKERS[0]))
 

@@ -31,7 +31,7 @@ OF_ZOOKEEPER = ("kill", "pause shortly", "pause")
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done to whom, for how long (seconds), and how long the load runs before it."""
+    """A fault, its target, its duration, and the duration of the load before it, in seconds."""
 
     role: str
     what: str
@@ -72,7 +72,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """What came of a round."""
+    """The outcome of a round."""
 
     plan: Plan
     acknowledged: int = 0
@@ -98,7 +98,7 @@ class Hurting:
         end()
 
     def _node(self, role: str) -> str:
-        """Who has this role now."""
+        """Return the node that has this role now."""
         if role == ZOOKEEPER:
             return ZOOKEEPER
         if role == "controller":
@@ -114,7 +114,7 @@ class Hurting:
         return leader()
 
     def _deed(self, fault: Fault, node: str) -> tuple[Callable[[], object], Callable[[], object]]:
-        """What begins the fault, and what ends it."""
+        """Return the functions that begin and end a fault."""
         cluster, heal = self._cluster, self._cluster.network.heal
         brokers = tuple(map(str, BROKERS))
         what = fault.what.removesuffix(" shortly")

@@ -1,4 +1,4 @@
-"""What members of one group and onlookers have seen, checked as it comes. Times are virtual seconds."""
+"""The observations of the members of a group and of observers, checked as they arrive. Times are virtual seconds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 PARTITIONS = 6
 LONGEST_SESSION_S = 10.0
 SLACK_S = 2.0
-"""Of an onlooker that asks once a second, over a network that takes its time."""
+"""The tolerance for an observer that sends a request every second over a slow network."""
 
 
 class Known(NamedTuple):
-    """What was known when a request was sent: its answer must not contradict it."""
+    """The facts known when a request was sent, which its response must not contradict."""
 
     life: int
     """Which life of the broker it was sent to."""
@@ -132,7 +132,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.value = -1
-        """What the last request was to make of it; -1 is none."""
+        """The offset that the last request was to commit; -1 for none."""
         self._possible = {-1}
 
     def asked(self, value: int) -> None:

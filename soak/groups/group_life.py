@@ -423,7 +423,7 @@ class Process:
         return True
 
     def _note(self, error: ErrorCode) -> None:
-        """What a client makes of an error before it joins again."""
+        """Handle an error as a client does before it joins again."""
         member = self.member
         if error is ErrorCode.FENCED_INSTANCE_ID:
             raise SuddenDeathError

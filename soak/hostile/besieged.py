@@ -36,11 +36,11 @@ class Who(Enum):
     ANYBODY = "anybody"
     """The listener asks nobody who they are."""
     STRANGER = "stranger"
-    """Who has no password, where one is asked for."""
+    """A client without a password, on a listener that requires one."""
     USER = "user"
-    """Who is let in, and may do a little."""
+    """An authenticated client with few ACLs."""
     SUPER = "super"
-    """Who is let in, and may do everything."""
+    """An authenticated client with all permissions."""
 
 
 class Besieged:

@@ -43,7 +43,7 @@ LONG_SPECIAL = (b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff\x0f
 
 
 class Outcome(Enum):
-    """What a correct broker does with a frame."""
+    """The reaction of a correct broker to a frame."""
 
     ANSWER = "answer"
     """One response with the frame's correlation id."""
@@ -66,7 +66,7 @@ class Frame(NamedTuple):
 
 
 def expect(body: bytes) -> Frame | None:
-    """What a correct broker does with these bytes; None for those that should not be sent."""
+    """Return the reaction of a correct broker to these bytes; None for bytes that should not be sent."""
     try:
         header, position = decode_request_header(body, 0, len(body))
     except ProtocolError:

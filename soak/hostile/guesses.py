@@ -1,4 +1,4 @@
-"""What somebody says to a broker who knows the protocol, and no password: frames before authentication, by seed."""
+"""Frames of a client without a password that implements the protocol, before authentication, by seed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Visit:
         return self._request(ApiKey.SASL_AUTHENTICATE, version, SaslAuthenticateRequest(auth_bytes=message))
 
     def _guess(self) -> Any:
-        """What somebody would say who takes a guess."""
+        """Return a guessed message."""
         user = self._chance.choice(["anna", "nobody", "", "x" * 2000])
         if self._mechanism == "OAUTHBEARER":
             return bearer_exchange(unsecured_token(user, -100_000)).messages

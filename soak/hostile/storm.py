@@ -15,9 +15,9 @@ from soak.hostile.in_process import TOPICS
 
 GROWTH_BYTES = 64 << 20
 MOMENT_BYTES = 40 << 20
-"""What a broker has beside that while it refuses a batch that expands to more than 24 MiB: those, and the next piece.
+"""The additional memory of a broker while it rejects a batch that expands to more than 24 MiB.
 
-One such batch took it 40.0 MiB by gzip, 38.2 by zstd, 31.8 by LZ4.
+A batch took 40.0 MiB with gzip, 38.2 with zstd, 31.8 with LZ4.
 """
 HEALTHY_SECONDS = 30.0
 """A healthy client's request that takes longer counts as a hang."""
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Report:
-    """What happened to the broker."""
+    """The effects on the broker."""
 
     seed: int
     frames: int = 0

@@ -59,7 +59,7 @@ def compile_sanitized() -> None:
 
 
 def sanitized_environment() -> dict[str, str]:
-    """What a Python needs to load the extension and to stop at the first error."""
+    """Return the environment in which Python loads the extension and stops at the first error."""
     compiler = shlex.split(os.environ.get("CC", "gcc"))
     runtimes = [
         subprocess.run(

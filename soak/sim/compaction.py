@@ -27,7 +27,7 @@ Row = tuple[int, int, str, bytes | None]
 
 @dataclass
 class KeyedHistory:
-    """What writers sent and were promised, and what readers saw. Each key has one writer, values are unique."""
+    """The records and acknowledgements of writers, and the records of readers. A key has one writer; values differ."""
 
     sent: dict[tuple[str, bytes | None], None] = field(default_factory=dict)
     acknowledged: dict[tuple[int, int], tuple[str, bytes | None]] = field(default_factory=dict)

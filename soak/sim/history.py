@@ -1,4 +1,4 @@
-"""What producers were promised and consumers saw, and the rules that both must agree with."""
+"""The acknowledgements of producers, the records of consumers, and the rules for both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class WriterKind:
-    """What a producer was promised."""
+    """The guarantees for a producer."""
 
     acks: Literal["all", 1] = "all"
     """With 1 what was acknowledged may be lost."""
@@ -25,12 +25,12 @@ class History:
     """One run. Values are unique for ever."""
 
     kinds: dict[str, WriterKind] = field(default_factory=dict)
-    """Of each writer."""
+    """The kind of each writer."""
     sent: dict[bytes, str] = field(default_factory=dict)
     """Value -> its writer, in the order of the calls. A writer is one idempotent producer of one partition."""
     acknowledged: dict[bytes, Place] = field(default_factory=dict)
     refused: dict[bytes, str] = field(default_factory=dict)
-    """What a producer gave up, and why. It has time enough to outlast every fault, so it never should."""
+    """The records that a producer gave up, with the reason. There should be none: its timeout exceeds all faults."""
     seen: list[list[tuple[int, int, bytes]]] = field(default_factory=list)
     """For each consumer life what it read, in order: partition, offset, value."""
     final: dict[Place, bytes] = field(default_factory=dict)

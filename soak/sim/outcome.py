@@ -22,7 +22,7 @@ class Outcome(Generic[PlanT]):
 
     plan: PlanT
     command: str
-    """What replays it."""
+    """The command that replays the run."""
     summary: str
     violations: list[str]
     done: list[str]
@@ -35,7 +35,7 @@ class Outcome(Generic[PlanT]):
     """Equal for equal runs: of everything acknowledged and seen, in order, and of every step taken."""
 
     def explain(self) -> str:
-        """What a run came to, for who reads a failure."""
+        """Return the description of a run for the reader of a failure."""
         plan = self.plan
         lines = [
             f"seed {plan.seed}: {self.summary}, {self.lives} lives, {self.seconds:.0f} s simulated, "

@@ -30,7 +30,7 @@ class PlantedBug(ABC):
 
     @abstractmethod
     def violations(self, seed: int) -> list[str]:
-        """What comes of the seed under these faults; the bug is planted already."""
+        """Return the violations of a seed under these faults; the bug is planted already."""
 
     def seeds_to_find(self, most: int) -> tuple[int, str] | None:
         """How many seeds it took, and what gave it away; None if none of so many did."""

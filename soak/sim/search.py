@@ -29,23 +29,23 @@ Play = Callable[[int], Outcome[Any]]
 
 @dataclass
 class Progress:
-    """What has been played so far, by all calls together."""
+    """The seeds that were played so far, by all calls together."""
 
     next_seed: int
     """All below it are played."""
     ahead: list[int] = field(default_factory=list)
-    """Those above it that are."""
+    """The played seeds above it."""
     played: int = 0
     acknowledged: int = 0
     simulated_seconds: float = 0.0
     spent_seconds: float = 0.0
     failed: list[int] = field(default_factory=list)
     acknowledged_under: dict[str, int] = field(default_factory=dict)
-    """What was acknowledged in seeds that have this fault among others, or `none`."""
+    """The number of acknowledged records in the seeds with each fault, or `none`."""
 
     @classmethod
     def load(cls, file: Path | None, first: int) -> Progress:
-        """What the file holds, or nothing yet."""
+        """Read the file; if it does not exist, return the state before the first seed."""
         if file is None or not file.exists():
             return cls(first)
         return cls(**json.loads(file.read_text()))
@@ -73,7 +73,7 @@ class Progress:
             self.failed.append(outcome.plan.seed)
 
     def seeds(self) -> Iterator[int]:
-        """Those that are not played, one after the other."""
+        """Yield the seeds that were not played, in order."""
         played = frozenset(self.ahead)
         return (seed for seed in count(self.next_seed) if seed not in played)
 
@@ -87,7 +87,7 @@ class Progress:
 
 
 def search_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
-    """What every search can be told."""
+    """Return a parser with the options of every search."""
     parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=description)
     parser.add_argument("--seed", type=int, help="one run, with what the brokers log if --verbose")
     parser.add_argument("--first", type=int, default=0, help="the first seed of many")
@@ -146,7 +146,7 @@ def _played(
 
 
 def timed(play: Play, seed: int) -> tuple[Outcome[Any], float]:
-    """What comes of a seed, and the processor's seconds that it took."""
+    """Play a seed; return its outcome and the processor time in seconds."""
     began = time.process_time()
     return play(seed), time.process_time() - began
 

@@ -1,4 +1,4 @@
-"""What clients do in a simulated world: producers, readers that follow them, and who reads all of it at the end."""
+"""The clients of a simulated world: producers, concurrent readers, and a reader of all records at the end."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Workload(ABC):
         return self.history.check()
 
     def check_unfinished(self) -> list[str]:
-        """What can be told of one that has not."""
+        """Return the violations of a run that has not finished."""
         return []
 
     @property
@@ -83,7 +83,7 @@ class Workload(ABC):
 
     @property
     def summary(self) -> str:
-        """What there was."""
+        """Return the numbers of the run as text."""
         return f"{self.acknowledged} acknowledged"
 
     @property

@@ -1,4 +1,4 @@
-"""What must be so at every moment of a run, looked at from above: from all brokers and the tree at once."""
+"""Invariants that hold at every moment of a run, checked with the state of all brokers and of the tree."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Seen = tuple[int, int]
 Identity = tuple[str, TopicPartition]
 """With the id of the topic: one that is made anew is another."""
 Life = tuple[int, int, Identity]
-"""Of a replica: its broker, and which of that one's lives."""
+"""A replica in one life of its broker."""
 
 
 @dataclass
 class Committed:
-    """What some replica said to be committed: it stays so for ever."""
+    """The records that a replica reported as committed, which must remain."""
 
     batches: dict[int, Seen] = field(default_factory=dict)
     """By base offset."""
@@ -58,7 +58,7 @@ class Invariants:
         self._topics: dict[str, dict[str, Any] | None] = {}
         self._states: dict[TopicPartition, dict[str, Any]] = {}
         self._leaders: dict[tuple[Identity, int], tuple[int, int]] = {}
-        """Of each epoch: a broker, and which of its lives."""
+        """The leader of each epoch: a broker, and the number of its life."""
         self._watermarks: dict[Life, tuple[int, int, int]] = {}
         """Leader epoch, partition epoch and high watermark, as seen last."""
         self._compared: dict[Life, int] = {}
@@ -89,7 +89,7 @@ class Invariants:
         return 0 if topic is None else len(topic["partitions"])
 
     def state(self, partition: TopicPartition) -> dict[str, Any]:
-        """Who leads, as the tree has it."""
+        """Return the state of a partition in the tree."""
         return self._states[partition]
 
     # -- the tree --------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Invariants:
             self._say(f"in sync: {me} ends at {end}, {committed.end} is committed, and it is in {isr}")
 
     def _in_sync(self, partition: Partition) -> list[int]:
-        """Of the very topic that this replica is of, while there is that."""
+        """Return the ISR of the topic with the id of this replica, while the topic exists."""
         topic, state = self._topics.get(partition.topic_partition.topic), self._states.get(partition.topic_partition)
         is_same = topic is not None and topic["topic_id"] == self._topic_id(partition)
         return state["isr"] if is_same and state is not None else []
@@ -180,7 +180,7 @@ class Invariants:
         return found
 
     def _maybe_truncate(self, me: Life, partition: Partition, committed: Committed, watermark: int) -> None:
-        """What is newly committed here is the same as elsewhere, or the first of it."""
+        """Check that newly committed records are equal on all replicas, or the first of their offsets."""
         start = max(self._compared.get(me, 0), partition.log.log_start_offset)
         while start < watermark:
             try:

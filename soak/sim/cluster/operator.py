@@ -1,4 +1,4 @@
-"""Who runs a cluster: makes, grows and deletes topics, and moves their partitions, whoever is controller."""
+"""The operator of a cluster: creates, extends and deletes topics, and moves partitions, with any controller."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Operator:
         self._world = world
 
     async def ask(self, wish: Callable[[KafkaController], Awaitable[T]]) -> T | None:
-        """What the controller says; None if there is none, it is gone before it answers, or it refuses."""
+        """Return the response of the controller; None without a controller, after its end, or after an error."""
         for broker in self._world.running:
             assert broker.server is not None
             controller = broker.server.state.controller

@@ -1,4 +1,4 @@
-"""What a seed decides beforehand: how many brokers, which faults are on, and the knobs of all (swarm testing)."""
+"""The plan of a run, determined by its seed: the brokers, the active faults, and the settings (swarm testing)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from soak.sim.workload import Load
 from barnabas.simulation.nemesis import ACTS, NEEDS_DISK, STATES, Harm
 
 MORE_ACTS = ("stop all", "disk dies", "bits rot", "reassign", "grow")
-"""Of `ClusterNemesis`."""
+"""The further faults of `ClusterNemesis`."""
 WORK = ("churn", "members")
 """Clients beside those of the topic that is compared with what was sent."""
 
@@ -78,7 +78,7 @@ class ClusterPlan(Load):
 
     @property
     def harm(self) -> Harm:
-        """What the nemesis goes by."""
+        """The settings of the nemesis."""
         return Harm(self.faults, self.seconds, self.gap, self.downtime, self.nemeses)
 
     def with_faults(self, faults: frozenset[str], work: frozenset[str] = frozenset()) -> ClusterPlan:
@@ -109,7 +109,7 @@ def _loses_power(faults: frozenset[str], durability: str) -> bool:
 
 
 def _second_kind(rng: random.Random, *, loses_power: bool) -> WriterKind:
-    """What acks=1 has written may be seen, and be gone with the power: that is what it promises.
+    """Records of acks=1 may be visible, and be lost in a power failure, as this setting permits.
 
     Followers have it on their disks then, and a leader that comes back as the last one alive does not.
     """
@@ -118,7 +118,7 @@ def _second_kind(rng: random.Random, *, loses_power: bool) -> WriterKind:
 
 
 def _protocol(seed: int) -> str:
-    """Of brokers among themselves."""
+    """Return the security protocol between brokers."""
     return BEFORE if random.Random(f"{seed}/protocol").random() < SHARE_OF_BEFORE else NOW
 
 

@@ -11,7 +11,7 @@ from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
 
 
 def differences(world: ClusterWorld, in_sync: Mapping[TopicPartition, list[int]]) -> list[str]:
-    """What is not yet as it should be."""
+    """Return the replicas that differ from the expected state."""
     found: list[str] = []
     hosts: dict[TopicPartition, list[tuple[SimClusterBroker, Partition]]] = {}
     for broker in world.running:

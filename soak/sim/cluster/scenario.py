@@ -35,7 +35,7 @@ LOOK_SECONDS = 0.05
 
 
 class ClusterRun(Workload):
-    """What a seed does to a cluster."""
+    """The run of a seed with a cluster."""
 
     plan: ClusterPlan
     world: ClusterWorld

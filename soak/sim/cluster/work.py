@@ -28,11 +28,11 @@ PAUSE = 0.05
 
 @dataclass
 class Commits:
-    """What a group was asked to remember of one partition: whoever asks goes on from what it finds."""
+    """The committed offsets of a group for one partition; each reader continues from the offset that it finds."""
 
     acknowledged: int = -1
     unsure: set[int] = field(default_factory=set)
-    """What was asked for without an answer: it may have been done, then or later."""
+    """The commits without a response, which may have been executed, then or later."""
     found: int | None = None
     """At the end."""
 
@@ -57,7 +57,7 @@ class Work(Protocol):
     name: str
 
     async def go(self) -> None:
-        """What it does, as a client."""
+        """Run the client."""
         ...
 
     async def look(self) -> None:
@@ -130,7 +130,7 @@ class Churn:
             wanted -= set((await self._records(2.0)).items())
 
     async def _records(self, seconds: float) -> dict[int, bytes]:
-        """What there is from the start on, for some time or to the end."""
+        """Read the records from the first offset on, for some time or to the end."""
         loop, found = self._run.loop, dict[int, bytes]()
         deadline = loop.time() + seconds
         rng = random.Random(self._random.random())

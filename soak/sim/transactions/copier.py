@@ -20,7 +20,7 @@ from barnabas.simulation.node import SimNode
 INPUT, OUTPUT, GROUP = "in", "out", "copiers"
 POLL_MS = 200
 MAX_BYTES = 2000
-"""Of a partition in one fetch: who begins anew shall not read all of it again."""
+"""The limit for a partition in one fetch: a restarted copier does not read the whole partition in one fetch."""
 MAX_BLOCK_MS = 20_000
 PAUSE = 0.05
 SESSION_TIMEOUT_MS, HEARTBEAT_MS = 1500, 400
@@ -31,7 +31,7 @@ class GivenUpError(Exception):
 
 
 class Setting(Protocol):
-    """What a copier works in."""
+    """The environment of a copier."""
 
     world: ClusterWorld
     plan: TransactionPlan
@@ -59,7 +59,7 @@ class Slot:
         return life
 
     async def keep_going(self) -> None:
-        """Who ends is followed by another, as long as somebody is to run."""
+        """Start another copier after each end, as long as the run needs one."""
         loop = self.setting.world.loop
         while not self.setting.is_over:
             if all(life.node in loop.frozen for life in self.running):

@@ -1,4 +1,4 @@
-"""What becomes of a transaction's requests on their way: lost, answered to nobody, or carried out long after.
+"""Faults for requests of transactions: lost requests, lost responses, and requests that are executed long after.
 
 A connection breaks under the request. Who has sent it sees no more than that, asks again over another connection, and
 may be done with the next transaction when the first request arrives (KIP-890).
@@ -13,7 +13,7 @@ from barnabas.protocol.apis import ApiKey
 from barnabas.simulation.network import Stream
 
 SAFE_LATE = frozenset({ApiKey.PRODUCE, ApiKey.INIT_PRODUCER_ID})
-"""What may be carried out late by the first version of the protocol, too: sequences tell, or it does no harm."""
+"""The requests that the first protocol version may execute late, too: sequences detect them, or they are harmless."""
 KEYS = SAFE_LATE | {
     ApiKey.ADD_PARTITIONS_TO_TXN,
     ApiKey.ADD_OFFSETS_TO_TXN,
@@ -40,7 +40,7 @@ class LateRequests:
     """Whether every transaction has an epoch of its own."""
 
     def meddle(self, stream: Stream, data: bytes) -> None:
-        """What happens to a connection over which `data` is about to be sent."""
+        """Apply a fault to a connection over which `data` is sent next."""
         key = int.from_bytes(data[KEY_PLACE])
         chance = CHANCE_OF_DESERTERS if stream.node.name.startswith(DESERTER) else CHANCE
         if key not in KEYS or self.random.random() >= chance:

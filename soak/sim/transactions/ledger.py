@@ -1,4 +1,4 @@
-"""What copiers did in transactions and readers saw of them, and the rules that both must agree with.
+"""The transactions of copiers, the records of readers, and the rules for both.
 
 An input record has its copies in one or two partitions of the output, by its place alone: so what must be there is
 known from the offsets that a group has committed, whoever copied.
@@ -31,7 +31,7 @@ FATAL = frozenset(
 
 
 class Fate(Enum):
-    """What is known of a transaction."""
+    """The known result of a transaction."""
 
     OPEN = auto()
     """Nobody has asked to commit it, and nobody ever will: it may never be seen."""
@@ -47,7 +47,7 @@ class Transaction:
     name: str
     fate: Fate = Fate.OPEN
     copies: list[Copy] = field(default_factory=list)
-    """What was sent."""
+    """The copies that were sent."""
 
 
 class Copy(NamedTuple):
@@ -72,7 +72,7 @@ class Copy(NamedTuple):
 
     @property
     def producer(self) -> str:
-        """Who wrote it: one life of one copier."""
+        """The writer: one life of one copier."""
         return self.transaction.rpartition(".")[0]
 
 
@@ -95,7 +95,7 @@ class Ledger:
     """One run."""
 
     partitions: int
-    """Of the output."""
+    """The number of partitions of the output."""
     transactions: dict[str, Transaction] = field(default_factory=dict)
     copied: Counter[int] = field(default_factory=Counter)
     """Commits that were acknowledged, by partition of the input."""
@@ -106,11 +106,11 @@ class Ledger:
     log: dict[int, list[Written]] = field(default_factory=dict)
     """The output as its leaders have it at the end, by partition."""
     final: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
-    """What a reader of committed records saw of all of it at the end."""
+    """The records of a final read_committed reader, by partition."""
     errors: list[tuple[str, ErrorCode]] = field(default_factory=list)
-    """What copiers ended with: their names, and the errors that reached them."""
+    """The names of copiers, and the errors with which they ended."""
     offsets: dict[int, int] = field(default_factory=dict)
-    """What the group has committed at the end, by partition of the input."""
+    """The final committed offsets of the group, by partition of the input."""
 
     def begin(self, name: str) -> Transaction:
         transaction = self.transactions[name] = Transaction(name)
@@ -126,13 +126,13 @@ class Ledger:
         return [*self.check_reads(), *self._once(), *self._torn(), *self._last_read(), *self._readers(), *self._order()]
 
     def check_errors(self, *, only_brokers_die: bool) -> Iterator[str]:
-        """What may never reach an application; where nothing but brokers dies, no error that ends its transaction."""
+        """Check that no forbidden error reached an application. If only brokers die, no error may end a transaction."""
         for name, error in self.errors:
             if error is ErrorCode.INVALID_TXN_STATE or (only_brokers_die and error in FATAL):
                 yield f"fatal: {error.name} has reached copier {name}"
 
     def check_reads(self) -> Iterator[str]:
-        """What may never be seen, at any time (G1a)."""
+        """Check that no reader saw an aborted record, at any time (G1a)."""
         for reads in self.committed_reads:
             for partition, offset, value in reads:
                 yield from self._unseen(partition, offset, value)
@@ -182,7 +182,7 @@ class Ledger:
                 yield from _first_difference("final", partition, self.final.get(partition, []), wanted)
 
     def _readers(self) -> Iterator[str]:
-        """Who followed all along has skipped nothing, and seen nothing twice."""
+        """Check that continuous readers have skipped no record, and seen none twice."""
         for reads, is_committed in self._all_reads():
             by_partition: dict[int, list[tuple[int, bytes]]] = {}
             for partition, offset, value in reads:
@@ -199,7 +199,7 @@ class Ledger:
         yield from ((reads, False) for reads in self.other_reads)
 
     def _order(self) -> Iterator[str]:
-        """What one producer wrote is there once, in the order in which it was sent."""
+        """Check that the records of each producer are in the log once, in the order in which they were sent."""
         for partition, records in self.log.items():
             last: dict[str, int] = {}
             for one in records:

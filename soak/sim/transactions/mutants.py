@@ -90,7 +90,7 @@ def end_verifications_with_the_leader_epoch(patch: Patch) -> None:
 
 
 def leave_the_epoch_at_each_end(patch: Patch) -> None:
-    """What is late hits the next transaction."""
+    """A late request affects the next transaction."""
     original = TransactionMetadata.prepare_abort_or_commit
 
     def prepare_abort_or_commit(
@@ -112,7 +112,7 @@ def leave_the_epoch_when_time_is_over(patch: Patch) -> None:
 
 
 def leave_the_epoch_to_a_new_producer(patch: Patch) -> None:
-    """Who was it before goes on."""
+    """The former producer is not fenced."""
     original = TransactionMetadata.prepare_increment_producer_epoch
 
     def prepare_increment_producer_epoch(
@@ -254,7 +254,7 @@ def forget_pending_offsets_when_loading(patch: Patch) -> None:
 
 
 def take_every_coordinator_for_the_present_one(patch: Patch) -> None:
-    """Who was followed by another and has not heard of it tells offsets of before."""
+    """A former coordinator returns offsets of the time before its successor."""
     patch.setattr(Followers, "other_electable_replicas", frozenset())
 
 
@@ -263,7 +263,7 @@ class TransactionMutant(PlantedBug):
     """One of them, and what else brings it to light."""
 
     changes: dict[str, Any] = field(default_factory=dict)
-    """Of the plan."""
+    """The changes to the plan."""
     brokers: int | None = None
 
     def violations(self, seed: int) -> list[str]:

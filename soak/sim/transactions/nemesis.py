@@ -1,4 +1,4 @@
-"""Who does harm to transactions: to coordinators in the middle of a step, and to those who copy."""
+"""Faults for transactions: at coordinators in the middle of a step, and at copiers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ STEPS = [
     if state not in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE)
     for is_pending in (False, True)
 ]
-"""Of a transaction, at which its coordinator may be struck."""
+"""The states of a transaction in which a fault can hit its coordinator."""
 MODES: tuple[Mode, ...] = ("kill", "A", "B")
-"""Of a broker's death; whoever acknowledges from the page cache may only be killed."""
+"""The ways in which a broker dies; a broker that acknowledges from the page cache may only be killed."""
 LOOKS, LOOK_SECONDS = 300, 0.001
 VERSIONS, VERSION_SECONDS = (0, 1, 2), 5.0
 
@@ -96,7 +96,7 @@ class TransactionNemesis(Nemesis):
         self.random.choice(self.slots).begin()
 
     async def _cut_copier(self) -> None:
-        """What it sends arrives late, perhaps when it has asked again."""
+        """Delay the requests of a copier, perhaps until it has repeated them."""
         life = self._life()
         if life is not None:
             broker = self.random.choice(list(self.world.brokers.values()))

@@ -1,4 +1,4 @@
-"""What a seed decides beforehand of a run with transactions: brokers, copiers, their protocol, faults, and knobs."""
+"""The plan of a run with transactions, from its seed: brokers, copiers, their protocol, faults and settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Manner = Literal["assigned", "classic", "consumer"]
 """How copiers get their input: by hand with an id for each partition, or as members of a group of either protocol."""
 
 BROKER_ACTS = ("kill", "power", "stop", "pause", "reset", "expire", "clock jump")
-"""What can go wrong with a broker alone."""
+"""The faults of a single broker."""
 CLUSTER_ACTS = (
     "power of all",
     "cut",
@@ -25,7 +25,7 @@ CLUSTER_ACTS = (
     "move controller",
     "zookeeper down",
 )
-"""What takes several."""
+"""The faults that require several brokers."""
 TRANSACTION_ACTS = (
     "strike a coordinator",
     "kill a copier",
@@ -35,17 +35,17 @@ TRANSACTION_ACTS = (
     "desert",
     "change the version",
 )
-"""What transactions are for. A deserter begins one and is never heard of again."""
+"""The faults of transactions. A deserter begins a transaction and disappears."""
 STATES = ("tail", "slow disk", "flush-late", "produce-answer-lost", "requests lost", "answers lost", "requests late")
-"""What is so all the time."""
+"""The faults that last for the whole run."""
 DEATHS, LONG_MS = frozenset({"kill", "stop", "expire", "strike a coordinator", "move controller", "slow link"}), 60_000
-"""Of brokers, and a transaction's time that outlasts them."""
+"""The deaths of brokers, and a transaction timeout that is longer than each of them."""
 CROWDED = 0.5
 """Share of the long seeds with many copiers that never wait."""
 V2 = 2
 UNSAFE_BEFORE_V2 = frozenset({"cut", "cut off", "cut one way", "slow link", "cut a copier"})
-"""What has requests arrive late, perhaps in the middle of the next transaction. Where that has the same epoch, as in
-version 1 of the protocol, nothing could tell them from new ones (KIP-890)."""
+"""The faults that delay requests, perhaps until the next transaction. If that has the same epoch, as in version 1 of the
+protocol, late requests cannot be distinguished from new requests (KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class TransactionPlan(ClusterPlan):
     input_records: int
     """In each of as many partitions as there are copiers."""
     most_records: int
-    """Of the input, in one transaction."""
+    """The maximum number of records of the input in one transaction."""
     abort_chance: float
     linger: float
     """How long a copier may take over a transaction."""

@@ -35,7 +35,7 @@ MAX_COPIES_BYTES = 20_000
 
 
 class TransactionRun(ClusterRun):
-    """What a seed does to copiers and their brokers."""
+    """The run of a seed: copiers, brokers and their faults."""
 
     plan: TransactionPlan
     nemesis: TransactionNemesis  # type: ignore[assignment]  # has its own faults

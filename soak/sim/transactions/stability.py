@@ -49,7 +49,7 @@ class Stability:
                 )
 
     def leaders(self) -> list[tuple[SimClusterBroker, Partition]]:
-        """Of all partitions that are looked at."""
+        """Return the leaders of all checked partitions."""
         return [
             (broker, partition)
             for broker in self.world.running
@@ -78,7 +78,7 @@ class Stability:
         ]
 
     def hanging(self) -> list[str]:
-        """What is open still, at coordinators and on partitions."""
+        """Return the transactions that are still open, at coordinators and on partitions."""
         found = [
             f"{one.transactional_id} is {one.metadata.state.name}"
             for broker in self.world.running

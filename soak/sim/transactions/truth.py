@@ -1,4 +1,4 @@
-"""What the logs themselves say of transactions, read batch by batch and apart from what brokers believe of them."""
+"""The transactions in the logs, read batch by batch, independently of the state of brokers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OpenTransactions:
     """Beginnings of those whose marker is not below the high watermark yet, with the place of the marker."""
 
     def take_in(self, partition: Partition) -> None:
-        """What has come since the last look."""
+        """Read the batches that were appended since the last call."""
         log = partition.log
         while self.end < log.log_end_offset:
             for batch in batches(partition, self.end):
