@@ -44,7 +44,7 @@ CROWDED = 0.5
 """Share of the long seeds with many copiers that never wait."""
 V2 = 2
 UNSAFE_BEFORE_V2 = frozenset({"cut", "cut off", "cut one way", "slow link", "cut a copier"})
-"""The faults that delay requests, perhaps until the next transaction. If that has the same epoch, as in version 1 of the
+"""The faults that delay requests, perhaps until the next transaction. If its epoch is the same, as in version 1 of the
 protocol, late requests cannot be distinguished from new requests (KIP-890)."""
 
 
