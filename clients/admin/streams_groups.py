@@ -196,6 +196,12 @@ def _description(group: DescribedGroup, connection: BrokerConnection) -> Streams
     if group.error_code != ErrorCode.NONE:
         return KafkaError(code_of(group.error_code), group.error_message or f"group {group.group_id!r}")
     topology = group.topology
+    try:
+        status = TopologyDescriptionStatus(group.topology_description_status)
+        nodes = _topology_description(group.topology_description) if group.topology_description is not None else None
+    except ValueError as error:
+        text = f"group {group.group_id!r}: invalid topology description: {error}"
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
     return StreamsGroupDescription(
         group.group_id,
         group.group_state,
@@ -206,8 +212,8 @@ def _description(group: DescribedGroup, connection: BrokerConnection) -> Streams
         connection.address,
         tuple(map(_subtopology, (topology.subtopologies or ()) if topology is not None else ())),
         tuple(_member(member) for member in sorted(group.members, key=lambda member: member.member_id)),
-        _topology_description(group.topology_description) if group.topology_description is not None else None,
-        TopologyDescriptionStatus(group.topology_description_status),
+        nodes,
+        status,
     )
 
 

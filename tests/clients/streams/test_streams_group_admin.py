@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from typing import Any
 
 import pytest
 from tests.clients.streams.streams_application import StreamsApplication
 from tests.clients.streams.streams_brokers import bootstrap
 
+from barnabas import Broker
 from barnabas.clients import Admin, NewTopic, Producer, ShareConsumer, raise_first
 from barnabas.clients.admin import (
     ConfigChange,
@@ -18,9 +20,18 @@ from barnabas.clients.admin import (
     StreamsGroupDescription,
     StreamsTask,
     TopologyDescriptionStatus,
+    TopologyNode,
+    TopologyNodeType,
 )
 from barnabas.protocol.config_resources import ConfigResourceType
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.streams_group_describe import (
+    DescribedGroup,
+    TopologyDescription,
+    TopologyDescriptionGlobalStore,
+    TopologyDescriptionNode,
+    TopologyDescriptionSubtopology,
+)
 from barnabas.protocol.topic_partition import TopicPartition
 
 __all__ = ["bootstrap"]
@@ -151,3 +162,35 @@ async def test_lag_of_a_share_group_is_that_of_its_coordinator(bootstrap: str, t
         ]
         with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND"):
             await admin.group_lag(["nobody"])
+
+
+@pytest.mark.parametrize("node_type", [3, 4])
+async def test_a_topology_description_of_a_plug_in_is_returned(node_type: int) -> None:
+    def node(name: str, kind: int, **fields: Any) -> TopologyDescriptionNode:
+        return TopologyDescriptionNode(name=name, node_type=kind, **fields)
+
+    def add_description(_: object, response: Any) -> Any:
+        source = node("KSTREAM-SOURCE-0", 1, source_topics=["lines"], successors=["KSTREAM-SINK-1"])
+        nodes = [source, node("KSTREAM-SINK-1", node_type, sink_topic="counts")]
+        described = DescribedGroup(group_id="app", group_state="Stable", topology_description_status=3)
+        described.topology_description = TopologyDescription(
+            subtopologies=[TopologyDescriptionSubtopology(subtopology_id="0", nodes=nodes)],
+            global_stores=[TopologyDescriptionGlobalStore(source=source, processor=node("P", 2, stores=["s"]))],
+        )
+        response.groups = [described]
+        return response
+
+    async with Broker() as broker, Admin(broker.bootstrap) as admin:
+        with broker.faults.change("StreamsGroupDescribe", add_description) as fault:
+            found = (await admin.describe_streams_groups(["app"], include_topology_description=True))["app"]
+        assert [request.request.include_topology_description for request in fault.requests] == [True]
+    if node_type == 4:
+        assert isinstance(found, KafkaError) and "invalid topology description" in found.message
+        return
+    assert isinstance(found, StreamsGroupDescription) and found.topology_description is not None
+    assert found.topology_description_status is TopologyDescriptionStatus.AVAILABLE
+    source = TopologyNode("KSTREAM-SOURCE-0", TopologyNodeType.SOURCE, ("lines",), None, (), ("KSTREAM-SINK-1",))
+    sink = TopologyNode("KSTREAM-SINK-1", TopologyNodeType.SINK, (), "counts", (), ())
+    processor = TopologyNode("P", TopologyNodeType.PROCESSOR, (), None, ("s",), ())
+    assert found.topology_description.subtopologies == {"0": (source, sink)}
+    assert found.topology_description.global_stores == ((source, processor),)
