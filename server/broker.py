@@ -234,12 +234,12 @@ class BrokerServer:
         if self._is_alone:
             broker_id, adopt = self._choose_broker_id(stored_id), strays
             log_dirs = [one.path for one in log_manager.held.online_dirs]
-            adoption = KraftAdoption(self._dynamic_config, ports.filesystem, ports.work, log_dirs)
+            adoption = KraftAdoption(store, self._dynamic_config, ports.filesystem, ports.work, log_dirs)
             self._kraft_adoption = adoption
             # A store with a cluster id is not new.
-            await adoption.begin(store)
+            await adoption.begin()
             cluster_id = await cluster_store.prepare(stored_cluster_id)
-            await adoption.adopt(store, broker_id)
+            await adoption.adopt(broker_id)
         else:
             broker_id, adopt = await choose_broker_id(self.config, stored_id, cluster_store), strays_of_cluster
             cluster_id = await cluster_store.prepare()
@@ -580,7 +580,7 @@ class BrokerServer:
         assert adoption is not None, "a broker without other brokers has opened its metadata tree"
         replicas = {key: FoundReplica(*identity) for key, identity in found.items()}
         await state.controller.start_alone(replicas, adoption.topics)
-        adoption.finish()
+        await adoption.finish()
 
     async def stop(self, *, leave: bool = True) -> bool:
         """Kafka's clean shutdown: no new requests, waiting ones answered, logs flushed and marked clean.

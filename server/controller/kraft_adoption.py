@@ -1,7 +1,7 @@
 """Adoption of the metadata of a KRaft quorum by a single broker: `__cluster_metadata-0` becomes nodes of its store.
 
-The store must be new. The node `KRAFT_ADOPTION` exists while the nodes are written: a broker that crashes in between
-writes them again at its next start, before it serves clients. Topics are created when their logs are adopted
+The store must be new. The node `KRAFT_ADOPTION` exists until the logs are adopted, too: a broker that crashes before
+that writes everything again at its next start, before it serves clients. Topics are created when their logs are adopted
 (`adoption.py`); only their settings and numbers of partitions are from the metadata.
 """
 
@@ -234,8 +234,11 @@ class KraftAdoption:
     cannot be read is named in a warning.
     """
 
-    def __init__(self, dynamic_config: DynamicConfig, fs: FileSystem, work: Work, log_dirs: Iterable[str]) -> None:
+    def __init__(
+        self, store: MetadataStore, dynamic_config: DynamicConfig, fs: FileSystem, work: Work, log_dirs: Iterable[str]
+    ) -> None:
         """`log_dirs` are the log directories that are online."""
+        self._store = store
         self._dynamic_config = dynamic_config
         self._fs = fs
         self._work = work
@@ -244,16 +247,16 @@ class KraftAdoption:
         self._is_first_start = False
         self._broker_id = -1
 
-    async def begin(self, store: MetadataStore) -> None:
+    async def begin(self) -> None:
         """Mark a new store whose broker finds a metadata log. Call it before the store gets a cluster id."""
-        if await store.exists(znodes.KRAFT_ADOPTION) is not None:
+        if await self._store.exists(znodes.KRAFT_ADOPTION) is not None:
             self._is_first_start = True
-        elif await store.exists(znodes.CLUSTER_ID) is None and self._folder() is not None:
-            await store.create(znodes.KRAFT_ADOPTION)
+        elif await self._store.exists(znodes.CLUSTER_ID) is None and self._folder() is not None:
+            await self._store.create(znodes.KRAFT_ADOPTION)
             self._is_first_start = True
 
-    async def adopt(self, store: MetadataStore, broker_id: int) -> None:
-        """Write everything except topics to a marked store, and remove the mark. Raises StoreError."""
+    async def adopt(self, broker_id: int) -> None:
+        """Write everything except topics to a marked store. Raises StoreError."""
         self._broker_id = broker_id
         if not self._is_first_start:
             return
@@ -261,7 +264,7 @@ class KraftAdoption:
         if image is not EMPTY_IMAGE:
             adopted = AdoptedMetadata(broker_id, self._dynamic_config)
             await adopted.add(image)
-            await _write_nodes(store, adopted.nodes)
+            await _write_nodes(self._store, adopted.nodes)
             counts = ", ".join(f"{kind}: {number}" for kind, number in adopted.counts.items())
             offset = image.provenance.last_contained_offset
             logger.info("adopted the metadata in %s up to offset %d: %s", folder, offset, counts or "no settings")
@@ -269,10 +272,6 @@ class KraftAdoption:
                 logger.warning("not adopted from %s: %s", folder, printable(text))
             if len(adopted.skipped) > MAX_LOGGED:
                 logger.warning("not adopted from %s: %d others", folder, len(adopted.skipped) - MAX_LOGGED)
-        try:
-            await store.multi([Delete(znodes.KRAFT_ADOPTION)])
-        except NoNodeError:
-            return
 
     async def topics(self, ids: Collection[UUID]) -> dict[UUID, KraftTopic]:
         """Return the topics with these ids that the quorum has. Call it if logs are adopted: it may read the log."""
@@ -299,9 +298,14 @@ class KraftAdoption:
             )
         return found
 
-    def finish(self) -> None:
-        """Release the image. Call it after the adoption of logs."""
+    async def finish(self) -> None:
+        """Remove the mark and release the image, after the adoption of logs. Raises StoreError."""
         self._image = None
+        if self._is_first_start:
+            try:
+                await self._store.multi([Delete(znodes.KRAFT_ADOPTION)])
+            except NoNodeError:
+                return
 
     def _folder(self) -> str | None:
         """Return the folder of the metadata log: in `metadata.log.dir`, or else in a log directory."""

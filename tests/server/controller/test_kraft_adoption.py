@@ -125,14 +125,16 @@ class Start:
         self.store = FailingStore(self.tree)
         self.dynamic_config = DynamicConfig(BrokerConfig({"broker.id": "1", **(settings or {})}))
         work = cast(Any, ImmediateWork())
-        self.adoption = KraftAdoption(self.dynamic_config, OsFileSystem(), work, [str(log_dir)])
+        self.adoption = KraftAdoption(self.store, self.dynamic_config, OsFileSystem(), work, [str(log_dir)])
         self.configs = ConfigStore(self.store, now_ms=now_ms)
 
     async def run(self) -> "Start":
-        await self.adoption.begin(self.store)
+        await self.adoption.begin()
         cluster = ClusterStore(self.store, now_ms=now_ms, token_bytes=lambda count: b"x" * count)
         await cluster.prepare()
-        await self.adoption.adopt(self.store, 1)
+        await self.adoption.adopt(1)
+        self.topics = await self.adoption.topics([T1, UUID(int=2)])
+        await self.adoption.finish()
         return self
 
     async def content(self) -> dict[str, bytes]:
@@ -187,9 +189,7 @@ async def test_each_kind_of_metadata_is_in_the_store(log_dir: Path, caplog: pyte
     features = ClusterFeatures(start.store, ClusterStore(start.store, now_ms=now_ms, token_bytes=bytes))
     await features.start()
     assert features.level("transaction.version") == 1
-    assert await start.adoption.topics([T1, UUID(int=2)]) == {
-        T1: KraftTopic("t", {"retention.ms": "12345", "cleanup.policy": "compact"}, 3)
-    }
+    assert start.topics == {T1: KraftTopic("t", {"retention.ms": "12345", "cleanup.policy": "compact"}, 3)}
     assert "not adopted" not in caplog.text
     assert f"up to offset {len(RECORDS) - 1}: " in caplog.text
 
@@ -224,7 +224,7 @@ async def test_metadata_that_this_broker_cannot_have_are_named(
     start = await Start(tmp_path).run()
     assert await start.configs.broker_config(None) == {"log.retention.ms": "7"}
     assert await start.configs.named_configs("groups") == {"evil\n2026 ERROR": {"consumer.session.timeout.ms": "50000"}}
-    assert await start.adoption.topics([T1]) == {T1: KraftTopic("t", {"retention.ms": "7"}, 0)}
+    assert start.topics == {T1: KraftTopic("t", {"retention.ms": "7"}, 0)}
     lines = [line.getMessage().partition(f"{METADATA_FOLDER}: ")[2] for line in caplog.records]
     for text in (
         "feature share.version 3: the level of this broker is 2",
@@ -280,8 +280,7 @@ async def test_store_that_is_not_new_gets_settings_of_topics_only(
     empty = await Start(tmp_path_factory.mktemp("empty")).run()
     later = await Start(log_dir, empty.tree).run()
     assert await later.configs.broker_config(None) == {}
-    assert caplog.text == ""
-    assert (await later.adoption.topics([T1]))[T1].config["retention.ms"] == "12345"
+    assert later.topics[T1].config["retention.ms"] == "12345"
     assert "only settings of topics are adopted" in caplog.text
 
 
@@ -298,7 +297,7 @@ async def test_damaged_metadata_do_not_prevent_the_start(
     folder = MetadataFolder(tmp_path)
     folder.log().write_bytes(content)
     start = await Start(tmp_path).run()
-    assert await start.adoption.topics([T1]) == {}
+    assert start.topics == {}
     assert "no metadata are adopted from" in caplog.text
     assert znodes.KRAFT_ADOPTION not in await start.content()
 
@@ -347,7 +346,7 @@ async def test_random_metadata_do_not_prevent_the_start(tmp_path: Path, seed: in
     records.append(r.TopicRecord(name="t", topic_id=T1))
     MetadataFolder(tmp_path).log().write_bytes(b"".join(batch(n, record) for n, record in enumerate(records)))
     start = await Start(tmp_path).run()
-    assert T1 in await start.adoption.topics([T1])
+    assert T1 in start.topics
     await start.dynamic_config.load(start.configs, 1)
     async for _ in stored_quotas(start.configs):
         continue
