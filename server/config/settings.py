@@ -33,6 +33,8 @@ class Settings:
     initial_broker_registration_timeout_ms: int
     log_dir_failure_timeout_ms: int
     metadata_log_dir: str | None
+    metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
     metadata_log_segment_bytes: int
     metadata_log_segment_ms: int
     metadata_max_retention_bytes: int

@@ -28,6 +28,7 @@ from ..raft.controller_connections import ControllerConnections
 from ..raft.kafka_raft_client import KafkaRaftClient
 from ..raft.kafka_raft_log import KafkaRaftLog
 from ..raft.node_to_controller_channel_manager import NodeToControllerChannelManager
+from ..raft.snapshot_generator import SnapshotGenerator
 from ..replication.replication import Replication
 from ..security.inter_broker_security import InterBrokerSecurity
 from .assignments_manager import AssignmentsManager
@@ -123,6 +124,7 @@ class KRaftMember:
         self._loader = MetadataLoader(high_watermark=lambda: None if self._raft is None else self._raft.high_watermark)
         self._features = ImageFeatures(self._published)
         self._config_store = ImageConfigStore(self._published)
+        self._snapshot_generator: SnapshotGenerator | None = None
         self._lifecycle: BrokerLifecycleManager | None = None
         self._publisher: BrokerMetadataPublisher | None = None
         self._directory_ids: dict[str, UUID] = {}
@@ -180,7 +182,14 @@ class KRaftMember:
             on_fatal=self._on_fatal,
         )
         first = FirstImage(self._published)
-        self._loader.install_publishers(first)
+        self._snapshot_generator = SnapshotGenerator(
+            self._raft,
+            self._loop,
+            max_record_bytes=self._config.metadata_log_max_record_bytes_between_snapshots,
+            max_interval_ms=self._config.metadata_log_max_snapshot_interval_ms,
+            on_fatal=self._on_fatal,
+        )
+        self._loader.install_publishers(first, self._snapshot_generator)
         await self._raft.start()
         self._raft.register(self._loader)
         await first.has_published.wait()
@@ -363,6 +372,8 @@ class KRaftMember:
         if self._is_closed:
             return
         self._is_closed = True
+        if self._snapshot_generator is not None:
+            await self._snapshot_generator.close()
         if self._raft is not None:
             # First: no change of the metadata may reach parts that are closed.
             await self._raft.close()

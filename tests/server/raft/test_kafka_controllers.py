@@ -19,9 +19,11 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from barnabas.protocol.metadata_records import ConfigRecord, decode_metadata_record
+from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.image.broker_registration import BrokerRegistration
 from barnabas.server.image.metadata_batch_loader import CommittedBatch
 from barnabas.server.image.metadata_loader import LoadedSnapshot, MetadataLoader
+from barnabas.server.kraft.quorum_settings import controller_listener
 from barnabas.server.metadata.cluster_features import FEATURES
 from barnabas.server.raft.broker_lifecycle_manager import AdvertisedListener, BrokerLifecycleManager, LifecycleConfig
 from barnabas.server.raft.controller_connections import ControllerConnections
@@ -31,6 +33,7 @@ from barnabas.server.raft.node_to_controller_channel_manager import NodeToContro
 from barnabas.server.raft.observer_state import QuorumConfig, parse_bootstrap_servers
 from barnabas.server.raft.snapshot_generator import SnapshotGenerator
 from barnabas.server.runtime.host import ThreadWork
+from barnabas.server.security.inter_broker_security import InterBrokerSecurity
 from barnabas.storage.filesystem import OsFileSystem
 
 pytestmark = [pytest.mark.java, pytest.mark.verify, pytest.mark.timeout(300)]
@@ -76,6 +79,7 @@ class KafkaObserver:
         self.controllers = controllers
         self.errors: list[BaseException] = []
         self.settings = GroupSettings()
+        self.outgoing: InterBrokerSecurity | None = None
         self.connections: ControllerConnections
         self.client: KafkaRaftClient
 
@@ -84,7 +88,7 @@ class KafkaObserver:
         self.folder.mkdir(exist_ok=True)
         self.settings = GroupSettings()
         self.work = ThreadWork(loop)
-        self.connections = ControllerConnections(NODE_ID, random.Random(1), timeout_ms=2000)
+        self.connections = ControllerConnections(NODE_ID, random.Random(1), timeout_ms=2000, outgoing=self.outgoing)
         self.client = KafkaRaftClient(
             node_id=NODE_ID,
             cluster_id=self.controllers.cluster_id,
@@ -340,3 +344,33 @@ def test_a_broker_that_cannot_be_registered_reports_the_reason(tmp_path: Path) -
                     await member.lifecycle.initial_catch_up()
 
             play(story, member)
+
+
+def test_the_connections_to_the_controllers_authenticate(tmp_path: Path) -> None:
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="broker" password="secret"'
+    properties = {
+        "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.controller.plain.sasl.jaas.config": f'{login} user_broker="secret";',
+    }
+    with KafkaControllers(tmp_path / "kafka", properties=properties) as controllers:
+        own = {
+            "process.roles": "broker",
+            "node.id": str(NODE_ID),
+            "listeners": "PLAINTEXT://127.0.0.1:19092",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": controllers.bootstrap,
+        }
+        protocols = {"listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT"}
+        config = BrokerConfig.from_properties({**properties, **own, **protocols})
+        observer = KafkaObserver(tmp_path / "observer", controllers)
+        observer.outgoing = InterBrokerSecurity(
+            config, controller_listener(config), mechanism_key="sasl.mechanism.controller.protocol"
+        )
+
+        async def story(observer: KafkaObserver) -> None:
+            await observer.set("log.cleaner.threads", "3")
+            await observer.until(lambda: observer.settings.values.get(("", "log.cleaner.threads")) == "3")
+
+        play(story, observer)
