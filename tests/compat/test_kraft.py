@@ -1,8 +1,9 @@
-"""A Barnabas broker and an Apache Kafka broker in one KRaft cluster, whose controller is Apache Kafka's."""
+"""A Barnabas broker and an Apache Kafka broker in one KRaft cluster, whose controllers are Apache Kafka's."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -17,6 +18,7 @@ from barnabas.clients.admin import Admin
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.producer import Producer
 from barnabas.clients.security import security_of
+from barnabas.clients.share_consumer import ShareConsumer
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 
@@ -49,6 +51,8 @@ class KRaftCluster:
     """One broker of each kind, and the numbers that were produced."""
 
     def __init__(self, folder: Path, controllers: KafkaControllers) -> None:
+        self._folder = folder
+        self._controllers = controllers
         properties = {**SHARED, **AUTHORIZER}
         self.sasl_port = free_port()
         port = free_port()
@@ -97,6 +101,22 @@ class KRaftCluster:
     async def tool(self, name: str, broker_id: int, *arguments: str) -> str:
         address = ["--bootstrap-server", self.address(broker_id)]
         return await asyncio.to_thread(self.tools.output, name, *address, *arguments)
+
+    async def kill_active_controller(self) -> None:
+        """Kill the leader of the quorum, which Barnabas finds by a forwarded DescribeQuorum."""
+        described = await self.tool("kafka-metadata-quorum", OURS, "describe", "--status")
+        leader = re.search(r"LeaderId:\s+(\d+)", described)
+        assert leader is not None, described
+        await asyncio.to_thread(self._controllers.servers[int(leader[1]) - 3000].kill)
+
+    async def move(self, *replicas: list[int]) -> None:
+        """Reassign both partitions of `t` to these brokers, and wait until they are the ISR."""
+        plan = self._folder / "plan.json"
+        wanted = [{"topic": "t", "partition": index, "replicas": found} for index, found in enumerate(replicas)]
+        plan.write_text(json.dumps({"version": 1, "partitions": wanted}))
+        await self.tool("kafka-reassign-partitions", OURS, "--reassignment-json-file", str(plan), "--execute")
+        isrs = {index: set(found) for index, found in enumerate(replicas)}
+        await self.until(OURS, lambda found: {index: isr for index, (_, isr) in found.items()} == isrs)
 
     async def states(self, broker_id: int) -> States:
         """Return the state of each partition of `t` by the metadata of a broker."""
@@ -150,10 +170,10 @@ class KRaftCluster:
 
 
 @asynccontextmanager
-async def kraft_cluster(folder: Path) -> AsyncIterator[KRaftCluster]:
-    """Start a controller, both brokers, and create the topic `t` through the broker of Barnabas."""
+async def kraft_cluster(folder: Path, controller_count: int) -> AsyncIterator[KRaftCluster]:
+    """Start controllers, both brokers, and create the topic `t` through the broker of Barnabas."""
     async with AsyncExitStack() as stack:
-        controllers = KafkaControllers(folder / "controllers", properties=AUTHORIZER)
+        controllers = KafkaControllers(folder / "controllers", count=controller_count, properties=AUTHORIZER)
         await asyncio.to_thread(stack.enter_context, controllers)
         cluster = KRaftCluster(folder, controllers)
         for broker_id in cluster.brokers:
@@ -166,9 +186,13 @@ async def kraft_cluster(folder: Path) -> AsyncIterator[KRaftCluster]:
 
 
 async def test_both_kinds_lead_and_follow_after_crashes_and_controlled_shutdowns(tmp_path: Path) -> None:
-    async with kraft_cluster(tmp_path) as cluster, Producer(cluster.addresses) as producer:
+    async with kraft_cluster(tmp_path, 3) as cluster, Producer(cluster.addresses) as producer:
         await cluster.produce(producer, 100)
         await cluster.run_transactions()
+        await cluster.kill_active_controller()
+        for replicas in (([OURS], [OURS]), ([KAFKA, OURS], [OURS, KAFKA])):
+            await cluster.move(*replicas)
+            await cluster.produce(producer, 20)
         for broker_id in cluster.brokers:
             for number in range(4):  # the partitions of __consumer_offsets have leaders of both kinds
                 await cluster.check_group_reads_all(broker_id, f"group-{number}-of-{broker_id}")
@@ -190,8 +214,16 @@ async def test_both_kinds_lead_and_follow_after_crashes_and_controlled_shutdowns
 
 
 async def test_settings_quotas_users_and_acls_of_the_controller_apply_to_barnabas(tmp_path: Path) -> None:
-    async with kraft_cluster(tmp_path) as cluster, Producer(cluster.address(OURS)) as producer:
-        await cluster.produce(producer, 4)
+    async with kraft_cluster(tmp_path, 1) as cluster, Producer(cluster.address(OURS)) as producer:
+        async with (
+            ShareConsumer(cluster.address(OURS), group_id="sharing") as sharing,
+            asyncio.timeout(DEADLINE_SECONDS),
+        ):
+            sharing.subscribe(["t"])
+            while True:  # a share group begins at the end of the log
+                await cluster.produce(producer, 2)
+                if await sharing.getmany(timeout_ms=500):
+                    break
         topic = ["--entity-type", "topics", "--entity-name", "t"]
         await cluster.tool("kafka-configs", OURS, "--alter", *topic, "--add-config", "max.message.bytes=1000")
         with pytest.raises(KafkaError) as refusal:
