@@ -8,7 +8,6 @@ from typing import Any, Protocol, TypeVar
 
 from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.errors import ErrorCode, KafkaError
-from ..coordinator.group.group import check_group_id
 from ..runtime.loop_sharing import CountBudget, lookup_steps
 from .authorized_operations import authorized_operations
 from .request_context import RequestContext
@@ -60,11 +59,12 @@ async def describe_groups(
     for group_id in dict.fromkeys(request.group_ids):
         if not are_served:
             group = described_group(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
+        elif not group_id:
+            group = described_group(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
         elif budget.is_exhausted:
             group = described_group(group_id=group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:
             try:
-                check_group_id(group_id)
                 group = describe(group_id)
             except KafkaError as error:
                 group = described_group(group_id=group_id, error_code=error.code, error_message=error.message)

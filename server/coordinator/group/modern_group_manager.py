@@ -58,7 +58,8 @@ class ModernGroupManager(GroupTypeManager[G]):
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     def leave(self, group: G, leaving: Sequence[LeavingMember], reply: LeaveReply) -> None:
-        reply(LeaveResult(ErrorCode.UNKNOWN_MEMBER_ID, ()))
+        # As in Kafka, each member has an error of its own.
+        reply(LeaveResult(ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)))
 
     def extend_session(self, group: G, member_id: str) -> None:
         """Do nothing: in these protocols only heartbeats extend a session."""
