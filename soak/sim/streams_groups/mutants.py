@@ -16,7 +16,7 @@ from soak.sim.streams_groups.scenario import play
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.coordinator.coordinator_log import Done
 from barnabas.server.coordinator.group.modern_group_manager import ModernGroupManager
-from barnabas.server.coordinator.group.streams import current_assignment_builder, streams_group_manager
+from barnabas.server.coordinator.group.streams import current_assignment_builder
 from barnabas.server.coordinator.group.streams.streams_group import StreamsGroup
 from barnabas.server.coordinator.group.streams.streams_group_change import StreamsGroupChange
 from barnabas.server.coordinator.group.streams.streams_group_manager import StreamsGroupManager
@@ -31,11 +31,6 @@ def assign_tasks_that_are_not_released(patch: Patch) -> None:
 def count_each_heartbeat_as_a_release(patch: Patch) -> None:
     """A member that has not reported the revocation of its tasks receives its next epoch."""
     patch.setattr(current_assignment_builder, "_has_not_released", lambda revoking, owned: False)
-
-
-def accept_heartbeats_of_every_epoch(patch: Patch) -> None:
-    """A late heartbeat reports tasks of the past."""
-    patch.setattr(streams_group_manager, "_check_epoch", lambda member, request: None)
 
 
 def never_expire_sessions(patch: Patch) -> None:
@@ -112,7 +107,6 @@ SLOW: dict[str, Any] = {"revocation": 1.0, "rebalance_seconds": 5.0}
 STREAMS_MUTANTS = (
     StreamsMutant(assign_tasks_that_are_not_released, "KIP-1071", MEMBERS, SLOW),
     StreamsMutant(count_each_heartbeat_as_a_release, "KIP-1071", MEMBERS, SLOW),
-    StreamsMutant(accept_heartbeats_of_every_epoch, "KIP-1071", MEMBERS | {"requests late"}, SLOW),
     StreamsMutant(never_expire_sessions, "KIP-1071", MEMBERS),
     StreamsMutant(wait_for_revocations_forever, "KIP-1071", MEMBERS, {"stubborn_chance": 0.5}),
     StreamsMutant(keep_the_assignment_when_members_leave, "KIP-1071", MEMBERS),
