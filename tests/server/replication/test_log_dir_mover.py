@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -109,9 +110,9 @@ class Scene:
 Talk = Callable[[Scene], Awaitable[None]]
 
 
-def play(talk: Talk, *, slow: float = 0.001, seed: int = 7) -> None:
+def play(talk: Talk, *, slow: float = 0.001, seed: int = 7, log_dirs: str = DIRS["log.dirs"]) -> None:
     async def main(loop: SimLoop) -> None:
-        world = World(loop, seed, DIRS, delays=WorkDelays(usual=slow))
+        world = World(loop, seed, {**DIRS, "log.dirs": log_dirs}, delays=WorkDelays(usual=slow))
         await world.broker.start()
         scene = Scene(world)
         await world.create_topic("t")
@@ -197,6 +198,21 @@ def test_a_copy_is_described_with_how_far_it_is_behind() -> None:
         assert list(await scene.described()) == [(before, False)]
 
     play(talk, slow=2.0)
+
+
+def test_relative_log_dirs_are_described_and_accepted_as_absolute_paths() -> None:
+    async def talk(scene: Scene) -> None:
+        (before, _), *others = await scene.described()
+        assert not others
+        directories = {str(Path(name).absolute()) for name in ("one", "two")}
+        assert before in directories
+        (after,) = directories - {before}
+        assert await scene.move("one") is ErrorCode.LOG_DIR_NOT_FOUND
+        assert await scene.move(after) is ErrorCode.NONE
+        await until(lambda: scene.place == after)
+        assert list(await scene.described()) == [(after, False)]
+
+    play(talk, log_dirs="one,two")
 
 
 def test_what_cannot_be_moved() -> None:

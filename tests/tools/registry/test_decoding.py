@@ -18,7 +18,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2
 
-from barnabas.clients.decoding import worker
+from barnabas.clients.decoding import registry_decoder, worker
 from barnabas.clients.decoding.registry_decoder import RegistryDecoder
 from barnabas.testing import Broker
 
@@ -71,7 +71,65 @@ def test_schemas_that_refer_to_others(broker: Broker, client: SchemaRegistryClie
     assert RegistryDecoder(broker.schema_registry_url).decode(data) == [ROW]
 
 
-def testregistered_descriptors_are_each_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+FIXED = {"type": "fixed", "name": "F", "size": 1}
+
+
+def record(name: str, kind: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": "x", "type": kind}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "data", "value"),
+    [
+        ([record("A", FIXED), record("B", "F")], b"\x02z", {"x": b"z"}),
+        ({"type": "array", "items": [FIXED, record("A", "F")]}, b"\x04\0y\x02z\0", [b"y", {"x": b"z"}]),
+        ({"type": "map", "values": [FIXED, record("A", "F")]}, b"\x02\x02k\x02z\0", {"k": {"x": b"z"}}),
+    ],
+    ids=["union", "array", "map"],
+)
+def test_a_type_may_be_used_twice_below_a_union_an_array_or_a_map(
+    broker: Broker, client: SchemaRegistryClient, schema: Any, data: bytes, value: Any
+) -> None:
+    known = client.register_schema("twice", Schema(json.dumps(schema), "AVRO"))
+    client.delete_subject("twice")
+    assert RegistryDecoder(broker.schema_registry_url).decode(b"\0" + known.to_bytes(4, "big") + data) == value
+
+
+def test_a_union_of_references_that_share_one_is_read_after_all_were_soft_deleted(
+    broker: Broker, client: SchemaRegistryClient
+) -> None:
+    client.register_schema("F", Schema(json.dumps(FIXED), "AVRO"))
+    shared = [SchemaReference("F", "F", 1)]
+    for name in ("A", "B"):
+        client.register_schema(name, Schema(json.dumps(record(name, "F")), "AVRO", shared))
+    references = [SchemaReference(name, name, 1) for name in ("A", "B")]
+    known = client.register_schema("A-or-B", Schema('["A","B"]', "AVRO", references))
+    data = b"\0" + known.to_bytes(4, "big") + b"\x02z"
+    assert RegistryDecoder(broker.schema_registry_url).decode(data) == {"x": b"z"}
+    for subject in ("A-or-B", "B", "A", "F"):
+        client.delete_subject(subject)
+    assert RegistryDecoder(broker.schema_registry_url).decode(data) == {"x": b"z"}
+
+
+def test_a_schema_that_was_not_found_is_looked_up_again_after_a_while(
+    broker: Broker, client: SchemaRegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(registry_decoder, "monotonic_seconds", lambda: now)
+    decoder = RegistryDecoder(broker.schema_registry_url)
+    known = client.register_schema("earlier", Schema('{"type":"bytes","number":1}', "AVRO"))
+    data = b"\0" + (known + 1).to_bytes(4, "big") + b"\x02z"
+    with pytest.raises(LookupError, match="is not in the registry"):
+        decoder.decode(data)
+    assert client.register_schema("later", Schema('{"type":"bytes","number":2}', "AVRO")) == known + 1
+    now += registry_decoder.FAILED_SECONDS - 1
+    with pytest.raises(LookupError, match="is not in the registry"):
+        decoder.decode(data)
+    now += 1
+    assert decoder.decode(data) == b"z"
+
+
+def test_registered_descriptors_are_each_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many refer to one another; with a turn for each way to come to one, twenty would take a million."""
     kind = descriptor_pb2.FieldDescriptorProto
     files = []
