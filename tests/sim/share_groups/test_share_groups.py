@@ -10,7 +10,7 @@ from soak.sim.share_groups.plan import SharePlan
 from soak.sim.share_groups.scenario import play
 
 FEW = range(3)
-MANY = range(100, 130)
+MANY = range(100, 112)
 
 
 @pytest.mark.parametrize("seed", FEW)

@@ -10,7 +10,7 @@ from soak.sim.streams_groups.plan import StreamsPlan
 from soak.sim.streams_groups.scenario import play
 
 FEW = range(3)
-MANY = range(100, 140)
+MANY = range(100, 115)
 
 
 @pytest.mark.parametrize("seed", FEW)
