@@ -12,7 +12,7 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
 from .cleaning.cleaner_manager import CleanerManager
 from .deletions import Deletions
-from .errors import FILE_ERRORS
+from .errors import FILE_ERRORS, CorruptCheckpointError
 from .filesystem import FileSystem
 from .found_logs import FindStrays, FoundLogs
 from .future_logs import FutureLogs
@@ -98,7 +98,8 @@ class LogManager:
     def open_dirs(self) -> None:
         """Make, lock and identify the log directories.
 
-        Raises `BlockingIOError` if a running broker holds one, `AllLogDirsFailedError` if none can be used.
+        Raises `BlockingIOError` if a running broker holds one, `CorruptCheckpointError` if an identity is damaged or of
+        a newer version, `AllLogDirsFailedError` if none can be used.
         """
         for log_dir in self.dirs:
             try:
@@ -106,6 +107,9 @@ class LogManager:
             except BlockingIOError as error:
                 self.close()
                 raise BlockingIOError(f"{log_dir.path}: another broker is using this log directory") from error
+            except CorruptCheckpointError:
+                self.close()
+                raise
             except OSError as error:
                 self.held.fail_log_dir(log_dir.path, error)
 

@@ -15,6 +15,7 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.simulation.disk import SimDisk
+from barnabas.storage.errors import CorruptCheckpointError
 from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.found_logs import DuplicateLogError
 from barnabas.storage.held_logs import AllLogDirsFailedError
@@ -156,6 +157,20 @@ def test_a_directory_has_one_broker_at_a_time(tmp_path: Path) -> None:
         make_manager(OsFileSystem(), (str(tmp_path),)).open_dirs()
     shut_down(first)
     shut_down(started(OsFileSystem(), str(tmp_path)))
+
+
+def test_a_directory_of_a_newer_version_is_refused_unchanged_and_released(tmp_path: Path) -> None:
+    roots = [str(tmp_path / name) for name in ("one", "two")]
+    shut_down(started(OsFileSystem(), *roots))
+    identity = tmp_path / "two" / "meta.properties"
+    supported = identity.read_bytes()
+    identity.write_bytes(supported.replace(b"version=1", b"version=2"))
+    before = {path: path.read_bytes() for path in tmp_path.glob("*/*") if path.is_file()}
+    with pytest.raises(CorruptCheckpointError, match="unknown version '2'"):
+        started(OsFileSystem(), *roots)
+    assert {path: path.read_bytes() for path in tmp_path.glob("*/*") if path.is_file()} == before
+    identity.write_bytes(supported)
+    shut_down(started(OsFileSystem(), *roots))
 
 
 # Stop and start
