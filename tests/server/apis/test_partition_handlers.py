@@ -155,6 +155,7 @@ class HeldLogs:
         self.logs: dict[TopicPartition, HeldLog] = {}
         self.places: dict[TopicPartition, str] = {}
         self.future_logs = SimpleNamespace(copies={})
+        self.held = SimpleNamespace(is_cordoned=lambda path: False)
         for name in names:
             self.add(name)
 
