@@ -21,7 +21,6 @@ from ...protocol.errors import KafkaError
 from ...protocol.sasl_server import ScramCredential
 from ..config.dynamic_config import broker_key
 from ..config.named_configs import NAMED_KINDS
-from ..image.metadata_image import EMPTY_IMAGE, MetadataImage
 from ..metadata import acl_store, token_store, znodes
 from ..metadata.cluster_features import FEATURES
 from ..metadata.config_store import node_name
@@ -30,15 +29,16 @@ from ..metadata.token_store import DelegationToken
 from ..quotas.entities import check_quota, entity_of, quota_text
 from ..quotas.stored_quotas import quota_node
 from ..runtime.loop_sharing import CountBudget
-from .kraft_metadata_log import METADATA_FOLDER, KraftMetadataLog
 
 if TYPE_CHECKING:
     from ...storage.filesystem import FileSystem
     from ..config.dynamic_config import DynamicConfig
+    from ..image.metadata_image import MetadataImage
     from ..runtime.ports import Work
 
 logger = room_logger("controller")
 
+METADATA_FOLDER = "__cluster_metadata-0"
 SCRAM_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 NODES_PER_WRITE = 100
 """Nodes in one transaction of the store, which is one sync of its file."""
@@ -244,6 +244,7 @@ class KraftAdoption:
         self._work = work
         self._log_dirs = list(log_dirs)
         self._image: MetadataImage | None = None
+        self._is_unreadable = False
         self._is_first_start = False
         self._broker_id = -1
 
@@ -261,7 +262,7 @@ class KraftAdoption:
         if not self._is_first_start:
             return
         folder, image = self._folder(), await self._read_image()
-        if image is not EMPTY_IMAGE:
+        if image is not None:
             adopted = AdoptedMetadata(broker_id, self._dynamic_config)
             await adopted.add(image)
             await _write_nodes(self._store, adopted.nodes)
@@ -277,6 +278,8 @@ class KraftAdoption:
         """Return the topics with these ids that the quorum has. Call it if logs are adopted: it may read the log."""
         image = await self._read_image()
         found: dict[UUID, KraftTopic] = {}
+        if image is None:
+            return found
         budget = CountBudget()
         for topic_id in ids:
             topic = image.topics.by_id.get(topic_id)
@@ -314,18 +317,24 @@ class KraftAdoption:
         folders = (f"{directory}/{METADATA_FOLDER}" for directory in directories)
         return next((folder for folder in folders if self._fs.is_dir(folder)), None)
 
-    async def _read_image(self) -> MetadataImage:
-        if self._image is None:
-            self._image = EMPTY_IMAGE
-            folder = self._folder()
-            if folder is not None:
-                try:
-                    log = KraftMetadataLog(self._fs, self._work, folder)
-                    self._image = await log.read_image()
-                except OSError as error:
-                    logger.warning("the metadata log in %s cannot be read: %s", folder, describe_error(error))
-                if self._image is EMPTY_IMAGE:
-                    logger.warning("no metadata are adopted from %s", folder)
+    async def _read_image(self) -> MetadataImage | None:
+        """Return the metadata in the folder; None without a folder, or if nothing in it can be read."""
+        folder = self._folder()
+        if self._image is None and folder is not None and not self._is_unreadable:
+            # Most brokers never adopt anything and do not load the images.
+            from ..image.metadata_image import EMPTY_IMAGE
+            from .kraft_metadata_log import KraftMetadataLog
+
+            image = EMPTY_IMAGE
+            try:
+                image = await KraftMetadataLog(self._fs, self._work, folder).read_image()
+            except OSError as error:
+                logger.warning("the metadata log in %s cannot be read: %s", folder, describe_error(error))
+            self._is_unreadable = image is EMPTY_IMAGE
+            if self._is_unreadable:
+                logger.warning("no metadata are adopted from %s", folder)
+            else:
+                self._image = image
         return self._image
 
 

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 logger = room_logger("controller")
 
-METADATA_FOLDER = "__cluster_metadata-0"
 READ_BYTES = 1 << 20
 MAX_BATCH_BYTES = 64 << 20
 """Kafka's controllers write batches of at most 8 MB."""

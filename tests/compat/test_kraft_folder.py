@@ -27,7 +27,8 @@ from barnabas.protocol.acls import AclOperation, AclPatternType, AclPermissionTy
 from barnabas.protocol.config_resources import ConfigResource, ConfigResourceType, ConfigSource
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.metadata_records import decode_metadata_record, encode_metadata_record
-from barnabas.server.controller.kraft_metadata_log import METADATA_FOLDER, KraftMetadataLog
+from barnabas.server.controller.kraft_adoption import METADATA_FOLDER
+from barnabas.server.controller.kraft_metadata_log import KraftMetadataLog
 from barnabas.server.image.metadata_image import MetadataImage
 from barnabas.server.runtime.host import ThreadWork
 from barnabas.storage.filesystem import OsFileSystem

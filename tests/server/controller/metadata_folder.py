@@ -12,7 +12,7 @@ from barnabas.protocol.metadata_records import (
     encode_metadata_record,
 )
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
-from barnabas.server.controller.kraft_metadata_log import METADATA_FOLDER
+from barnabas.server.controller.kraft_adoption import METADATA_FOLDER
 
 T = TypeVar("T")
 

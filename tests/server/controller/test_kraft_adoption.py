@@ -21,8 +21,8 @@ from barnabas.protocol.sasl_server import ScramCredential
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.dynamic_config import DynamicConfig
 from barnabas.server.controller import kraft_adoption
-from barnabas.server.controller.kraft_adoption import KraftAdoption, KraftTopic
-from barnabas.server.controller.kraft_metadata_log import METADATA_FOLDER, KraftMetadataLog
+from barnabas.server.controller.kraft_adoption import METADATA_FOLDER, KraftAdoption, KraftTopic
+from barnabas.server.controller.kraft_metadata_log import KraftMetadataLog
 from barnabas.server.metadata import znodes
 from barnabas.server.metadata.acl_store import AclStore
 from barnabas.server.metadata.cluster_features import ClusterFeatures
