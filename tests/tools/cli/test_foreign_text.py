@@ -212,6 +212,18 @@ def test_the_last_n_are_n_records_where_offsets_hold_markers(run: Run, broker: B
         assert read == committed[-count:]
 
 
+def test_the_last_n_are_n_records_of_a_compacted_topic(run: Run, broker: Broker) -> None:
+    broker.create_topic("compacted", 1, {"cleanup.policy": "compact"})
+    broker.produce(
+        "compacted", [(b"%d" % (number % 10 if number % 20 else number), b"%d" % number) for number in range(200)]
+    )
+    broker.compact("compacted")
+    left = [str(record.offset) for record in broker.records("compacted")]
+    assert len(left) < 30, "most offsets are gaps"
+    for count in (1, 2, 11, 15, 1000):
+        assert run("consume", "compacted", "-e", "-o", f"-{count}")[1].split() == left[-count:]
+
+
 # -- a container or a service manager ends a command ------------------------------------------------------------------
 
 
