@@ -21,6 +21,7 @@ from barnabas.protocol.record_batch import ControlType, RecordBatch, RecordBatch
 from barnabas.server.coordinator import compacted_records
 from barnabas.server.coordinator.compacted_records import CompactedRecords
 from barnabas.server.coordinator.coordinator_topic import partition_for
+from barnabas.server.coordinator.group import group_loader
 from barnabas.server.coordinator.group.classic_group import (
     CAN_REBALANCE,
     COMMIT_ERRORS,
@@ -440,3 +441,21 @@ async def test_a_group_with_a_null_value_is_gone() -> None:
     entry = new_group_metadata_record(make_group(make_member("a")), {})
     await loaded.take(batch(0, entry, (entry[0], None)), CountBudget())
     assert await load_groups(loaded, 0) == {}
+
+
+async def test_a_record_that_fails_when_it_is_loaded_costs_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    entries = [new_offset_commit_record(group, ("t", 1), CommittedOffset(5, 3, "", 99)) for group in ("a", "bad", "z")]
+
+    def read(value: bytes) -> CommittedOffset:
+        if value == b"bad":
+            raise ValueError("on purpose")
+        return read_offset(value)
+
+    monkeypatch.setattr(group_loader, "read_offset", read)
+    loaded = CompactedRecords()
+    await loaded.take(batch(0, entries[0], (entries[1][0], b"bad"), entries[2]), CountBudget())
+    groups = await load_groups(loaded, 0)
+    assert {name for name, group in groups.items() if group.offsets.committed} == {"a", "z"}
+    assert "a record of a group is skipped" in caplog.text
