@@ -96,5 +96,5 @@ def test_top_shows_what_moves(broker: Broker, tmp_path: Path) -> None:
     assert done.exit_code == 0, (done.output, done.exception)
     first, second = map(json.loads, done.stdout.splitlines())
     assert [topic["topic"] for topic in first["topics"]] == ["quiet", "t"]
-    assert second["groups"] == [{"group": "readers", "members": 0, "lag": 6}]
+    assert second["groups"] == [{"group": "readers", "type": "classic", "members": 0, "lag": 6}]
     assert second["brokers"][0]["controller"]
