@@ -58,6 +58,7 @@ from tests.hostile.worst_of_members import (
     streams_joining,
 )
 from tests.hostile.worst_of_operators import GROUPS, GROWN, MADE, WORST_OF_OPERATORS
+from tests.hostile.worst_of_share_fetches import GROUP as SHARING_GROUP
 from tests.hostile.worst_of_share_fetches import WORST_OF_SHARE_FETCHES, begin_session
 from tests.hostile.worst_of_share_groups import MEMBERS_GROUP, SHARE_MEMBER, WORST_OF_SHARE_GROUPS, share_beat
 from tests.hostile.worst_of_share_state import GROUP as SHARE_GROUP
@@ -569,19 +570,21 @@ async def test_nobody_waits_for_one_request_between_brokers(tmp_path: Path, monk
         assert await complaints(here, WORST_BETWEEN_BROKERS, monkeypatch, prepare) == []
 
 
+async def initialize_share_state(here: Cluster, group: str) -> None:
+    """Store the share state of partition 0 of the known topic; the coordinator may have to load its log first."""
+    request = initialize(group, here.known.topic_id, initialize_data())
+    key = SharePartitionKey(group, here.known.topic_id, 0).coordinator_key
+    async with asyncio.timeout(ANSWER_SECONDS):
+        while any(errors_in(await here.ask(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, request), 0)):
+            await here.ask(ApiKey.FIND_COORDINATOR, 6, FindCoordinatorRequest(key_type=2, coordinator_keys=[key]))
+
+
 @pytest.mark.timeout(900)
 async def test_nobody_waits_for_one_request_about_share_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(tmp_path) as here, others_forgotten():
 
-        async def prepare(one: Worst) -> None:
-            request = initialize(SHARE_GROUP, here.known.topic_id, initialize_data())
-            async with asyncio.timeout(ANSWER_SECONDS):
-                while any(errors_in(await here.ask(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, request), 0)):
-                    find = FindCoordinatorRequest(
-                        key_type=2,
-                        coordinator_keys=[SharePartitionKey(SHARE_GROUP, here.known.topic_id, 0).coordinator_key],
-                    )
-                    await here.ask(ApiKey.FIND_COORDINATOR, 6, find)
+        async def prepare(_: Worst) -> None:
+            await initialize_share_state(here, SHARE_GROUP)
 
         assert await complaints(here, WORST_OF_SHARE_STATE, monkeypatch, prepare) == []
 
@@ -589,6 +592,7 @@ async def test_nobody_waits_for_one_request_about_share_state(tmp_path: Path, mo
 @pytest.mark.timeout(900)
 async def test_nobody_waits_for_one_share_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(tmp_path) as here, others_forgotten():
+        await initialize_share_state(here, SHARING_GROUP)
 
         async def prepare(_: Worst) -> None:
             assert (await here.ask(ApiKey.SHARE_FETCH, 2, begin_session(here.known))).error_code == ErrorCode.NONE

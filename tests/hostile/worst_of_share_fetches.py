@@ -80,7 +80,7 @@ WORST_OF_SHARE_FETCHES = (
             known,
             1,
         ),
-        ErrorCode.UNKNOWN_SERVER_ERROR,  # the group has not initialized the partition
+        NONE,  # each batch has a code of its own in the answer: nothing is acquired
     ),
     Worst(
         "the same partition",
@@ -114,6 +114,6 @@ WORST_OF_SHARE_FETCHES = (
             ],
             known,
         ),
-        UNKNOWN,
+        ErrorCode.INVALID_RECORD_STATE,  # nothing is acquired
     ),
 )
