@@ -149,6 +149,7 @@ async def cycles_by_api(folder: Path, settings: dict[str, str]) -> dict[str, Cou
         await server.stop()
 
 
+@pytest.mark.timeout(600)  # the largest request of each API, which takes a minute and a half on a busy machine
 @pytest.mark.parametrize(
     "settings",
     [pytest.param({}, id="open"), pytest.param(GUARDED, id="with ACLs", marks=pytest.mark.verify)],
