@@ -925,6 +925,8 @@ class KafkaController:
             def decide(
                 partition: TopicPartition, state: LeaderIsrAndControllerEpoch
             ) -> LeaderIsrAndControllerEpoch | None:
+                # An earlier decision, from a state that has since been read again, does not count.
+                refused.pop(partition, None)
                 try:
                     return self._altered_state(broker_id, wanted[partition], state)
                 except KafkaError as error:

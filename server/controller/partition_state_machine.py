@@ -67,7 +67,12 @@ ATTEMPTS = 3
 """The number of attempts for a change while leaders change their ISR in the store."""
 
 Decide: TypeAlias = Callable[[TopicPartition, LeaderIsrAndControllerEpoch], LeaderIsrAndControllerEpoch | None]
-"""Returns a partition's next state, with its present partition epoch; None to leave it unchanged."""
+"""Returns a partition's next state, with its present partition epoch; None to leave it unchanged.
+
+`PartitionStateMachine.update_states` calls it again for all partitions of a batch after a BadVersionError, when it has
+read their states again. A function that stores a result or an error must replace the one of an earlier call, also where
+the later call has none.
+"""
 
 
 class PartitionStateMachine:
@@ -218,6 +223,8 @@ class PartitionStateMachine:
                 results[partition] = None
 
         def decide(partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> LeaderIsrAndControllerEpoch | None:
+            # An earlier decision, from a state that has since been read again, does not count.
+            results[partition] = None
             try:
                 election = self._requested_election(partition, allow_unclean=allow_unclean)
             except KafkaError as error:  # its leader has changed the state in the store since
