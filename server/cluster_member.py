@@ -148,12 +148,13 @@ class ClusterMember:
         self._between_brokers = outgoing(config.inter_broker_listener)
         control = config.control_plane_listener
         control_plane = self._between_brokers if control is None else outgoing(control)
-        # Separate connections: a slow request to the controller must not delay the controller's own requests.
+        # From this broker, as controller, to the others; and from this broker to the controller. Separate connections:
+        # a slow request to the controller must not delay the controller's own requests.
         self._from_controller = self._connect(config.controller_socket_timeout_ms, control_plane)
         self._to_controller = self._connect(config.controller_socket_timeout_ms, control_plane)
+        # Two connections: AddPartitionsToTxn must not delay markers, for which readers of committed records wait.
         self._for_markers = self._connect(config.request_timeout_ms)
         self._for_transactions = self._connect(config.request_timeout_ms)
-        # Two connections: AddPartitionsToTxn must not delay markers, for which readers of committed records wait.
         self._for_share_state = self._connect(config.request_timeout_ms)
         self.send_markers = self._for_markers.send_request
         self.send_transactions = self._for_transactions.send_request

@@ -19,10 +19,10 @@ from ..metadata.znodes import (
 
 
 class PartitionState(Enum):
-    """Kafka's LeaderIsrAndControllerEpoch: whether a partition has a leader."""
+    """Kafka's PartitionState: whether a partition has a leader."""
 
     NON_EXISTENT = "NonExistentPartition"
-    """The replica was never created, or was deleted."""
+    """The partition was never created, or was deleted."""
     NEW = "NewPartition"
     """Has replicas but never had a leader."""
     ONLINE = "OnlinePartition"
@@ -38,7 +38,10 @@ VALID_NEXT_PARTITION_STATES: dict[PartitionState, frozenset[PartitionState]] = {
     PartitionState.ONLINE: frozenset({PartitionState.ONLINE, PartitionState.OFFLINE}),
     PartitionState.OFFLINE: frozenset({PartitionState.ONLINE, PartitionState.OFFLINE, PartitionState.NON_EXISTENT}),
 }
-"""Kafka's table of valid previous states, by previous state. `ControllerContext._move_partition` applies it."""
+"""The valid next states by state. Kafka has the inverse table, the valid previous states.
+
+`ControllerContext._move_partition` applies it.
+"""
 
 
 class ReplicaState(Enum):

@@ -82,6 +82,7 @@ class ControllerRequestHandler:
         self._not_created: set[TopicPartition] = set()
         """Partitions without space on the disk for their log, or for the files that LeaderAndIsr adds to it."""
         self._turn = asyncio.Lock()
+        """Held while a request is applied: requests that await between two partitions take effect in order."""
         self._has_new_registration = False
 
     def registered(self, broker_epoch: int) -> None:

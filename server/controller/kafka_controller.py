@@ -4,9 +4,9 @@ A single broker is a cluster of one: it claims `/controller`, raises the control
 from OfflinePartition to OnlinePartition by the same elections as in a cluster. In a cluster the `ControllerElector`
 starts and ends the terms of this broker as controller, and calls `process_…` methods for changes in the store.
 
-Changes are made one after another: a method holds `_turn` from its first look at the context to its last request to a
-broker. Each change is written to the store first, then sent to the replicas, then published in the metadata caches, so
-that clients see only partitions that are served.
+Changes are made one after another: a method holds the lock `_turn` from its first look at the context to its last
+request to a broker, over many iterations of the event loop. Each change is written to the store first, then sent to the
+replicas, then published in the metadata caches, so that clients see only partitions that are served.
 """
 
 from __future__ import annotations
@@ -153,6 +153,7 @@ class KafkaController:
         self._term: ControllerTerm | None = None
         self._last_epoch = 0
         self._turn = asyncio.Lock()
+        """Held for the whole of a change, so that no other change sees or writes a part of it."""
         self._events: set[asyncio.Task[None]] = set()
         self._offline_reports = Counter[int]()
         """The reports of offline replicas that wait for their turn, by broker."""
@@ -222,6 +223,8 @@ class KafkaController:
         The order is Kafka's: brokers receive the live brokers first, then topics, then replicas receive LeaderAndIsr,
         then unfinished reassignments and deletions continue. Raises StoreError, KafkaError NOT_CONTROLLER.
         """
+        # Not `_change`, which requires an active term and resigns after an error: the elector, which has called this,
+        # ends a term that could not begin and elects again.
         async with self._turn:
             logger.info("broker %d is controller in epoch %d", self._broker_id, term.epoch)
             self._begin_term(term)
@@ -231,6 +234,7 @@ class KafkaController:
             brokers = await self._cluster.brokers()
             self._context.put_brokers(brokers)
             self._channel.update_brokers(brokers)
+            # Before the topics: a client that receives a leader needs its endpoint.
             self._update_metadata_sender.publish_brokers()
             await self._load_topics(term)
             await self._load_topic_configs(
@@ -241,14 +245,19 @@ class KafkaController:
                 name for name in topics_to_be_deleted if self._context.topic(name) is not None
             )
             self._context.restore_online_partitions()
+            # Before LeaderAndIsr: in its former epoch a restarted leader could append other records at offsets that
+            # its followers have, and leader epochs would not show that the logs differ.
             await self._partitions.elect_after_leader_restart(self._context.partitions_with_restarted_leader(), term)
             await self._update_metadata_sender.publish_all_locally()
             await self._update_metadata_sender.publish_all(self._channel.others)
             every = list(self._context.partitions())
+            # The former controller may have failed between the write of a state and its request.
             await self._partitions.send_leader_and_isr(every, term, is_new=False)
+            # As in Kafka, where the replica state machine starts before the partition state machine.
             await self._partitions.trigger_online_partition_state_change(every, term)
             assigned = {broker for partition in every for broker in self._context.replicas(partition)}
             dead = assigned - self._context.brokers.keys()
+            # After the elections: only an ISR with a live leader is reduced.
             await self._partitions.remove_replicas_from_isr(self._context.partitions_on(dead), dead, term)
             await self._resume_reassignments(self._context.partitions_being_reassigned(), term)
             await self._topic_deletion.enqueue_topics_for_deletion(list(self._context.topics_to_be_deleted), term)
@@ -770,6 +779,7 @@ class KafkaController:
     async def _on_broker_startup(self, new: Collection[int], term: ControllerTerm) -> None:
         for broker in new:
             self._context.broker_restarted(broker)
+        # A broker that was in a controlled shutdown before its restart can lead again: this recomputes `live_brokers`.
         self._context.put_brokers(self._context.brokers)
         await self._update_metadata_sender.publish_all(new)
         partitions = self._context.partitions_on(new)

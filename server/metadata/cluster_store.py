@@ -131,9 +131,10 @@ class ClusterStore:
         return brokers
 
     async def claim_controller(self, broker_id: int) -> ControllerTerm | None:
-        """Become controller and raise the controller epoch, both or neither; None if another broker is controller.
+        """Create `/controller` and increment `/controller_epoch` in one multi; return the new term.
 
-        The present controller begins another term.
+        Return None if another broker was first. If this session owns the node already, only the epoch is incremented:
+        the present controller begins another term.
         """
         data, stat = await self._store.get(znodes.CONTROLLER_EPOCH)
         epoch = int(data) + 1

@@ -1,4 +1,6 @@
-"""This broker's place among the live ones: a node that lasts as long as the session, and is made again by the next one.
+"""The registration of this broker: an ephemeral node under `/brokers/ids`, created again in each new session.
+
+The name is that of Kafka 0.8. It is not a health check: see `server/runtime/health.py`.
 
 While the connection to the store is lost a broker continues with its last LeaderAndIsr, as Kafka's brokers do: errors
 of the controller or of replicas reveal that other brokers lead its partitions. When a session expires its node is
@@ -23,7 +25,7 @@ RETRY_S = 1.0
 
 
 class KafkaHealthcheck:
-    """Registers a broker, and again after each loss of the session. Loop-thread only."""
+    """Registers a broker, and again after each loss of the session. It runs on the loop thread."""
 
     def __init__(
         self,
@@ -34,7 +36,7 @@ class KafkaHealthcheck:
         patience_ms: int,
         on_return: Callable[[BrokerInfo], None],
     ) -> None:
-        """`patience_ms`: how long the node of a session that may be dead is waited for at the start.
+        """`patience_ms` is the time for which a start waits until the node of the broker's last session is deleted.
 
         `on_return` is called with each registration after the first, with its epoch.
         """
@@ -74,10 +76,10 @@ class KafkaHealthcheck:
         while True:
             changed = asyncio.Event()
 
-            def tell(_: WatchEvent, changed: asyncio.Event = changed) -> None:
+            def notify(_: WatchEvent, changed: asyncio.Event = changed) -> None:
                 changed.set()
 
-            if not await self._cluster.watch_broker(self._registration.broker_id, tell):
+            if not await self._cluster.watch_broker(self._registration.broker_id, notify):
                 return
             await changed.wait()
 
