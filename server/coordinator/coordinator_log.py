@@ -121,6 +121,8 @@ class CoordinatorLog:
             done(NO_ERROR)
             return True
         appending = _Appending(done)
+        # With `on_overdue` the request has its response after `timeout_ms`, but the state in memory has to follow the
+        # log whenever the record is committed.
         limit_ms = timeout_ms if on_overdue is None else LATEST_MS
         request = AppendRequest(-1, limit_ms, appending.finish, COORDINATOR_RULES)
         request.may_linger = may_linger

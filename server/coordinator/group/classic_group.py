@@ -455,20 +455,25 @@ class ClassicGroup(Group):
             return False
         if not self.members:
             return True
-        everybody = len(self.members)
-        return protocol_type == self.protocol_type and any(self._supported[name] == everybody for name, _ in protocols)
+        member_count = len(self.members)
+        return protocol_type == self.protocol_type and any(
+            self._supported[name] == member_count for name, _ in protocols
+        )
 
     def select_protocol(self) -> str:
         """Return the protocol with the most votes that all members support; on a tie the first one voted for."""
-        everybody = len(self.members)
-        candidates = {name for name, count in self._supported.items() if count == everybody}
+        member_count = len(self.members)
+        candidates = {name for name, count in self._supported.items() if count == member_count}
         if len(candidates) == 1:
             return candidates.pop()
         votes = Counter([member.vote(candidates) for member in self.members.values()])
         return votes.most_common(1)[0][0]
 
     def elect_joined_leader(self) -> bool:
-        """Make a member that has joined the leader if the leader has not; return False if no member has joined."""
+        """Make a member that has joined the group leader if the present group leader has not joined.
+
+        Return False if no member has joined.
+        """
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.is_awaiting_join:
             return True

@@ -118,6 +118,7 @@ class ClassicGroupManager(GroupTypeManager[ClassicGroup]):
             self._add_member_and_rebalance(group, joining, joining.member_id)
         else:
             self._join_existing_member(group, joining)
+        # This may have been the last member, or pending member id, that the rebalance waited for.
         self._delayed_joins.check(group)
 
     def _accepts_joining_member(self, group: ClassicGroup, member_id: str) -> bool:
@@ -302,20 +303,26 @@ class ClassicGroupManager(GroupTypeManager[ClassicGroup]):
             return
         message = "group %r: generation %d of %d members"
         self._changes.write(logging.INFO, message, group.group_id, group.generation, len(group.members))
-        leader = group.join_result(group.members[group.leader_id or ""], with_members=True)
+        leader_result = group.join_result(group.members[group.leader_id or ""], with_members=True)
         self._pacer.extend(
-            partial(self._send_join_result, group, member, member.member_id, leader, reply)
+            partial(self._send_join_result, group, member, member.member_id, leader_result, reply)
             for member, reply in group.take_joins()
         )
         group.pending_syncs.update(group.members)
         self._delayed_syncs.watch(DelayedSync(self, group), (group,), group.rebalance_timeout_ms)
 
     def _send_join_result(
-        self, group: ClassicGroup, member: ClassicGroupMember, member_id: str, leader: JoinResult, reply: JoinReply
+        self,
+        group: ClassicGroup,
+        member: ClassicGroupMember,
+        member_id: str,
+        leader_result: JoinResult,
+        reply: JoinReply,
     ) -> None:
         """Send the generation to a member under the id of its JoinGroup; a static member may have another id by now."""
         self._await_next_request(group, member)
-        reply.immediately(leader if member_id == leader.member_id else leader._replace(member_id=member_id, members=()))
+        is_leader = member_id == leader_result.member_id
+        reply.immediately(leader_result if is_leader else leader_result._replace(member_id=member_id, members=()))
 
     def remove_pending_syncs(self, group: ClassicGroup, generation: int) -> None:
         """Remove the members of a generation that have sent no SyncGroup in time, and rebalance."""
@@ -341,7 +348,7 @@ class ClassicGroupManager(GroupTypeManager[ClassicGroup]):
     # -- SyncGroup -------------------------------------------------------------------------------------------------
 
     def sync(self, group: ClassicGroup, syncing: SyncRequest) -> None:
-        """Send a member its assignment, after the leader's SyncGroup has brought it and it is durable."""
+        """Send a member its assignment, after the SyncGroup of the group leader has brought it and it is durable."""
         error = group.check_sync(syncing) or SYNC_ERRORS[group.state]
         if error:
             syncing.reply(SyncResult(error))

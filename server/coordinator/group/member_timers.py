@@ -32,7 +32,7 @@ class MemberTimers(Generic[G]):
         self._loop = loop
         self._on_expired = on_expired
         self._sessions: dict[G, dict[str, _Timer]] = {}
-        """By member id; groups without deadlines are left out."""
+        """The deadlines by member id, of sessions or of another kind; groups without deadlines are left out."""
 
     def __len__(self) -> int:
         return sum(map(len, self._sessions.values()))

@@ -93,8 +93,8 @@ class ModernGroupManager(GroupTypeManager[G]):
     ) -> bool:
         """Append a change, or undo it if the append fails; return whether it is in the log.
 
-        `done` gets the outcome when the change is durable. A change without records waits for the group's last append:
-        no response may report a state that can still be lost.
+        `done` gets the outcome when the change is durable; a failed append also calls it, with its error. A change
+        without records waits for the group's last append: no response may report a state that can still be lost.
         """
         group = change.group
         records = [*before, *change.records()]

@@ -59,7 +59,10 @@ class ResponsePacer:
 
 
 class PacedReply(Generic[T]):
-    """The reply function of one request: a call queues the outcome in the pacer."""
+    """The reply function of one request: a call does not send the response, it queues the outcome in the pacer.
+
+    `immediately` sends a response.
+    """
 
     __slots__ = ("_pacer", "_reply")
 

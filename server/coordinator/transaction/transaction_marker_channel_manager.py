@@ -230,6 +230,7 @@ class TransactionMarkerChannelManager:
             # Sorted: the order of a set of strings depends on the process, and a simulation must be repeatable.
             self._write_markers(marker, sorted(existing), partial(self._on_markers_written, transaction, failures))
         elif not places:
+            # For example the abort of an empty transaction in transaction version 2 (KIP-890): no markers are needed.
             self._remove_partitions(transaction, places)
 
     def _write_markers(self, marker: TransactionMarker, places: Iterable[Place], written: Written) -> None:

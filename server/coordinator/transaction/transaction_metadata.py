@@ -78,7 +78,10 @@ LAST_EPOCH = 2**15 - 1
 """The last epoch, which no client receives: it remains for fencing."""
 NO_TIME = -1
 V1, V2 = 0, 2
-"""Transaction versions of clients. In version 2 each transaction has its own epoch (KIP-890)."""
+"""Transaction versions of clients, as in records: Kafka's coordinator writes 0 for clients of version 1, too.
+
+In version 2 each transaction has its own epoch (KIP-890).
+"""
 
 
 class TransactionMetadata(NamedTuple):
