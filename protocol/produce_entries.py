@@ -104,7 +104,7 @@ def _of_topics(topics: Sequence[TopicProduceData], *, by_id: bool) -> tuple[list
 
 
 class AllAppended:
-    """The response to a produce request without errors.
+    """The response to a produce request of which all partitions are appended.
 
     The results of the places are tuples of the log: first offset, last offset, largest timestamp, log append time, log
     start offset.

@@ -139,7 +139,10 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset of the oldest open transaction, or the high watermark."""
+        """First offset of the oldest transaction that is open or has its marker above the high watermark.
+
+        Without such a transaction it is the high watermark.
+        """
         first, high_watermark = self._first_unstable_offset, self.high_watermark
         return first if first < high_watermark else high_watermark
 
@@ -442,7 +445,7 @@ class Log:
         return offset
 
     def restore_high_watermark(self, offset: int) -> None:
-        """Begin with the one of before the start, before anybody appends. Raises OSError."""
+        """Set the high watermark of the last run, up to the log end, before the first append. Raises OSError."""
         offset = min(max(offset, self.log_start_offset), self.log_end_offset)
         producers, start = self.producer_state, self.log_start_offset
         producers.add_unreplicated(

@@ -249,7 +249,11 @@ class KafkaApis:
             route.respond(RequestContext(header, connection, route.respond), response)
 
     def _resume(self, context: RequestContext, request: Any, work: Coroutine[Any, Any, Any]) -> None:
-        """Run the coroutine of a handler to its end or next `await`, without a task while it waits for coordinators."""
+        """Run the coroutine of a handler to its end or next `await`, without a task while it waits for coordinators.
+
+        The counterpart of a task for a coroutine that waits for `PendingReply` objects only: each reply resumes it
+        here. A coroutine that waits for anything else continues in a task.
+        """
         try:
             awaited = work.send(None)
         except StopIteration as end:

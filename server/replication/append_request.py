@@ -1,4 +1,4 @@
-"""The value that an append is described by, from its handler to the log, and appends that take several loop turns."""
+"""The parameters of an append, from its handler to the log, and appends that take several loop turns."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ NO_RECORDS = memoryview(bytearray())
 
 @dataclass(slots=True)
 class AppendRequest:
-    """The conditions of an append, the same for each of its partitions.
+    """The parameters of one append, the same for each of its partitions.
 
     Not frozen: the constructor of a frozen dataclass costs one more microsecond per produce request. Keyword arguments
-    of a class cost another, as Python 3.11 makes a dictionary of them: rare conditions are set afterwards.
+    of a class cost another, as Python 3.11 makes a dictionary of them: rare parameters are set afterwards.
     """
 
     acks: int

@@ -25,7 +25,12 @@ of each key."""
 
 
 class DelayedOperation(ABC):
-    """Something that is answered later. Subclasses say when (`try_complete`) and how (`on_complete`)."""
+    """An operation that waits in a `Purgatory` for a condition or a deadline (Kafka: DelayedOperation).
+
+    Subclasses implement the condition (`try_complete`) and the response (`on_complete`). It replaces a future whose
+    condition is computed again when one of its keys changes, without a task or future per request:
+    `docs/contributing/decisions.md` has the reason.
+    """
 
     __slots__ = ("deadline", "is_completed", "keys", "purgatory", "timer")
 
@@ -41,11 +46,11 @@ class DelayedOperation(ABC):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Whether the condition holds now; if so the implementation calls `force_complete`."""
+        """Call `force_complete` if the condition holds now; return whether this call has completed the operation."""
 
     @abstractmethod
     def on_complete(self) -> None:
-        """Answer. Called once."""
+        """Send the response. It is called once, from `force_complete`."""
 
     def on_expiration(self) -> None:  # noqa: B027 - most operations only answer
         """The deadline passed before the condition held; called before `on_complete`."""
@@ -59,7 +64,11 @@ class DelayedOperation(ABC):
         return True
 
     def cancel(self) -> None:
-        """End the wait without a response, because the client has disconnected."""
+        """Mark the operation as completed, cancel its timer and remove it from the purgatory; send no response.
+
+        `force_complete` calls it before the response. Owners call it alone if no response is required, for example
+        because the client has disconnected.
+        """
         self.is_completed = True
         if self.timer is not None:
             self.timer.cancel()
@@ -114,6 +123,8 @@ class Purgatory:
         if timeout <= SOON_S:
             operation.timer = self._loop.call_later(timeout, self._deadline_passed, operation)
         else:
+            # Most operations complete within `SOON_S`. New operations share one timer of that length, and only those
+            # that still wait when it fires get a timer of their own.
             self._untimed[operation] = None
             if not self._giving_timers:
                 self._giving_timers = True
@@ -149,7 +160,7 @@ class Purgatory:
             self._sliced_work.run(self._check_changed(), raise_error)
 
     def check_together(self, key: Hashable) -> None:
-        """`check`, before this returns however many operations wait."""
+        """Check as `check`, but all operations before this returns, however many wait."""
         for operation in list(self.watchers.get(key, ())):
             if not operation.is_completed:
                 operation.try_complete()

@@ -61,7 +61,11 @@ class GroupCommit:
         self._busy: set[str] = set()
         self._lingering: dict[Partition, None] = {}
         self._crowded: set[Partition] = set()
-        """Partitions with lingering appends, whose flush completes many requests together."""
+        """Partitions that have had appends that may linger, which are records of classic groups.
+
+        The flush of one of these partitions may complete thousands of requests, so `_complete` ends the turn after it.
+        They remain here until `forget`, because later flushes complete as many.
+        """
         self._linger_until = 0.0
         self._ended: asyncio.Future[None] | None = None
         self._rounds: dict[str, asyncio.Future[None]] = {}
@@ -114,6 +118,10 @@ class GroupCommit:
             await asyncio.wait(list(self._rounds.values()))
 
     def _lingers(self, partition: Partition) -> bool:
+        """Let the flush of a partition wait until `_linger_until`; return False if it must begin now.
+
+        The first append after a quiet time does not wait, and begins the time in which later appends do.
+        """
         self._crowded.add(partition)
         now = self._loop.time()
         if now >= self._linger_until and not self._lingering:
@@ -223,21 +231,25 @@ class GroupCommit:
             return
         self._round_over(directory)
         if self._waiting.get(directory):
+            # Twice, for one more turn of the loop: see the docstring.
             self._loop.call_soon(self._loop.call_soon, self._begin_round, directory)
         else:
             self._end(directory)
 
     def _fail(self, directory: str, error: BaseException) -> None:
+        """Drop the waiting partitions of a directory, and report its failure."""
         self._waiting.pop(directory, None)
         self._round_over(directory)
         self._end(directory)
         self._on_dir_failed(directory, error)
 
     def _round_over(self, directory: str) -> None:
+        """Resolve the future on which `end` waits for the round in progress."""
         if (over := self._rounds.pop(directory, None)) is not None:
             over.set_result(None)
 
     def _end(self, directory: str) -> None:
+        """Mark a directory as idle, and let `finish` check whether all are."""
         self._busy.discard(directory)
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)

@@ -251,7 +251,9 @@ class Partition:
                 if info.last_offset >= 0 and not info.duplicate:
                     if self.followers is not None:
                         self._replica_manager.try_complete_delayed_fetches(self)
-                    return info  # its own barrier keeps the high watermark where it is
+                    # A new append: its own barrier keeps the high watermark where it is. An empty or repeated append
+                    # has none, and continues below.
+                    return info
         elif log.needs_flush():
             begun = max(log.recovery_point, self._barriers[-1][1]) if self._barriers else log.recovery_point
             if log.log_end_offset - begun >= log.config.flush_messages:
@@ -407,6 +409,16 @@ class Partition:
         `leader_end` is the largest epoch at the leader that is not above the requested epoch, and its end offset there
         (KIP-101, KIP-279). A leader without epochs keeps records of a format without them: only records below the high
         watermark are certain then.
+
+        Examples for a log with epochs 1 from offset 0 and 3 from offset 10, and log end offset 20:
+
+        | `leader_end`     | result         | final | reason                                                   |
+        |------------------|----------------|-------|----------------------------------------------------------|
+        | epoch 3, end 15  | 15             | yes   | the leader has fewer records of the common epoch 3       |
+        | epoch 2, end 12  | 10             | no    | this log has no epoch 2; the next query is for epoch 1   |
+        | epoch 0, end 5   | 0              | yes   | all records of this log have later epochs                |
+        | epoch 4, end 18  | 18             | yes   | the leader's epoch is above all epochs of this log       |
+        | epoch -1, end -1 | high watermark | yes   | the leader has no epochs                                 |
         """
         log = self.log
         if leader_end.epoch < 0 or leader_end.end_offset < 0:

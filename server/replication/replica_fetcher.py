@@ -315,6 +315,8 @@ class ReplicaFetcher:
                     appended.append(one.partition)
                 await budget.step()
         if appended:
+            # All partitions together, although one slow log directory delays the others: the next round fetches all due
+            # partitions from their log end offsets, and a fetch offset reports all records below it as durable.
             await self._replica_manager.wait_until_flushed(appended)
 
     async def _process_partition_data(self, one: PartitionFetchState, data: PartitionData) -> bool:

@@ -423,8 +423,8 @@ class ReplicaManager:
                 last = results[-1] if results else None
                 results.append(share_result(last, self.partition_error(error, topic, index)))
             else:
-                is_open = acks and info.last_offset >= partition.log.high_watermark
-                if is_open and (acks == -1 or not partition.check_flushed(info.last_offset + 1)[0]):
+                is_uncommitted = acks and info.last_offset >= partition.log.high_watermark
+                if is_uncommitted and (acks == -1 or not partition.check_flushed(info.last_offset + 1)[0]):
                     awaited.append((partition, info.last_offset + 1, len(results)))
                 results.append(info)
             validate = validate_messages_and_assign_offsets

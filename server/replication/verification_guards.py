@@ -54,7 +54,7 @@ class VerificationGuards:
     """
 
     def __init__(self, is_needed: Callable[[], bool]) -> None:
-        """`is_needed` returns `transaction.partition.verification.enable`."""
+        """`is_needed` returns whether verification is enabled: `transaction.partition.verification.enable`."""
         self.is_needed = is_needed
         self._states: dict[tuple[str, int], dict[int, VerificationState]] = {}
 

@@ -162,7 +162,7 @@ class ThreadWork:
 
 
 def sync_here(files: Sequence[File]) -> float:
-    """Sync the data of these on this thread; how many seconds that took."""
+    """Sync the data of files on this thread; return the seconds that this took."""
     began = time.perf_counter()
     for file in files:
         file.fdatasync()

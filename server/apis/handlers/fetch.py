@@ -269,7 +269,7 @@ class _Fetch:
         return self._response(topics)
 
     def _is_put_off(self, results: list[FetchResult]) -> bool:
-        """Return whether the client is over its quota, after the empty response."""
+        """Return whether the client is over its quota, and send the empty response if it is."""
         quota_usage = self._ctx.quota_usage
         if quota_usage is None or self._follower != CONSUMER:
             return False

@@ -103,7 +103,7 @@ def _in_transaction(
 
 
 class _Produce(AllAppended):
-    """One request while it is served, and then the answer, if all of it went well.
+    """The state of one produce request. It is also its response if no partition fails, which saves an object.
 
     It does not keep the request's records, which are in a shared buffer.
     """
@@ -130,9 +130,9 @@ class _Produce(AllAppended):
 
     def entries(self, request: ProduceEntries, replica_manager: ReplicaManager) -> list[AppendEntry]:
         """Return the entries to append, with topic names in place of ids."""
-        before = self._ctx.channel.session.sequence_gap_guard
+        guard = self._ctx.channel.session.sequence_gap_guard
         by_id = self._ctx.api_version >= SINCE_TOPIC_IDS
-        if not by_id and not before:
+        if not by_id and not guard:
             return request.entries
         entries: list[AppendEntry] = []
         names = self._metadata.names
@@ -141,7 +141,7 @@ class _Produce(AllAppended):
             if name is None:
                 self._refused[position] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
                 continue
-            if before and (gap := self._gap(name, (topic, index), records, replica_manager)) is not None:
+            if guard and (gap := self._gap(name, (topic, index), records, replica_manager)) is not None:
                 self._refused[position] = gap
                 continue
             entries.append((name, index, records))
@@ -149,9 +149,9 @@ class _Produce(AllAppended):
 
     def _gap(self, name: str, place: Place, records: memoryview, replica_manager: ReplicaManager) -> KafkaError | None:
         """Return the error for records after a refused batch, if any. Errors of the partition occur in the append."""
-        before = self._ctx.channel.session.sequence_gap_guard
+        guard = self._ctx.channel.session.sequence_gap_guard
         with suppress(KafkaError):
-            return before.gap(place, records, replica_manager.active_producers(name, place[1])) if before else None
+            return guard.gap(place, records, replica_manager.active_producers(name, place[1])) if guard else None
         return None
 
     def respond(self, results: list[AppendResult]) -> None:
@@ -182,9 +182,9 @@ class _Produce(AllAppended):
         """Build the response with errors."""
         answers = []
         session = self._ctx.session
-        before = session.sequence_gap_guard = session.sequence_gap_guard or SequenceGapGuard()
+        guard = session.sequence_gap_guard = session.sequence_gap_guard or SequenceGapGuard()
         for place, result in zip(self.places, results, strict=True):
-            error = before.record_result(place, result if isinstance(result, KafkaError) else None)
+            error = guard.record_result(place, result if isinstance(result, KafkaError) else None)
             answers.append(self._answer(place[1], error or result))
             yield
         response = response_of(self.places, answers)
