@@ -41,6 +41,7 @@ LATEST_MS = 24 * 3600 * 1000
 CoordinatorRecord = tuple[bytes, bytes | None]
 """Key and value; a tombstone has the value None (Kafka: CoordinatorRecord)."""
 Done = Callable[[ErrorCode], None]
+"""Receives the outcome of an append once, when the append is durable or has failed."""
 
 WRITE_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,

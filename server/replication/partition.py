@@ -173,6 +173,7 @@ class Partition:
             self._replica_manager.try_complete_delayed_requests(self)
 
     def _begin_term(self, partition_state: LeaderAndIsrState) -> None:
+        """Begin the leader epoch of a request, as leader or follower."""
         assert partition_state.leader_epoch > self.leader_epoch, (
             f"leader epoch {partition_state.leader_epoch} after {self.leader_epoch}"
         )

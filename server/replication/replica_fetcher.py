@@ -114,6 +114,7 @@ class ReplicaFetcher:
         """Stop fetching a partition; work on its log ends at its next await."""
         one = self._followed.pop(topic_partition, None)
         if one is not None:
+            # A coroutine that awaits may still have this state: `is_valid` is false for it from now on.
             one.leader_epoch = REMOVED
 
     async def close(self) -> None:

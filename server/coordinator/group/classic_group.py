@@ -36,7 +36,7 @@ class ClassicGroupState(Enum):
     PREPARING_REBALANCE = "PreparingRebalance"
     """The group waits for its members to join."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """The group waits for the leader's assignment."""
+    """The group waits for the assignment of the group leader."""
     STABLE = "Stable"
     """Each member can fetch its assignment."""
     DEAD = "Dead"
@@ -73,7 +73,7 @@ SYNC_ERRORS: dict[ClassicGroupState, ErrorCode] = {
     _S.STABLE: ErrorCode.NONE,
     _S.DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
-"""The error code for a member of the present generation; NONE waits for the leader's assignment if necessary."""
+"""The error code for a member of the present generation; NONE waits for the group leader's assignment if necessary."""
 
 COMMIT_ERRORS: dict[ClassicGroupState, ErrorCode] = {
     _S.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
@@ -98,9 +98,9 @@ class JoinResult(NamedTuple):
     protocol_name: str | None = None
     leader_id: str = NO_MEMBER
     skip_assignment: bool = False
-    """Whether the leader must not compute an assignment: it has restarted as a static member (KIP-814)."""
+    """Whether the group leader must not compute an assignment: it has restarted as a static member (KIP-814)."""
     members: tuple[tuple[str, str | None, bytes], ...] = ()
-    """(member id, instance id, metadata) of all members in the result of the leader."""
+    """(member id, instance id, metadata) of all members in the result of the group leader."""
 
 
 class SyncResult(NamedTuple):
@@ -201,7 +201,7 @@ class JoinRequest:
     needs_known_id: bool
     """Whether the client joins again with the id in the response (MEMBER_ID_REQUIRED; version 4)."""
     can_skip_assignment: bool
-    """Whether a leader supports `JoinResult.skip_assignment` (version 9)."""
+    """Whether a group leader supports `JoinResult.skip_assignment` (version 9)."""
     reply: JoinReply
 
     def refuse(self, error: ErrorCode, member_id: str | None = None) -> None:
@@ -225,7 +225,7 @@ class SyncRequest:
 class ClassicGroup(Group):
     """The state of a classic group. Changed by its `ClassicGroupManager`, on the loop's thread.
 
-    Invariants: outside EMPTY and DEAD the group has, or expects, at least one member; the leader is a member; all
+    Invariants: outside EMPTY and DEAD the group has, or expects, at least one member; the group leader is a member; all
     members have the same protocol type; an instance id belongs to exactly one member; `state` changes only by
     `transition_to` and `restore`.
     """
@@ -309,7 +309,7 @@ class ClassicGroup(Group):
     # -- members ---------------------------------------------------------------------------------------------------
 
     def add(self, member: ClassicGroupMember, reply: JoinReply | None = None) -> None:
-        """Add a member; the first one determines the protocol type and is the leader."""
+        """Add a member; the first one determines the protocol type and is the group leader."""
         if not self.members:
             self.protocol_type = member.protocol_type
         assert member.member_id not in self.members and self.protocol_type == member.protocol_type
@@ -324,7 +324,7 @@ class ClassicGroup(Group):
             self._await_join(member, reply)
 
     def remove(self, member_id: str) -> ClassicGroupMember | None:
-        """Remove a member, whose waiting requests must be complete; another member becomes the leader."""
+        """Remove a member, whose waiting requests must be complete; another member becomes the group leader."""
         self.pending_members.discard(member_id)
         self.pending_syncs.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -498,7 +498,7 @@ class ClassicGroup(Group):
             self.transition_to(ClassicGroupState.EMPTY, now_ms)
 
     def assign(self, assignments: Mapping[str, bytes]) -> None:
-        """Set the assignments that the leader has sent; empty for members without one."""
+        """Set the assignments that the group leader has sent; empty for members without one."""
         for member_id, member in self.members.items():
             member.assignment = assignments.get(member_id, b"")
 
@@ -518,7 +518,7 @@ class ClassicGroup(Group):
         )
 
     def member_list(self) -> tuple[tuple[str, str | None, bytes], ...]:
-        """Return all members with their metadata, for the leader."""
+        """Return all members with their metadata, for the group leader."""
         name = self.protocol_name
         return tuple((m.member_id, m.group_instance_id, m.metadata(name)) for m in self.members.values())
 

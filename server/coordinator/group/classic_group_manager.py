@@ -148,7 +148,7 @@ class ClassicGroupManager(GroupTypeManager[ClassicGroup]):
             self._add_member_and_rebalance(group, joining, member_id)
 
     def _generate_member_id(self, name: str) -> str:
-        # A longer id fits into no response and no record: the group would wait for its leader without end.
+        # A longer id fits into no response and no record: the group would wait for the group leader without end.
         prefix = name.encode()[: MAX_ID_BYTES - UUID_CHARACTERS - 1].decode(errors="ignore")
         return f"{prefix}-{UUID(bytes=self._token_bytes(16), version=4)}"
 
@@ -552,13 +552,13 @@ class ClassicGroupManager(GroupTypeManager[ClassicGroup]):
 def _reply_to_static_member(
     group: ClassicGroup, member: ClassicGroupMember, joining: JoinRequest, leader_before: str | None
 ) -> None:
-    """Send the present generation to a restarted static member, such that a former leader does not assign again."""
+    """Send the present generation to a restarted static member, so that a former group leader does not assign again."""
     is_leader = group.leader_id == member.member_id
     if is_leader and joining.can_skip_assignment:
         joining.reply(group.join_result(member, with_members=True, skip_assignment=True))
         return
     result = group.join_result(member, with_members=False)
-    # A leader that cannot skip the assignment (before KIP-814) gets its former id as the leader's, and so
+    # A group leader that cannot skip the assignment (before KIP-814) gets its former id as the leader's, and so
     # acts as a follower.
     joining.reply(
         JoinResult(
@@ -573,7 +573,7 @@ def _reply_to_static_member(
 
 
 class AssignmentWrite:
-    """The write of the assignment that the leader of a generation has sent, in steps of one turn of the loop each.
+    """The write of the assignment of a generation that the group leader has sent, in steps of one turn each.
 
     The remaining steps are dropped if another rebalance begins: its start has completed all waiting SyncGroups.
     """
