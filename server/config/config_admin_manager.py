@@ -199,6 +199,11 @@ class ConfigAdminManager:
         dynamic_config.check_broker_config(settings, per_broker=per_broker)
         await dynamic_config.validate_reconfiguration(settings, names, per_broker=per_broker)
         _warn_of_duplicates(settings, BROKER_KEYS)
+        if self._configs.config.is_kraft:
+            assert self._validate_only, (
+                "only the controller of a KRaft cluster stores settings, passwords in clear text"
+            )
+            return
         persistent = await dynamic_config.passwords.to_persistent(settings, stored)
         if not self._validate_only:
             await self._configs.config_store.set_broker_config(broker_id, {**persistent, **unread})
