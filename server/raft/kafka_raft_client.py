@@ -178,26 +178,39 @@ class KafkaRaftClient:
     # -- fetching --------------------------------------------------------------------------------------------------
 
     async def _fetch(self, replica: KafkaRaftLog, state: ObserverState) -> None:
-        pause = self._config.retry_backoff_ms / 1000
         while True:
-            destination, request = state.next_request(replica.end)
-            lowest = SINCE_DIRECTORY_IDS if isinstance(request, FetchRequest) else 0
-            try:
-                response = await self._send_request(destination, request, lowest=lowest)
-            except (KafkaError, ProtocolError) as error:
-                logger.debug("no response of the controller at %s:%d: %s", *destination, error)
-                state.request_failed(destination)
-                is_ready = False
-            else:
-                is_ready, effect = state.handle_response(destination, response)
-                if state.election != self._stored_election:
-                    # Before a request with this epoch: after a restart the epoch must not be lower.
-                    await self._run(partial(replica.write_election_state, state.election))
-                    self._stored_election = state.election
-                if effect is not None:
-                    await self._apply(replica, state, effect)
+            began, before = self._loop.time(), self._position(replica, state)
+            is_ready = await self._fetch_once(replica, state)
+            pause = state.retry_backoff_ms / 1000
+            if is_ready and self._position(replica, state) == before:
+                # Usually the leader has waited for records. If it has not, the next response would be the same.
+                is_ready = self._loop.time() - began >= pause
             if not is_ready:
                 await asyncio.sleep(pause)
+
+    @staticmethod
+    def _position(replica: KafkaRaftLog, state: ObserverState) -> tuple[Any, ...]:
+        leader = (state.leader_and_epoch, state.leader_endpoint)
+        return (*leader, replica.end, state.high_watermark, state.fetched_position)
+
+    async def _fetch_once(self, replica: KafkaRaftLog, state: ObserverState) -> bool:
+        """Send a request and apply its response; return whether the next one may be sent without a pause."""
+        destination, request = state.next_request(replica.end)
+        lowest = SINCE_DIRECTORY_IDS if isinstance(request, FetchRequest) else 0
+        try:
+            response = await self._send_request(destination, request, lowest=lowest)
+        except (KafkaError, ProtocolError) as error:
+            logger.debug("no response of the controller at %s:%d: %s", *destination, error)
+            state.request_failed(destination)
+            return False
+        is_ready, effect = state.handle_response(destination, response)
+        if state.election != self._stored_election:
+            # Before a request with this epoch: after a restart the epoch must not be lower.
+            await self._run(partial(replica.write_election_state, state.election))
+            self._stored_election = state.election
+        if effect is not None:
+            await self._apply(replica, state, effect)
+        return is_ready
 
     async def _apply(self, replica: KafkaRaftLog, state: ObserverState, effect: Effect) -> None:
         """Change the replica as a response requires. Raises DivergentLogError, KafkaError, LogDirFailedError."""

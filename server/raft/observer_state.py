@@ -42,6 +42,10 @@ Endpoint = tuple[str, int]
 """A host and a port."""
 
 UNKNOWN_HIGH_WATERMARK = -1
+MAX_BACKOFF_MS = 1000
+"""The longest pause after responses with unexpected errors, for example of a controller of another cluster."""
+MAX_LOGGED_ERRORS = 16
+"""Controllers whose last error is kept, so that it is logged once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,9 @@ class ObserverState:
         self._fetching: _FetchingSnapshot | None = None
         self.high_watermark: int | None = None
         """The offset below which records are committed; None before the first response with it."""
+        self._unexpected_errors = 0
+        """The number of responses with unexpected errors since the last usable response."""
+        self._logged_errors: dict[Endpoint, str] = {}
 
     # -- leader ----------------------------------------------------------------------------------------------------
 
@@ -155,6 +162,19 @@ class ObserverState:
     def election(self) -> ElectionState:
         """The state to store."""
         return ElectionState(self._epoch, self._leader_id)
+
+    @property
+    def fetched_position(self) -> tuple[OffsetAndEpoch, int] | None:
+        """The snapshot that is being fetched and the number of its bytes that were received; None without one."""
+        return None if self._fetching is None else (self._fetching.snapshot_id, self._fetching.position)
+
+    @property
+    def retry_backoff_ms(self) -> int:
+        """The pause before the next request if a response does not permit one immediately.
+
+        It grows with the number of unexpected errors. During an election it is `controller.quorum.retry.backoff.ms`.
+        """
+        return min(self._config.retry_backoff_ms << min(self._unexpected_errors, 10), MAX_BACKOFF_MS)
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -232,17 +252,18 @@ class ObserverState:
             one for topic in response.responses if topic.topic_id == METADATA_TOPIC_ID for one in topic.partitions
         ]
         if len(partitions) != 1 or partitions[0].partition_index != METADATA_PARTITION:
-            logger.error("the controller at %s:%d returned another partition than the metadata", *destination)
-            return False, None
+            return self._unusable(destination, "no partition of the metadata")
         (data,) = partitions
         error = code_of(data.error_code)
         leader = data.current_leader
         endpoints = {one.node_id: (one.host, one.port) for one in response.node_endpoints}
         before = self._fetching
-        if (handled := self._handle_leader(error, leader.leader_id, leader.leader_epoch, endpoints)) is not None:
+        handled = self._handle_leader(destination, error, leader.leader_id, leader.leader_epoch, endpoints)
+        if handled is not None:
             return handled, AbortSnapshot() if before is not None and self._fetching is None else None
         if error is not ErrorCode.NONE:
             return self._unexpected(destination, error)
+        self._succeeded(destination)
         return True, self._effect_of(data)
 
     def _effect_of(self, data: PartitionData) -> Effect | None:
@@ -267,20 +288,21 @@ class ObserverState:
         partitions = [one for topic in response.topics if topic.name == METADATA_TOPIC for one in topic.partitions]
         fetching = self._fetching
         if len(partitions) != 1 or partitions[0].index != METADATA_PARTITION or fetching is None:
-            logger.error("the controller at %s:%d returned another snapshot than that of the metadata", *destination)
-            return False, self._abort_snapshot()
+            return self._unusable(destination, "no snapshot of the metadata")[0], self._abort_snapshot()
         (data,) = partitions
         error = code_of(data.error_code)
         leader = data.current_leader
         endpoints = {one.node_id: (one.host, one.port) for one in response.node_endpoints}
-        if (handled := self._handle_leader(error, leader.leader_id, leader.leader_epoch, endpoints)) is not None:
+        handled = self._handle_leader(destination, error, leader.leader_id, leader.leader_epoch, endpoints)
+        if handled is not None:
             return handled, AbortSnapshot() if self._fetching is None else None
         if error is ErrorCode.SNAPSHOT_NOT_FOUND or data.snapshot_id.end_offset < 0 or data.snapshot_id.epoch < 0:
             # The leader has deleted it; its next response to a fetch names another one.
             logger.info("leader %d has no snapshot %s", self._leader_id, fetching.snapshot_id)
-            return True, self._abort_snapshot()
+            return False, self._abort_snapshot()
         if error is not ErrorCode.NONE:
             return self._unexpected(destination, error)[0], self._abort_snapshot()
+        self._succeeded(destination)
         return self._next_part(destination, fetching, data)
 
     def _next_part(
@@ -309,17 +331,26 @@ class ObserverState:
         return AbortSnapshot()
 
     def _handle_leader(
-        self, error: ErrorCode, leader_id: int, epoch: int, endpoints: dict[int, Endpoint]
+        self, destination: Endpoint, error: ErrorCode, leader_id: int, epoch: int, endpoints: dict[int, Endpoint]
     ) -> bool | None:
         """Take in the leader and epoch of a response (Kafka: maybeHandleCommonResponse).
 
         Return None if the rest of the response is to be handled, otherwise whether the next request needs no pause.
         """
+        if epoch < 0:
+            return self._unusable(destination, f"{error.name} without a leader epoch: is it a controller?")[0]
         if epoch < self._epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
             # The epoch of this broker is newer than the controller's.
+            self.request_failed(destination)
             return False
         if epoch > self._epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+            before = (self._epoch, self._leader_endpoint)
             self._transition(leader_id, epoch, endpoints)
+            if (self._epoch, self._leader_endpoint) == before:
+                # A leader without a majority resigns and remains in its epoch (KIP-996). It is not asked again before
+                # a bootstrap server was, and never without a pause: the others may have elected a leader already.
+                self.request_failed(destination)
+                return False
             return self._leader_endpoint is not None
         if leader_id != NO_LEADER and self._leader_endpoint is None:
             self._transition(leader_id, epoch, endpoints)
@@ -343,9 +374,22 @@ class ObserverState:
             self._leader_endpoint = endpoints[leader_id]
 
     def _unexpected(self, destination: Endpoint, error: ErrorCode) -> tuple[bool, None]:
-        logger.error("the controller at %s:%d returned %s to a fetch of the metadata", *destination, error.name)
+        return self._unusable(destination, error.name)
+
+    def _unusable(self, destination: Endpoint, text: str) -> tuple[bool, None]:
+        """Log a response once until the reason changes, and have the next request sent later and to another server."""
+        if self._logged_errors.get(destination) != text:
+            if len(self._logged_errors) >= MAX_LOGGED_ERRORS:
+                self._logged_errors.clear()
+            self._logged_errors[destination] = text
+            logger.error("the controller at %s:%d returned %s to a fetch of the metadata", *destination, text)
+        self._unexpected_errors += 1
         self.request_failed(destination)
         return False, None
+
+    def _succeeded(self, destination: Endpoint) -> None:
+        self._unexpected_errors = 0
+        self._logged_errors.pop(destination, None)
 
     # -- progress --------------------------------------------------------------------------------------------------
 

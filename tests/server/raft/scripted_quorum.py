@@ -34,6 +34,10 @@ class ScriptedQuorum:
     log_start: int = 0
     high_watermark: int = 0
     down: set[int] = field(default_factory=set)
+    cut_off: dict[int, tuple[int | None, int]] = field(default_factory=dict)
+    """Controllers that do not know the state of the others: each with the leader and the epoch that it knows."""
+    is_without_snapshots: bool = False
+    """Whether the leader has deleted the snapshots that it names."""
     batches: list[tuple[int, int, int, bytes]] = field(default_factory=list)
     """The epoch, the first and the last offset, and the bytes of each batch."""
     snapshots: dict[OffsetAndEpoch, bytes] = field(default_factory=dict)
@@ -171,6 +175,8 @@ class ScriptedQuorum:
         return high_watermark >= self.high_watermark
 
     def _error(self, node: int, epoch: int) -> ErrorCode:
+        if node in self.cut_off:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if epoch < self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if epoch > self.epoch:
@@ -179,7 +185,8 @@ class ScriptedQuorum:
 
     def _read(self, node: int, wanted: fetch.FetchPartition) -> fetch.PartitionData:
         error = self._error(node, wanted.current_leader_epoch)
-        leader = fetch.LeaderIdAndEpoch(leader_id=-1 if self.leader is None else self.leader, leader_epoch=self.epoch)
+        known, epoch = self.cut_off.get(node, (self.leader, self.epoch))
+        leader = fetch.LeaderIdAndEpoch(leader_id=-1 if known is None else known, leader_epoch=epoch)
         data = fetch.PartitionData(
             partition_index=0, error_code=error, high_watermark=-1, current_leader=leader, records=b""
         )
@@ -215,7 +222,7 @@ class ScriptedQuorum:
         assert topic.name == METADATA_TOPIC
         error = self._error(node, wanted.current_leader_epoch)
         content = self.snapshots.get(OffsetAndEpoch(wanted.snapshot_id.end_offset, wanted.snapshot_id.epoch))
-        if error is ErrorCode.NONE and content is None:
+        if error is ErrorCode.NONE and (content is None or self.is_without_snapshots):
             error = ErrorCode.SNAPSHOT_NOT_FOUND
         leader = -1 if self.leader is None else self.leader
         data = fetch_snapshot.ResponsePartitionSnapshot(
