@@ -128,6 +128,12 @@ def failing_dir(directory: str, topic_partition: TopicPartition | None = None) -
         raise log_failure(topic_partition, directory, error) from error
 
 
+def is_passing(error: Exception) -> bool:
+    """Return whether a failed write may succeed later: the disk is full, or the process has too many open files."""
+    cause = error.__cause__ if isinstance(error, KafkaError) else getattr(error, "cause", None)
+    return isinstance(cause, OSError) and cause.errno in PASSING
+
+
 @contextmanager
 def failing_read(directory: str) -> Iterator[None]:
     """Convert errors of a read inside to the result of `read_failure`."""

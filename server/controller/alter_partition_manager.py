@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+from ...common.room_logger import room_logger
 from ...protocol.apis import ApiKey
 from ...protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError, code_of
 from ...protocol.messages.alter_partition import (
@@ -31,6 +32,8 @@ from ..replication.inter_broker_versions import highest_version
 from ..replication.leader_and_isr import IsrChange, LeaderAndIsr
 from .forwarding_manager import SendToController
 from .kafka_controller import ANY_BROKER_EPOCH, KafkaController
+
+logger = room_logger("controller")
 
 WITHOUT_TOPIC_IDS = 1
 """The last version of AlterPartition with topic names."""
@@ -86,16 +89,23 @@ class DefaultAlterPartitionManager:
             waiting.done.cancel()
 
     async def _send_all(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting, []
-            try:
-                results = await self._results([waiting.change for waiting in batch])
-            except (KafkaError, StoreError) as error:
-                refusal = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-                results = dict.fromkeys((waiting.change.topic_partition for waiting in batch), refusal)
-            for waiting in batch:
-                _settle(waiting, results.get(waiting.change.topic_partition))
-        self._sending = None
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                results: Mapping[TopicPartition, LeaderAndIsr | KafkaError]
+                try:
+                    results = await self._results([waiting.change for waiting in batch])
+                except (KafkaError, StoreError) as error:
+                    refusal = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+                    results = dict.fromkeys((waiting.change.topic_partition for waiting in batch), refusal)
+                except Exception:
+                    # An error of another part must not end this task: no later change would be sent.
+                    logger.exception("cannot change the ISR of %d partitions", len(batch))
+                    results = {}
+                for waiting in batch:
+                    _settle(waiting, results.get(waiting.change.topic_partition))
+        finally:
+            self._sending = None
 
     async def _results(self, changes: Sequence[IsrChange]) -> Mapping[TopicPartition, LeaderAndIsr | KafkaError]:
         if self._controller is None or not self._controller.is_active:

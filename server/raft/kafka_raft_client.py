@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
 
 from ...common.room_logger import room_logger
-from ...protocol.errors import KafkaError, ProtocolError
+from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.messages.fetch import FetchRequest
 from ...protocol.metadata_records import (
     KRaftVersionRecord,
@@ -19,6 +19,7 @@ from ...protocol.metadata_records import (
     VotersRecord,
 )
 from ...protocol.record_batch import Batch, RecordBatch
+from ...storage.errors import LogDirFailedError, is_passing
 from ...storage.metadata_snapshot import FileRawSnapshotWriter, OffsetAndEpoch
 from ...storage.quorum_state_store import NO_LEADER, ElectionState
 from ..image.metadata_batch_loader import CommittedBatch
@@ -50,6 +51,7 @@ QUORUM_RECORDS = (KRaftVersionRecord, VotersRecord)
 SINCE_DIRECTORY_IDS = 17
 """The lowest version of Fetch between an observer and a controller of Kafka 4."""
 SNAPSHOT_WAIT_S = 0.01
+FULL_DISK_PAUSE_S = 1.0
 FLUSH_INTERVAL_S = 10.0
 """Interval of the flushes of the replica. Records that a crash loses are fetched again."""
 
@@ -74,8 +76,9 @@ class KafkaRaftClient:
     """Keeps a replica of the metadata log up to date and delivers its committed records to listeners.
 
     It belongs to a broker and is used on its loop. The replica is used on its own lane, one job after another. An
-    error after which the metadata cannot be trusted (a damaged record, a failed disk, a divergent log, an error of a
-    listener) ends the client: `on_fatal` is called once with it, and the broker has to stop.
+    error after which the metadata cannot be trusted (a record that cannot be read, a failed disk, a divergent log, an
+    error of a listener) ends the client: `on_fatal` is called once with it, and the broker has to stop. A damaged
+    response is fetched again. While the disk is full, the append is repeated.
     """
 
     def __init__(
@@ -194,7 +197,7 @@ class KafkaRaftClient:
         return (*leader, replica.end, state.high_watermark, state.fetched_position)
 
     async def _fetch_once(self, replica: KafkaRaftLog, state: ObserverState) -> bool:
-        """Send a request and apply its response; return whether the next one may be sent without a pause."""
+        """Send a request and apply its response; return whether the next request needs no pause."""
         destination, request = state.next_request(replica.end)
         lowest = SINCE_DIRECTORY_IDS if isinstance(request, FetchRequest) else 0
         try:
@@ -203,22 +206,42 @@ class KafkaRaftClient:
             logger.debug("no response of the controller at %s:%d: %s", *destination, error)
             state.request_failed(destination)
             return False
+        except Exception as error:
+            # A connection is made of the clients' parts, whose plug-ins and TLS contexts raise errors of their own.
+            logger.exception("cannot fetch the metadata from the controller at %s:%d", *destination)
+            state.response_was_damaged(destination, error)
+            return False
         is_ready, effect = state.handle_response(destination, response)
         if state.election != self._stored_election:
             # Before a request with this epoch: after a restart the epoch must not be lower.
-            await self._run(partial(replica.write_election_state, state.election))
+            await self._run_with_space(partial(replica.write_election_state, state.election))
             self._stored_election = state.election
         if effect is not None:
-            await self._apply(replica, state, effect)
+            try:
+                await self._apply(replica, state, effect)
+            except (CorruptSnapshotError, KafkaError) as error:
+                is_damage = not isinstance(error, KafkaError) or error.code is ErrorCode.CORRUPT_MESSAGE
+                if not is_damage or not isinstance(effect, Append | AppendToSnapshot):
+                    raise
+                # As Kafka since 4.1 (KAFKA-18723): one damaged response must not end the broker.
+                await self._abort_fetched_snapshot(replica)
+                state.response_was_damaged(destination, error)
+                return False
+        if is_ready:
+            state.response_was_applied(destination)
         return is_ready
 
     async def _apply(self, replica: KafkaRaftLog, state: ObserverState, effect: Effect) -> None:
-        """Change the replica as a response requires. Raises DivergentLogError, KafkaError, LogDirFailedError."""
+        """Change the replica as a response requires.
+
+        Raises CorruptSnapshotError and KafkaError CORRUPT_MESSAGE for a damaged response, which has changed nothing,
+        DivergentLogError, KafkaError and LogDirFailedError.
+        """
         match effect:
             case Append(records, high_watermark):
                 if records:
                     epoch = state.leader_and_epoch.epoch
-                    await self._run(partial(replica.append_as_follower, memoryview(records), epoch))
+                    await self._run_with_space(partial(replica.append_as_follower, memoryview(records), epoch))
                 if high_watermark is not None:
                     await self._update_high_watermark(replica, state, min(high_watermark, replica.end_offset))
             case Truncate(diverging):
@@ -226,15 +249,18 @@ class KafkaRaftClient:
                 logger.info("truncated the metadata log to offset %d, as the leader requires", offset)
             case BeginSnapshot(snapshot_id):
                 await self._abort_fetched_snapshot(replica)
-                self._fetched = await self._run(partial(replica.create_new_snapshot_unchecked, snapshot_id))
+                begin = partial(replica.create_new_snapshot_unchecked, snapshot_id)
+                self._fetched = await self._run_with_space(begin)
                 if self._fetched is None:
                     logger.info("snapshot %s is stored already", snapshot_id)
                     state.snapshot_is_stored()
             case AppendToSnapshot(data, is_last):
                 writer = self._fetched
                 assert writer is not None, "the state machine begins a snapshot before it appends to it"
-                await self._run(partial(replica.append_to_snapshot, writer, memoryview(data)))
+                await self._run_with_space(partial(replica.append_to_snapshot, writer, memoryview(data)))
                 if is_last:
+                    # Before it replaces the log: a damaged snapshot is fetched again.
+                    await self._run(partial(replica.check_snapshot, writer))
                     self._fetched = None
                     await self._run(partial(replica.freeze_snapshot, writer))
                     await self._run(replica.truncate_to_latest_snapshot)
@@ -369,6 +395,20 @@ class KafkaRaftClient:
 
     async def _run(self, job: Callable[[], T]) -> T:
         return await self._work.run(RAFT_LANE, job)
+
+    async def _run_with_space(self, job: Callable[[], T]) -> T:
+        """Run a job that changes nothing when it fails; while the disk is full, repeat it with pauses."""
+        logged = ""
+        while True:
+            try:
+                return await self._run(job)
+            except (KafkaError, LogDirFailedError) as error:
+                if not is_passing(error):
+                    raise
+                if str(error) != logged:
+                    logged = str(error)
+                    logger.error("the metadata cannot be followed until there is space again: %s", error)
+            await asyncio.sleep(FULL_DISK_PAUSE_S)
 
     async def _until_fatal(
         self,

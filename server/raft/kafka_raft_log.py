@@ -12,7 +12,7 @@ from uuid import UUID
 
 from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ...protocol.metadata_records import SnapshotHeaderRecord, decode_control_record
+from ...protocol.metadata_records import SnapshotFooterRecord, SnapshotHeaderRecord, decode_control_record
 from ...protocol.record_batch import Batch, RecordBatch, iter_batches
 from ...storage.errors import StorageError, failing_dir
 from ...storage.filesystem import FileSystem, parent_of
@@ -20,6 +20,8 @@ from ...storage.log import Log
 from ...storage.log_config import NEVER, LogConfig
 from ...storage.log_loader import RandomSource
 from ...storage.metadata_snapshot import (
+    CHECKPOINT_SUFFIX,
+    PARTIAL_SUFFIX,
     FileRawSnapshotWriter,
     OffsetAndEpoch,
     age_of,
@@ -119,6 +121,7 @@ class KafkaRaftLog:
             topic_id=METADATA_TOPIC_ID,
         )
         replica = cls(log, snapshots, fs, config, directory)
+        replica._remove_damaged_snapshots()
         # A crash between the last byte of a snapshot and the truncation leaves the log below the snapshot.
         replica.truncate_to_latest_snapshot()
         return replica
@@ -258,6 +261,14 @@ class KafkaRaftLog:
             writer.freeze()
         self._snapshots = sorted([*self._snapshots, writer.snapshot_id], key=age_of)
 
+    def check_snapshot(self, writer: FileRawSnapshotWriter) -> None:
+        """Check the batches, the header and the footer of a snapshot before it is completed.
+
+        Raises CorruptSnapshotError, LogDirFailedError.
+        """
+        with failing_dir(parent_of(self._directory)):
+            self._check_snapshot(writer.snapshot_id, PARTIAL_SUFFIX)
+
     def abort_snapshot(self, writer: FileRawSnapshotWriter) -> None:
         """Remove an unfinished snapshot."""
         with failing_dir(parent_of(self._directory)):
@@ -279,9 +290,47 @@ class KafkaRaftLog:
         self._remove_snapshots_before(latest)
         return True
 
-    def snapshot_batches(self, snapshot_id: OffsetAndEpoch) -> Iterator[list[RecordBatch]]:
+    def _remove_damaged_snapshots(self) -> None:
+        """Remove the newest snapshots as long as they are damaged, and the log if records before it are then missing.
+
+        The controllers have the records, so they are fetched again. Raises OSError, LogDirFailedError.
+        """
+        before = len(self._snapshots)
+        while self._snapshots:
+            try:
+                self._check_snapshot(self._snapshots[-1])
+                break
+            except CorruptSnapshotError as error:
+                logger.error("removing a damaged snapshot of the metadata, which is fetched again: %s", error)
+                self._fs.unlink(f"{self._directory}/{snapshot_file_name(self._snapshots.pop())}")
+        latest = self.latest_snapshot_id
+        if len(self._snapshots) < before and self.start_offset > (0 if latest is None else latest.offset):
+            self._log.truncate_fully_and_start_at(0)
+            self._log.leader_epochs.clear()
+            self._log.flush()
+            for snapshot_id in self._snapshots:
+                self._fs.unlink(f"{self._directory}/{snapshot_file_name(snapshot_id)}")
+            self._snapshots = []
+
+    def _check_snapshot(self, snapshot_id: OffsetAndEpoch, suffix: str = CHECKPOINT_SUFFIX) -> None:
+        """Read a snapshot. Raises CorruptSnapshotError, OSError."""
+        first: list[RecordBatch] = []
+        last: list[RecordBatch] = []
+        for batches in self.snapshot_batches(snapshot_id, suffix):
+            first, last = first or batches, batches
+        try:
+            header_of(first, snapshot_id)
+            footer = list(control_records_of(last[-1]))
+        except (KafkaError, ProtocolError) as error:
+            raise CorruptSnapshotError(f"the control records of snapshot {snapshot_id}: {error}") from error
+        if not footer or not isinstance(footer[-1], SnapshotFooterRecord):
+            raise CorruptSnapshotError(f"snapshot {snapshot_id} does not end with a footer")
+
+    def snapshot_batches(
+        self, snapshot_id: OffsetAndEpoch, suffix: str = CHECKPOINT_SUFFIX
+    ) -> Iterator[list[RecordBatch]]:
         """Yield the batches of a snapshot, about `READ_BYTES` at a time. Raises CorruptSnapshotError, OSError."""
-        path = f"{self._directory}/{snapshot_file_name(snapshot_id)}"
+        path = f"{self._directory}/{snapshot_file_name(snapshot_id, suffix)}"
         file = self._fs.open(path, readonly=True)
         try:
             position, size, length = 0, file.size(), READ_BYTES

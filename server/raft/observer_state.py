@@ -233,6 +233,16 @@ class ObserverState:
         if destination == self._leader_endpoint:
             self._is_leader_silent = True
 
+    def response_was_applied(self, destination: Endpoint) -> None:
+        """Handle a response whose change of the replica has been made."""
+        self._unexpected_errors = 0
+        self._logged_errors.pop(destination, None)
+
+    def response_was_damaged(self, destination: Endpoint, error: Exception) -> None:
+        """Handle a response whose bytes are damaged: they are fetched again, from the same position of the log."""
+        self._fetching = None
+        self._unusable(destination, f"a damaged response ({error})")
+
     def handle_response(
         self, destination: Endpoint, response: FetchResponse | FetchSnapshotResponse
     ) -> tuple[bool, Effect | None]:
@@ -263,7 +273,6 @@ class ObserverState:
             return handled, AbortSnapshot() if before is not None and self._fetching is None else None
         if error is not ErrorCode.NONE:
             return self._unexpected(destination, error)
-        self._succeeded(destination)
         return True, self._effect_of(data)
 
     def _effect_of(self, data: PartitionData) -> Effect | None:
@@ -302,7 +311,6 @@ class ObserverState:
             return False, self._abort_snapshot()
         if error is not ErrorCode.NONE:
             return self._unexpected(destination, error)[0], self._abort_snapshot()
-        self._succeeded(destination)
         return self._next_part(destination, fetching, data)
 
     def _next_part(
@@ -347,8 +355,8 @@ class ObserverState:
             before = (self._epoch, self._leader_endpoint)
             self._transition(leader_id, epoch, endpoints)
             if (self._epoch, self._leader_endpoint) == before:
-                # A leader without a majority resigns and remains in its epoch (KIP-996). It is not asked again before
-                # a bootstrap server was, and never without a pause: the others may have elected a leader already.
+                # A leader without a majority resigns and remains in its epoch (KIP-996). The next request is sent after
+                # a pause, and to a bootstrap server: the other controllers may have elected a leader already.
                 self.request_failed(destination)
                 return False
             return self._leader_endpoint is not None
@@ -386,10 +394,6 @@ class ObserverState:
         self._unexpected_errors += 1
         self.request_failed(destination)
         return False, None
-
-    def _succeeded(self, destination: Endpoint) -> None:
-        self._unexpected_errors = 0
-        self._logged_errors.pop(destination, None)
 
     # -- progress --------------------------------------------------------------------------------------------------
 

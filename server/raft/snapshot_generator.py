@@ -11,7 +11,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from ...common.room_logger import room_logger
+from ...protocol.errors import KafkaError
 from ...protocol.metadata_records import encode_metadata_record
+from ...storage.errors import LogDirFailedError, is_passing
 from ...storage.metadata_snapshot import OffsetAndEpoch
 from ..runtime.loop_sharing import CountBudget
 
@@ -87,6 +89,13 @@ class SnapshotGenerator:
             timestamp = provenance.last_contained_log_time_ms
             if await self._client.create_snapshot(snapshot_id, timestamp, _values_of(image)):
                 logger.info("stored snapshot %s of the metadata", snapshot_id)
+        except (KafkaError, LogDirFailedError) as error:
+            if is_passing(error):
+                # The records are in the log: the next snapshot, after the usual interval, has them too.
+                logger.error("snapshot %s of the metadata is not stored: %s", snapshot_id, error)
+            else:
+                logger.exception("cannot store snapshot %s of the metadata", snapshot_id)
+                self._on_fatal(error)
         except Exception as error:
             logger.exception("cannot store snapshot %s of the metadata", snapshot_id)
             self._on_fatal(error)

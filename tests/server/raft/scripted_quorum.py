@@ -36,6 +36,10 @@ class ScriptedQuorum:
     down: set[int] = field(default_factory=set)
     cut_off: dict[int, tuple[int | None, int]] = field(default_factory=dict)
     """Controllers that do not know the state of the others: each with the leader and the epoch that it knows."""
+    damage: bool = False
+    """Whether the records in responses are damaged."""
+    error: Exception | None = None
+    """The error of each request, if any."""
     is_without_snapshots: bool = False
     """Whether the leader has deleted the snapshots that it names."""
     batches: list[tuple[int, int, int, bytes]] = field(default_factory=list)
@@ -140,6 +144,8 @@ class ScriptedQuorum:
         node = int(endpoint[0].removeprefix("controller"))
         self.requests.append((node, request))
         await asyncio.sleep(0.001)
+        if self.error is not None:
+            raise self.error
         if node in self.down:
             raise BrokerUnreachableError(f"controller {node} is down")
         if isinstance(request, fetch.FetchRequest):
@@ -203,6 +209,8 @@ class ScriptedQuorum:
             data.diverging_epoch = fetch.EpochEndOffset(epoch=epoch, end_offset=end)
             return data
         data.records = b"".join(batch for _, _, last, batch in self.batches if last >= wanted.fetch_offset)
+        if self.damage:
+            data.records = data.records[:-1] + bytes(one ^ 1 for one in data.records[-1:])
         return data
 
     def _end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:

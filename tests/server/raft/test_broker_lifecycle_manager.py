@@ -35,6 +35,7 @@ class Controller:
         self.address: tuple[str, int] | None = ("controller1", 9093)
         self.active = ("controller1", 9093)
         self.is_down = False
+        self.error: Exception | None = None
         self.version = 4
         self.metadata_offset = 10
         self.refusals: list[ErrorCode] = []
@@ -66,6 +67,8 @@ class Controller:
         return response
 
     def _check(self, endpoint: tuple[str, int]) -> None:
+        if self.error is not None:
+            raise self.error
         if self.is_down:
             raise BrokerUnreachableError(f"{endpoint} is down")
 
@@ -317,5 +320,18 @@ def test_a_request_without_a_controller_fails_after_its_timeout() -> None:
         with pytest.raises(RequestTimeoutError, match="controller2:9093 is not the active controller"):
             await channel.send_request(UnregisterBrokerRequest(broker_id=1))
         await broker.lifecycle.initial_catch_up()
+
+    play(story)
+
+
+def test_an_unexpected_error_does_not_end_the_heartbeats() -> None:
+    async def story(broker: Broker, controller: Controller) -> None:
+        await broker.run()
+        controller.error = ValueError("no such certificate")
+        await asyncio.sleep(5)
+        controller.error = None
+        controller.heartbeats.clear()
+        await asyncio.sleep(5)
+        assert len(controller.heartbeats) >= 2
 
     play(story)

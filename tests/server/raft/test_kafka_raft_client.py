@@ -1,6 +1,7 @@
 """The observer of the metadata log against scripted controllers, on a simulated disk and in simulated time."""
 
 import asyncio
+import errno
 import json
 import random
 from collections.abc import Awaitable, Callable
@@ -451,6 +452,99 @@ def test_another_cluster_delivers_nothing() -> None:
     play(story, cluster_id="another")
 
 
+def test_a_damaged_response_is_fetched_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        await observer.caught_up()
+        quorum.damage = True
+        quorum.set("a", "1")
+        await asyncio.sleep(2)
+        assert observer.errors == []
+        assert observer.settings.values == {}
+        quorum.damage = False
+        await observer.caught_up()
+        assert observer.settings.values == {"a": "1"}
+        lines = [one for one in caplog.records if "a damaged response" in one.getMessage()]
+        assert len(lines) == 1
+
+    play(story)
+
+
+@pytest.mark.parametrize("damage", ["bytes", "footer"])
+def test_a_damaged_snapshot_of_the_leader_does_not_replace_the_log(damage: str) -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        quorum.set("a", "1")
+        await observer.caught_up()
+        await observer.client.close()
+        quorum.set("a", "2")
+        snapshot_id = quorum.take_snapshot(config_record("a", "2"))
+        content = quorum.snapshots[snapshot_id]
+        *_, footer = iter_batches(content)
+        wrong = content[: footer.position] if damage == "footer" else content[:90] + b"\xff\xff" + content[92:]
+        quorum.snapshots[snapshot_id] = wrong
+        await observer.start()
+        await asyncio.sleep(2)
+        assert observer.errors == []
+        assert not [name for name in observer.disk.list_dir(FOLDER) if ".checkpoint" in name]
+        quorum.snapshots[snapshot_id] = content
+        await observer.caught_up()
+        assert observer.settings.values == {"a": "2"}
+
+    play(story)
+
+
+def test_a_damaged_snapshot_on_the_disk_is_fetched_again_at_the_start() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        await observer.client.close()
+        quorum.set("a", "1")
+        quorum.take_snapshot(config_record("a", "1"))
+        quorum.set("b", "2")
+        await observer.start()
+        await observer.caught_up()
+        await observer.client.close()
+        (name,) = [name for name in observer.disk.list_dir(FOLDER) if ".checkpoint" in name]
+        observer.disk.overwrite(f"{FOLDER}/{name}", 90, b"\xff\xff")
+        await observer.start()
+        await observer.caught_up()
+        assert observer.settings.values == {"a": "1", "b": "2"}
+        assert observer.settings.snapshots, "the snapshot was fetched again"
+
+    play(story)
+
+
+@pytest.mark.parametrize(("operation", "path"), [("pwrite", ".log"), ("pwrite", "quorum-state"), ("pwrite", ".part")])
+def test_a_full_disk_delays_the_metadata(operation: str, path: str) -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        await observer.caught_up()
+        await observer.client.close()
+        if path == ".part":
+            quorum.set("a", "0")
+            quorum.take_snapshot(config_record("a", "0"))
+        await observer.start()
+        fault = observer.disk.fail(operation, errno.ENOSPC, path, times=1000)
+        quorum.elect(2)
+        quorum.set("a", "1")
+        await asyncio.sleep(5)
+        assert 900 < fault.times < 1000, "it is tried again, with pauses"
+        assert observer.errors == []
+        assert observer.settings.values != {"a": "1"}
+        observer.disk.heal()
+        await observer.caught_up()
+        assert observer.settings.values == {"a": "1"}
+
+    play(story)
+
+
+def test_an_unexpected_error_of_a_connection_does_not_end_the_fetches() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        quorum.error = ValueError("no such certificate")
+        await asyncio.sleep(3)
+        quorum.error = None
+        quorum.set("a", "1")
+        await observer.caught_up()
+
+    play(story)
+
+
 def test_an_error_of_a_listener_is_fatal() -> None:
     async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
         quorum.append(b"\x01\x7f\x00")
@@ -477,6 +571,8 @@ def test_old_snapshots_and_the_records_below_them_are_deleted() -> None:
             replica.append_to_snapshot(writer, memoryview(batches.control_batch([header])))
             assert batches.append(b"x" * 400) is None
             replica.append_to_snapshot(writer, memoryview(batches.rest()))
+            footer = SnapshotFooterRecord(version=0)
+            replica.append_to_snapshot(writer, memoryview(batches.control_batch([footer])))
             replica.freeze_snapshot(writer)
             assert replica.latest_snapshot_id == OffsetAndEpoch(number + 1, 1)
     assert replica.create_new_snapshot(OffsetAndEpoch(7, 1)) is None
@@ -556,6 +652,30 @@ def test_a_replica_makes_snapshots_and_deletes_the_records_before_them() -> None
         assert list(observer.settings.values.values()) == list(next(iter(image.configs.configs.values())).values())
         assert observer.settings.snapshots
         assert not [one for _, one in quorum.requests if isinstance(one, FetchSnapshotRequest)]
+        await generator.close()
+
+    play(story)
+
+
+def test_a_snapshot_without_space_is_stored_after_the_next_interval() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        await observer.client.close()
+        await observer.start()
+        loader = MetadataLoader(high_watermark=lambda: observer.client.high_watermark)
+        generator = SnapshotGenerator(
+            observer.client, observer.loop, max_record_bytes=500, on_fatal=observer.errors.append
+        )
+        loader.install_publishers(generator)
+        observer.client.register(loader)
+        fault = observer.disk.fail("pwrite", errno.ENOSPC, ".part", times=1000)
+        for number in range(60):
+            if number == 30:
+                assert fault.times < 1000
+                observer.disk.heal()
+            quorum.set("a", str(number))
+            await observer.caught_up()
+        assert observer.errors == []
+        await observer.until(lambda: any(one.endswith(".checkpoint") for one in observer.disk.list_dir(FOLDER)))
         await generator.close()
 
     play(story)
