@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .api_version_manager import ApiVersionManager
-from .table import SERVED, SERVED_IN_CLUSTERS, SERVED_IN_KRAFT, TELEMETRY
+from .table import FORWARDED, SERVED, SERVED_IN_CLUSTERS, SERVED_IN_KRAFT, TELEMETRY
 
 if TYPE_CHECKING:
     from ...protocol.apis import ApiKey
@@ -98,7 +98,15 @@ class Services:
     @property
     def api_version_manager(self) -> ApiVersionManager:
         """A new source of ApiVersions responses; a handler gets it once."""
-        return ApiVersionManager(self.served, self.features)
+        forwarding = self.forwarding_manager
+        if forwarding is None:
+            return ApiVersionManager(self.served, self.features)
+        return ApiVersionManager(
+            self.served,
+            self.features,
+            forwarded=FORWARDED,
+            controller_api_versions=lambda: forwarding.controller_api_versions,
+        )
 
 
 def bind(handle: Callable[..., Any], services: object) -> Callable[..., Any]:

@@ -215,26 +215,27 @@ TELEMETRY: dict[ApiKey, Api] = {
 
 FORWARDED: dict[ApiKey, Api] = {
     **{
-        key: SERVED[key]._replace(handler="forward", acl_checks=())
-        for key in (
-            ApiKey.CREATE_TOPICS,
-            ApiKey.DELETE_TOPICS,
-            ApiKey.CREATE_ACLS,
-            ApiKey.DELETE_ACLS,
-            ApiKey.CREATE_PARTITIONS,
-            ApiKey.ELECT_LEADERS,
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-            ApiKey.LIST_PARTITION_REASSIGNMENTS,
-            ApiKey.ALTER_CLIENT_QUOTAS,
-            ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-            ApiKey.UPDATE_FEATURES,
-        )
+        key: SERVED[key]._replace(handler="forward", lowest=lowest, acl_checks=())
+        for key, lowest in {
+            # The lowest versions of Kafka 4, whose controllers refuse older requests (KIP-896).
+            ApiKey.CREATE_TOPICS: 2,
+            ApiKey.DELETE_TOPICS: 1,
+            ApiKey.CREATE_ACLS: 1,
+            ApiKey.DELETE_ACLS: 1,
+            ApiKey.CREATE_PARTITIONS: 0,
+            ApiKey.ELECT_LEADERS: 0,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
+            ApiKey.ALTER_CLIENT_QUOTAS: 0,
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 0,
+            ApiKey.UPDATE_FEATURES: 0,
+        }.items()
     },
     ApiKey.ALTER_CONFIGS: Api("forward_alter_configs", 0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Api("forward_alter_configs", 0, 1),
-    ApiKey.CREATE_DELEGATION_TOKEN: Api("forward_delegation_token", 0, 3),
-    ApiKey.RENEW_DELEGATION_TOKEN: Api("forward_delegation_token", 0, 2),
-    ApiKey.EXPIRE_DELEGATION_TOKEN: Api("forward_delegation_token", 0, 2),
+    ApiKey.CREATE_DELEGATION_TOKEN: Api("forward_delegation_token", 1, 3),
+    ApiKey.RENEW_DELEGATION_TOKEN: Api("forward_delegation_token", 1, 2),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: Api("forward_delegation_token", 1, 2),
     ApiKey.DESCRIBE_QUORUM: Api("forward", 0, 2),
     ApiKey.UNREGISTER_BROKER: Api("forward", 0, 0),
     ApiKey.ADD_RAFT_VOTER: Api("forward", 0, 1),

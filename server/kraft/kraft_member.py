@@ -119,7 +119,11 @@ class KRaftMember:
         self._raft: KafkaRaftClient | None = None
         self._channel = self._channel_manager(config.request_timeout_ms)
         self._forwarding_channel = self._channel_manager(config.request_timeout_ms)
-        self.forwarding_manager = ForwardingManager(self._forwarding_channel.send_request)
+        self.forwarding_manager = ForwardingManager(
+            self._forwarding_channel.send_request,
+            lambda: self._forwarding_channel.controller_api_versions,
+            ports.work,
+        )
         self._published = PublishedImage()
         self._loader = MetadataLoader(high_watermark=lambda: None if self._raft is None else self._raft.high_watermark)
         self._features = ImageFeatures(self._published)

@@ -4,6 +4,7 @@ NodeToControllerChannelManagerImpl).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from ...clients.reconnecting_connection import ReconnectingConnection
 from ...common.room_logger import room_logger
 from ...protocol.apis import api_key_of
 from ...protocol.errors import KafkaError
-from ...protocol.schema import UNBOUNDED
+from ...protocol.schema import UNBOUNDED, Versions
 
 if TYPE_CHECKING:
     from ..security.inter_broker_security import InterBrokerSecurity
@@ -59,6 +60,12 @@ class ControllerConnections:
     async def version_for(self, endpoint: Endpoint, request: type, *, lowest: int = 0, highest: int = UNBOUNDED) -> int:
         """Return the newest common version of a request. Raises as `send_request`."""
         return (await self._connection(endpoint)).version_for(api_key_of(request), lowest=lowest, highest=highest)
+
+    def api_versions(self, endpoint: Endpoint) -> Mapping[int, Versions] | None:
+        """Return the versions that a controller supports, by API key; None without an open connection to it."""
+        peer = self._peers.get(endpoint)
+        connection = None if peer is None else peer.open_connection
+        return None if connection is None else connection.api_versions
 
     def disconnect(self, endpoint: Endpoint) -> None:
         """Close the connection to a controller; its requests fail, and the next request opens a new one."""

@@ -7,12 +7,12 @@ that stops, is sent again to the next one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...clients.errors import BrokerUnreachableError
 from ...protocol.errors import ConnectionLostError, ErrorCode, RequestTimeoutError
-from ...protocol.schema import UNBOUNDED
+from ...protocol.schema import UNBOUNDED, Versions
 
 if TYPE_CHECKING:
     from .controller_connections import ControllerConnections
@@ -42,6 +42,19 @@ class NodeToControllerChannelManager:
         self._connections = connections
         self._retry_timeout_ms = retry_timeout_ms
         self._is_closed = False
+        self._controller_api_versions: Mapping[int, Versions] | None = None
+
+    @property
+    def controller_api_versions(self) -> Mapping[int, Versions] | None:
+        """The versions that the active controller supports, by API key; None before the first connection to it.
+
+        Without a connection the versions of the last connection are returned.
+        """
+        endpoint = self._leader_endpoint()
+        found = None if endpoint is None else self._connections.api_versions(endpoint)
+        if found is not None:
+            self._controller_api_versions = found
+        return self._controller_api_versions
 
     @property
     def has_controller(self) -> bool:
@@ -57,7 +70,8 @@ class NodeToControllerChannelManager:
     async def send_request(self, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED) -> Any:
         """Send a request until a controller responds to it as the active one, and return the response.
 
-        The controller may have acted on a request without a response: only requests that may be repeated are sent.
+        The controller may have acted on a request without a response. It is repeated nevertheless, as in Kafka: a
+        response such as TOPIC_ALREADY_EXISTS may be caused by the first attempt.
         Raises RequestTimeoutError if all attempts in `retry_timeout_ms` have failed, UnsupportedVersionError,
         ConnectionLostError after `close`, and the KafkaError of a failed authentication.
         """

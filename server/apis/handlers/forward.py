@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....protocol.errors import ErrorCode, KafkaError
 from ...controller.forwarding_manager import ForwardingManager
 from ..request_context import RequestContext
 
 
 async def handle(ctx: RequestContext, request: Any, *, forwarding_manager: ForwardingManager) -> Any:
-    """Return the controller's response. Raises KafkaError."""
-    return await forwarding_manager.forward_request(ctx.session, ctx.api_version, request, client_id=ctx.client_id)
+    """Return the controller's response, or close the connection and return None. Raises KafkaError."""
+    try:
+        return await forwarding_manager.forward_request(
+            ctx.session, ctx.api_version, request, client_id=ctx.client_id, size=ctx.size
+        )
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        # As in Kafka: the client connects again and receives the versions of this controller (`ApiVersionManager`).
+        ctx.close()
+        return None

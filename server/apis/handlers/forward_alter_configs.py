@@ -29,7 +29,8 @@ async def handle(
 ) -> Any:
     """Change the levels of loggers of this broker, check the settings of brokers, and forward the other resources.
 
-    The response has the resources in the order of the request. Raises KafkaError.
+    The response has the resources in the order of the request; None after the connection was closed (`forward`). Raises
+    KafkaError.
     """
     if isinstance(request, incremental_alter_configs.IncrementalAlterConfigsRequest):
         response: Any = incremental_alter_configs.IncrementalAlterConfigsResponse()
@@ -63,6 +64,8 @@ async def handle(
     if remaining:
         rest: Any = request.__class__(resources=list(remaining.values()), validate_only=request.validate_only)
         forwarded = await forward.handle(ctx, rest, forwarding_manager=forwarding_manager)
+        if forwarded is None:
+            return None
         response.throttle_time_ms = forwarded.throttle_time_ms
         changed = {(one.resource_type, one.resource_name): one for one in forwarded.responses}
         for index, resource in remaining.items():

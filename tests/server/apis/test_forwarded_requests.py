@@ -16,8 +16,11 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages import alter_configs as legacy
 from barnabas.protocol.messages import incremental_alter_configs as incremental
 from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
-from barnabas.server.apis.handlers import forward_alter_configs, forward_delegation_token
-from barnabas.server.apis.table import SERVED_IN_KRAFT
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest
+from barnabas.protocol.schema import Versions
+from barnabas.server.apis.api_version_manager import ApiVersionManager
+from barnabas.server.apis.handlers import forward, forward_alter_configs, forward_delegation_token
+from barnabas.server.apis.table import FORWARDED, SERVED_IN_KRAFT
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.config_repository import ConfigRepository
 from barnabas.server.config.dynamic_config import DynamicConfig
@@ -37,9 +40,14 @@ class Controller:
 
     def __init__(self) -> None:
         self.forwarded: list[Any] = []
+        self.error: KafkaError | None = None
 
-    async def forward_request(self, session: Session, version: int, request: Any, *, client_id: str | None) -> Any:
+    async def forward_request(
+        self, session: Session, version: int, request: Any, *, client_id: str | None, size: int
+    ) -> Any:
         self.forwarded.append(request)
+        if self.error is not None:
+            raise self.error
         module: Any = legacy if isinstance(request, legacy.AlterConfigsRequest) else incremental
         answers = [
             module.AlterConfigsResourceResponse(resource_type=one.resource_type, resource_name=one.resource_name)
@@ -74,7 +82,13 @@ class Client:
             api_version=1,
             client_id="admin",
             is_authorized=self._authorize,
+            size=100,
+            close=self._close,
         )
+        self.is_closed = False
+
+    def _close(self) -> None:
+        self.is_closed = True
 
     def _authorize(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
         assert (operation, resource_type, name) == (
@@ -181,3 +195,40 @@ async def test_tokens_require_an_authentication_without_a_token(listener: str, i
         await handled(forward_delegation_token, client.context, CreateDelegationTokenRequest())
     assert error.value.code is ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     assert client.controller.forwarded == []
+
+
+async def test_a_client_with_a_version_that_the_controller_lacks_negotiates_again() -> None:
+    client = Client()
+    client.controller.error = KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    assert await handled(forward, client.context, CreateTopicsRequest()) is None
+    assert client.is_closed
+    again = Client()
+    again.controller.error = KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    resource = incremental.AlterConfigsResource(resource_type=TOPIC, resource_name="t")
+    request = incremental.IncrementalAlterConfigsRequest(resources=[resource])
+    assert await handled(forward_alter_configs, again.context, request) is None
+    assert again.is_closed
+
+
+def test_only_versions_of_the_controller_are_advertised_for_forwarded_requests() -> None:
+    features: Any = SimpleNamespace(epoch=0, level=lambda name: 0)
+    versions: dict[int, Versions] | None = None
+    manager = ApiVersionManager(
+        SERVED_IN_KRAFT, features, forwarded=FORWARDED, controller_api_versions=lambda: versions
+    )
+
+    def advertised() -> dict[int, tuple[int, int]]:
+        rows = manager.response(supports_level_zero=True).api_keys
+        return {one.api_key: (one.min_version, one.max_version) for one in rows}
+
+    first = advertised()
+    assert first[ApiKey.CREATE_TOPICS] == (2, 7), "older ones are refused by the controllers of Kafka 4"
+    assert first[ApiKey.ADD_RAFT_VOTER] == (0, 1)
+    versions = {key: Versions(0, 9) for key in FORWARDED if key is not ApiKey.UNREGISTER_CONTROLLER}
+    versions[ApiKey.ADD_RAFT_VOTER] = Versions(0, 0)
+    second = advertised()
+    assert ApiKey.UNREGISTER_CONTROLLER not in second
+    assert second[ApiKey.ADD_RAFT_VOTER] == (0, 0)
+    assert second[ApiKey.FETCH] == first[ApiKey.FETCH]
+    versions = None
+    assert advertised() == first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_request, decode_versioned, encode_response
 from barnabas.protocol.default_principal_data import DefaultPrincipalData
-from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.errors import ErrorCode, KafkaError, RequestTimeoutError
 from barnabas.protocol.headers import decode_request_header, encode_response_header
 from barnabas.protocol.messages.create_topics import (
     CreatableTopic,
@@ -19,10 +20,29 @@ from barnabas.protocol.messages.create_topics import (
 )
 from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.server.config.listeners import ListenerConfig
-from barnabas.server.controller.forwarding_manager import ForwardingManager
+from barnabas.server.controller.forwarding_manager import ENCODED_IN_LANE_BYTES, MAX_FORWARDED_BYTES, ForwardingManager
 from barnabas.server.security.session import KafkaPrincipal, Session
 
 VERSION = 7
+
+
+class Lanes:
+    """Lanes whose jobs run immediately."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+
+    async def run(self, lane: str, job: Callable[[], Any]) -> Any:
+        self.jobs += 1
+        return job()
+
+
+async def forward(send_request: Any, request: Any, *, client_id: str | None = None, size: int = 100) -> Any:
+    lanes: Any = Lanes()
+    manager = ForwardingManager(send_request, lambda: None, lanes)
+    response = await manager.forward_request(session(), VERSION, request, client_id=client_id, size=size)
+    assert lanes.jobs == (size > ENCODED_IN_LANE_BYTES)
+    return response
 
 
 class Controller:
@@ -42,15 +62,16 @@ def session() -> Session:
     return Session("10.1.2.3", listener, KafkaPrincipal("User", "anna"), is_by_token=True)
 
 
-async def test_the_controller_receives_the_request_its_header_and_the_principal_and_responds_to_the_client() -> None:
+@pytest.mark.parametrize("size", [100, 1 << 20])
+async def test_the_controller_receives_the_request_its_header_and_the_principal_and_responds_to_the_client(
+    size: int,
+) -> None:
     topics = [CreatableTopicResult(name="t", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
     inner = b"".join(encode_response(CreateTopicsResponse(topics=topics), VERSION))
     data = encode_response_header(ApiKey.CREATE_TOPICS, VERSION, 0) + inner
     controller = Controller(EnvelopeResponse(response_data=data))
     request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=3, replication_factor=2)])
-    response = await ForwardingManager(controller.send_request).forward_request(
-        session(), VERSION, request, client_id="admin-1"
-    )
+    response = await forward(controller.send_request, request, client_id="admin-1", size=size)
     assert response == CreateTopicsResponse(topics=topics)
     (envelope,) = controller.envelopes
     header, start = decode_request_header(envelope.request_data, 0, len(envelope.request_data))
@@ -73,7 +94,33 @@ async def test_the_controller_receives_the_request_its_header_and_the_principal_
 async def test_a_refused_envelope_is_an_error_of_the_broker(refusal: ErrorCode, reported: ErrorCode) -> None:
     controller = Controller(EnvelopeResponse(error_code=refusal))
     with pytest.raises(KafkaError) as error:
-        await ForwardingManager(controller.send_request).forward_request(
-            session(), VERSION, CreateTopicsRequest(topics=[]), client_id=None
-        )
+        await forward(controller.send_request, CreateTopicsRequest(topics=[]))
     assert error.value.code is reported
+
+
+@pytest.mark.parametrize(
+    ("failure", "reported"),
+    [
+        (RequestTimeoutError("no response"), ErrorCode.REQUEST_TIMED_OUT),
+        # A Java client takes an authentication error for its own, and gives up.
+        (KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+async def test_a_failed_login_of_the_broker_is_not_an_error_of_the_client(
+    failure: KafkaError, reported: ErrorCode
+) -> None:
+    async def send_request(request: Any, *, lowest: int = 0, highest: int = 99) -> Any:
+        raise failure
+
+    with pytest.raises(KafkaError) as error:
+        await forward(send_request, CreateTopicsRequest(topics=[]))
+    assert error.value.code is reported
+
+
+async def test_a_very_large_request_is_not_forwarded() -> None:
+    controller = Controller(EnvelopeResponse())
+    with pytest.raises(KafkaError) as error:
+        await forward(controller.send_request, CreateTopicsRequest(topics=[]), size=MAX_FORWARDED_BYTES + 1)
+    assert error.value.code is ErrorCode.INVALID_REQUEST
+    assert controller.envelopes == []

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from barnabas.protocol.errors import ErrorCode, KafkaError, RequestTimeoutError
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from barnabas.protocol.schema import Versions
 from barnabas.server.raft.broker_lifecycle_manager import (
     AdvertisedListener,
     BrokerLifecycleManager,
@@ -335,3 +337,17 @@ def test_an_unexpected_error_does_not_end_the_heartbeats() -> None:
         assert len(controller.heartbeats) >= 2
 
     play(story)
+
+
+def test_the_versions_of_the_controller_are_known_after_the_first_connection() -> None:
+    versions: dict[tuple[str, int], dict[int, Versions]] = {}
+    connections: Any = SimpleNamespace(api_versions=versions.get)
+    address: tuple[str, int] | None = None
+    channel = NodeToControllerChannelManager(lambda: address, connections)
+    assert channel.controller_api_versions is None
+    address = ("controller1", 9093)
+    assert channel.controller_api_versions is None
+    versions[address] = {19: Versions(2, 7)}
+    assert channel.controller_api_versions == {19: Versions(2, 7)}
+    versions.clear()
+    assert channel.controller_api_versions == {19: Versions(2, 7)}, "a lost connection does not change them"
