@@ -24,10 +24,12 @@ from ..metadata.metadata_sources import MetadataSources
 from ..metadata.producer_id_manager import ProducerIdManager
 from ..network.broker_connections import BrokerConnections
 from ..raft.broker_lifecycle_manager import AdvertisedListener, BrokerLifecycleManager
+from ..raft.broker_registration_tracker import BrokerRegistrationTracker
 from ..raft.controller_connections import ControllerConnections
 from ..raft.kafka_raft_client import KafkaRaftClient
 from ..raft.kafka_raft_log import KafkaRaftLog
 from ..raft.node_to_controller_channel_manager import NodeToControllerChannelManager
+from ..raft.observer_state import MAX_BACKOFF_MS
 from ..raft.snapshot_generator import SnapshotGenerator
 from ..replication.replication import Replication
 from ..security.inter_broker_security import InterBrokerSecurity
@@ -222,6 +224,7 @@ class KRaftMember:
     async def _find_cluster_id(self) -> str:
         """Return the id of the cluster of the configured controllers, as soon as one of them responds."""
         servers, attempt = self._quorum_config.bootstrap_servers, 0
+        reasons: dict[Endpoint, str] = {}
         while True:
             endpoint = servers[attempt % len(servers)]
             request = DescribeClusterRequest(endpoint_type=CONTROLLERS)
@@ -233,8 +236,14 @@ class KRaftMember:
                 if not response.error_code:
                     logger.info("the cluster of the controller at %s:%d is %s", *endpoint, response.cluster_id)
                     return str(response.cluster_id)
+                # MISMATCHED_ENDPOINT_TYPE: the address of a broker.
+                reason = code_of(response.error_code).name
+                if reasons.get(endpoint) != reason:
+                    reasons[endpoint] = reason
+                    logger.error("the controller at %s:%d refuses to report its cluster id: %s", *endpoint, reason)
             attempt += 1
-            await asyncio.sleep(self._quorum_config.retry_backoff_ms / 1000)
+            backoff_ms = self._quorum_config.retry_backoff_ms
+            await asyncio.sleep(min(backoff_ms << min(attempt // len(servers), 10), MAX_BACKOFF_MS) / 1000)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -351,6 +360,7 @@ class KRaftMember:
             {name: (feature.lowest, feature.highest) for name, feature in FEATURES.items()},
             self._log_manager.previous_broker_epoch(),
         )
+        self._loader.install_publishers(BrokerRegistrationTracker(self._broker_id, lifecycle.resend_registration))
         await lifecycle.initial_catch_up()
         state.broker_epoch = lifecycle.broker_epoch
         self._loader.install_publishers(self._publisher)

@@ -141,8 +141,8 @@ class DelegationTokenManager:
         return TokenCredential(token, known[mechanism])
 
     async def sweep(self) -> None:
-        """Remove expired tokens. Raises StoreError, ValueError."""
-        if not self.is_enabled:
+        """Remove expired tokens, unless the controllers of a KRaft cluster do that. Raises StoreError, ValueError."""
+        if not self.is_enabled or self._config.is_kraft:
             return
         now_ms = self._ports.now_ms()
         async for token in self._store.all():

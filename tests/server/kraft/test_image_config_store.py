@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from tests.server.config.test_password_encoder import PORTS
 from tests.server.image.metadata_history import image_after
 
 from barnabas.protocol import metadata_records as r
@@ -19,6 +20,7 @@ from barnabas.server.kraft.image_topics import local_topics
 from barnabas.server.kraft.published_image import PublishedImage
 from barnabas.server.metadata.scram_store import ScramStore
 from barnabas.server.quotas.stored_quotas import stored_quotas
+from barnabas.server.security.delegation_token_manager import DelegationTokenManager
 
 BROKER_ID = 2
 
@@ -114,6 +116,14 @@ async def test_tokens_and_features_are_those_of_the_image() -> None:
     features = ImageFeatures(image)
     assert (features.level("metadata.version"), features.level("share.version")) == (33, 1)
     assert features.level("streams.version") == 0
+
+
+async def test_expired_tokens_are_left_to_the_controllers() -> None:
+    image = await published(r.DelegationTokenRecord(owner="User:anna", requester="User:anna", token_id="token"))
+    config = BrokerConfig({"process.roles": "broker", "node.id": "2", "delegation.token.secret.key": "key"})
+    manager = DelegationTokenManager(config, ImageTokenStore(image), PORTS)
+    await manager.sweep()
+    assert await ImageTokenStore(image).ids() == ["token"]
 
 
 async def test_only_partitions_with_a_replica_on_the_broker_are_local() -> None:

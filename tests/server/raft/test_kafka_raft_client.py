@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -26,6 +27,7 @@ from barnabas.protocol.metadata_records import (
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.server.image.metadata_batch_loader import CommittedBatch
 from barnabas.server.image.metadata_loader import LoadedSnapshot, MetadataLoader
+from barnabas.server.raft import kafka_raft_client, kafka_raft_log
 from barnabas.server.raft.kafka_raft_client import KafkaRaftClient
 from barnabas.server.raft.kafka_raft_log import DivergentLogError, KafkaRaftLog, MetadataLogConfig, control_records_of
 from barnabas.server.raft.observer_state import QuorumConfig, parse_bootstrap_servers
@@ -85,6 +87,7 @@ class Observer:
         self.log_config = MetadataLogConfig()
         self.fetch_snapshot_max_bytes = 64
         self.cluster_id = cluster_id
+        self.work = SimWork(loop, random.Random(2), WorkDelays())
         self.client: KafkaRaftClient
         self.settings: Settings
 
@@ -99,7 +102,7 @@ class Observer:
                 "/data", config=self.log_config, fs=self.disk, now_ms=lambda: 0, rng=random.Random(1)
             ),
             send_request=self.quorum.send_request,
-            work=SimWork(self.loop, random.Random(2), WorkDelays()),
+            work=self.work,
             loop=self.loop,
             rng=random.Random(4),
             now_ms=lambda: 0,
@@ -541,6 +544,43 @@ def test_an_unexpected_error_of_a_connection_does_not_end_the_fetches() -> None:
         quorum.error = None
         quorum.set("a", "1")
         await observer.caught_up()
+
+    play(story)
+
+
+def test_records_are_decoded_on_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_on_lane, decoded = False, 0
+
+    def values_of(batch: Any, **more: Any) -> list[bytes]:
+        nonlocal decoded
+        assert is_on_lane, "a batch of 100 000 records would delay the heartbeats"
+        decoded += 1
+        return kafka_raft_log.values_of(batch, **more)
+
+    class Lane(SimWork):
+        async def run(self, lane: str, job: Callable[[], Any]) -> Any:
+            def on_lane() -> Any:
+                nonlocal is_on_lane
+                is_on_lane = True
+                try:
+                    return job()
+                finally:
+                    is_on_lane = False
+
+            return await super().run(lane, on_lane)
+
+    monkeypatch.setattr(kafka_raft_client, "values_of", values_of)
+
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        await observer.client.close()
+        quorum.set("a", "1")
+        quorum.take_snapshot(config_record("a", "1"))
+        observer.work = Lane(observer.loop, random.Random(2), WorkDelays())
+        await observer.start()
+        quorum.set("b", "2")
+        await observer.caught_up()
+        assert observer.settings.values == {"a": "1", "b": "2"}
+        assert decoded >= 2
 
     play(story)
 
