@@ -34,6 +34,10 @@ MAX_FORWARDED_BYTES = 16 << 20
 connection for a larger request, with the requests of all other clients in flight. A reassignment of 200 000 partitions
 has 6 MB.
 """
+REPEATED_BYTES = 1 << 20
+"""A larger request is not repeated when its connection is lost: it may exceed `socket.request.max.bytes` of the
+controller, and the requests of other clients would be lost with each attempt.
+"""
 PASSED_ON = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION)
 """The errors of a request without a response that a client may receive."""
 
@@ -44,12 +48,18 @@ class SendToController(Protocol):
     async def __call__(self, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED) -> Any: ...
 
 
+class SendEnvelope(Protocol):
+    """`NodeToControllerChannelManager.send_request`."""
+
+    async def __call__(self, request: Any, *, max_losses: int | None = None) -> Any: ...
+
+
 class ForwardingManager:
     """Forwards requests on the connection of the broker to the active controller. Used on the loop's thread."""
 
     def __init__(
         self,
-        send_request: SendToController,
+        send_request: SendEnvelope,
         controller_api_versions: Callable[[], Mapping[int, Versions] | None],
         work: Work,
     ) -> None:
@@ -85,7 +95,8 @@ class ForwardingManager:
             client_host_address=_packed(session.client_host),
         )
         try:
-            response: EnvelopeResponse = await self._send_request(envelope)
+            max_losses = 1 if size > REPEATED_BYTES else None
+            response: EnvelopeResponse = await self._send_request(envelope, max_losses=max_losses)
         except KafkaError as failure:
             if failure.code in PASSED_ON:
                 raise

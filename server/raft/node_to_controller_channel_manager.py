@@ -67,8 +67,12 @@ class NodeToControllerChannelManager:
             lambda endpoint: self._connections.version_for(endpoint, request, lowest=lowest, highest=highest)
         )
 
-    async def send_request(self, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED) -> Any:
+    async def send_request(
+        self, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED, max_losses: int | None = None
+    ) -> Any:
         """Send a request until a controller responds to it as the active one, and return the response.
+
+        Raise ConnectionLostError after `max_losses` lost connections, if that is set.
 
         The controller may have acted on a request without a response. It is repeated nevertheless, as in Kafka: a
         response such as TOPIC_ALREADY_EXISTS may be caused by the first attempt.
@@ -76,7 +80,8 @@ class NodeToControllerChannelManager:
         ConnectionLostError after `close`, and the KafkaError of a failed authentication.
         """
         return await self._retry(
-            lambda endpoint: self._connections.send_request(endpoint, request, lowest=lowest, highest=highest)
+            lambda endpoint: self._connections.send_request(endpoint, request, lowest=lowest, highest=highest),
+            max_losses,
         )
 
     def close(self) -> None:
@@ -84,8 +89,8 @@ class NodeToControllerChannelManager:
         self._is_closed = True
         self._connections.close()
 
-    async def _retry(self, attempt: Callable[[Endpoint], Awaitable[T]]) -> T:
-        reason = "no active controller is known"
+    async def _retry(self, attempt: Callable[[Endpoint], Awaitable[T]], max_losses: int | None = None) -> T:
+        reason, losses = "no active controller is known", 0
         try:
             async with asyncio.timeout(self._retry_timeout_ms / 1000):
                 while True:
@@ -97,6 +102,9 @@ class NodeToControllerChannelManager:
                             response = await attempt(endpoint)
                         except (ConnectionLostError, RequestTimeoutError, BrokerUnreachableError) as error:
                             reason = str(error)
+                            losses += isinstance(error, ConnectionLostError)
+                            if losses == max_losses:
+                                raise
                         else:
                             if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NOT_CONTROLLER:
                                 return response

@@ -20,7 +20,12 @@ from barnabas.protocol.messages.create_topics import (
 )
 from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.server.config.listeners import ListenerConfig
-from barnabas.server.controller.forwarding_manager import ENCODED_IN_LANE_BYTES, MAX_FORWARDED_BYTES, ForwardingManager
+from barnabas.server.controller.forwarding_manager import (
+    ENCODED_IN_LANE_BYTES,
+    MAX_FORWARDED_BYTES,
+    REPEATED_BYTES,
+    ForwardingManager,
+)
 from barnabas.server.security.session import KafkaPrincipal, Session
 
 VERSION = 7
@@ -52,7 +57,8 @@ class Controller:
         self.response = response
         self.envelopes: list[EnvelopeRequest] = []
 
-    async def send_request(self, request: Any, *, lowest: int = 0, highest: int = 99) -> Any:
+    async def send_request(self, request: Any, *, max_losses: int | None = None) -> Any:
+        self.max_losses = max_losses
         self.envelopes.append(request)
         return self.response
 
@@ -62,7 +68,7 @@ def session() -> Session:
     return Session("10.1.2.3", listener, KafkaPrincipal("User", "anna"), is_by_token=True)
 
 
-@pytest.mark.parametrize("size", [100, 1 << 20])
+@pytest.mark.parametrize("size", [100, 1 << 20, 2 << 20])
 async def test_the_controller_receives_the_request_its_header_and_the_principal_and_responds_to_the_client(
     size: int,
 ) -> None:
@@ -74,6 +80,7 @@ async def test_the_controller_receives_the_request_its_header_and_the_principal_
     response = await forward(controller.send_request, request, client_id="admin-1", size=size)
     assert response == CreateTopicsResponse(topics=topics)
     (envelope,) = controller.envelopes
+    assert controller.max_losses == (1 if size > REPEATED_BYTES else None)
     header, start = decode_request_header(envelope.request_data, 0, len(envelope.request_data))
     assert (header.api_key, header.api_version, header.client_id) == (ApiKey.CREATE_TOPICS, VERSION, "admin-1")
     body = decode_request(ApiKey.CREATE_TOPICS, VERSION, envelope.request_data, start, len(envelope.request_data))
@@ -110,7 +117,7 @@ async def test_a_refused_envelope_is_an_error_of_the_broker(refusal: ErrorCode, 
 async def test_a_failed_login_of_the_broker_is_not_an_error_of_the_client(
     failure: KafkaError, reported: ErrorCode
 ) -> None:
-    async def send_request(request: Any, *, lowest: int = 0, highest: int = 99) -> Any:
+    async def send_request(request: Any, *, max_losses: int | None = None) -> Any:
         raise failure
 
     with pytest.raises(KafkaError) as error:

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from barnabas.clients.errors import BrokerUnreachableError
-from barnabas.protocol.errors import ErrorCode, KafkaError, RequestTimeoutError
+from barnabas.protocol.errors import ConnectionLostError, ErrorCode, KafkaError, RequestTimeoutError
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -351,3 +351,22 @@ def test_the_versions_of_the_controller_are_known_after_the_first_connection() -
     assert channel.controller_api_versions == {19: Versions(2, 7)}
     versions.clear()
     assert channel.controller_api_versions == {19: Versions(2, 7)}, "a lost connection does not change them"
+
+
+@pytest.mark.parametrize(("max_losses", "attempts"), [(None, 45), (1, 1), (2, 2)])
+def test_a_request_is_repeated_until_its_connection_was_lost_too_often(max_losses: int | None, attempts: int) -> None:
+    sent: list[tuple[str, int]] = []
+
+    async def send_request(endpoint: tuple[str, int], request: Any, **_: int) -> Any:
+        sent.append(endpoint)
+        raise ConnectionLostError("closed")
+
+    async def main(_: SimLoop) -> None:
+        connections: Any = SimpleNamespace(send_request=send_request)
+        channel = NodeToControllerChannelManager(lambda: ("controller1", 9093), connections, retry_timeout_ms=4450)
+        with pytest.raises(KafkaError) as error:
+            await channel.send_request(object(), max_losses=max_losses)
+        assert isinstance(error.value, RequestTimeoutError if max_losses is None else ConnectionLostError)
+
+    run(main, 1)
+    assert len(sent) == attempts
