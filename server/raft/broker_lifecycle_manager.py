@@ -223,7 +223,8 @@ class BrokerLifecycleManager:
                 pause = self._config.heartbeat_interval_ms / 1000
             except Exception as error:
                 # Without heartbeats the broker is fenced until a restart: an error of another part must not end them.
-                logger.exception("cannot send a request of broker %d to the controller", self._node_id)
+                if repr(error) != self._logged_error:
+                    logger.exception("cannot send a request of broker %d to the controller", self._node_id)
                 self._failed(repr(error))
                 pause = self._config.heartbeat_interval_ms / 1000
             if pause:

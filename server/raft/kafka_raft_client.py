@@ -208,8 +208,8 @@ class KafkaRaftClient:
             return False
         except Exception as error:
             # A connection is made of the clients' parts, whose plug-ins and TLS contexts raise errors of their own.
-            logger.exception("cannot fetch the metadata from the controller at %s:%d", *destination)
-            state.response_was_damaged(destination, error)
+            logger.debug("cannot fetch the metadata from the controller at %s:%d", *destination, exc_info=True)
+            state.response_was_unusable(destination, f"no response ({error!r})")
             return False
         is_ready, effect = state.handle_response(destination, response)
         if state.election != self._stored_election:
@@ -225,7 +225,7 @@ class KafkaRaftClient:
                     raise
                 # As Kafka since 4.1 (KAFKA-18723): one damaged response must not end the broker.
                 await self._abort_fetched_snapshot(replica)
-                state.response_was_damaged(destination, error)
+                state.response_was_unusable(destination, f"a damaged response ({error})")
                 return False
         if is_ready:
             state.response_was_applied(destination)

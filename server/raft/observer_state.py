@@ -238,10 +238,13 @@ class ObserverState:
         self._unexpected_errors = 0
         self._logged_errors.pop(destination, None)
 
-    def response_was_damaged(self, destination: Endpoint, error: Exception) -> None:
-        """Handle a response whose bytes are damaged: they are fetched again, from the same position of the log."""
+    def response_was_unusable(self, destination: Endpoint, text: str) -> None:
+        """Handle a response that is damaged, or none at all, as `text` describes it: the next request repeats it.
+
+        A snapshot that was being fetched begins again.
+        """
         self._fetching = None
-        self._unusable(destination, f"a damaged response ({error})")
+        self._unusable(destination, text)
 
     def handle_response(
         self, destination: Endpoint, response: FetchResponse | FetchSnapshotResponse
