@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Awaitable, Collection, Container, Mapping
 from typing import TYPE_CHECKING
 
 from ...common.room_logger import room_logger
@@ -72,7 +72,11 @@ class BrokerMetadataPublisher:
         `offline` has, at any time, the partitions in failed log directories.
         """
         self.has_published = asyncio.Event()
-        """Set when the whole metadata was applied once."""
+        """Set when the whole metadata was applied once, or could not be applied; then `first_failure` is set."""
+        self.first_failure: Exception | None = None
+        """The exception that has ended a part of the first publication: the broker must not serve clients."""
+        self.applied_offset = -1
+        """The last offset of the metadata log whose changes were applied."""
         self._broker_id = broker_id
         self._published = published
         self._dynamic_config = dynamic_config
@@ -89,22 +93,38 @@ class BrokerMetadataPublisher:
         self._turn = asyncio.Lock()
 
     async def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage, manifest: Manifest) -> None:
-        """Apply the changes that lead to an image."""
+        """Apply the changes that lead to an image.
+
+        No delta is published twice, so the failure of a part must not prevent the others: without the topics the
+        broker would lead partitions that other brokers lead.
+        """
         async with self._turn:
             before = self._published.image
             self._published.image = image
-            if not self.has_published.is_set():
+            is_first, settings = not self.has_published.is_set(), delta
+            if is_first:
                 # The settings and quotas were read at the start, from the image of that time.
-                await self._apply_settings(await MetadataDelta.between(before, image), image)
-            else:
-                await self._apply_settings(delta, image)
+                settings = await MetadataDelta.between(before, image)
+            if settings.configs is not None or settings.client_quotas is not None:
+                await self._apply_part("settings and quotas", self._apply_settings(settings, image))
             if delta.acls is not None and self._acls is not None:
-                await self._apply_acls(self._acls, delta.acls)
+                await self._apply_part("ACLs", self._apply_acls(self._acls, delta.acls))
             if delta.cluster is not None:
-                self._apply_brokers(image)
+                await self._apply_part("brokers", self._apply_brokers(image))
             if delta.topics is not None:
-                await self._apply_topics(delta.topics, image)
+                await self._apply_part("topics", self._apply_topics(delta.topics, image))
+            self.applied_offset = image.provenance.last_contained_offset
             self.has_published.set()
+
+    async def _apply_part(self, part: str, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            logger.exception(
+                "the changes of %s up to %s could not all be applied", part, self._published.image.provenance
+            )
+            if not self.has_published.is_set() and self.first_failure is None:
+                self.first_failure = error
 
     async def retry_replicas(self) -> None:
         """Create the replicas that could not be created, except in failed log directories."""
@@ -122,7 +142,7 @@ class BrokerMetadataPublisher:
 
     # -- brokers ---------------------------------------------------------------------------------------------------
 
-    def _apply_brokers(self, image: MetadataImage) -> None:
+    async def _apply_brokers(self, image: MetadataImage) -> None:
         registered = image.cluster.brokers.values()
         self._metadata.fenced_brokers = {one.id: cached_broker(one) for one in registered if one.fenced}
         self._metadata.set_brokers({one.id: cached_broker(one) for one in registered if not one.fenced})
@@ -170,7 +190,11 @@ class BrokerMetadataPublisher:
         for key, partition in online.items():
             leads = partition.leader == self._broker_id
             become = manager.become_leader if leads else manager.become_follower
-            error = error_of(become, leader_and_isr_state(key, partition, self._broker_id))
+            try:
+                error = error_of(become, leader_and_isr_state(key, partition, self._broker_id))
+            except Exception as unexpected:  # noqa: BLE001 - `partition_error` logs it
+                # Such as a log that fails now, which is taken offline. The other partitions must change their roles.
+                error = manager.partition_error(unexpected, key.topic, key.partition).code
             if error is not ErrorCode.NONE:
                 logger.error("%s cannot become %s: %s", key, "leader" if leads else "follower", error.name)
                 self._failed.add(key)

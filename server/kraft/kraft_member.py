@@ -333,7 +333,8 @@ class KRaftMember:
     async def join(self, state: BrokerState, registration: BrokerInfo, scheduler: Scheduler) -> None:
         """Register the broker, apply all metadata, and wait until the controller has unfenced the broker.
 
-        Raises KafkaError if the controller refuses the registration until `initial.broker.registration.timeout.ms`.
+        Raises KafkaError if the controller refuses the registration until `initial.broker.registration.timeout.ms`, and
+        any exception that prevents the first publication of the metadata.
         """
         assert self._publisher is not None, "`build` was not called"
         # A request without a response must not delay the next heartbeat beyond the session.
@@ -365,6 +366,8 @@ class KRaftMember:
         state.broker_epoch = lifecycle.broker_epoch
         self._loader.install_publishers(self._publisher)
         await self._publisher.has_published.wait()
+        if self._publisher.first_failure is not None:
+            raise self._publisher.first_failure
         self._replication.schedule(scheduler)
         if len(self._directory_ids) > 1:
             scheduler.every(

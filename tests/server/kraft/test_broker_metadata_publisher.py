@@ -25,6 +25,7 @@ from barnabas.server.kraft.image_config_store import ImageConfigStore
 from barnabas.server.kraft.published_image import PublishedImage
 from barnabas.server.metadata.metadata_cache import MetadataCache
 from barnabas.server.replication.leader_and_isr import LeaderAndIsrState
+from barnabas.storage.errors import LogDirFailedError
 
 BROKER_ID, OTHER = 2, 1
 TOPIC_ID, NEXT_TOPIC_ID = UUID(int=1000), UUID(int=1001)
@@ -38,6 +39,8 @@ class Parts:
         self.applied: list[Any] = []
         self.replicas: dict[tuple[str, int], Any] = {}
         self.refused: set[TopicPartition] = set()
+        self.failing: set[TopicPartition] = set()
+        self.is_quota_failing = False
         self.acls: dict[str, set[str]] = {}
         self.metadata = MetadataCache("cluster")
         self.dynamic_config = DynamicConfig(BrokerConfig({"process.roles": "broker", "node.id": str(BROKER_ID)}))
@@ -67,6 +70,8 @@ class Parts:
     # The quotas and the authorizer.
 
     async def changed(self, entity: Mapping[str, str | None], limits: Mapping[str, float]) -> None:
+        if self.is_quota_failing:
+            raise ValueError("a quota that cannot be applied")
         self.applied.append((dict(entity), dict(limits)))
 
     def replace(self, pattern: Any, entries: Iterable[Any]) -> None:
@@ -86,7 +91,13 @@ class Parts:
     def become_follower(self, state: LeaderAndIsrState) -> None:
         self._become("follower", state)
 
+    def partition_error(self, error: Exception, topic: str, index: int) -> KafkaError:
+        self.applied.append(("failed", f"{topic}-{index}"))
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
     def _become(self, role: str, state: LeaderAndIsrState) -> None:
+        if state.topic_partition in self.failing:
+            raise LogDirFailedError("/disk", OSError(5, "the disk failed"))
         if state.topic_partition in self.refused:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         retention_ms = self.dynamic_config.topic_log_config(state.topic_partition.topic).retention_ms
@@ -196,6 +207,41 @@ async def test_a_replica_that_could_not_be_created_is_retried_with_its_present_s
     parts.applied = []
     await parts.publisher.retry_replicas()
     assert parts.applied == []
+
+
+async def test_a_replica_whose_log_fails_does_not_keep_the_others_from_their_roles() -> None:
+    parts = Parts()
+    parts.failing = {TopicPartition("t", 0)}
+    assert [one[:2] for one in await parts.publish(*START)] == [("failed", "t-0"), ("follower", "t-1")]
+    assert parts.metadata.topic("t") is not None
+    parts.failing = set()
+    parts.applied = []
+    await parts.publisher.retry_replicas()
+    assert [one[:2] for one in parts.applied] == [("leader", "t-0")]
+
+
+USER_QUOTA = r.ClientQuotaRecord(
+    entity=[r.EntityData(entity_type="user", entity_name="anna")], key="producer_byte_rate", value=5.0, remove=False
+)
+
+
+async def test_a_quota_that_cannot_be_applied_does_not_prevent_changes_of_leaders() -> None:
+    parts = Parts()
+    await parts.publish(*START)
+    assert parts.publisher.first_failure is None
+    parts.is_quota_failing = True
+    change = r.PartitionChangeRecord(partition_id=1, topic_id=TOPIC_ID, leader=BROKER_ID)
+    assert [one[:2] for one in await parts.publish(USER_QUOTA, change)] == [("leader", "t-1")]
+    assert parts.publisher.applied_offset == parts.published.image.provenance.last_contained_offset
+    assert parts.publisher.first_failure is None
+
+
+async def test_the_first_publication_reports_a_part_that_cannot_be_applied() -> None:
+    parts = Parts()
+    parts.is_quota_failing = True
+    await parts.publish(*START, USER_QUOTA)
+    assert parts.publisher.has_published.is_set()
+    assert isinstance(parts.publisher.first_failure, ValueError)
 
 
 async def test_quotas_acls_and_settings_are_those_of_the_image() -> None:
