@@ -22,7 +22,7 @@ from .log_dir import (
     LogDir,
 )
 from .log_loader import NO_RECOVERY_POINT
-from .partition_dir import PartitionDir
+from .partition_dir import STRAY_SUFFIX, PartitionDir, marked_dir_name
 from .partition_files import holds_log
 from .partition_metadata import read_partition_metadata
 from .segment_files import LOG_SUFFIX
@@ -59,6 +59,11 @@ class FoundLogs:
     open_log: OpenLog
     strays: dict[str, str] = field(default_factory=dict)
     """Folders with a partition's name that are left alone, each with the reason."""
+    random_bits: Callable[[int], int] | None = None
+    """With it folders that are not partitions of this broker get a name with `-stray`, as in Kafka's KRaft brokers.
+
+    Their names are free then: the cluster may have, or get, a partition of the same name with a replica here.
+    """
     known_topics: Collection[str] | None = None
     """The topics whose settings are known; None for all."""
     topic_ids: dict[TopicPartition, UUID | None] = field(default_factory=dict)
@@ -71,9 +76,9 @@ class FoundLogs:
     ) -> dict[LogDir, list[PartitionDir]]:
         """The folders that hold partitions of this broker.
 
-        All others remain untouched, except for a log that was being created when its disk failed: it has no record,
-        would conflict with a log that is moved into the directory, and would count as the log once the other disk
-        fails.
+        All others remain untouched, apart from their names (see `random_bits`), except for a log that was being
+        created when its disk failed: it has no record, would conflict with a log that is moved into the directory, and
+        would count as the log once the other disk fails.
         """
         folders = {}
         # In any directory: a partition whose folder was moved to another disk is still the same partition.
@@ -86,10 +91,14 @@ class FoundLogs:
                     folders[path] = FoundFolder(key, self._topic_id(path), key in named)
                 else:
                     logger.warning("%s holds no log and is left alone", path)
-        self.strays = dict(find_strays(folders))
+        self.strays, renamed = dict(find_strays(folders)), dict[str, str]()
         for path, reason in self.strays.items():
             logger.warning("%s is left alone: %s", path, reason)
-            del folders[path]
+            topic_partition = folders.pop(path).topic_partition
+            if self.random_bits is not None:
+                name = marked_dir_name(topic_partition, f"{self.random_bits(128):032x}", STRAY_SUFFIX)
+                renamed[path] = f"{parent_of(path)}/{name}"
+        self._rename_strays(renamed)
         for path in self._unmade(folders):
             logger.warning("%s: deleted. It contains no record, and the partition is in another directory", path)
             try:
@@ -102,6 +111,22 @@ class FoundLogs:
             log_dir: [one for one in partition_dirs if f"{log_dir.path}/{one.name}" in folders]
             for log_dir, partition_dirs in found.items()
         }
+
+    def _rename_strays(self, renamed: Mapping[str, str]) -> None:
+        """Give folders new names, durably. A folder that cannot be renamed remains in the way of its partition."""
+        for path, new_path in renamed.items():
+            try:
+                self.fs.rename(path, new_path)
+            except OSError as error:
+                logger.warning("%s cannot be renamed to %s: %s", path, new_path, error)
+                continue
+            del self.strays[path]
+            logger.warning("%s was renamed to %s", path, new_path)
+        for parent in dict.fromkeys(map(parent_of, renamed)):
+            try:
+                self.fs.fsync_dir(parent)
+            except OSError as error:
+                self.held.fail_log_dir(parent, error)
 
     def identity(self, topic_partition: TopicPartition) -> tuple[UUID | None, int]:
         """Return the topic id and the latest leader epoch of a partition, opened or not; -1 if no file has an epoch."""

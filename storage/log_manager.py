@@ -58,8 +58,12 @@ class LogManager:
         rng: RandomSource,
         lock: Callable[[], AbstractContextManager[object]] = nullcontext,
         reserve_bytes: int = 0,
+        rename_strays: bool = False,
     ) -> None:
-        """`lock` makes a lock for state that several lanes change; each directory reserves `reserve_bytes` of disk."""
+        """`lock` makes a lock for state that several lanes change; each directory reserves `reserve_bytes` of disk.
+
+        `rename_strays` gives folders that are not partitions of this broker a name with `-stray`.
+        """
         assert log_dirs, "a broker needs at least one log directory"
         paths = dict.fromkeys(path.rstrip("/") or "/" for path in log_dirs)
         self.held = HeldLogs([LogDir(path, fs, lock(), reserve_bytes=reserve_bytes) for path in paths])
@@ -68,7 +72,9 @@ class LogManager:
         self._rng = rng
         self._checkpoints = LogCheckpoints(self.logs, self.held.dir_of)
         open_log = partial(Log.open, fs=fs, now_ms=now_ms, rng=rng)
-        self._found = FoundLogs(self.held, fs, config_for, open_log)
+        self._found = FoundLogs(
+            self.held, fs, config_for, open_log, random_bits=rng.getrandbits if rename_strays else None
+        )
         self._deletions = Deletions(fs, now_ms, rng.getrandbits)
         self.future_logs = FutureLogs(
             self.logs,

@@ -7,6 +7,7 @@ from ..protocol.topic_partition import TopicPartition
 
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
+STRAY_SUFFIX = "-stray"
 MAX_NAME_LENGTH = 255
 
 KRAFT_NAMES = frozenset({"__cluster_metadata-0", "remote-log-index-cache"})

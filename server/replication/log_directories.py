@@ -48,6 +48,8 @@ class LogDirectories:
             rng=ports.random,
             lock=ports.lock,
             reserve_bytes=self._reserve_bytes,
+            # Controllers of a KRaft cluster do not wait for a broker that is down before a topic is created again.
+            rename_strays=config.is_kraft,
         )
         self.log_manager.held.is_cordoned = config.is_cordoned
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -58,6 +59,22 @@ def disk() -> SimDisk:
 
 
 # Names
+
+
+def test_renamed_strays_are_not_in_the_way_of_their_partition(disk: SimDisk) -> None:
+    former = started(disk)
+    former.creation.get_or_create_log(A, topic_id=ID_A).append_as_leader(batch(b"old"), leader_epoch=0)
+    shut_down(former)
+    manager = LogManager(
+        ["/data"], fs=disk, config_for=lambda _: SMALL, now_ms=lambda: NOW_MS, rng=Random(1), rename_strays=True
+    )
+    manager.open_dirs()
+    load(manager, {f"/data/{A}": "its topic id is not that of a"})
+    log = manager.creation.get_or_create_log(A, topic_id=ID_B)
+    assert (log.topic_id, log.log_end_offset) == (ID_B, 0)
+    (stray,) = [name for name in disk.list_dir("/data") if name.endswith("-stray")]
+    found = parse_partition_dir(stray)
+    assert found is not None and found.topic_partition == A
 
 
 @pytest.mark.parametrize(
