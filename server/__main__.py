@@ -110,6 +110,7 @@ async def _serve(
     code = "compiled code" if native is not None else "no compiled code"
     logger.info("Barnabas %s starts on Python %s with %s", __version__, sys.version.partition(" ")[0], code)
     began = time.perf_counter()
+    stop.add_done_callback(lambda _: server.give_up_start())
     try:
         await server.start()
         loop.add_signal_handler(signal.SIGHUP, server.state.security.reload)
@@ -119,8 +120,11 @@ async def _serve(
     except Exception:
         if companion is not None:
             await companion.stop()
-        await server.stop()
-        raise
+        await server.stop(leave=not server.was_start_given_up)
+        if not server.was_start_given_up:
+            raise
+        logger.info("stopped because of %s, before the start was complete", stop.result().name)
+        return 0
     # Objects that exist now are permanent: modules, configuration, logs. Without `freeze` the collector would traverse
     # all of them again and again, for milliseconds without a response. The thresholds also limit the traversal of later
     # permanent objects, such as group offsets: while many objects are added, for example waiting requests, the

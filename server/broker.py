@@ -6,9 +6,9 @@ Kafka's BrokerServer. It connects the components and makes no decisions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..common.error_description import describe_error
 from ..common.room_logger import room_logger
@@ -79,6 +79,8 @@ if TYPE_CHECKING:
 
 logger = room_logger("broker")
 
+T = TypeVar("T")
+
 FLUSH_CHECK_MS = 1000
 """Interval of the checks of `flush.ms`."""
 RESERVE_CHECK_MS = 10_000
@@ -135,6 +137,9 @@ class BrokerServer:
         """Without other brokers: takes over the metadata that a KRaft quorum has left in a log directory."""
         self.failure: str | None = None
         """The reason why the broker cannot continue, other than failed log directories."""
+        self.was_start_given_up = False
+        """Whether `start` has ended because of `give_up_start`."""
+        self._give_up_start = asyncio.Event()
         self._stopping = False
         self.health: HealthServer | None = None
         """Readiness probes and the cleaner's status over HTTP; None without `health.port`."""
@@ -176,12 +181,13 @@ class BrokerServer:
         """Open the logs, elect leaders, accept connections. When this returns clients are served.
 
         Raises OSError (a port or a directory is not available), StorageError, ConfigError, KafkaError. After a failure
-        `stop` releases all resources.
+        `stop` releases all resources. In a KRaft cluster the start waits for the controllers, without a time limit, and
+        then raises KafkaError BROKER_NOT_AVAILABLE after `give_up_start`, or when the broker has failed.
         """
         self._directories.open()
         self._stops.append(self._shut_down_logs)
         await self._directories.use_reserves(Reserve.give_up)
-        sources = await (self._join_quorum() if self.config.is_kraft else self._open_tree())
+        sources = await (self._unless_given_up(self._join_quorum()) if self.config.is_kraft else self._open_tree())
         await self._dynamic_config.load(sources.config_store, sources.broker_id)
         quotas = await self._load_quotas(sources.config_store)
         security = BrokerSecurity(
@@ -201,6 +207,27 @@ class BrokerServer:
         self._state = self._build_state(sources, quotas, security)
         await self._serve(self._state)
 
+    def give_up_start(self) -> None:
+        """End a `start` that waits for controllers, now or later. A start that waits for a disk continues."""
+        self._give_up_start.set()
+
+    async def _unless_given_up(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of work that may wait for controllers, until the start is given up or the broker fails."""
+        task = self._loop.create_task(work)
+        ends = [self._loop.create_task(event.wait()) for event in (self._give_up_start, self.failed)]
+        try:
+            await asyncio.wait([task, *ends], return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+        finally:
+            for one in (task, *ends):
+                one.cancel()
+            await asyncio.gather(task, *ends, return_exceptions=True)
+        if self.failed.is_set():
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, self.failure or "every log directory has failed")
+        self.was_start_given_up = True
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the start was given up")
+
     async def _join_quorum(self) -> MetadataSources:
         """Read the metadata of the KRaft cluster."""
         from .kraft.kraft_member import KRaftMember  # other brokers do not load it
@@ -211,7 +238,7 @@ class BrokerServer:
             self._loop,
             self._directories.log_manager,
             on_fatal=self._fail,
-            on_shutdown_required=self.failed.set,
+            on_shutdown_required=self._directory_failure_not_reported,
         )
         self._stops.append(member.close)
         return await member.start()
@@ -219,6 +246,10 @@ class BrokerServer:
     def _fail(self, error: BaseException) -> None:
         """End the broker because of an error that has been logged."""
         self.failure = describe_error(error)
+        self.failed.set()
+
+    def _directory_failure_not_reported(self) -> None:
+        self.failure = "no controller has confirmed the failure of a log directory"
         self.failed.set()
 
     async def _open_tree(self) -> MetadataSources:
@@ -536,7 +567,8 @@ class BrokerServer:
             await self._serve_alone(state, registration)
         else:
             self._stops.append(self._member.close)
-            await self._member.join(state, registration, self._scheduler)
+            joining = self._member.join(state, registration, self._scheduler)
+            await (self._unless_given_up(joining) if self.config.is_kraft else joining)
         state.group_coordinator.start()
         state.transaction_coordinator.start()
         state.share_coordinator.start()
@@ -585,12 +617,13 @@ class BrokerServer:
     async def stop(self, *, leave: bool = True) -> bool:
         """Kafka's clean shutdown: no new requests, waiting ones answered, logs flushed and marked clean.
 
-        A member of a cluster moves its leaders to other brokers first, unless `leave` is False. Return whether every
-        component stopped cleanly; the log names the others.
+        A member of a cluster moves its leaders to other brokers first, unless `leave` is False. A broker that cannot
+        continue does not: it would lead, for minutes, partitions that have other leaders in metadata that it cannot
+        follow. Return whether every component stopped cleanly; the log names the others.
         """
         self._stopping = True
         is_clean = True
-        if self._member is not None and leave:
+        if self._member is not None and leave and not self.failed.is_set():
             await self._member.leave()
         if self._sockets is not None:
             await self._sockets.stop_accepting()
@@ -753,12 +786,15 @@ class BrokerServer:
         )
 
     async def _retry_replicas(self) -> None:
-        """Create the logs that did not fit on the disk, unless a directory is offline, since they may be in it."""
+        """Create the logs that did not fit on the disk, unless they may be in a directory that is offline."""
         logs = self.state.log_manager
         if len(logs.held.online_dirs) == len(logs.dirs):
             await self.state.controller_client.retry_replicas(self.state.broker_id, lost=logs.held.offline)
-            if self._member is not None:
-                await self._member.retry_replicas()
+        elif not self.config.is_kraft:
+            return
+        # The metadata of a KRaft cluster have the directory of each replica.
+        if self._member is not None:
+            await self._member.retry_replicas()
 
     async def _checkpoint(self, name: str) -> None:
         await self.state.replica_manager.run_on_lanes(self.state.log_manager.checkpoint_tasks(name))

@@ -423,3 +423,20 @@ def test_a_topic_that_cannot_be_made(plain: Callable[..., Started]) -> None:
     assert broker.process.wait(READY_S) == ERROR_STATUS
     assert "INVALID_TOPIC_EXCEPTION" in broker.output
     assert broker.is_marked_clean
+
+
+def test_sigterm_ends_a_start_that_waits_for_controllers(start: Start, tmp_path: Path) -> None:
+    overrides = {
+        "process.roles": "broker",
+        "node.id": "2",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{free_port()}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+    }
+    settings = [word for key, value in overrides.items() for word in ("--override", f"{key}={value}")]
+    broker = start("--data", str(tmp_path / "data"), *settings)
+    wait_until(lambda: " starts on Python " in broker.output, timeout_s=READY_S, what="the first line")
+    assert broker.end() == 0
+    assert "stopped because of SIGTERM, before the start was complete" in broker.output
+    assert "Traceback" not in broker.output
