@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple, Protocol
 
 from ...common.room_logger import room_logger
@@ -42,15 +43,19 @@ class MetadataPublisher(Protocol):
 class MetadataLoader:
     """Builds images from the metadata log and publishes them (Kafka's MetadataLoader).
 
-    It belongs to a broker, and the Raft client calls it on the event loop, one call after another. Publishers receive
-    no images until the replica of the log has caught up with the quorum once.
+    It belongs to a broker and runs on the event loop. The Raft client calls it, one call after another. Publishers
+    receive no images until the replica of the log has caught up with the quorum once.
     """
 
-    def __init__(self, *, high_watermark: Callable[[], int | None]) -> None:
-        """`high_watermark` returns the end offset of the committed records; None if it is not known yet."""
+    def __init__(self, *, high_watermark: Callable[[], int | None], turn: AbstractAsyncContextManager[object]) -> None:
+        """`high_watermark` returns the end offset of the committed records; None if it is not known yet.
+
+        `turn` is a lock: publishers are installed while the Raft client calls.
+        """
         self._high_watermark = high_watermark
         self._has_caught_up = False
-        self._is_busy = False
+        self._turn = turn
+        self._is_usable = True
         self._new_publishers: list[MetadataPublisher] = []
         self._publishers: list[MetadataPublisher] = []
         self._batch_loader = MetadataBatchLoader(self._publish)
@@ -60,23 +65,32 @@ class MetadataLoader:
         """Return the newest image outside of metadata transactions."""
         return self._batch_loader.image
 
-    def install_publishers(self, *publishers: MetadataPublisher) -> None:
-        """Add publishers. Each gets the whole image with the next batch or snapshot, and then each change."""
-        self._new_publishers += publishers
+    async def install_publishers(self, *publishers: MetadataPublisher) -> None:
+        """Add publishers. Each gets the whole image once the replica of the log has caught up, and then each change.
+
+        When this returns they have it, if the replica has caught up: the quorum may write no record for a long time.
+        """
+        async with self._turn:
+            self._check_usable()
+            self._new_publishers += publishers
+            if self._has_caught_up:
+                await self._initialize_new_publishers()
 
     async def handle_commit(self, batch: CommittedBatch) -> None:
         """Apply a committed batch. Raises ProtocolError and MetadataError, after which the metadata are unusable."""
-        self._begin()
-        await self._batch_loader.load_batch(batch)
-        # A replica that catches up publishes one delta for all of the log, as in Kafka.
-        if self._has_caught_up_once(batch.last_offset):
-            await self._batch_loader.maybe_flush_batches()
-            await self._initialize_new_publishers()
-        self._is_busy = False
+        async with self._loading():
+            await self._batch_loader.load_batch(batch)
+            # A replica that catches up publishes one delta for all of the log, as in Kafka.
+            if self._has_caught_up_once(batch.last_offset):
+                await self._batch_loader.maybe_flush_batches()
+                await self._initialize_new_publishers()
 
     async def handle_load_snapshot(self, snapshot: LoadedSnapshot) -> None:
         """Replace the image by a snapshot and publish the difference. Raises ProtocolError and MetadataError."""
-        self._begin()
+        async with self._loading():
+            await self._load_snapshot(snapshot)
+
+    async def _load_snapshot(self, snapshot: LoadedSnapshot) -> None:
         delta, budget = MetadataDelta(EMPTY_IMAGE), CountBudget(RECORDS_PER_TURN)
         num_batches = num_bytes = 0
         async for batch in snapshot.batches:
@@ -100,12 +114,18 @@ class MetadataLoader:
             manifest = Manifest(provenance, True, num_batches, num_bytes)
             await self._publish(await MetadataDelta.between(before, image), image, manifest)
             await self._initialize_new_publishers()
-        self._is_busy = False
 
-    def _begin(self) -> None:
-        # Also true after an error, since the image then misses records.
-        assert not self._is_busy, "calls of a MetadataLoader overlap, or follow a failed call"
-        self._is_busy = True
+    @asynccontextmanager
+    async def _loading(self) -> AsyncIterator[None]:
+        async with self._turn:
+            self._check_usable()
+            self._is_usable = False
+            yield
+            self._is_usable = True
+
+    def _check_usable(self) -> None:
+        # After an error the image misses records.
+        assert self._is_usable, "a call of a MetadataLoader follows a failed call"
 
     def _has_caught_up_once(self, last_offset: int) -> bool:
         if not self._has_caught_up:

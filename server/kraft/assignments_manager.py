@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ...common.room_logger import room_logger
-from ...protocol.errors import KafkaError, code_of
+from ...protocol.errors import KafkaError, ProtocolError, code_of
 from ...protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryData,
@@ -18,8 +18,10 @@ from ...protocol.messages.assign_replicas_to_dirs import (
 from ...protocol.topic_partition import TopicIdPartition, TopicPartition
 from ..runtime.loop_sharing import CountBudget
 from .image_features import METADATA_VERSION
+from .image_topics import LOST_DIRECTORY
 
 if TYPE_CHECKING:
+    from ...storage.held_logs import HeldLogs
     from ..controller.forwarding_manager import SendToController
     from .image_features import ImageFeatures
     from .published_image import PublishedImage
@@ -35,8 +37,12 @@ MAX_ASSIGNMENTS_PER_REQUEST = 2250
 class AssignmentsManager:
     """Compares the directories of this broker's replicas with the metadata, and reports differences.
 
-    With this knowledge the controller elects other leaders when a log directory fails. With a single log directory the
-    controller assigns the replicas itself. `KRaftMember` owns it; it runs on the loop's thread.
+    With this knowledge the controller elects other leaders when a log directory fails. The controller itself assigns
+    only new replicas of a broker with a single directory, so a single directory that was replaced is reported, too.
+
+    A log that has failed alone, in a directory that is online, is reported as lost: the controller elects another
+    leader, and a restart that can open the log reports its directory again. Kafka's brokers fail the whole directory
+    instead. `KRaftMember` owns it; it runs on the loop's thread.
     """
 
     def __init__(
@@ -46,16 +52,16 @@ class AssignmentsManager:
         features: ImageFeatures,
         directory_ids: Mapping[str, UUID],
         *,
-        log_dir_of: Callable[[TopicPartition], str | None],
+        held: HeldLogs,
         broker_epoch: Callable[[], int],
         send_request: SendToController,
     ) -> None:
-        """`directory_ids` has the ids of the log directories by path; `log_dir_of` returns the path of a replica."""
+        """`directory_ids` has the ids of the log directories by path."""
         self._broker_id = broker_id
         self._published = published
         self._features = features
         self._directory_ids = directory_ids
-        self._log_dir_of = log_dir_of
+        self._held = held
         self._broker_epoch = broker_epoch
         self._send_request = send_request
 
@@ -64,17 +70,20 @@ class AssignmentsManager:
         if self._features.level(METADATA_VERSION) < SINCE_DIRECTORIES:
             return
         found: dict[TopicIdPartition, UUID] = {}
-        budget = CountBudget()
-        for topic in list(self._published.image.topics.by_id.values()):
-            for index, partition in topic.partitions.items():
-                stated = partition.directory(self._broker_id)
-                if stated is None:
-                    continue
-                path = self._log_dir_of(TopicPartition(topic.name, index))
-                directory = None if path is None else self._directory_ids.get(path)
-                if directory is not None and directory != stated:
-                    found[TopicIdPartition(topic.id, topic.name, index)] = directory
-            await budget.step(len(topic.partitions))
+        budget, topics = CountBudget(), self._published.image.topics
+        for (name, index), log_dir in list(self._held.dir_of.items()):
+            await budget.step()
+            topic_id = topics.ids.get(name)
+            partition = None if topic_id is None else topics.partition(topic_id, index)
+            if topic_id is None or partition is None:
+                continue
+            stated, directory = partition.directory(self._broker_id), self._directory_ids.get(log_dir.path)
+            if stated is None or directory is None:
+                continue
+            if log_dir.is_online and TopicPartition(name, index) in self._held.offline:
+                directory = LOST_DIRECTORY
+            if directory != stated:
+                found[TopicIdPartition(topic_id, name, index)] = directory
         remaining = iter(found.items())
         while some := list(islice(remaining, MAX_ASSIGNMENTS_PER_REQUEST)):
             await self._report(some)
@@ -87,7 +96,7 @@ class AssignmentsManager:
         )
         try:
             response = await self._send_request(request)
-        except KafkaError as error:
+        except (KafkaError, ProtocolError) as error:
             logger.warning("the controller does not accept the log directories of replicas: %s", error)
             return
         refused = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Container, Mapping
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping
 from typing import TYPE_CHECKING
 
 from ...common.room_logger import room_logger
@@ -19,7 +19,7 @@ from ..controller.controller_request_handler import LEADER_CHANGES_PER_TURN, err
 from ..image.metadata_delta import MetadataDelta
 from ..image.metadata_image import EMPTY_IMAGE
 from ..runtime.loop_sharing import CountBudget
-from .image_topics import cached_broker, cached_topic, leader_and_isr_state
+from .image_topics import UNASSIGNED_DIRECTORY, cached_broker, cached_topic, leader_and_isr_state
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..config.dynamic_config import DynamicConfig
     from ..controller.controller_request_handler import PauseCleaning
     from ..image.acls_image import AclsDelta
+    from ..image.broker_registration import BrokerRegistration
     from ..image.client_quotas_image import ClientQuotasDelta
     from ..image.configurations_image import ConfigurationsDelta
     from ..image.metadata_batch_loader import Manifest
@@ -65,11 +66,13 @@ class BrokerMetadataPublisher:
         metadata: MetadataCache,
         replica_manager: ReplicaManager,
         offline: Container[TopicPartition],
+        lacks_log_dirs: Callable[[], bool],
         pause_cleaning: PauseCleaning,
     ) -> None:
         """`published` is the image that `config_store` reads, and up to which the settings were applied at the start.
 
-        `offline` has, at any time, the partitions in failed log directories.
+        `offline` has, at any time, the partitions in failed log directories. `lacks_log_dirs` returns whether a log
+        directory is offline: logs that were not found may be in it.
         """
         self.has_published = asyncio.Event()
         """Set when the whole metadata was applied once, or could not be applied; then `first_failure` is set."""
@@ -87,6 +90,7 @@ class BrokerMetadataPublisher:
         self._metadata = metadata
         self._replica_manager = replica_manager
         self._offline = offline
+        self._lacks_log_dirs = lacks_log_dirs
         self._pause_cleaning = pause_cleaning
         self._failed: set[TopicIdPartition] = set()
         """Replicas that could not be created or changed their role."""
@@ -105,6 +109,10 @@ class BrokerMetadataPublisher:
             if is_first:
                 # The settings and quotas were read at the start, from the image of that time.
                 settings = await MetadataDelta.between(before, image)
+                if settings.topics is not None:
+                    # The logs were opened for the topics of that image: another topic may have the name of one now.
+                    since_start = await settings.topics.local_changes(self._broker_id)
+                    await self._apply_part("topics", self._stop_replicas(since_start.deletes))
             if settings.configs is not None or settings.client_quotas is not None:
                 await self._apply_part("settings and quotas", self._apply_settings(settings, image))
             if delta.acls is not None and self._acls is not None:
@@ -113,6 +121,9 @@ class BrokerMetadataPublisher:
                 await self._apply_part("brokers", self._apply_brokers(image))
             if delta.topics is not None:
                 await self._apply_part("topics", self._apply_topics(delta.topics, image))
+            if self._has_ineligible_brokers(before, image):
+                # Followers that were about to join an ISR, and now cannot, must not hold back high watermarks.
+                await self._apply_part("ISRs", self._replica_manager.shrink_isrs())
             self.applied_offset = image.provenance.last_contained_offset
             self.has_published.set()
 
@@ -134,7 +145,10 @@ class BrokerMetadataPublisher:
                 partition = topics.partition(key.topic_id, key.partition)
                 self._failed.discard(key)
                 if partition is not None and self._broker_id in partition.replicas:
-                    if key.topic_partition in self._offline:
+                    has_log = self._replica_manager.get_partition(key.topic, key.partition) is not None
+                    is_new = partition.directory(self._broker_id) == UNASSIGNED_DIRECTORY
+                    may_be_offline = not has_log and not is_new and self._lacks_log_dirs()
+                    if key.topic_partition in self._offline or may_be_offline:
                         self._failed.add(key)
                     else:
                         retried[key] = partition
@@ -146,6 +160,17 @@ class BrokerMetadataPublisher:
         registered = image.cluster.brokers.values()
         self._metadata.fenced_brokers = {one.id: cached_broker(one) for one in registered if one.fenced}
         self._metadata.set_brokers({one.id: cached_broker(one) for one in registered if not one.fenced})
+
+    @staticmethod
+    def _has_ineligible_brokers(before: MetadataImage, image: MetadataImage) -> bool:
+        """Return whether a broker that could join ISRs is now fenced, in controlled shutdown or not registered."""
+        if before.cluster is image.cluster:
+            return False
+        now = image.cluster.brokers
+        return any(
+            _is_eligible(broker) and not ((other := now.get(broker_id)) is not None and _is_eligible(other))
+            for broker_id, broker in before.cluster.brokers.items()
+        )
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
@@ -255,6 +280,11 @@ class BrokerMetadataPublisher:
             if not rules:
                 del self._acl_rules[pattern]
             await budget.step(1 + len(rules))
+
+
+def _is_eligible(broker: BrokerRegistration) -> bool:
+    """Return whether the controller accepts a broker in ISRs."""
+    return not broker.fenced and not broker.in_controlled_shutdown
 
 
 class FirstImage:

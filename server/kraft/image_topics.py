@@ -32,7 +32,9 @@ def cached_broker(broker: BrokerRegistration) -> BrokerInfo:
         BrokerEndpoint(one.name, one.host, one.port, SECURITY_PROTOCOLS[one.security_protocol])
         for one in broker.listeners.values()
     )
-    return BrokerInfo(broker.id, endpoints, broker.rack, broker.epoch)
+    return BrokerInfo(
+        broker.id, endpoints, broker.rack, broker.epoch, in_controlled_shutdown=broker.in_controlled_shutdown
+    )
 
 
 def cached_topic(topic: topics_image.TopicImage, brokers: Mapping[int, BrokerRegistration]) -> TopicImage:

@@ -74,7 +74,7 @@ CONTROLLERS = 2
 SINCE_ENDPOINT_TYPE = 1
 INTER_BROKER_PROTOCOL = "3.9-IV0"
 """The versions of requests between brokers: every Kafka broker of a KRaft cluster with Kafka 4 supports them."""
-ASSIGNMENTS_CHECK_MS = 1000
+LOG_DIRS_CHECK_MS = 1000
 """Interval in which the log directories of replicas are compared with the metadata."""
 RETRY_TIMEOUT_MS = 60_000
 """Kafka's timeout of requests to the controller with all their attempts."""
@@ -127,13 +127,16 @@ class KRaftMember:
             ports.work,
         )
         self._published = PublishedImage()
-        self._loader = MetadataLoader(high_watermark=lambda: None if self._raft is None else self._raft.high_watermark)
+        self._loader = MetadataLoader(
+            high_watermark=lambda: None if self._raft is None else self._raft.high_watermark, turn=asyncio.Lock()
+        )
         self._features = ImageFeatures(self._published)
         self._config_store = ImageConfigStore(self._published)
         self._snapshot_generator: SnapshotGenerator | None = None
         self._lifecycle: BrokerLifecycleManager | None = None
         self._publisher: BrokerMetadataPublisher | None = None
         self._directory_ids: dict[str, UUID] = {}
+        self._reported_failures: set[UUID] = set()
         self._cluster_id = ""
         self._is_closed = False
         self.controller = KRaftControllerClient(
@@ -195,7 +198,7 @@ class KRaftMember:
             max_interval_ms=self._config.metadata_log_max_snapshot_interval_ms,
             on_fatal=self._on_fatal,
         )
-        self._loader.install_publishers(first, self._snapshot_generator)
+        await self._loader.install_publishers(first, self._snapshot_generator)
         await self._raft.start()
         self._raft.register(self._loader)
         await first.has_published.wait()
@@ -296,6 +299,7 @@ class KRaftMember:
             metadata=metadata,
             replica_manager=replica_manager,
             offline=self._log_manager.held.offline,
+            lacks_log_dirs=lambda: len(self._log_manager.held.online_dirs) < len(self._log_manager.dirs),
             pause_cleaning=cleaner.deleting,
         )
 
@@ -304,7 +308,7 @@ class KRaftMember:
             self._published,
             self._features,
             self._directory_ids,
-            log_dir_of=self._log_manager.log_dir_of,
+            held=self._log_manager.held,
             broker_epoch=self._broker_epoch,
             send_request=self._send_to_controller,
         )
@@ -343,14 +347,15 @@ class KRaftMember:
             node_id=self._broker_id,
             cluster_id=self._cluster_id,
             rack=self._config.broker_rack,
-            log_dirs=list(self._directory_ids.values()),
+            # Without directories that have failed since the start: the controller must elect no leader in them.
+            log_dirs=[self._directory_ids[one.path] for one in self._log_manager.held.online_dirs],
             incarnation_id=new_uuid(self._ports.token_bytes),
             config=lifecycle_config(self._config),
             loop=self._loop,
             on_shutdown_required=self._on_shutdown_required,
         )
         lifecycle.start(
-            lambda: self._loader.image.provenance.last_contained_offset,
+            self._applied_offset,
             self._channel_manager(timeout_ms, timeout_ms),
             [
                 AdvertisedListener(
@@ -364,16 +369,32 @@ class KRaftMember:
         self._loader.install_publishers(BrokerRegistrationTracker(self._broker_id, lifecycle.resend_registration))
         await lifecycle.initial_catch_up()
         state.broker_epoch = lifecycle.broker_epoch
-        self._loader.install_publishers(self._publisher)
+        await self._loader.install_publishers(self._publisher)
         await self._publisher.has_published.wait()
         if self._publisher.first_failure is not None:
             raise self._publisher.first_failure
         self._replication.schedule(scheduler)
-        if len(self._directory_ids) > 1:
-            scheduler.every(
-                "log directories of replicas", lambda: ASSIGNMENTS_CHECK_MS, self._assignments_manager.check, delay_ms=0
-            )
+        # Before the broker is unfenced: partitions whose only replica is in a directory that was replaced, or was
+        # reported as lost, are led again when the broker is unfenced.
+        await self._check_log_dirs()
+        scheduler.every("log directories of replicas", lambda: LOG_DIRS_CHECK_MS, self._check_log_dirs)
         await lifecycle.ready_to_unfence()
+
+    def _applied_offset(self) -> int:
+        """Return the last offset for heartbeats.
+
+        A broker that stops may leave when the others have reached the offset that moves its leaders: they must lead by
+        then. Before the first publication the replica has to catch up only.
+        """
+        assert self._publisher is not None, "`build` was not called"
+        if self._publisher.has_published.is_set():
+            return self._publisher.applied_offset
+        return self._loader.image.provenance.last_contained_offset
+
+    async def _check_log_dirs(self) -> None:
+        """Report failed log directories, also without replicas, and the directories of replicas."""
+        self._report_failed_directories()
+        await self._assignments_manager.check()
 
     async def leave(self) -> bool:
         """Move leaders to other brokers while clients are served (`controlled.shutdown.enable`).
@@ -416,5 +437,6 @@ class KRaftMember:
         if self._lifecycle is not None:
             online = {log_dir.path for log_dir in self._log_manager.held.online_dirs}
             for path, directory_id in self._directory_ids.items():
-                if path not in online:
+                if path not in online and directory_id not in self._reported_failures:
+                    self._reported_failures.add(directory_id)
                     self._lifecycle.propagate_directory_failure(directory_id)

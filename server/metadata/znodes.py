@@ -107,6 +107,8 @@ class BrokerInfo:
     """czxid of the registration; not part of the JSON."""
     transaction_levels: tuple[int, int] | None = None
     """The lowest and highest supported level of the feature `transaction.version`, if the registration has them."""
+    in_controlled_shutdown: bool = False
+    """Whether the broker stops and serves clients until its leaders are moved; False in a cluster around ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True)

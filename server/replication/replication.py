@@ -95,9 +95,12 @@ class Replication:
         await self._isr_change_sender.close()
 
     def _is_eligible(self, broker_id: int, epoch: int) -> bool:
-        """Whether a broker is alive with the broker epoch of its fetches, as far as both are known (KIP-903)."""
+        """Return whether a broker may join an ISR (Kafka's isReplicaIsrEligible).
+
+        It is alive, does not stop, and has the broker epoch of its fetches, as far as both are known (KIP-903).
+        """
         registration = self._metadata.brokers.get(broker_id)
-        if registration is None:
+        if registration is None or registration.in_controlled_shutdown:
             return False
         return UNKNOWN_EPOCH in (epoch, registration.broker_epoch) or epoch == registration.broker_epoch
 

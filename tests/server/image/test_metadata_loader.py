@@ -53,11 +53,17 @@ class Log:
     def __init__(self) -> None:
         self.end = 0
         self.high_watermark: int | None = None
-        self.loader = MetadataLoader(high_watermark=lambda: self.high_watermark)
+        self.loader = MetadataLoader(high_watermark=lambda: self.high_watermark, turn=asyncio.Lock())
         self.publisher = Publisher()
-        self.loader.install_publishers(self.publisher)
+        self._is_installed = False
+
+    async def _install(self) -> None:
+        if not self._is_installed:
+            self._is_installed = True
+            await self.loader.install_publishers(self.publisher)
 
     async def commit(self, *records: Any, high_watermark: int | None = None) -> None:
+        await self._install()
         values = [encode_metadata_record(record) for record in records]
         last = self.end + max(len(values), 1) - 1
         batch = CommittedBatch(self.end, last, 1, 5, values, 100)
@@ -66,6 +72,7 @@ class Log:
         await self.loader.handle_commit(batch)
 
     async def load(self, offset: int, *records: Any) -> None:
+        await self._install()
         self.end = self.high_watermark = offset + 1
         await self.loader.handle_load_snapshot(LoadedSnapshot(offset, 2, 6, batches(records)))
 
@@ -113,13 +120,26 @@ async def test_later_publisher_receives_the_whole_image_first() -> None:
     log = Log()
     await log.commit(topic(1))
     second = Publisher()
-    log.loader.install_publishers(second)
+    await log.loader.install_publishers(second)
+    # The quorum may write no record for a long time.
+    assert second.topics == [["t1"]]
     await log.commit(topic(2))
     await log.commit(topic(3))
-    assert second.topics == [["t1", "t2"], ["t1", "t2", "t3"]]
+    assert second.topics == [["t1"], ["t1", "t2"], ["t1", "t2", "t3"]]
     delta = second.updates[0][0]
     assert delta.topics is not None
-    assert set(delta.topics.created) == {"t1", "t2"}
+    assert set(delta.topics.created) == {"t1"}
+
+
+async def test_publisher_that_is_installed_during_a_publication_receives_each_change_once() -> None:
+    log = Log()
+    await log.commit(topic(1))
+    second = Publisher()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(log.commit(topic(2)))
+        tasks.create_task(log.loader.install_publishers(second))
+        tasks.create_task(log.commit(topic(3)))
+    assert second.topics == [["t1", "t2"], ["t1", "t2", "t3"]]
 
 
 async def test_transaction_is_published_at_its_end() -> None:
@@ -211,7 +231,7 @@ async def test_failing_publisher_does_not_stop_the_others(caplog: pytest.LogCapt
 
     log = Log()
     second = Publisher()
-    log.loader.install_publishers(Failing(), second)
+    await log.loader.install_publishers(Failing(), second)
     await log.commit(topic(1))
     await log.commit(topic(2))
     assert second.topics == log.publisher.topics == [["t1"], ["t1", "t2"]]

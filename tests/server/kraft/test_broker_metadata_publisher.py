@@ -19,12 +19,14 @@ from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.dynamic_config import DynamicConfig
 from barnabas.server.image.metadata_batch_loader import Manifest
 from barnabas.server.image.metadata_delta import MetadataDelta
-from barnabas.server.image.metadata_image import MetadataImage
+from barnabas.server.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from barnabas.server.kraft.broker_metadata_publisher import BrokerMetadataPublisher
 from barnabas.server.kraft.image_config_store import ImageConfigStore
+from barnabas.server.kraft.image_topics import UNASSIGNED_DIRECTORY
 from barnabas.server.kraft.published_image import PublishedImage
 from barnabas.server.metadata.metadata_cache import MetadataCache
 from barnabas.server.replication.leader_and_isr import LeaderAndIsrState
+from barnabas.server.replication.replication import Replication
 from barnabas.storage.errors import LogDirFailedError
 
 BROKER_ID, OTHER = 2, 1
@@ -40,7 +42,7 @@ class Parts:
         self.replicas: dict[tuple[str, int], Any] = {}
         self.refused: set[TopicPartition] = set()
         self.failing: set[TopicPartition] = set()
-        self.is_quota_failing = False
+        self.is_quota_failing = self.lacks_log_dirs = False
         self.acls: dict[str, set[str]] = {}
         self.metadata = MetadataCache("cluster")
         self.dynamic_config = DynamicConfig(BrokerConfig({"process.roles": "broker", "node.id": str(BROKER_ID)}))
@@ -55,6 +57,7 @@ class Parts:
             metadata=self.metadata,
             replica_manager=cast(Any, self),
             offline=(),
+            lacks_log_dirs=lambda: self.lacks_log_dirs,
             pause_cleaning=lambda _: nullcontext(),  # type: ignore[arg-type,return-value]
         )
 
@@ -95,6 +98,9 @@ class Parts:
         self.applied.append(("failed", f"{topic}-{index}"))
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
 
+    async def shrink_isrs(self) -> None:
+        self.applied.append("shrink")
+
     def _become(self, role: str, state: LeaderAndIsrState) -> None:
         if state.topic_partition in self.failing:
             raise LogDirFailedError("/disk", OSError(5, "the disk failed"))
@@ -127,8 +133,7 @@ def partition(index: int, leader: int, topic_id: UUID = TOPIC_ID, **others: Any)
         leader=leader,
         leader_epoch=0,
         partition_epoch=0,
-        directories=[DIRECTORY, DIRECTORY],
-        **others,
+        **{"directories": [DIRECTORY, DIRECTORY], **others},
     )
 
 
@@ -218,6 +223,52 @@ async def test_a_replica_whose_log_fails_does_not_keep_the_others_from_their_rol
     parts.applied = []
     await parts.publisher.retry_replicas()
     assert [one[:2] for one in parts.applied] == [("leader", "t-0")]
+
+
+async def test_a_log_that_may_be_in_an_offline_directory_is_not_created() -> None:
+    parts = Parts()
+    parts.refused = {TopicPartition("t", index) for index in range(3)}
+    new = partition(2, BROKER_ID, directories=[DIRECTORY, UNASSIGNED_DIRECTORY])
+    await parts.publish(*START, new)
+    parts.refused = set()
+    parts.lacks_log_dirs = True
+    await parts.publisher.retry_replicas()
+    assert [one[:2] for one in parts.applied] == [("leader", "t-2")]
+    parts.lacks_log_dirs = False
+    await parts.publisher.retry_replicas()
+    assert sorted(one[1] for one in parts.applied) == ["t-0", "t-1", "t-2"]
+
+
+async def test_a_broker_in_controlled_shutdown_is_marked_and_holds_back_no_high_watermark() -> None:
+    parts = Parts()
+    await parts.publish(*START)
+    registration = r.BrokerRegistrationChangeRecord(
+        broker_id=OTHER, broker_epoch=10 * OTHER, fenced=0, in_controlled_shutdown=1
+    )
+    assert await parts.publish(registration) == ["shrink"]
+    # Clients and followers connect to it until it is fenced.
+    assert parts.metadata.brokers[OTHER].in_controlled_shutdown
+    leader = cast(Any, SimpleNamespace(_metadata=parts.metadata))
+    assert not Replication._is_eligible(leader, OTHER, 10 * OTHER)
+    assert await parts.publish(r.UnfenceBrokerRecord(id=BROKER_ID, epoch=10 * BROKER_ID)) == []
+    assert Replication._is_eligible(leader, BROKER_ID, 10 * BROKER_ID)
+    assert not Replication._is_eligible(leader, BROKER_ID, 1)
+
+
+async def test_logs_that_were_opened_for_a_topic_that_is_deleted_before_the_first_publication_are_deleted() -> None:
+    parts = Parts()
+    parts.published.image = await image_after(START)
+    records = [
+        r.RemoveTopicRecord(topic_id=TOPIC_ID),
+        r.TopicRecord(name="t", topic_id=NEXT_TOPIC_ID),
+        partition(0, BROKER_ID, NEXT_TOPIC_ID),
+    ]
+    image = await image_after(records, parts.published.image)
+    delta = await MetadataDelta.between(EMPTY_IMAGE, image)
+    await parts.publisher.on_metadata_update(delta, image, Manifest(image.provenance, True, 1, 1))
+    roles = [one[:2] for one in parts.applied]
+    assert sorted(roles[:2]) == [("delete", "t-0"), ("delete", "t-1")]
+    assert roles[2:] == [("leader", "t-0")]
 
 
 USER_QUOTA = r.ClientQuotaRecord(

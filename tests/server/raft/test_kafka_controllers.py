@@ -241,11 +241,11 @@ class KafkaMember(KafkaObserver):
 
     async def start(self) -> None:
         await super().start()
-        self.loader = MetadataLoader(high_watermark=lambda: self.client.high_watermark)
+        self.loader = MetadataLoader(high_watermark=lambda: self.client.high_watermark, turn=asyncio.Lock())
         self.generator = SnapshotGenerator(
             self.client, asyncio.get_running_loop(), max_record_bytes=100, on_fatal=self.errors.append
         )
-        self.loader.install_publishers(self.generator)
+        await self.loader.install_publishers(self.generator)
         self.client.register(self.loader)
         self.lifecycle = BrokerLifecycleManager(
             node_id=NODE_ID,

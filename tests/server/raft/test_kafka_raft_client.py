@@ -655,11 +655,11 @@ def test_a_replica_makes_snapshots_and_deletes_the_records_before_them() -> None
 
         async def start() -> tuple[MetadataLoader, SnapshotGenerator]:
             await observer.start()
-            loader = MetadataLoader(high_watermark=lambda: observer.client.high_watermark)
+            loader = MetadataLoader(high_watermark=lambda: observer.client.high_watermark, turn=asyncio.Lock())
             generator = SnapshotGenerator(
                 observer.client, observer.loop, max_record_bytes=500, on_fatal=observer.errors.append
             )
-            loader.install_publishers(generator)
+            await loader.install_publishers(generator)
             observer.client.register(loader)
             return loader, generator
 
