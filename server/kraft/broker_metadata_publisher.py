@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Container, Mapping
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from ...common.room_logger import room_logger
@@ -18,7 +19,9 @@ from ..config.named_configs import NAMED_KINDS
 from ..controller.controller_request_handler import LEADER_CHANGES_PER_TURN, error_of, stop_replicas_locally
 from ..image.metadata_delta import MetadataDelta
 from ..image.metadata_image import EMPTY_IMAGE
+from ..quotas.entities import IP
 from ..runtime.loop_sharing import CountBudget
+from ..runtime.scheduler import IsolatedWork
 from .image_topics import UNASSIGNED_DIRECTORY, cached_broker, cached_topic, leader_and_isr_state
 
 if TYPE_CHECKING:
@@ -95,6 +98,15 @@ class BrokerMetadataPublisher:
         self._failed: set[TopicIdPartition] = set()
         """Replicas that could not be created or changed their role."""
         self._turn = asyncio.Lock()
+        self._changed_hosts: dict[str, None] = {}
+        """Host names whose quotas have changed and were not applied yet, oldest first."""
+        self._host_quotas: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        """Apply no more quotas of host names."""
+        if self._host_quotas is not None:
+            self._host_quotas.cancel()
+            await asyncio.gather(self._host_quotas, return_exceptions=True)
 
     async def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage, manifest: Manifest) -> None:
         """Apply the changes that lead to an image.
@@ -259,8 +271,24 @@ class BrokerMetadataPublisher:
         """Kafka's DynamicClientQuotaPublisher."""
         budget = CountBudget()
         for entity in delta.changes:
-            await self._quotas.changed(dict(entity), dict(image.client_quotas.entities.get(entity, {})))
+            host = dict(entity).get(IP)
+            if host is not None and not is_ip_address(host):
+                # The resolution of a host name may take seconds, for which no change of leaders may wait.
+                self._changed_hosts[host] = None
+            else:
+                await self._quotas.changed(dict(entity), dict(image.client_quotas.entities.get(entity, {})))
             await budget.step()
+        if self._changed_hosts and (self._host_quotas is None or self._host_quotas.done()):
+            self._host_quotas = asyncio.get_running_loop().create_task(self._apply_host_quotas())
+
+    async def _apply_host_quotas(self) -> None:
+        """Apply the present quotas of host names, one after another."""
+        while self._changed_hosts:
+            host = next(iter(self._changed_hosts))
+            del self._changed_hosts[host]
+            with IsolatedWork(f"the quota of host {host} could not be applied"):
+                quotas = self._published.image.client_quotas.entities.get(((IP, host),), {})
+                await self._quotas.changed({IP: host}, dict(quotas))
 
     async def _apply_acls(self, acls: AclAuthorizer, delta: AclsDelta) -> None:
         """Kafka's AclPublisher."""
@@ -285,6 +313,15 @@ class BrokerMetadataPublisher:
 def _is_eligible(broker: BrokerRegistration) -> bool:
     """Return whether the controller accepts a broker in ISRs."""
     return not broker.fenced and not broker.in_controlled_shutdown
+
+
+def is_ip_address(host: str) -> bool:
+    """Return whether a host is an address and not a name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 class FirstImage:

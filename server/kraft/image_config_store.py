@@ -12,10 +12,11 @@ from ..metadata.config_store import ConfigStore
 from ..metadata.scram_store import MECHANISMS
 from ..metadata.znodes import DEFAULT_ENTITY, user_node
 from ..quotas.entities import CLIENT_ID, IP, USER, quota_text
-from ..quotas.stored_quotas import entity_at
+from ..quotas.stored_quotas import entity_at, quota_node
+from ..runtime.loop_sharing import CountBudget
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from .published_image import PublishedImage
 
@@ -59,10 +60,14 @@ class ImageConfigStore(ConfigStore):
             nodes |= dict.fromkeys(user_node(key.user) for key in image.scram.credentials)
         return list(nodes)
 
-    async def _clients_of(self, user: str) -> list[str]:
-        name = _name(user)
-        entities = map(dict, self._published.image.client_quotas.entities)
-        return [_node(one[CLIENT_ID]) for one in entities if CLIENT_ID in one and one.get(USER, ()) == name]
+    async def client_configs(self) -> AsyncIterator[tuple[str, str, dict[str, str]]]:
+        """Yield the quotas of all entities as `ConfigStore.client_configs` does, in one pass over the image."""
+        image, budget = self._published.image, CountBudget()
+        for entity, quotas in image.client_quotas.entities.items():
+            named = dict(entity)
+            entity_type, name = quota_node(named)
+            yield entity_type, name, {key: quota_text(named, key, value) for key, value in quotas.items()}
+            await budget.step()
 
     async def _config(self, entity_type: str, name: str) -> dict[str, str]:
         image = self._published.image

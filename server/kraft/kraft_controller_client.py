@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ...common.error_description import describe_error
 from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError, code_of
 from ...protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 logger = room_logger("controller")
 
+PRODUCER_IDS_TIMEOUT_S = 5
+"""The time for which producers wait for a block of producer ids. Without a block they retry."""
 TIMED_OUT = "The request timed out before the controller has responded."
 
 
@@ -106,11 +109,12 @@ class KRaftControllerClient:
         """
         request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
         try:
-            response = await self._send_request(request)
+            async with asyncio.timeout(PRODUCER_IDS_TIMEOUT_S):
+                response = await self._send_request(request)
             if response.error_code:
                 raise KafkaError(code_of(response.error_code))
-        except KafkaError as error:
-            logger.warning("the controller allocates no producer ids: %s", error)
+        except (KafkaError, TimeoutError) as error:
+            logger.warning("the controller allocates no producer ids: %s", describe_error(error))
             text = "No block of producer ids could be allocated."
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from error
         return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)

@@ -418,6 +418,7 @@ class KRaftMember:
         if self._lifecycle is not None:
             await self._lifecycle.close()
         if self._publisher is not None:
+            await self._publisher.close()
             await self._alter_partition_manager.close()
             await self._replication.close()
             for connections in (self._for_markers, self._for_transactions, self._for_share_state):

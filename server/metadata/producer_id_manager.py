@@ -25,7 +25,7 @@ class ProducerIdManager:
         self._next_block = next_block
         self._next = 0
         self._end = 0
-        self._claiming = asyncio.Lock()
+        self._claim: asyncio.Task[None] | None = None
 
     async def generate_producer_id(self) -> int:
         """Return an id that was never used.
@@ -34,13 +34,24 @@ class ProducerIdManager:
         UNKNOWN_SERVER_ERROR when all 2**63 ids are used.
         """
         while self._next >= self._end:
-            async with self._claiming:
-                if self._next >= self._end:
-                    block = await self._next_block()
-                    self._next, self._end = block.start, block.stop
+            if self._claim is None:
+                self._claim = asyncio.get_running_loop().create_task(self._claim_block())
+                self._claim.add_done_callback(self._claimed)
+            # All requests share the result of one attempt: with an attempt each, one after another, the last of many
+            # would wait for the timeouts of all others.
+            await asyncio.shield(self._claim)
         producer_id = self._next
         self._next += 1
         return producer_id
+
+    async def _claim_block(self) -> None:
+        block = await self._next_block()
+        self._next, self._end = block.start, block.stop
+
+    def _claimed(self, claim: asyncio.Task[None]) -> None:
+        self._claim = None
+        if not claim.cancelled():
+            claim.exception()  # without a waiting request asyncio would log it
 
 
 class ZkProducerIdManager(ProducerIdManager):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -42,6 +43,7 @@ class Parts:
         self.replicas: dict[tuple[str, int], Any] = {}
         self.refused: set[TopicPartition] = set()
         self.failing: set[TopicPartition] = set()
+        self.is_resolved = asyncio.Event()
         self.is_quota_failing = self.lacks_log_dirs = False
         self.acls: dict[str, set[str]] = {}
         self.metadata = MetadataCache("cluster")
@@ -73,6 +75,8 @@ class Parts:
     # The quotas and the authorizer.
 
     async def changed(self, entity: Mapping[str, str | None], limits: Mapping[str, float]) -> None:
+        if entity.get("ip") == "slow.example":
+            await self.is_resolved.wait()
         if self.is_quota_failing:
             raise ValueError("a quota that cannot be applied")
         self.applied.append((dict(entity), dict(limits)))
@@ -285,6 +289,25 @@ async def test_a_quota_that_cannot_be_applied_does_not_prevent_changes_of_leader
     assert [one[:2] for one in await parts.publish(USER_QUOTA, change)] == [("leader", "t-1")]
     assert parts.publisher.applied_offset == parts.published.image.provenance.last_contained_offset
     assert parts.publisher.first_failure is None
+
+
+async def test_changes_of_leaders_do_not_wait_for_the_resolution_of_a_host_name() -> None:
+    def limit(host: str, value: float) -> r.ClientQuotaRecord:
+        entity = [r.EntityData(entity_type="ip", entity_name=host)]
+        return r.ClientQuotaRecord(entity=entity, key="connection_creation_rate", value=value, remove=False)
+
+    parts = Parts()
+    async with asyncio.timeout(30):
+        await parts.publish(*START, limit("slow.example", 5.0))
+        change = r.PartitionChangeRecord(partition_id=1, topic_id=TOPIC_ID, leader=BROKER_ID)
+        applied = await parts.publish(limit("127.0.0.1", 7.0), limit("slow.example", 6.0), change)
+        rate = "connection_creation_rate"
+        assert applied[:1] == [({"ip": "127.0.0.1"}, {rate: 7.0})]
+        assert [one[:2] for one in applied[1:]] == [("leader", "t-1")]
+        parts.is_resolved.set()
+        while applied[-1] != ({"ip": "slow.example"}, {rate: 6.0}):
+            await asyncio.sleep(0)
+        await parts.publisher.close()
 
 
 async def test_the_first_publication_reports_a_part_that_cannot_be_applied() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -90,6 +91,40 @@ async def test_quotas_of_users_and_clients_and_credentials_are_found() -> None:
     users = await scram.users()
     assert sorted(users) == ["anna/1", "ben"]
     assert await scram.iterations(users["ben"]) == {"SCRAM-SHA-512": credential.iterations}
+
+
+async def test_the_time_to_list_quotas_grows_with_their_number_alone() -> None:
+    count = 0
+
+    class Counted(dict[Any, Any]):
+        """The entities of an image; counts the entities that are read."""
+
+        def __iter__(self) -> Any:
+            nonlocal count
+            count += len(self)
+            return super().__iter__()
+
+        def items(self) -> Any:
+            nonlocal count
+            count += len(self)
+            return super().items()
+
+    image = await published(
+        *(
+            quota(
+                [
+                    r.EntityData(entity_type="user", entity_name=f"u{user}"),
+                    r.EntityData(entity_type="client-id", entity_name=f"c{client}"),
+                ]
+            )
+            for user in range(20)
+            for client in range(3)
+        )
+    )
+    quotas = image.image.client_quotas
+    image.image = replace(image.image, client_quotas=replace(quotas, entities=Counted(quotas.entities)))
+    assert len([entity async for entity, limits in stored_quotas(ImageConfigStore(image)) if limits]) == 60
+    assert count <= 3 * 60
 
 
 async def test_tokens_and_features_are_those_of_the_image() -> None:

@@ -11,7 +11,7 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.server.metadata.data_tree import DataTree
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import Stat, StoreUnavailableError
-from barnabas.server.metadata.producer_id_manager import BLOCK_SIZE, ZkProducerIdManager
+from barnabas.server.metadata.producer_id_manager import BLOCK_SIZE, ProducerIdManager, ZkProducerIdManager
 from barnabas.server.metadata.znodes import PRODUCER_ID_BLOCK, decode_producer_id_block, encode_producer_id_block
 
 
@@ -72,3 +72,38 @@ async def test_a_session_that_is_over_is_a_reason_to_retry(tree: DataTree) -> No
     assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     store.renew()
     assert await ids.generate_producer_id() == 0
+
+
+async def test_requests_that_wait_for_a_block_share_one_attempt() -> None:
+    attempts = 0
+
+    async def next_block() -> range:
+        nonlocal attempts
+        attempts += 1
+        await asyncio.sleep(0)
+        if attempts == 1:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return range(10, 20)
+
+    ids = ProducerIdManager(next_block)
+    results = await asyncio.gather(*(ids.generate_producer_id() for _ in range(5)), return_exceptions=True)
+    assert [type(result) for result in results] == [KafkaError] * 5
+    assert attempts == 1
+    assert sorted(await asyncio.gather(*(ids.generate_producer_id() for _ in range(10)))) == list(range(10, 20))
+    assert attempts == 2
+
+
+async def test_a_request_that_is_cancelled_does_not_end_the_attempt_of_the_others() -> None:
+    is_reached = asyncio.Event()
+
+    async def next_block() -> range:
+        await is_reached.wait()
+        return range(10, 20)
+
+    ids = ProducerIdManager(next_block)
+    first, second = (asyncio.create_task(ids.generate_producer_id()) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    is_reached.set()
+    assert await second == 10
