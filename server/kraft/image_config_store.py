@@ -41,7 +41,7 @@ class ImageConfigStore(ConfigStore):
         self._published = published
 
     async def names(self, entity_type: str) -> list[str]:
-        """As of ConfigStore."""
+        """Return the nodes of all entities of a type as `ConfigStore.names` does."""
         return await self._names(entity_type)
 
     async def _names(self, entity_type: str) -> list[str]:

@@ -88,7 +88,7 @@ class KRaftControllerClient:
         results: dict[str, KafkaError | None] = {}
         for creation in creations:
             try:
-                # As Kafka's brokers, which do not know how many partitions the controller's default is.
+                # Kafka's brokers charge one partition if the controller chooses the number.
                 mutation_quota(max(1, creation.num_partitions))
             except KafkaError as error:
                 results[creation.name] = error.as_result()
