@@ -366,7 +366,7 @@ class KRaftMember:
             {name: (feature.lowest, feature.highest) for name, feature in FEATURES.items()},
             self._log_manager.previous_broker_epoch(),
         )
-        self._loader.install_publishers(BrokerRegistrationTracker(self._broker_id, lifecycle.resend_registration))
+        await self._loader.install_publishers(BrokerRegistrationTracker(self._broker_id, lifecycle.resend_registration))
         await lifecycle.initial_catch_up()
         state.broker_epoch = lifecycle.broker_epoch
         await self._loader.install_publishers(self._publisher)

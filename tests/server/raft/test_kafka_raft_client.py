@@ -701,11 +701,11 @@ def test_a_snapshot_without_space_is_stored_after_the_next_interval() -> None:
     async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
         await observer.client.close()
         await observer.start()
-        loader = MetadataLoader(high_watermark=lambda: observer.client.high_watermark)
+        loader = MetadataLoader(high_watermark=lambda: observer.client.high_watermark, turn=asyncio.Lock())
         generator = SnapshotGenerator(
             observer.client, observer.loop, max_record_bytes=500, on_fatal=observer.errors.append
         )
-        loader.install_publishers(generator)
+        await loader.install_publishers(generator)
         observer.client.register(loader)
         fault = observer.disk.fail("pwrite", errno.ENOSPC, ".part", times=1000)
         for number in range(60):
