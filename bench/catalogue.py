@@ -1,8 +1,9 @@
 """The benches by name: what each does, to which servers, which figures it gives and what they have to reach."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from bench.bench import BROKERS, LIMIT, PACED, STEPS, THROUGHPUT, Bench, Goal
+from bench.bench import BROKERS, LIMIT, PACED, STEPS, THROUGHPUT, Bench, Figures, Goal, Run
 from bench.clusters import cluster_benches
 from bench.compaction import compaction_benches
 from bench.groups import (
@@ -11,7 +12,10 @@ from bench.groups import (
     measure_rebalance,
     measure_rebalances,
     measure_restart,
+    measure_share_heartbeats,
+    measure_streams_heartbeats,
     prepare_groups,
+    prepare_modern_groups,
 )
 from bench.members import HEARTBEAT_S
 from bench.requests import (
@@ -27,6 +31,7 @@ from bench.requests import (
     prepare_latency,
 )
 from bench.secured import secured_benches
+from bench.share_groups import share_benches
 from bench.starting import measure_start, measure_start_again
 from bench.throughput import fetch_with, librdkafka_bench, prepare_fetch, produce_bench, replay_bench
 from bench.transactions import transaction_benches
@@ -287,6 +292,47 @@ def start_benches() -> list[Bench]:
     ]
 
 
+def _heartbeat_bench(
+    name: str,
+    about: str,
+    measure: Callable[[Run], Figures],
+    prepare: Callable[[Run], None],
+    properties: Mapping[str, str],
+) -> Bench:
+    return Bench(
+        name,
+        about,
+        {
+            "entered_s": "lower",
+            "heartbeats_per_s": "higher",
+            "cpu_percent": "lower",
+            "cpu_us_per_heartbeat": "lower",
+            **MEANWHILE,
+        },
+        measure,
+        prepare,
+        targets=BROKERS,
+        properties=properties,
+        goals=(Goal("cpu_percent", LIMIT, 30), UNDISTURBED),
+        warm_by=("entered_s", "cpu_us_per_heartbeat"),
+    )
+
+
+def modern_group_benches() -> list[Bench]:
+    """Heartbeats of share groups and of streams groups."""
+    kinds = (("share", measure_share_heartbeats), ("streams", measure_streams_heartbeats))
+    return [
+        _heartbeat_bench(
+            f"{kind}-group-heartbeats",
+            f"heartbeats of 5000 members in 1000 {kind} groups, one every five seconds each, at idle priority",
+            measure,
+            prepare_modern_groups,
+            {},
+        )
+        for kind, measure in kinds
+    ]
+
+
 def group_benches() -> list[Bench]:
     """Many members, many groups, many offsets."""
     as_by_default = {"group.initial.rebalance.delay.ms": "3000"}
@@ -322,22 +368,12 @@ def group_benches() -> list[Bench]:
             goals=(Goal("rebalance_s", LIMIT, 2 * HEARTBEAT_S), UNDISTURBED),
             warm_by=("rebalance_s", "cpu_s_per_rebalance"),
         ),
-        Bench(
+        _heartbeat_bench(
             "group-heartbeats",
             "heartbeats of 5000 members in 1000 groups, one every three seconds each; the members run at idle priority",
-            {
-                "entered_s": "lower",
-                "heartbeats_per_s": "higher",
-                "cpu_percent": "lower",
-                "cpu_us_per_heartbeat": "lower",
-                **MEANWHILE,
-            },
             measure_heartbeats,
             prepare_groups,
-            targets=BROKERS,
-            properties=as_by_default,
-            goals=(Goal("cpu_percent", LIMIT, 30), UNDISTURBED),
-            warm_by=("entered_s", "cpu_us_per_heartbeat"),
+            as_by_default,
         ),
         Bench(
             "group-restart",
@@ -361,6 +397,8 @@ BENCHES = {
         *acks_all_benches(),
         *growth_benches(),
         *group_benches(),
+        *modern_group_benches(),
+        *share_benches(),
         *compaction_benches(),
         *java_benches(),
         *cluster_benches(),

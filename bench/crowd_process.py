@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any, Self
 
-from bench.members import Crowd, Member
+from bench.members import Crowd, GroupMember
 
 
 class CrowdProcess:
     """Members that join, beat, and join again when they are told to. A context manager: they are gone at its end."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, group_type: str = "classic") -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_live, args=(theirs, bootstrap), daemon=True)
+        self._process = context.Process(target=_live, args=(theirs, bootstrap, group_type), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -68,17 +68,17 @@ class CrowdProcess:
         return answer
 
 
-def _live(pipe: Connection, bootstrap: str) -> None:
+def _live(pipe: Connection, bootstrap: str, group_type: str) -> None:
     if hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    asyncio.run(_Puppets(bootstrap).obey(pipe))
+    asyncio.run(_Puppets(bootstrap, group_type).obey(pipe))
 
 
 class _Puppets:
     """The other end of the pipe."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._crowd = Crowd(bootstrap)
+    def __init__(self, bootstrap: str, group_type: str) -> None:
+        self._crowd = Crowd(bootstrap, group_type)
         self._rebalances: asyncio.Task[list[float]] | None = None
         self._is_enough = False
 
@@ -116,12 +116,12 @@ class _Puppets:
         self._is_enough = True
         return await self._rebalances
 
-    async def _come_and_go(self, newcomers: Sequence[Member]) -> list[float]:
+    async def _come_and_go(self, newcomers: Sequence[GroupMember]) -> list[float]:
         spent: list[float] = []
         while not self._is_enough:
-            for act in (Member.join_again, Member.leave):
+            for is_joining in (True, False):
                 generations = {member: member.generation for member in self._crowd.members}
                 begin = time.perf_counter()
-                await asyncio.gather(*map(act, newcomers))
+                await asyncio.gather(*(one.join_again() if is_joining else one.leave() for one in newcomers))
                 spent.append(await self._crowd.settled_after(generations) - begin)
         return spent

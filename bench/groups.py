@@ -10,6 +10,7 @@ from bench import load
 from bench.bench import Figures, Run
 from bench.crowd_process import CrowdProcess
 from bench.members import HEARTBEAT_S, Caller
+from bench.modern_group_member import HEARTBEAT_S as MODERN_HEARTBEAT_S
 from bench.process import CpuMeter
 
 from barnabas.protocol.apis import ApiKey
@@ -91,13 +92,34 @@ def _members_of_groups(run: Run) -> list[str]:
     return [f"group-{run.number}-{index}" for index in range(GROUPS)] * MEMBERS_EACH
 
 
+def prepare_modern_groups(run: Run) -> None:
+    """Create a topic with a partition for each member of a group, and send requests for the JVM to compile."""
+    run.target.create_topic(TOPIC, MEMBERS_EACH)
+    load.run("single", bootstrap=run.target.bootstrap, topics=[TOPIC], seconds=run.seconds)
+
+
 def measure_heartbeats(run: Run) -> Figures:
     """1000 groups of five members: all join at once, and then do nothing but beat."""
+    return _measure_heartbeats(run, "classic", HEARTBEAT_S)
+
+
+def measure_share_heartbeats(run: Run) -> Figures:
+    """Measure the heartbeats of 1000 share groups of five members."""
+    return _measure_heartbeats(run, "share", MODERN_HEARTBEAT_S)
+
+
+def measure_streams_heartbeats(run: Run) -> Figures:
+    """Measure the heartbeats of 1000 streams groups of five members."""
+    return _measure_heartbeats(run, "streams", MODERN_HEARTBEAT_S)
+
+
+def _measure_heartbeats(run: Run, group_type: str, heartbeat_s: float) -> Figures:
     seconds = max(run.seconds, LEAST_S)
     calm = produce_p99_ms(run, seconds)
-    with CrowdProcess(run.target.bootstrap) as crowd:
+    with CrowdProcess(run.target.bootstrap, group_type) as crowd:
         entered_s = crowd.add(_members_of_groups(run))
-        time.sleep(2 * HEARTBEAT_S)
+        # Twice the interval: by then the last assignments have been reported.
+        time.sleep(2 * heartbeat_s)
         meter, before, begin = CpuMeter(run.target.pids), crowd.heartbeats(), time.perf_counter()
         time.sleep(seconds)
         elapsed = time.perf_counter() - begin

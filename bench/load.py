@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from bench import arrivals, java_load, librdkafka, replay, single, transaction_load, transaction_requests
+from bench import arrivals, java_load, librdkafka, replay, share_load, single, transaction_load, transaction_requests
 from bench.payloads import payloads
 
 
@@ -47,6 +47,7 @@ LOADS: dict[str, Callable[..., dict[str, float]]] = {
     "java-produce": java_load.produce,
     "java-consume": java_load.consume,
     "arrivals": arrivals.arrivals,
+    "share-group": share_load.consume,
 }
 
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 28), "MALLOC_TOP_PAD_": str(1 << 26)}

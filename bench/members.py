@@ -1,12 +1,15 @@
-"""Members of classic groups over plain connections, thousands of them in one process: they join, sync and beat."""
+"""Members of groups over plain connections, thousands of them in one process: classic ones join, sync and beat."""
 
 import asyncio
 import struct
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+from bench.modern_group_member import ModernGroupMember
+from bench.share_group_member import ShareGroupMember
+from bench.streams_group_member import StreamsGroupMember
 from bench.wire import CLIENT_ID, framed
 
 from barnabas.protocol.apis import ApiKey
@@ -82,6 +85,8 @@ class Caller(asyncio.Protocol):
 class Member:
     """One member; `beat` keeps it in its group for as long as it runs."""
 
+    heartbeat_s = HEARTBEAT_S
+
     def __init__(self, caller: Caller, group_id: str) -> None:
         self._caller = caller
         self._group_id = group_id
@@ -90,6 +95,11 @@ class Member:
         self.synced_at = 0.0
         """When it got the assignment of its present generation."""
         self.heartbeats = 0
+
+    @classmethod
+    async def open(cls, bootstrap: str, group_id: str) -> "Member":
+        """Connect a member that has not joined yet."""
+        return cls(await Caller.open(bootstrap), group_id)
 
     async def find(self) -> None:
         """Ask who coordinates the group."""
@@ -161,18 +171,32 @@ class Member:
         await self._caller.send(ApiKey.LEAVE_GROUP, 1, request)
         self.member_id = ""
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._caller.close()
+
+
+GroupMember = Member | ModernGroupMember
+MEMBERS: Mapping[str, Callable[[str, str], Coroutine[Any, Any, GroupMember]]] = {
+    "classic": Member.open,
+    "share": ShareGroupMember.open,
+    "streams": StreamsGroupMember.open,
+}
+"""Connects a member of a group of this type, with the arguments `bootstrap` and `group_id`."""
+
 
 class Crowd:
-    """Many members that beat, spread evenly over the heartbeat interval."""
+    """Many members that beat, spread evenly over the heartbeat interval; `group_type` is a key of `MEMBERS`."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, group_type: str = "classic") -> None:
         self._bootstrap = bootstrap
-        self._callers: list[Caller] = []
-        self._newcomers: list[Member] = []
-        self._beating: dict[Member, asyncio.Task[None]] = {}
+        self._open = MEMBERS[group_type]
+        self._connected: list[GroupMember] = []
+        self._newcomers: list[GroupMember] = []
+        self._beating: dict[GroupMember, asyncio.Task[None]] = {}
 
     @property
-    def members(self) -> Sequence[Member]:
+    def members(self) -> Sequence[GroupMember]:
         return list(self._beating)
 
     @property
@@ -184,14 +208,13 @@ class Crowd:
         """Somebody for each of these groups, who has asked for its coordinator and will `join` with the others."""
         self._newcomers += await self.come(group_ids)
 
-    async def come(self, group_ids: Sequence[str]) -> list[Member]:
+    async def come(self, group_ids: Sequence[str]) -> list[GroupMember]:
         """Somebody for each of these groups, who has asked for its coordinator, and whom nobody here cares for."""
-        came: list[Member] = []
+        came: list[GroupMember] = []
         for start in range(0, len(group_ids), CONNECTED_AT_ONCE):
             names = group_ids[start : start + CONNECTED_AT_ONCE]
-            callers = await asyncio.gather(*(Caller.open(self._bootstrap) for _ in names))
-            self._callers += callers
-            members = [Member(caller, name) for caller, name in zip(callers, names, strict=True)]
+            members = await asyncio.gather(*(self._open(self._bootstrap, name) for name in names))
+            self._connected += members
             await asyncio.gather(*(member.find() for member in members))
             came += members
         return came
@@ -201,13 +224,13 @@ class Crowd:
         made, self._newcomers = self._newcomers, []
         await asyncio.gather(*(member.join_again() for member in made))
         for index, member in enumerate(made):
-            self._beating[member] = asyncio.ensure_future(member.beat(HEARTBEAT_S * index / len(made)))
+            self._beating[member] = asyncio.ensure_future(member.beat(member.heartbeat_s * index / len(made)))
 
     async def settled(self, generation: int) -> float:
         """When the last member got its assignment of a generation that is not older than this, whatever its group."""
         return await self.settled_after(dict.fromkeys(self.members, generation - 1))
 
-    async def settled_after(self, generations: Mapping[Member, int]) -> float:
+    async def settled_after(self, generations: Mapping[GroupMember, int]) -> float:
         """When the last of these members got its assignment of a newer generation than this."""
         while True:
             if all(one.generation > before and one.synced_at for one, before in generations.items()):
@@ -226,5 +249,5 @@ class Crowd:
         for start in range(0, len(members), CONNECTED_AT_ONCE):
             leaving = members[start : start + CONNECTED_AT_ONCE]
             await asyncio.gather(*(member.leave() for member in leaving), return_exceptions=True)
-        for caller in self._callers:
-            caller.close()
+        for member in self._connected:
+            member.close()

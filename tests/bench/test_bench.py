@@ -248,7 +248,7 @@ def test_ours_and_the_ceiling_side_by_side(name: str, tmp_path: Path) -> None:
             "transaction-produce",
             "transaction-fetch",
         ),
-        *("tls-produce-1k", "tls-fetch-1k", "rules-10000", "metrics-cost"),
+        *("tls-produce-1k", "tls-fetch-1k", "rules-10000", "metrics-cost", "share-group-100b"),
     ],
 )
 def test_ours_alone(name: str, tmp_path: Path) -> None:
