@@ -260,7 +260,8 @@ class DelayedShareFetch(DelayedOperation):
         except LogDirFailedError as error:
             self._replica_manager.log_failed(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
-        batches = read_batches(found.records)
+        # The read has up to `max_bytes`, and reading the headers of all its batches took most of the time of a fetch.
+        batches = read_batches(found.records, end_offset=share.end_offset, max_records=max_records)
         if not batches:
             return NO_RECORDS
         before = share.redeliveries

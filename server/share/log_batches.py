@@ -32,13 +32,16 @@ class LogBatch(NamedTuple):
     size: int
 
 
-def read_batches(records: Sendable) -> list[LogBatch]:
-    """Return the complete batches at the beginning of `records`, at most `MAX_BATCHES`.
+def read_batches(records: Sendable, *, end_offset: int, max_records: int) -> list[LogBatch]:
+    """Return the complete batches at the beginning of `records` that an acquisition may need, at most `MAX_BATCHES`.
 
-    Raises OSError, and KafkaError or ProtocolError for batches that are damaged.
+    These are the batches up to `end_offset`, whose records may be acquired by other members, and the batches of
+    `max_records` offsets after it, or after the beginning of the first batch. Raises OSError, and KafkaError or
+    ProtocolError for batches that are damaged.
     """
     reader, found = _HeaderReader(records), list[LogBatch]()
     position = 0
+    last_offset = -1
     while len(found) < MAX_BATCHES:
         header = reader.bytes_at(position, HEADER_SIZE)
         if len(header) <= LOG_OVERHEAD:
@@ -50,7 +53,11 @@ def read_batches(records: Sendable) -> list[LogBatch]:
             batch = _legacy_batch(reader.bytes_at(position, size))
         else:
             batch = _batch(reader, BatchHeader.read(header), position, size)
+        if not found:
+            last_offset = max(end_offset, batch.base_offset - 1) + max_records
         found.append(LogBatch(batch, position, size))
+        if batch.last_offset >= last_offset:
+            break
         position += size
     return found
 
