@@ -58,11 +58,19 @@ class ShareAcknowledgements:
         self._manager = manager
         self._is_renew_ack = is_renew_ack
         self._results: AcknowledgeResults = {}
+        self._outcome: asyncio.Future[dict[TopicIdPartition, KafkaError | None]] | None = None
 
     async def apply(
         self, group_id: str, member_id: str, topics: Iterable[FetchTopic] | Iterable[AcknowledgeTopic]
     ) -> AcknowledgeResults:
         """Acknowledge the records that the request names; return when the changes are durable."""
+        await self.submit(group_id, member_id, topics)
+        return await self.results()
+
+    async def submit(
+        self, group_id: str, member_id: str, topics: Iterable[FetchTopic] | Iterable[AcknowledgeTopic]
+    ) -> None:
+        """Change the states of the records that the request names; `results` waits until the changes are durable."""
         wanted: dict[TopicIdPartition, list[ShareAcknowledgementBatch]] = {}
         budget = CountBudget()
         for topic in topics:
@@ -74,16 +82,21 @@ class ShareAcknowledgements:
                     wanted[TopicIdPartition(topic.topic_id, name, partition.partition_index)] = batches
                 else:
                     self._results[topic.topic_id, partition.partition_index] = error
-        if wanted:
-            outcome: asyncio.Future[dict[TopicIdPartition, KafkaError | None]]
-            outcome = asyncio.get_running_loop().create_future()
+        if not wanted:
+            return
+        outcome: asyncio.Future[dict[TopicIdPartition, KafkaError | None]]
+        outcome = self._outcome = asyncio.get_running_loop().create_future()
 
-            def done(results: dict[TopicIdPartition, KafkaError | None]) -> None:
-                if not outcome.done():
-                    outcome.set_result(results)
+        def done(results: dict[TopicIdPartition, KafkaError | None]) -> None:
+            if not outcome.done():
+                outcome.set_result(results)
 
-            self._manager.acknowledge(group_id, member_id, wanted, done)
-            for (topic_id, _, index), result in (await outcome).items():
+        self._manager.acknowledge(group_id, member_id, wanted, done)
+
+    async def results(self) -> AcknowledgeResults:
+        """Return the result of each partition when the changes of `submit` are durable."""
+        if self._outcome is not None:
+            for (topic_id, _, index), result in (await self._outcome).items():
                 self._results[topic_id, index] = result
         return self._results
 

@@ -64,17 +64,16 @@ async def handle(
     mode = fetch.acquire_mode()
     session = await fetch.open_session()
     is_final = request.share_session_epoch == FINAL_EPOCH
-    acknowledging: asyncio.Task[AcknowledgeResults] | None = None
+    acknowledgements = ShareAcknowledgements(ctx, metadata_cache, manager, is_renew_ack=request.is_renew_ack)
     if fetch.has_acknowledgements:
-        # The fetch does not wait for the acknowledgements to be durable, and they do not wait for records.
-        work = fetch.acknowledge()
-        if ctx.quota_usage is not None:
-            work = ctx.quota_usage.timed(work)
-        acknowledging = asyncio.get_running_loop().create_task(work)
+        # Before the fetch, as in Kafka: otherwise the acknowledgement of records that the member has lost would apply
+        # to the records that this request acquires. The fetch does not wait for the acknowledgements to be durable,
+        # and they do not wait for records.
+        await acknowledgements.submit(group_id, member_id, request.topics)
     results: FetchResults = {}
     if not is_final and not fetch.is_renewal:
         results = await fetch.fetch(session, mode, config.fetch_max_bytes)
-    acknowledged = {} if acknowledging is None else await acknowledging
+    acknowledged = await acknowledgements.results()
     if is_final:
         # Not the session that the member has now: it may have opened another one during the write.
         manager.release_session(session)
@@ -161,15 +160,6 @@ class _ShareFetch:
         if channel.is_lost:
             sessions.on_disconnect(channel)
         return session
-
-    # -- acknowledgements ------------------------------------------------------------------------------------------
-
-    async def acknowledge(self) -> AcknowledgeResults:
-        """Acknowledge the records that the request names."""
-        acknowledgements = ShareAcknowledgements(
-            self._ctx, self._metadata_cache, self._manager, is_renew_ack=self._request.is_renew_ack
-        )
-        return await acknowledgements.apply(self._group_id, self._member_id, self._request.topics)
 
     # -- fetch -----------------------------------------------------------------------------------------------------
 

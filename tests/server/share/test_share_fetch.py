@@ -98,6 +98,19 @@ def test_each_acknowledge_type_has_its_effect() -> None:
     play_share(talk)
 
 
+def test_a_fetch_rejects_acknowledgements_of_lost_records_before_it_acquires_them_again() -> None:
+    async def talk(plane: SharePlane) -> None:
+        plane.use_fake_persister()
+        member = await begin(plane, b"a", b"b")
+        assert error_of(await member.acknowledge({0: [(0, 1, [RELEASE])]})) == 0
+        response = await member.fetch(acks={0: [(0, 1, [ACCEPT])]}, max_wait_ms=1000)
+        assert only(response).acknowledge_error_code == ErrorCode.INVALID_RECORD_STATE
+        assert ranges(response) == [(0, 1, 2)]
+        assert error_of(await member.acknowledge({0: [(0, 1, [ACCEPT])]})) == 0
+
+    play_share(talk)
+
+
 def test_an_expired_lock_releases_records_and_a_renewed_one_does_not() -> None:
     async def talk(plane: SharePlane) -> None:
         plane.use_fake_persister()
