@@ -60,7 +60,7 @@ class Log:
     """
 
     def __init__(self, loader: LogLoader, loaded: LoadedLog, topic_id: UUID | None) -> None:
-        """For `open`."""
+        """Use `open` instead, which reads the files."""
         self.path = loader.path
         self.directory = parent_of(loader.path)
         self.topic_partition = topic_partition_of(loader.path)

@@ -30,8 +30,9 @@ class ApiVersionManager:
         forwarded: Collection[ApiKey] = (),
         controller_api_versions: Callable[[], Mapping[int, Versions] | None] = lambda: None,
     ) -> None:
-        """Of the `forwarded` APIs the versions are listed that the active controller supports as well, if it is known
-        (Kafka: intersectForwardableApis).
+        """`forwarded` APIs have only versions that the active controller supports, too, as far as these are known.
+
+        Kafka's NodeApiVersions.intersectForwardableApis.
         """
         self._features = features
         self._forwarded = frozenset(forwarded)

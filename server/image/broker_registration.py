@@ -56,11 +56,8 @@ class BrokerRegistration(NamedTuple):
             record.broker_id,
             record.broker_epoch,
             record.incarnation_id,
-            {
-                one.name: ListenerEndpoint(one.name, one.host, one.port, one.security_protocol)
-                for one in record.end_points
-            },
-            {one.name: VersionRange(one.min_supported_version, one.max_supported_version) for one in record.features},
+            _listeners(record.end_points),
+            _supported_features(record.features),
             record.rack,
             record.fenced,
             record.in_controlled_shutdown,
@@ -119,11 +116,8 @@ class ControllerRegistration(NamedTuple):
             record.controller_id,
             record.incarnation_id,
             record.zk_migration_ready,
-            {
-                one.name: ListenerEndpoint(one.name, one.host, one.port, one.security_protocol)
-                for one in record.end_points
-            },
-            {one.name: VersionRange(one.min_supported_version, one.max_supported_version) for one in record.features},
+            _listeners(record.end_points),
+            _supported_features(record.features),
         )
 
     def to_record(self) -> RegisterControllerRecord:

@@ -25,16 +25,16 @@ class ImageTokenStore(TokenStore):
         """Do nothing: the controllers keep the tokens."""
 
     async def ids(self) -> list[str]:
-        """As of TokenStore."""
+        """Return the ids of all tokens."""
         return list(self._published.image.delegation_tokens.tokens)
 
     async def get(self, token_id: str) -> DelegationToken | None:
-        """As of TokenStore."""
+        """Return a token; None if there is no token of this id."""
         data = self._published.image.delegation_tokens.tokens.get(token_id)
         return None if data is None else _token(token_id, data)
 
     async def all(self) -> AsyncIterator[DelegationToken]:
-        """As of TokenStore."""
+        """Yield all tokens."""
         for token_id, data in list(self._published.image.delegation_tokens.tokens.items()):
             yield _token(token_id, data)
 

@@ -81,7 +81,7 @@ class KafkaRaftLog:
     def __init__(
         self, log: Log, snapshots: list[OffsetAndEpoch], fs: FileSystem, config: MetadataLogConfig, directory: str
     ) -> None:
-        """For `open`."""
+        """Use `open` instead, which reads the files."""
         self._log = log
         self._fs = fs
         self._config = config

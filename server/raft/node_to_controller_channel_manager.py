@@ -56,11 +56,6 @@ class NodeToControllerChannelManager:
             self._controller_api_versions = found
         return self._controller_api_versions
 
-    @property
-    def has_controller(self) -> bool:
-        """Whether the address of the active controller is known."""
-        return self._leader_endpoint() is not None
-
     async def version_for(self, request: type, *, lowest: int = 0, highest: int = UNBOUNDED) -> int:
         """Return the newest version of a request that the active controller supports. Raises as `send_request`."""
         return await self._retry(

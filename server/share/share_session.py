@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -221,10 +221,3 @@ class ShareSessionCache:
         self.remove(session)
         self.evictions += 1
         self._on_member_leave(session)
-
-    def remove_all(self) -> Mapping[ShareSessionKey, ShareSession]:
-        """End all sessions and return them."""
-        sessions = dict(self._sessions)
-        for session in sessions.values():
-            self.remove(session)
-        return sessions
