@@ -94,7 +94,8 @@ def alter(
             raise_first(await admin.alter_configs({resource: changes}, validate_only=dry_run))
 
     run(work())
-    say(f"{'would alter' if dry_run else 'altered'} {kind} {name}: {', '.join(change.name for change in changes)}")
+    whom = f"{kind} {name}" if name else f"the defaults of every {kind}"
+    say(f"{'would alter' if dry_run else 'altered'} {whom}: {', '.join(change.name for change in changes)}")
 
 
 def _resource(kind: ResourceKind, name: str) -> ConfigResource:

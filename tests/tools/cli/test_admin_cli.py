@@ -98,3 +98,11 @@ def test_top_shows_what_moves(broker: Broker, tmp_path: Path) -> None:
     assert [topic["topic"] for topic in first["topics"]] == ["quiet", "t"]
     assert second["groups"] == [{"group": "readers", "type": "classic", "members": 0, "lag": 6}]
     assert second["brokers"][0]["controller"]
+
+
+def test_the_defaults_of_all_brokers_are_altered_without_a_name(broker: Broker) -> None:
+    command = ["config", "alter", "broker", "--set", "log.retention.ms=86400000", "-b", broker.bootstrap]
+    done = runner.invoke(app, [*command, "--dry-run"])
+    assert (done.exit_code, done.stdout) == (0, "would alter the defaults of every broker: log.retention.ms\n")
+    done = runner.invoke(app, [*command[:3], "1", *command[3:], "--dry-run"])
+    assert (done.exit_code, done.stdout) == (0, "would alter broker 1: log.retention.ms\n")
