@@ -41,7 +41,7 @@ _FIRST_BUMP = 3
 _LAST_END_V1, _END_V2 = 4, 5
 _LAST_OFFSET_COMMIT_V1, _OFFSET_COMMIT_V2 = 4, 5
 LAST_PRODUCE_V1, FIRST_PRODUCE_V2 = 11, 12
-FEATURE, V2 = "transaction.version", 2
+FEATURE, TV_2 = "transaction.version", 2
 CONCURRENT_SECONDS = 0.01
 """Pause before a retry while the previous transaction is being completed, a matter of milliseconds."""
 _FENCED = frozenset(
@@ -156,7 +156,7 @@ class TransactionManager:
 
     @property
     def _brokers_know_v2(self) -> bool:
-        return self._link.features.get(FEATURE, 0) >= V2
+        return self._link.features.get(FEATURE, 0) >= TV_2
 
     def failed(self, error: KafkaError) -> None:
         """Record that a record of the transaction was not delivered."""

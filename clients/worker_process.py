@@ -48,11 +48,11 @@ class WorkerProcess:
         self._verb = verb
         self._process: asyncio.subprocess.Process | None = None
         self._folder: Path | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and return the response. Raises WorkerFailedError."""
-        async with self._turn:
+        async with self._lock:
             try:
                 if self._process is None:
                     async with asyncio.timeout(START_SECONDS):
@@ -71,7 +71,7 @@ class WorkerProcess:
 
     async def close(self) -> None:
         """End the process."""
-        async with self._turn:
+        async with self._lock:
             await self._end()
 
     async def _start(self) -> None:

@@ -150,8 +150,8 @@ class ClusterMember:
         control_plane = self._between_brokers if control is None else outgoing(control)
         # From this broker, as controller, to the others; and from this broker to the controller. Separate connections:
         # a slow request to the controller must not delay the controller's own requests.
-        self._from_controller = self._connect(config.controller_socket_timeout_ms, control_plane)
-        self._to_controller = self._connect(config.controller_socket_timeout_ms, control_plane)
+        self._controller_to_brokers = self._connect(config.controller_socket_timeout_ms, control_plane)
+        self._broker_to_controller = self._connect(config.controller_socket_timeout_ms, control_plane)
         # Two connections: AddPartitionsToTxn must not delay markers, for which readers of committed records wait.
         self._for_markers = self._connect(config.request_timeout_ms)
         self._for_transactions = self._connect(config.request_timeout_ms)
@@ -168,7 +168,7 @@ class ClusterMember:
             offline=log_manager.held.offline,
             pause_cleaning=cleaner.deleting,
         )
-        self._remote_controller = RemoteController(metadata, stores.cluster, self._to_controller.send_request)
+        self._remote_controller = RemoteController(metadata, stores.cluster, self._broker_to_controller.send_request)
         self.controller = KafkaController(
             broker_id=broker_id,
             stores=stores,
@@ -176,7 +176,7 @@ class ClusterMember:
             channel=ControllerChannelManager(
                 broker_id,
                 self.request_handler,
-                self._from_controller.send_request,
+                self._controller_to_brokers.send_request,
                 self._between_brokers.listener,
                 config.inter_broker_protocol_version,
             ),
@@ -324,8 +324,8 @@ class ClusterMember:
         await self.controller.shutdown()
         await self._replication.close()
         for connections in (
-            self._from_controller,
-            self._to_controller,
+            self._controller_to_brokers,
+            self._broker_to_controller,
             self._for_markers,
             self._for_transactions,
             self._for_share_state,

@@ -2,7 +2,7 @@
 #include "speedups.h"
 
 enum { SINCE_TRANSACTIONS = 3, SINCE_LOG_START = 5, SINCE_RECORD_ERRORS = 8, SINCE_FLEXIBLE = 9, SINCE_TOPIC_IDS = 13 };
-enum { UUID_SIZE = 16, MOST_ENTRIES = 10000, ON_THE_STACK = 1024 };
+enum { UUID_SIZE = 16, MAX_ENTRIES = 10000, ON_THE_STACK = 1024 };
 
 /* The rest of a frame. `at` is NULL after an error, or for a frame that only the general decoder reads. */
 typedef struct {
@@ -96,7 +96,7 @@ static int add_partition(reader *in, PyObject *topic, findings *out)
 
 static int add_topics(reader *in, int version, findings *out)
 {
-    int64_t topics = take_count(in, 4), room = MOST_ENTRIES;
+    int64_t topics = take_count(in, 4), room = MAX_ENTRIES;
     if (topics < 0)
         in->at = NULL;
     for (; in->at != NULL && topics > 0; topics--) {

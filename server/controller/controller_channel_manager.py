@@ -270,7 +270,7 @@ class ControllerChannelManager:
         self._sender = SendingController(self._broker_id, controller_epoch)
         self._controller = controller
         # Later requests of the former controller are refused.
-        self._request_handler.raise_controller_epoch(max(self._request_handler.controller_epoch, controller_epoch))
+        self._request_handler.set_controller_epoch(max(self._request_handler.controller_epoch, controller_epoch))
 
     def shutdown(self) -> None:
         """End the term: send nothing more and ignore responses."""

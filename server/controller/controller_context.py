@@ -142,7 +142,10 @@ class ControllerContext:
         """Replace the live brokers. A dead broker's controlled shutdown is over."""
         self.brokers = dict(brokers)
         self.shutting_down_brokers &= brokers.keys()
-        self.live_brokers = tuple(broker for broker in brokers if broker not in self.shutting_down_brokers)
+        self._update_live_brokers()
+
+    def _update_live_brokers(self) -> None:
+        self.live_brokers = tuple(broker for broker in self.brokers if broker not in self.shutting_down_brokers)
 
     def racks(self) -> dict[int, str | None]:
         """Return the racks of the brokers that can lead."""
@@ -150,12 +153,14 @@ class ControllerContext:
 
     def begin_shutdown(self, broker_id: int) -> None:
         """Exclude a broker from elections because it has requested a controlled shutdown."""
-        self.shutting_down_brokers.add(broker_id)
-        self.put_brokers(self.brokers)
+        if broker_id in self.brokers:
+            self.shutting_down_brokers.add(broker_id)
+            self._update_live_brokers()
 
     def broker_restarted(self, broker_id: int) -> None:
-        """Clear a broker's shutdown and its failed replicas: its log directories may work again."""
+        """Let a broker that has restarted lead again, and clear its failed replicas: its log directories may work."""
         self.shutting_down_brokers.discard(broker_id)
+        self._update_live_brokers()
         self.retry_failed({broker_id})
 
     def broker_epoch(self, broker_id: int) -> int:

@@ -81,7 +81,7 @@ class ControllerRequestHandler:
         """The last LeaderAndIsr of each partition with a replica on this broker."""
         self._not_created: set[TopicPartition] = set()
         """Partitions without space on the disk for their log, or for the files that LeaderAndIsr adds to it."""
-        self._turn = asyncio.Lock()
+        self._request_lock = asyncio.Lock()
         """Held while a request is applied: requests that await between two partitions take effect in order."""
         self._has_new_registration = False
 
@@ -105,7 +105,7 @@ class ControllerRequestHandler:
         """Call `listener` with the epoch at the first request of each new controller."""
         self._on_controller_epoch_change.append(listener)
 
-    def raise_controller_epoch(self, controller_epoch: int) -> None:
+    def set_controller_epoch(self, controller_epoch: int) -> None:
         """Refuse requests with an older controller epoch from now on."""
         assert controller_epoch >= self.controller_epoch, f"{controller_epoch} follows {self.controller_epoch}"
         self.controller_epoch = controller_epoch
@@ -113,7 +113,7 @@ class ControllerRequestHandler:
     def _accept_controller(self, controller_epoch: int, broker_epoch: int) -> None:
         self.check_epochs(controller_epoch, broker_epoch)
         if controller_epoch > self.controller_epoch:
-            self.raise_controller_epoch(controller_epoch)
+            self.set_controller_epoch(controller_epoch)
             for listener in self._on_controller_epoch_change:
                 listener(controller_epoch)
 
@@ -127,7 +127,7 @@ class ControllerRequestHandler:
         broker_epoch: int = NO_BROKER_EPOCH,
     ) -> dict[TopicPartition, ErrorCode]:
         """Become leader or follower of each partition, with a result each. Raises KafkaError as `check_epochs`."""
-        async with self._turn:
+        async with self._request_lock:
             self._accept_controller(controller_epoch, broker_epoch)
             results, budget = dict[TopicPartition, ErrorCode](), CountBudget()
             for partition_state in partition_states:
@@ -208,7 +208,7 @@ class ControllerRequestHandler:
         self, stops: Iterable[StopReplicaState], *, controller_epoch: int, broker_epoch: int = NO_BROKER_EPOCH
     ) -> dict[TopicPartition, ErrorCode]:
         """Stop replicas, and delete their logs where requested. Raises KafkaError as `check_epochs`."""
-        async with self._turn:
+        async with self._request_lock:
             self._accept_controller(controller_epoch, broker_epoch)
             results, budget = dict[TopicPartition, ErrorCode](), CountBudget()
             # The last entry of a partition counts.
@@ -238,7 +238,7 @@ class ControllerRequestHandler:
         self, update: MetadataUpdate, *, controller_id: int, controller_epoch: int, broker_epoch: int
     ) -> None:
         """Update the metadata cache, a part of it in each turn of the loop. Raises KafkaError as `check_epochs`."""
-        async with self._turn:
+        async with self._request_lock:
             self._accept_controller(controller_epoch, broker_epoch)
             await self._apply_update(update, controller_id)
 

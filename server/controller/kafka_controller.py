@@ -4,8 +4,8 @@ A single broker is a cluster of one: it claims `/controller`, raises the control
 from OfflinePartition to OnlinePartition by the same elections as in a cluster. In a cluster the `ControllerElector`
 starts and ends the terms of this broker as controller, and calls `process_…` methods for changes in the store.
 
-Changes are made one after another: a method holds the lock `_turn` from its first look at the context to its last
-request to a broker, over many iterations of the event loop. Each change is written to the store first, then sent to the
+Changes are made one after another: a method holds `_change_lock` from its first look at the context to its last request
+to a broker, over many iterations of the event loop. Each change is written to the store first, then sent to the
 replicas, then published in the metadata caches, so that clients see only partitions that are served.
 """
 
@@ -152,7 +152,7 @@ class KafkaController:
         self._elector = None if is_alone else ControllerElector(broker_id, self, stores, metadata)
         self._term: ControllerTerm | None = None
         self._last_epoch = 0
-        self._turn = asyncio.Lock()
+        self._change_lock = asyncio.Lock()
         """Held for the whole of a change, so that no other change sees or writes a part of it."""
         self._events: set[asyncio.Task[None]] = set()
         self._offline_reports = Counter[int]()
@@ -193,7 +193,7 @@ class KafkaController:
         `kraft_topics` returns topics of a KRaft quorum whose log is there, too. The broker must be registered. Raises
         KafkaError NOT_CONTROLLER if another broker is the controller.
         """
-        async with self._turn:
+        async with self._change_lock:
             term = await self._cluster.claim_controller(self._broker_id)
             if term is None:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "Another broker is the controller of this metadata store.")
@@ -225,7 +225,7 @@ class KafkaController:
         """
         # Not `_change`, which requires an active term and resigns after an error: the elector, which has called this,
         # ends a term that could not begin and elects again.
-        async with self._turn:
+        async with self._change_lock:
             logger.info("broker %d is controller in epoch %d", self._broker_id, term.epoch)
             self._begin_term(term)
             self._context.clear()
@@ -330,7 +330,7 @@ class KafkaController:
         try:
             # An unlocked lock is taken without a pause, so a deadline that has passed stops only a change that waits.
             async with asyncio.timeout_at(deadline):
-                await self._turn.acquire()
+                await self._change_lock.acquire()
         except TimeoutError:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, TIMED_OUT) from None
         try:
@@ -355,7 +355,7 @@ class KafkaController:
                     self.resign()
                 raise
         finally:
-            self._turn.release()
+            self._change_lock.release()
 
     def _run_in_background(self, event: Coroutine[Any, Any, None]) -> None:
         """Run an event without a waiting caller. An unexpected error ends the term."""
@@ -779,8 +779,6 @@ class KafkaController:
     async def _on_broker_startup(self, new: Collection[int], term: ControllerTerm) -> None:
         for broker in new:
             self._context.broker_restarted(broker)
-        # A broker that was in a controlled shutdown before its restart can lead again: this recomputes `live_brokers`.
-        self._context.put_brokers(self._context.brokers)
         await self._update_metadata_sender.publish_all(new)
         partitions = self._context.partitions_on(new)
         await self._partitions.send_leader_and_isr(partitions, term, is_new=False, brokers=new)

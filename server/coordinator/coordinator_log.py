@@ -40,8 +40,8 @@ LATEST_MS = 24 * 3600 * 1000
 
 CoordinatorRecord = tuple[bytes, bytes | None]
 """Key and value; a tombstone has the value None (Kafka: CoordinatorRecord)."""
-Done = Callable[[ErrorCode], None]
-"""Receives the outcome of an append once, when the append is durable or has failed."""
+ResponseCallback = Callable[[ErrorCode], None]
+"""Receives the outcome of an append or a request once: when it is durable, or has failed."""
 
 WRITE_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -95,7 +95,7 @@ class CoordinatorLog:
         self,
         index: int,
         records: Iterable[CoordinatorRecord],
-        done: Done,
+        done: ResponseCallback,
         *,
         timeout_ms: int,
         on_overdue: Callable[[], None] | None = None,
@@ -181,7 +181,7 @@ class _Appending:
 
     __slots__ = ("_done", "outcome", "overdue")
 
-    def __init__(self, done: Done) -> None:
+    def __init__(self, done: ResponseCallback) -> None:
         self._done = done
         self.outcome: ErrorCode | None = None
         """None while the append is in flight."""

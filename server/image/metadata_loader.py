@@ -47,14 +47,14 @@ class MetadataLoader:
     receive no images until the replica of the log has caught up with the quorum once.
     """
 
-    def __init__(self, *, high_watermark: Callable[[], int | None], turn: AbstractAsyncContextManager[object]) -> None:
+    def __init__(self, *, high_watermark: Callable[[], int | None], lock: AbstractAsyncContextManager[object]) -> None:
         """`high_watermark` returns the end offset of the committed records; None if it is not known yet.
 
-        `turn` is a lock: publishers are installed while the Raft client calls.
+        `lock` serializes the calls: publishers are installed while the Raft client calls.
         """
         self._high_watermark = high_watermark
         self._has_caught_up = False
-        self._turn = turn
+        self._lock = lock
         self._is_usable = True
         self._new_publishers: list[MetadataPublisher] = []
         self._publishers: list[MetadataPublisher] = []
@@ -70,7 +70,7 @@ class MetadataLoader:
 
         When this returns they have it, if the replica has caught up: the quorum may write no record for a long time.
         """
-        async with self._turn:
+        async with self._lock:
             self._check_usable()
             self._new_publishers += publishers
             if self._has_caught_up:
@@ -117,7 +117,7 @@ class MetadataLoader:
 
     @asynccontextmanager
     async def _loading(self) -> AsyncIterator[None]:
-        async with self._turn:
+        async with self._lock:
             self._check_usable()
             self._is_usable = False
             yield

@@ -97,7 +97,7 @@ class BrokerMetadataPublisher:
         self._pause_cleaning = pause_cleaning
         self._failed: set[TopicIdPartition] = set()
         """Replicas that could not be created or changed their role."""
-        self._turn = asyncio.Lock()
+        self._publication_lock = asyncio.Lock()
         self._changed_hosts: dict[str, None] = {}
         """Host names whose quotas have changed and were not applied yet, oldest first."""
         self._host_quotas: asyncio.Task[None] | None = None
@@ -114,7 +114,7 @@ class BrokerMetadataPublisher:
         No delta is published twice, so the failure of a part must not prevent the others: without the topics the
         broker would lead partitions that other brokers lead.
         """
-        async with self._turn:
+        async with self._publication_lock:
             before = self._published.image
             self._published.image = image
             is_first, settings = not self.has_published.is_set(), delta
@@ -151,7 +151,7 @@ class BrokerMetadataPublisher:
 
     async def retry_replicas(self) -> None:
         """Create the replicas that could not be created, except in failed log directories."""
-        async with self._turn:
+        async with self._publication_lock:
             topics, retried = self._published.image.topics, {}
             for key in list(self._failed):
                 partition = topics.partition(key.topic_id, key.partition)

@@ -128,7 +128,7 @@ class KRaftMember:
         )
         self._published = PublishedImage()
         self._loader = MetadataLoader(
-            high_watermark=lambda: None if self._raft is None else self._raft.high_watermark, turn=asyncio.Lock()
+            high_watermark=lambda: None if self._raft is None else self._raft.high_watermark, lock=asyncio.Lock()
         )
         self._features = ImageFeatures(self._published)
         self._config_store = ImageConfigStore(self._published)

@@ -24,7 +24,7 @@ WRITES_PER_SYNC = 128
 """Writes that are checked together and then share a sync."""
 
 Plan = Callable[[], Transaction]
-Done = Callable[[Transaction | BaseException], None]
+TransactionCallback = Callable[[Transaction | BaseException], None]
 """Called with the applied transaction, or with the error: on the loop, in the order of the plans. Must not raise."""
 
 
@@ -39,11 +39,11 @@ class SyncRequestProcessor:
         self.tree = tree
         self._journal = journal
         self._work = work
-        self._waiting: deque[tuple[Plan, Done]] = deque()
+        self._waiting: deque[tuple[Plan, TransactionCallback]] = deque()
         self._is_busy = False
         self._idle: list[asyncio.Future[None]] = []
 
-    def submit(self, plan: Plan, done: Done) -> None:
+    def submit(self, plan: Plan, done: TransactionCallback) -> None:
         """Call `plan` after the earlier writes, then store and apply its transaction. `plan` may raise."""
         self._waiting.append((plan, done))
         self._go_on()
@@ -74,7 +74,7 @@ class SyncRequestProcessor:
             self._begin_round()
 
     def _begin_round(self) -> None:
-        outcomes: list[tuple[Transaction | BaseException, Done]] = []
+        outcomes: list[tuple[Transaction | BaseException, TransactionCallback]] = []
         while self._waiting and len(outcomes) < WRITES_PER_SYNC:
             plan, done = self._waiting.popleft()
             outcomes.append((_outcome_of(plan), done))
@@ -104,12 +104,14 @@ class SyncRequestProcessor:
         return None
 
     def _end_stored_round(
-        self, outcomes: list[tuple[Transaction | BaseException, Done]], error: BaseException | None
+        self, outcomes: list[tuple[Transaction | BaseException, TransactionCallback]], error: BaseException | None
     ) -> None:
         self._end_round(outcomes, error)
         self._go_on()
 
-    def _end_round(self, outcomes: list[tuple[Transaction | BaseException, Done]], error: BaseException | None) -> None:
+    def _end_round(
+        self, outcomes: list[tuple[Transaction | BaseException, TransactionCallback]], error: BaseException | None
+    ) -> None:
         """Apply the stored writes: first on disk, then in memory, so that a value that was read survives a crash."""
         if error is not None:
             # A plan may have been refused because of an earlier plan that is now lost.

@@ -149,7 +149,7 @@ class Purgatory:
         if watching is None:
             return
         if len(watching) <= CHECKED_TOGETHER:
-            self.check_together(key)
+            self.check_immediately(key)
             return
         if key in self._unchecked:
             # Operations that were checked before this change have to be checked again, after all others.
@@ -159,7 +159,7 @@ class Purgatory:
         if len(self._unchecked) == 1:
             self._sliced_work.run(self._check_changed(), raise_error)
 
-    def check_together(self, key: Hashable) -> None:
+    def check_immediately(self, key: Hashable) -> None:
         """Check as `check`, but all operations before this returns, however many wait."""
         for operation in list(self.watchers.get(key, ())):
             if not operation.is_completed:

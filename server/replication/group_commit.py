@@ -60,7 +60,7 @@ class GroupCommit:
         self._waiting: dict[str, dict[Partition, None]] = {}
         self._busy: set[str] = set()
         self._lingering: dict[Partition, None] = {}
-        self._crowded: set[Partition] = set()
+        self._has_lingered: set[Partition] = set()
         """Partitions that have had appends that may linger, which are records of classic groups.
 
         The flush of one of these partitions may complete thousands of requests, so `_complete` ends the turn after it.
@@ -72,8 +72,8 @@ class GroupCommit:
         """The rounds in progress, by directory, until their partitions are notified."""
 
     def request(self, partition: Partition, *, may_linger: bool = False) -> None:
-        """Flush the records appended to `partition` so far; `partition.flushed` is called after it."""
-        if may_linger and self._lingers(partition):
+        """Flush the records appended to `partition` so far; `partition.on_flushed` is called after it."""
+        if may_linger and self._defer(partition):
             return
         directory = partition.log.directory
         waiting = self._waiting.get(directory)
@@ -89,7 +89,7 @@ class GroupCommit:
 
     def forget(self, partition: Partition) -> None:
         """Stop flushing a partition."""
-        self._crowded.discard(partition)
+        self._has_lingered.discard(partition)
         self._lingering.pop(partition, None)
         for waiting in self._waiting.values():
             waiting.pop(partition, None)
@@ -117,12 +117,12 @@ class GroupCommit:
         while self._rounds:
             await asyncio.wait(list(self._rounds.values()))
 
-    def _lingers(self, partition: Partition) -> bool:
-        """Let the flush of a partition wait until `_linger_until`; return False if it must begin now.
+    def _defer(self, partition: Partition) -> bool:
+        """Defer the flush of a partition until `_linger_until`; return False if it must begin now.
 
         The first append after a quiet time does not wait, and begins the time in which later appends do.
         """
-        self._crowded.add(partition)
+        self._has_lingered.add(partition)
         now = self._loop.time()
         if now >= self._linger_until and not self._lingering:
             self._linger_until = now + LINGER_S
@@ -211,18 +211,18 @@ class GroupCommit:
         sent their next requests by then, which share the round.
         """
         stopwatch = self._ports.stopwatch
-        enough, is_crowded = stopwatch() + NOTIFY_SECONDS_PER_TURN, False
+        enough, ends_turn = stopwatch() + NOTIFY_SECONDS_PER_TURN, False
         try:
-            while flushes and not is_crowded and stopwatch() < enough:
+            while flushes and not ends_turn and stopwatch() < enough:
                 partition, log, flush = flushes.popleft()
-                is_crowded = partition in self._crowded
+                ends_turn = partition in self._has_lingered
                 if flush.failure is not None:
                     flush.give_up()
                     self._on_log_failed(LogFailedError(log.topic_partition, log.directory, flush.failure))
                     continue
                 flushed = log.complete_flush(flush)  # also closes files that a moved log kept open for the flush
                 if partition.log is log:
-                    partition.flushed(flushed)
+                    partition.on_flushed(flushed)
         except BaseException:
             self._round_over(directory)  # a stop must not wait for a round that failed unexpectedly
             raise

@@ -128,7 +128,7 @@ class Partition:
             return
         # If this broker missed an epoch, followers may have truncated their logs for the leader of that epoch.
         former = self.followers if partition_state.leader_epoch == self.leader_epoch + 1 else None
-        self._begin_term(partition_state)
+        self._begin_leader_epoch(partition_state)
         leader_context, end = self._leader_context, self.log.log_end_offset
         if leader_context is not None:
             self.leader = leader_context.broker_id
@@ -141,7 +141,7 @@ class Partition:
             self._replica_manager.group_commit.request(self)
         self.is_leader = True
         self.log.leader_epochs.assign(partition_state.leader_epoch, end)
-        self._raise_high_watermark()
+        self._maybe_increment_leader_hw()
 
     def become_follower(self, partition_state: LeaderAndIsrState) -> bool:
         """Follow a leader, -1 if there is none; return whether the epoch is newer, as in `become_leader`."""
@@ -150,7 +150,7 @@ class Partition:
             return False
         self.resign()
         self.leader_high_watermark = -1
-        self._begin_term(partition_state)
+        self._begin_leader_epoch(partition_state)
         self.leader = partition_state.leader
         return True
 
@@ -169,10 +169,10 @@ class Partition:
             followers.update(partition_state.replicas, partition_state.isr)
         elif any(broker_id != self._leader_context.broker_id for broker_id in partition_state.replicas):
             self.followers = Followers(self._leader_context, partition_state.replicas, partition_state.isr, end, None)
-        if not self._raise_high_watermark():
+        if not self._maybe_increment_leader_hw():
             self._replica_manager.try_complete_delayed_requests(self)
 
-    def _begin_term(self, partition_state: LeaderAndIsrState) -> None:
+    def _begin_leader_epoch(self, partition_state: LeaderAndIsrState) -> None:
         """Begin the leader epoch of a request, as leader or follower."""
         assert partition_state.leader_epoch > self.leader_epoch, (
             f"leader epoch {partition_state.leader_epoch} after {self.leader_epoch}"
@@ -260,7 +260,7 @@ class Partition:
             if log.log_end_offset - begun >= log.config.flush_messages:
                 self._add_barrier(info)
             self._replica_manager.group_commit.request(self)
-        if not self._raise_high_watermark() and self.followers is not None:
+        if not self._maybe_increment_leader_hw() and self.followers is not None:
             self._replica_manager.try_complete_delayed_fetches(self)
         return info
 
@@ -310,18 +310,21 @@ class Partition:
         """Return the offset up to which the leader's own log counts for the high watermark."""
         return self._barriers[0][0] if self._barriers else self.log.log_end_offset
 
-    def flushed(self, up_to_offset: int) -> None:
+    def on_flushed(self, up_to_offset: int) -> None:
         """Remove the barriers below `up_to_offset`, which a group commit has covered."""
         barriers = self._barriers
         while barriers and barriers[0][1] <= up_to_offset:
             barriers.popleft()
         if not self.is_leader:
             self._replica_manager.on_follower_flushed(self)
-        elif not self._raise_high_watermark() and self.log.config.flush_messages != NEVER:
+        elif not self._maybe_increment_leader_hw() and self.log.config.flush_messages != NEVER:
             self._replica_manager.try_complete_delayed_requests(self)
 
-    def _raise_high_watermark(self) -> bool:
-        """Raise the high watermark unless too few replicas are in sync; return whether it rose. It never falls."""
+    def _maybe_increment_leader_hw(self) -> bool:
+        """Raise the high watermark unless too few replicas are in sync (Kafka's Partition.maybeIncrementLeaderHW).
+
+        Return whether it rose. It never falls.
+        """
         if not self.is_leader or self._lacks_replicas():
             return False
         log, end = self.log, self.durable_end_offset()
@@ -461,7 +464,7 @@ class Partition:
             self._submit_isr_change(followers, grown)
         if fetch.offset != before or log.high_watermark < fetch.offset:
             # A replica outside of the ISR that was about to join, and so counted, may have stopped since.
-            self._raise_high_watermark()
+            self._maybe_increment_leader_hw()
         if fetch.log_start_offset != started:
             self._replica_manager.try_complete_delayed_deletes(self)
         return replica
@@ -476,7 +479,7 @@ class Partition:
             shrunk = followers.shrunken_isr(self.log.log_end_offset)
             if shrunk is not None:
                 self._submit_isr_change(followers, shrunk)
-            self._raise_high_watermark()
+            self._maybe_increment_leader_hw()
 
     def _submit_isr_change(self, followers: Followers, isr: tuple[int, ...]) -> None:
         change = IsrChange(
@@ -512,14 +515,14 @@ class Partition:
         except InvariantViolationError as error:
             self._replica_manager.log_failed(error)
             return
-        if not self._raise_high_watermark():
+        if not self._maybe_increment_leader_hw():
             self._replica_manager.try_complete_delayed_requests(self)
 
     def fail_isr_change(self, change: IsrChange, error: ErrorCode) -> None:
         """Drop a refused change; unless it was certainly not made, both ISRs count until the next LeaderAndIsr."""
         if error in ISR_UNCHANGED_ERRORS and self.followers is not None and self.followers.pending is change:
             self.followers.pending = None
-            self._raise_high_watermark()
+            self._maybe_increment_leader_hw()
 
     @property
     def low_watermark(self) -> int:

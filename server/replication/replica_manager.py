@@ -226,7 +226,7 @@ class ReplicaManager:
         return partition
 
     @contextmanager
-    def _raising_kafka_error(self, topic: str, index: int) -> Iterator[None]:
+    def _as_kafka_error(self, topic: str, index: int) -> Iterator[None]:
         """Turn any exception of work on one partition into the KafkaError for it."""
         try:
             yield
@@ -700,7 +700,7 @@ class ReplicaManager:
         self, topic: str, index: int, timestamp: int, *, isolation: FetchIsolation, current_leader_epoch: int = -1
     ) -> Steps[FoundOffset]:
         """`Partition.fetch_offset_for_timestamp` of a partition that this broker leads. Raises KafkaError."""
-        with self._raising_kafka_error(topic, index):
+        with self._as_kafka_error(topic, index):
             partition = self.get_leader_partition(topic, index)
             partition.check_leader_epoch(current_leader_epoch)
             return (yield from partition.fetch_offset_for_timestamp(timestamp, isolation))
@@ -709,7 +709,7 @@ class ReplicaManager:
         self, topic: str, index: int, timestamp: int, *, isolation: FetchIsolation, max_num_offsets: int
     ) -> list[int]:
         """`Partition.legacy_fetch_offsets_for_timestamp` of a partition that this broker leads. Raises KafkaError."""
-        with self._raising_kafka_error(topic, index):
+        with self._as_kafka_error(topic, index):
             partition = self.get_leader_partition(topic, index)
             return partition.legacy_fetch_offsets_for_timestamp(timestamp, isolation, max_num_offsets)
 
@@ -720,14 +720,14 @@ class ReplicaManager:
 
         Raises KafkaError.
         """
-        with self._raising_kafka_error(topic, index):
+        with self._as_kafka_error(topic, index):
             partition = self.get_leader_partition(topic, index)
             partition.check_leader_epoch(current_leader_epoch)
             return partition.end_offset_for_epoch(leader_epoch)
 
     def active_producers(self, topic: str, index: int) -> Mapping[int, ProducerStateEntry]:
         """Return the producer states of a partition that this broker leads, by producer id. Raises KafkaError."""
-        with self._raising_kafka_error(topic, index):
+        with self._as_kafka_error(topic, index):
             return self.get_leader_partition(topic, index).log.producer_state.producers
 
     def log_config(self, topic: str, index: int) -> LogConfig:
@@ -802,7 +802,7 @@ class ReplicaManager:
         """
         partition = self.get_leader_partition(*topic_partition)
         log = partition.log
-        with self._raising_kafka_error(*topic_partition):
+        with self._as_kafka_error(*topic_partition):
             log.roll()
         end = log.log_end_offset
         with suppress(TimeoutError):
@@ -918,7 +918,7 @@ class ReplicaManager:
             else:
                 # A request that is checked a turn later could find this broker the leader again, and acknowledge
                 # records that the log has lost between.
-                produce.check_together(key)
+                produce.check_immediately(key)
         # As `try_complete_delayed_fetches`, without another call on the path of every append.
         fetch, share_fetch = self._fetch_purgatory, self.share_fetch_purgatory
         if fetch.watchers and key in fetch.watchers:

@@ -49,7 +49,7 @@ LEAST_TIMER_SECONDS = 0.01
 CHANGES_PER_WRITE = 4000
 """State changes in one write of the persister, about 100 KB."""
 
-Done = Callable[[KafkaError | None], None]
+WriteCallback = Callable[[KafkaError | None], None]
 """Called with the result of a write."""
 
 _COORDINATOR_ERRORS = (
@@ -80,7 +80,7 @@ def persister_error(code: int, message: str | None) -> KafkaError:
 
 class _QueuedUpdate(NamedTuple):
     update: StateUpdate
-    done: Done
+    done: WriteCallback
 
 
 class ManagedSharePartition:
@@ -246,7 +246,7 @@ class ManagedSharePartition:
 
     # -- writes ----------------------------------------------------------------------------------------------------
 
-    def submit(self, update: StateUpdate, done: Done) -> None:
+    def submit(self, update: StateUpdate, done: WriteCallback) -> None:
         """Write an update, then complete it and call `done`; call `done` immediately if the update has no changes."""
         self.set_timer()
         if not update:
@@ -260,7 +260,7 @@ class ManagedSharePartition:
             self._is_writing = True
             self._run(self._write_queue())
 
-    def when_written(self, done: Done) -> None:
+    def when_written(self, done: WriteCallback) -> None:
         """Call `done` when all updates that were submitted before this call are written."""
         if self._is_writing or self._queue:
             self._queue.append(_QueuedUpdate(StateUpdate(), done))

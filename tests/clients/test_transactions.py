@@ -13,7 +13,7 @@ from barnabas.clients import Consumer, Producer, TopicPartition
 from barnabas.clients.accumulator import ProducerBatch
 from barnabas.clients.group.coordinator_link import CoordinatorLink
 from barnabas.clients.sender import Sender
-from barnabas.clients.transactions import V2, TransactionManager
+from barnabas.clients.transactions import TV_2, TransactionManager
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.server.coordinator.transaction.transaction_marker_channel_manager import MarkerWriter
@@ -146,7 +146,7 @@ def test_records_that_are_refused_end_the_transaction_and_nothing_else() -> None
 
 async def set_level(plane: DataPlane, level: int) -> None:
     """Of `transaction.version`."""
-    kind = UpgradeType.UPGRADE if level == V2 else UpgradeType.SAFE_DOWNGRADE
+    kind = UpgradeType.UPGRADE if level == TV_2 else UpgradeType.SAFE_DOWNGRADE
     await plane.state.cluster_features.update({TRANSACTION_VERSION: FeatureUpdate(level, kind)}, validate_only=False)
 
 
@@ -163,7 +163,7 @@ def test_the_first_transaction_of_the_second_version_has_an_epoch_of_its_own(mon
         async with producer(plane) as mine:
             async with mine.transaction():
                 await (await mine.send("t", b"first", partition=0))
-                await set_level(plane, V2)
+                await set_level(plane, TV_2)
                 plane.world.network.reset_some(1.0)  # who connects anew hears of it
             with pytest.raises(StopHereError):
                 async with mine.transaction():
@@ -177,7 +177,7 @@ def test_the_first_transaction_of_the_second_version_has_an_epoch_of_its_own(mon
     play(talk)
 
 
-@pytest.mark.parametrize("level", [1, V2])
+@pytest.mark.parametrize("level", [1, TV_2])
 def test_a_record_for_which_nobody_waits_is_aborted_with_its_transaction(
     level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +204,7 @@ def test_a_record_for_which_nobody_waits_is_aborted_with_its_transaction(
     play(talk)
 
 
-@pytest.mark.parametrize("level", [1, V2])
+@pytest.mark.parametrize("level", [1, TV_2])
 @pytest.mark.parametrize("is_told", [False, True])
 @pytest.mark.parametrize("is_commit", [False, True])
 def test_nobody_goes_on_in_a_transaction_whose_end_was_not_answered(

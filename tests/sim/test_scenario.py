@@ -125,8 +125,8 @@ def answer_duplicates_with_new_offsets(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_a_flush_for_what_came_after_it_began(patch: pytest.MonkeyPatch) -> None:
-    original = Partition.flushed
-    patch.setattr(Partition, "flushed", lambda self, _: original(self, self.log.log_end_offset))
+    original = Partition.on_flushed
+    patch.setattr(Partition, "on_flushed", lambda self, _: original(self, self.log.log_end_offset))
 
 
 def sync_files_but_not_their_names(patch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ class Registry:
         self._reader = SchemaReader(self._find_reference)
         self._identities: dict[RegisteredSchema, str | None] = {}
         """Cache of compared schemas; None for a schema that cannot be read."""
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def start(self) -> None:
         """Read the topic. Raises KafkaError, ValueError."""
@@ -228,7 +228,7 @@ class Registry:
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator[None]:
         """Enter a serialized change after all written records have been read. Raises RegistryError."""
-        async with self._turn:
+        async with self._lock:
             await self._log.settle()
             yield
 

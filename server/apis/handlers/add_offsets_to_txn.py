@@ -11,7 +11,7 @@ from ....protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, Add
 from ....protocol.producer_identity import ProducerIdentity
 from ...coordinator.group.group_coordinator import GroupCoordinator
 from ...coordinator.transaction.transaction_coordinator import TransactionCoordinator
-from ...coordinator.transaction.transaction_metadata import V1
+from ...coordinator.transaction.transaction_metadata import TV_0
 from ..error_responses import producer_error_for_version
 from ..pending_reply import PendingReply
 from ..request_context import RequestContext
@@ -33,7 +33,7 @@ async def handle(
         request.transactional_id,
         ProducerIdentity(request.producer_id, request.producer_epoch),
         frozenset({group_coordinator.group_manager.place_of(request.group_id)}),
-        V1,
+        TV_0,
         reply,
     )
     error = producer_error_for_version(ctx.api_version, FIRST_VERSION_WITH_FENCING, await reply)

@@ -23,7 +23,7 @@ from ....protocol.messages.add_partitions_to_txn import (
 )
 from ....protocol.producer_identity import ProducerIdentity
 from ...coordinator.transaction.transaction_coordinator import TransactionCoordinator
-from ...coordinator.transaction.transaction_metadata import V1, V2, Place
+from ...coordinator.transaction.transaction_metadata import TV_0, TV_2, Place
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal
 from ...runtime.loop_sharing import SlicedWork, Steps
@@ -108,9 +108,9 @@ def _begin(
 
     # A request of a broker has the transactions of many producers: none may wait for the last transaction of another.
     if ctx.api_version >= FIRST_VERSION_OF_BROKERS:
-        transaction_coordinator.add_partitions_to_transaction(name, identity, frozenset(places), V2, reply)
+        transaction_coordinator.add_partitions_to_transaction(name, identity, frozenset(places), TV_2, reply)
     else:
-        transaction_coordinator.add_partitions_with_retry(name, identity, frozenset(places), V1, reply)
+        transaction_coordinator.add_partitions_with_retry(name, identity, frozenset(places), TV_0, reply)
 
 
 def _sorted(

@@ -11,7 +11,7 @@ from ....protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ....protocol.producer_identity import ProducerIdentity
 from ....protocol.record import NO_PRODUCER_ID
 from ...coordinator.transaction.transaction_coordinator import TransactionCoordinator
-from ...coordinator.transaction.transaction_metadata import V1, V2, TransactionState, is_exhausted
+from ...coordinator.transaction.transaction_metadata import TV_0, TV_2, TransactionState, is_exhausted
 from ...metadata.producer_id_manager import ProducerIdManager
 from ...runtime.loop_sharing import next_turn
 from ..error_responses import producer_error_for_version
@@ -30,9 +30,9 @@ async def handle(
     transaction_coordinator: TransactionCoordinator,
 ) -> EndTxnResponse:
     """End the transaction. Raise the KafkaError of `generate_producer_id` if the epochs are used up."""
-    version = V2 if ctx.api_version >= FIRST_VERSION_WITH_EPOCHS else V1
+    version = TV_2 if ctx.api_version >= FIRST_VERSION_WITH_EPOCHS else TV_0
     next_producer_id = NO_PRODUCER_ID
-    if version == V2 and is_exhausted(request.producer_epoch):
+    if version == TV_2 and is_exhausted(request.producer_epoch):
         # The next transaction gets another producer id. A new block of ids is requested with a timeout, which needs a
         # task: see `EAGER` in `kafka_apis.py`.
         await next_turn()

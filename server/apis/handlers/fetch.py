@@ -250,14 +250,14 @@ class _Fetch:
 
     def respond(self, results: list[FetchResult]) -> None:
         """Respond with the results; in a session only with the partitions that changed since the last response."""
-        if not self._is_put_off(results):
+        if not self._respond_if_over_quota(results):
             topics: list[FetchableTopicResponse] = []
             self._add_answers(topics, self._asked, iter(results))
             self._ctx.respond(self._response(topics))
 
     def respond_in_turns(self, sliced_work: SlicedWork, results: list[FetchResult]) -> None:
         """Respond in slices, for very many partitions."""
-        if not self._is_put_off(results):
+        if not self._respond_if_over_quota(results):
             sliced_work.run(self._answering(results), self._ctx.finish)
 
     def _answering(self, results: list[FetchResult]) -> Steps[FetchResponse]:
@@ -268,7 +268,7 @@ class _Fetch:
             yield
         return self._response(topics)
 
-    def _is_put_off(self, results: list[FetchResult]) -> bool:
+    def _respond_if_over_quota(self, results: list[FetchResult]) -> bool:
         """Return whether the client is over its quota, and send the empty response if it is."""
         quota_usage = self._ctx.quota_usage
         if quota_usage is None or self._follower != CONSUMER:

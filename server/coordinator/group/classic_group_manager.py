@@ -18,7 +18,7 @@ from ....common.room_logger import room_logger
 from ....protocol.errors import ErrorCode
 from ...replication.delayed_operation import DelayedOperation, Purgatory
 from ...runtime.log_limit import LimitedLog
-from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorRecord
+from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorRecord, ResponseCallback
 from .classic_group import (
     HEARTBEAT_ERRORS,
     NO_MEMBER,
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
 logger = room_logger("groups")
 
 T = TypeVar("T")
-
-Done = Callable[[ErrorCode], None]
-"""Receives the outcome of a write as the error code for the member."""
 
 MAX_ID_BYTES, UUID_CHARACTERS = 2**15 - 1, 36
 """The limit of any string in a message, and the length of the random part of a member id."""
@@ -503,7 +500,7 @@ class ClassicGroupManager(GroupTypeManager[ClassicGroup]):
 
     # -- the group's record and lifetime ---------------------------------------------------------------------------
 
-    def store(self, group: ClassicGroup, record: CoordinatorRecord, done: Done) -> bool:
+    def store(self, group: ClassicGroup, record: CoordinatorRecord, done: ResponseCallback) -> bool:
         """Append the record of a generation; `done` gets the outcome when it is durable or has failed.
 
         Returns whether the record is in the log, durable or not.
@@ -517,7 +514,7 @@ class ClassicGroupManager(GroupTypeManager[ClassicGroup]):
         group.is_logged = group.is_logged or is_logged
         return is_logged
 
-    def store_empty(self, group: ClassicGroup, leavers: Iterable[Done] = ()) -> bool:
+    def store_empty(self, group: ClassicGroup, leavers: Iterable[ResponseCallback] = ()) -> bool:
         """Append the record of a group without members, then complete the last LeaveGroups; returns as `store`."""
 
         def stored(outcome: ErrorCode) -> None:

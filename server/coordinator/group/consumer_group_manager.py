@@ -17,7 +17,7 @@ from ....common.room_logger import room_logger
 from ....common.uuid_text import uuid_text
 from ....protocol.errors import ErrorCode, KafkaError
 from ...replication.inter_broker_versions import has_topic_ids
-from ..coordinator_log import CoordinatorRecord, Done, ignore
+from ..coordinator_log import CoordinatorRecord, ResponseCallback, ignore
 from ..creation_limiter import ClientIdentity
 from .assignment import NO_EPOCHS, NOTHING, Assignment, is_within
 from .assignors import supported_assignors
@@ -365,7 +365,7 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
         logger.info("group %r: member %r leaves", group.group_id, member.member_id)
         self._remove_members(group, [member.member_id], done)
 
-    def _write_removal(self, group: ConsumerGroup, member_ids: list[str], done: Done) -> bool:
+    def _write_removal(self, group: ConsumerGroup, member_ids: list[str], done: ResponseCallback) -> bool:
         """Append the removal of members; return whether it is in the log."""
         change = ConsumerGroupChange(group)
         for member_id in member_ids:
@@ -631,7 +631,7 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
 
     # -- online migration: downgrade -----------------------------------------------------------------------------------
 
-    def _remove_members(self, group: ConsumerGroup, member_ids: list[str], done: Done) -> bool:
+    def _remove_members(self, group: ConsumerGroup, member_ids: list[str], done: ResponseCallback) -> bool:
         """Remove members, and downgrade the group if only classic members are left."""
         left = [member for member in group.members.values() if member.member_id not in member_ids]
         if left and self._can_downgrade(left):
@@ -648,7 +648,7 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
         )
 
     def _downgrade(
-        self, group: ConsumerGroup, left: list[ConsumerGroupMember], done: Done, *, rebalances: bool = True
+        self, group: ConsumerGroup, left: list[ConsumerGroupMember], done: ResponseCallback, *, rebalances: bool = True
     ) -> ClassicGroup | None:
         """Replace the group by a classic group of these members; return None if it could not be written.
 

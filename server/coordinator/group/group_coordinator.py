@@ -29,7 +29,7 @@ from .classic_group import (
 from .classic_group_manager import ClassicGroupManager
 from .consumer_group_manager import ConsumerGroupManager
 from .group import CommittedPartition, Group, GroupType
-from .group_metadata_manager import GroupMetadataManager, GroupTypeManager, Reply
+from .group_metadata_manager import GroupMetadataManager, GroupTypeManager
 from .offset_metadata_manager import Commits, Committer, OffsetMetadataManager
 from .offsets import Place
 from .response_pacer import PacedReply
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ...replication.replica_manager import ReplicaManager
     from ...runtime.loop_sharing import SlicedWork, TurnQueue
     from ...runtime.ports import Ports
+    from ..coordinator_log import ResponseCallback
 
 T = TypeVar("T")
 
@@ -151,7 +152,7 @@ class GroupCoordinator:
         self._offsets.on_topics_deleted(deleted, self.group_manager.group_ids)
         self.share_group_manager.state_manager.on_topics_deleted(frozenset(deleted), self.group_manager.group_ids)
 
-    def delete_group(self, group_id: str, reply: Reply) -> None:
+    def delete_group(self, group_id: str, reply: ResponseCallback) -> None:
         """Delete a group without members, its offsets or its share state; `reply` gets the outcome."""
         try:
             group = self.group_manager.find_group(group_id)
@@ -221,7 +222,7 @@ class GroupCoordinator:
 
     # -- committed offsets ---------------------------------------------------------------------------------------------
 
-    def commit_offsets(self, group_id: str, committer: Committer, offsets: Commits, reply: Reply) -> None:
+    def commit_offsets(self, group_id: str, committer: Committer, offsets: Commits, reply: ResponseCallback) -> None:
         """Handle an OffsetCommit; `reply` gets the outcome when it is durable.
 
         The first commit of a consumer with manual assignment creates its group. Raises KafkaError
@@ -252,7 +253,7 @@ class GroupCoordinator:
             self.group_manager.remove_group(group)
 
     def commit_transactional_offsets(
-        self, group_id: str, committer: Committer, producer: ProducerIdentity, offsets: Commits, reply: Reply
+        self, group_id: str, committer: Committer, producer: ProducerIdentity, offsets: Commits, reply: ResponseCallback
     ) -> None:
         """Handle a TxnOffsetCommit; as `commit_offsets`, but the offsets count when the transaction is committed."""
         self._offsets.finish_topic_deletion(group_id)
@@ -287,7 +288,7 @@ class GroupCoordinator:
         self.group_manager.add_group(group, client)
         return group
 
-    def delete_offsets(self, group: Group, places: Iterable[Place], reply: Reply) -> None:
+    def delete_offsets(self, group: Group, places: Iterable[Place], reply: ResponseCallback) -> None:
         """Delete offsets of a group; `reply` gets the outcome when it is durable."""
         self._offsets.delete_offsets(group, places, reply)
 

@@ -16,7 +16,7 @@ from ....protocol.producer_identity import ProducerIdentity
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
 from ...runtime.loop_sharing import CountBudget, lookup_steps
 from ...runtime.scheduler import IsolatedWork
-from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorLog, CoordinatorRecord, Done, ignore
+from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorLog, CoordinatorRecord, ResponseCallback, ignore
 from ..coordinator_runtime import CoordinatorRuntime, CoordinatorShard
 from ..coordinator_topic import CoordinatorTopic, TopicCreator
 from ..creation_limiter import ClientIdentity, CreationLimiter
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from ...replication.partition import Partition
     from ...replication.replica_manager import ReplicaManager
     from ...runtime.ports import Ports
-
-Reply = Callable[[ErrorCode], None]
-"""Receives the outcome of a request once, when it is durable."""
 
 GROUPS_PER_TURN = 20
 """Groups that are resumed after loading in one turn of the loop."""
@@ -283,7 +280,7 @@ class GroupMetadataManager:
         self._creation_limiter.record_deletion(group.group_id)
         self._on_group_unloaded(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def delete_group(self, group_id: str, reply: Reply) -> None:
+    def delete_group(self, group_id: str, reply: ResponseCallback) -> None:
         """Delete a group without members and its offsets; `reply` gets the outcome when that is durable."""
         try:
             group = self.find_group(group_id)
@@ -292,7 +289,7 @@ class GroupMetadataManager:
         else:
             self.delete_found_group(group, reply)
 
-    def delete_found_group(self, group: Group | None, reply: Reply) -> None:
+    def delete_found_group(self, group: Group | None, reply: ResponseCallback) -> None:
         """Delete the group that `find_group` has returned in this turn of the loop, as `delete_group`."""
         if group is None:
             reply(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -320,7 +317,7 @@ class GroupMetadataManager:
         self,
         group_id: str,
         records: Iterable[CoordinatorRecord],
-        done: Done,
+        done: ResponseCallback,
         *,
         on_overdue: Callable[[], None] | None = None,
         may_linger: bool = False,

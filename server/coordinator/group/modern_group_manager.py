@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ....common.room_logger import room_logger
 from ....protocol.errors import ErrorCode
-from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorRecord, Done, ignore
+from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorRecord, ResponseCallback, ignore
 from .classic_group import JoinRequest, LeaveReply, LeaveResult, LeavingMember, SyncRequest, SyncResult
 from .group_metadata_manager import GroupMetadataManager, GroupTypeManager
 from .member_timers import MemberTimers
@@ -67,7 +67,7 @@ class ModernGroupManager(GroupTypeManager[G]):
     # -- removal of members --------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _remove_members(self, group: G, member_ids: list[str], done: Done) -> bool:
+    def _remove_members(self, group: G, member_ids: list[str], done: ResponseCallback) -> bool:
         """Remove members and bump the group epoch; return whether the change is in the log."""
 
     def _session_expired(self, group: G, member_id: str) -> None:
@@ -89,7 +89,11 @@ class ModernGroupManager(GroupTypeManager[G]):
     # -- records -------------------------------------------------------------------------------------------------------
 
     def _write(
-        self, change: ModernGroupChange[G, Any, Any], done: Done, *, before: Iterable[CoordinatorRecord] = ()
+        self,
+        change: ModernGroupChange[G, Any, Any],
+        done: ResponseCallback,
+        *,
+        before: Iterable[CoordinatorRecord] = (),
     ) -> bool:
         """Append a change, or undo it if the append fails; return whether it is in the log.
 
@@ -112,7 +116,7 @@ class ModernGroupManager(GroupTypeManager[G]):
             self._end_deadlines(group, member_id)
         return True
 
-    def _append(self, group: G, records: list[CoordinatorRecord], done: Done) -> bool:
+    def _append(self, group: G, records: list[CoordinatorRecord], done: ResponseCallback) -> bool:
         """Append records of a group; return whether they are in the log. `done` gets the outcome when it is known."""
         waiting = [done]
 

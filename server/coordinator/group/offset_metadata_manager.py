@@ -14,10 +14,10 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.producer_identity import ProducerIdentity
 from ...runtime.loop_sharing import lookup_steps, raise_error
 from ...runtime.scheduler import IsolatedWork
-from ..coordinator_log import ignore
+from ..coordinator_log import ResponseCallback, ignore
 from ..creation_limiter import UNKNOWN_CLIENT, ClientIdentity
 from .group import Group, GroupType
-from .group_metadata_manager import OFFSET_WRITE_ERRORS, GroupMetadataManager, Reply
+from .group_metadata_manager import OFFSET_WRITE_ERRORS, GroupMetadataManager
 from .group_records import new_offset_commit_record, new_offset_commit_tombstone
 from .offsets import CommittedOffset, Place
 
@@ -76,7 +76,7 @@ class OffsetMetadataManager:
 
     # -- commits -------------------------------------------------------------------------------------------------------
 
-    def commit_offsets(self, group: Group, offsets: Commits, reply: Reply) -> None:
+    def commit_offsets(self, group: Group, offsets: Commits, reply: ResponseCallback) -> None:
         """Append offsets; `reply` gets the outcome when they are durable, or REQUEST_TIMED_OUT before.
 
         Offsets that become durable after the timeout still count.
@@ -98,7 +98,7 @@ class OffsetMetadataManager:
         )
 
     def commit_transactional_offsets(
-        self, group: Group, producer: ProducerIdentity, offsets: Commits, reply: Reply
+        self, group: Group, producer: ProducerIdentity, offsets: Commits, reply: ResponseCallback
     ) -> None:
         """Append offsets as a part of the producer's transaction; `reply` as in `commit_offsets`."""
         group_offsets, index = group.offsets, self._group_manager.partition_for(group.group_id)
@@ -144,7 +144,7 @@ class OffsetMetadataManager:
 
     # -- deletion and expiration ---------------------------------------------------------------------------------------
 
-    def delete_offsets(self, group: Group, places: Iterable[Place], reply: Reply) -> None:
+    def delete_offsets(self, group: Group, places: Iterable[Place], reply: ResponseCallback) -> None:
         """Append tombstones of offsets; `reply` gets the outcome when they are durable."""
         deleted = list(places)
 
@@ -234,7 +234,7 @@ class OffsetMetadataManager:
             self.delete_offsets(group, some, ignore)
 
 
-def _first_outcome(reply: Reply) -> Reply:
+def _first_outcome(reply: ResponseCallback) -> ResponseCallback:
     """Return a function that passes only its first outcome on: that of the write, or its timeout."""
     waiting = [reply]
 

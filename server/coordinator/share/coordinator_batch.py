@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ....protocol.errors import ErrorCode
-from ..coordinator_log import CoordinatorRecord, Done
+from ..coordinator_log import CoordinatorRecord, ResponseCallback
 from .share_coordinator_record_helpers import ShareStateRecord
 from .share_coordinator_shard import ShareCoordinatorShard, SharePartitionEntry
 from .share_partition_key import SharePartitionKey
@@ -26,14 +26,16 @@ class CoordinatorBatch:
         """The keys and values of all records."""
         self.size = 0
         """An upper bound of the size of the encoded records in bytes."""
-        self._replies: list[Done] = []
+        self._replies: list[ResponseCallback] = []
         self._former: dict[SharePartitionKey, SharePartitionEntry | None] = {}
         self.flush_handle: asyncio.Handle | None = None
         """The scheduled append; None after it has begun."""
         self.is_overdue = False
         """Whether the append had no outcome within the write timeout."""
 
-    def add(self, records: list[ShareStateRecord], encoded: list[CoordinatorRecord], offset: int, reply: Done) -> None:
+    def add(
+        self, records: list[ShareStateRecord], encoded: list[CoordinatorRecord], offset: int, reply: ResponseCallback
+    ) -> None:
         """Apply the records of one operation, which will be in the log from `offset` on; `reply` gets the outcome."""
         for record in records:
             self._former.setdefault(record.key, self._shard.entries.get(record.key))
@@ -42,7 +44,7 @@ class CoordinatorBatch:
         self.encoded += encoded
         self._replies.append(reply)
 
-    def add_reply(self, reply: Done) -> None:
+    def add_reply(self, reply: ResponseCallback) -> None:
         """Call `reply` with the outcome of the append, for an operation that has read the state of the batch."""
         self._replies.append(reply)
 

@@ -36,7 +36,7 @@ from ....protocol.messages.write_share_group_state import WriteShareGroupStateRe
 from ...metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from ...runtime.loop_sharing import ITEMS_PER_TURN, CountBudget, lookup_steps, raise_error
 from ...runtime.scheduler import IsolatedWork
-from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorLog, CoordinatorRecord, Done, ignore
+from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorLog, CoordinatorRecord, ResponseCallback, ignore
 from ..coordinator_runtime import CoordinatorRuntime, CoordinatorShard
 from ..coordinator_topic import CoordinatorTopic, TopicCreator
 from .coordinator_batch import CoordinatorBatch
@@ -83,7 +83,7 @@ NO_ERROR = OperationError(ErrorCode.NONE, None)
 Operate = Callable[[ShareCoordinatorShard, "Partition", SharePartitionKey, Any], Outcome]
 """Runs the operation of one partition of a request."""
 Prepare = Callable[[Any], Coroutine[Any, Any, Any]]
-Reply = Callable[[OperationError, ShareGroupOffset | None], None]
+OperationCallback = Callable[[OperationError, ShareGroupOffset | None], None]
 Results = dict[UUID, dict[int, tuple[OperationError, ShareGroupOffset | None]]]
 """Error and state by topic id and partition."""
 
@@ -350,7 +350,9 @@ class ShareCoordinator:
         await pending.wait()
         return results
 
-    def _operate(self, key: SharePartitionKey, data: Any, operate: Operate, reply: Reply, failure: str) -> None:
+    def _operate(
+        self, key: SharePartitionKey, data: Any, operate: Operate, reply: OperationCallback, failure: str
+    ) -> None:
         """Run one operation; `reply` receives the result when the state that it depends on is durable."""
         try:
             if not self._is_active:
@@ -390,7 +392,7 @@ class ShareCoordinator:
         shard: CoordinatorShard[ShareCoordinatorShard],
         records: list[ShareStateRecord],
         encoded: list[CoordinatorRecord],
-        done: Done,
+        done: ResponseCallback,
     ) -> None:
         """Apply records to a shard and append them with other records of the same turn; `done` receives the outcome."""
         state, partition = shard.state, shard.partition
@@ -448,7 +450,7 @@ class ShareCoordinator:
         batch.is_overdue = True
         batch.complete(ErrorCode.REQUEST_TIMED_OUT)
 
-    def _await_commit(self, shard: CoordinatorShard[ShareCoordinatorShard], done: Done) -> None:
+    def _await_commit(self, shard: CoordinatorShard[ShareCoordinatorShard], done: ResponseCallback) -> None:
         """Call `done` when all records that are applied to a shard are committed; immediately if there are none."""
         batch = self._batches.get(shard.state) or self._appended.get(shard.state)
         if batch is None:
@@ -557,7 +559,7 @@ class _PendingOperations:
         self._count = 0
         self._all_done: asyncio.Future[None] | None = None
 
-    def expect(self, results: Results, key: SharePartitionKey) -> Reply:
+    def expect(self, results: Results, key: SharePartitionKey) -> OperationCallback:
         """Return the reply function of one operation, which stores its result."""
         self._count += 1
         partitions = results.setdefault(key.topic_id, {})

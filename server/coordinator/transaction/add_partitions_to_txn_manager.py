@@ -28,7 +28,7 @@ from ...replication.append_request import AppendEntry, copied
 from ...replication.verification_guards import transactional_header
 from ..inter_broker_sender import InterBrokerSender
 from .transaction_coordinator import TransactionCoordinator
-from .transaction_metadata import V2, Place
+from .transaction_metadata import TV_2, Place
 from .transaction_state_manager import ConcurrentTransactionRetry
 
 if TYPE_CHECKING:
@@ -381,7 +381,7 @@ class _PendingAddOrVerify:
             if partition is not None:
                 self._verification_states[place] = self._guards.begin_verification(partition, *self._identity)
         if self._supported_operation is TransactionSupportedOperation.ADD_PARTITION:
-            self._manager.add_partitions(self._transactional_id, self._identity, self._places, V2, self._on_outcome)
+            self._manager.add_partitions(self._transactional_id, self._identity, self._places, TV_2, self._on_outcome)
         else:
             self._manager.verify_partitions(self._transactional_id, self._identity, self._places, self._on_outcome)
 

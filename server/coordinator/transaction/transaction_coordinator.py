@@ -26,8 +26,8 @@ from .transaction_metadata import (
     COMPLETED,
     ENDING,
     LAST_EPOCH,
-    V1,
-    V2,
+    TV_0,
+    TV_2,
     Place,
     TransactionEntry,
     TransactionMetadata,
@@ -37,7 +37,6 @@ from .transaction_metadata import (
 from .transaction_state_manager import (
     TRANSACTIONAL_IDS_PER_TURN,
     ConcurrentTransactionRetry,
-    Reply,
     TransactionStateManager,
     concurrent_transactions,
 )
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from ...metadata.producer_id_manager import ProducerIdManager
     from ...replication.replica_manager import ReplicaManager
     from ...runtime.ports import Ports, SendRequest
+    from ..coordinator_log import ResponseCallback
 
 logger = room_logger("transactions")
 
@@ -169,7 +169,7 @@ class TransactionCoordinator:
             is_current = expected.epoch == known.last_epoch
         return known.state in AT_REST and known.is_exhausted and is_current
 
-    async def _await_reply(self, begin: Callable[[Reply], None]) -> ErrorCode:
+    async def _await_reply(self, begin: Callable[[ResponseCallback], None]) -> ErrorCode:
         replied: asyncio.Future[ErrorCode] = self._loop.create_future()
 
         def reply(error: ErrorCode) -> None:
@@ -187,7 +187,7 @@ class TransactionCoordinator:
         identity: ProducerIdentity,
         places: frozenset[Place],
         client_version: int,
-        reply: Reply,
+        reply: ResponseCallback,
     ) -> None:
         """Add partitions to the producer's transaction; the first ones begin it. `reply` gets the durable outcome.
 
@@ -215,7 +215,7 @@ class TransactionCoordinator:
         identity: ProducerIdentity,
         places: frozenset[Place],
         client_version: int,
-        reply: Reply,
+        reply: ResponseCallback,
     ) -> None:
         """Add partitions, after the producer's last transaction has ended if that takes less than `WAIT_SECONDS`."""
 
@@ -272,7 +272,7 @@ class TransactionCoordinator:
         except KafkaError as error:
             ended(error.code)
             return
-        known, is_v2 = transaction.metadata, client_version >= V2
+        known, is_v2 = transaction.metadata, client_version >= TV_2
         if is_v2 and transaction.is_busy:
             ended(ErrorCode.CONCURRENT_TRANSACTIONS)
             return
@@ -285,7 +285,7 @@ class TransactionCoordinator:
             ended(outcome)
         else:
             next_id = spare if known.is_exhausted else NO_PRODUCER_ID
-            new = known.prepare_abort_or_commit(outcome, V2 if is_v2 else V1, next_id, self._now_ms())
+            new = known.prepare_abort_or_commit(outcome, TV_2 if is_v2 else TV_0, next_id, self._now_ms())
 
             def complete(error: ErrorCode) -> None:
                 if error is ErrorCode.NONE:
@@ -319,13 +319,13 @@ class TransactionCoordinator:
         logger.info("the transaction of %s has timed out and is aborted", transaction.transactional_id)
         self._abort(transaction, spare, partial(_log_failure, transaction.transactional_id))
 
-    def _abort(self, transaction: TransactionEntry, spare: int | None, reply: Reply) -> None:
+    def _abort(self, transaction: TransactionEntry, spare: int | None, reply: ResponseCallback) -> None:
         """Abort an open transaction and fence its producer; `spare` is the next producer id if no epoch is left.
 
         In version 2 the producer may send EndTxn afterwards and continue, and so needs a valid epoch.
         """
-        known, version = transaction.metadata, V2 if self._transaction_version() >= V2 else V1
-        next_id = NO_PRODUCER_ID if spare is None or version < V2 or not known.is_exhausted else spare
+        known, version = transaction.metadata, TV_2 if self._transaction_version() >= TV_2 else TV_0
+        next_id = NO_PRODUCER_ID if spare is None or version < TV_2 or not known.is_exhausted else spare
         new = known.prepare_fence_producer_epoch(version, next_id, self._now_ms())
         self.state_manager.append_transaction_to_log(
             transaction, new, reply, then=partial(self._send_markers, transaction)

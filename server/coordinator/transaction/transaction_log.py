@@ -11,7 +11,7 @@ from ....protocol.errors import ProtocolError
 from ....protocol.record import NO_PRODUCER_ID
 from ....protocol.topic_partition import indexes_by_topic
 from ..coordinator_log import CoordinatorRecord
-from .transaction_metadata import V1, V2, Place, TransactionMetadata, TransactionState
+from .transaction_metadata import TV_0, TV_2, Place, TransactionMetadata, TransactionState
 
 KEY_VERSION = 0
 FIRST_LEVEL_WITH_TAGS = 1
@@ -24,7 +24,7 @@ FIRST_LEVEL_WITH_TAGS = 1
 _key_front = Struct(">hh").pack  # version and length
 _front = Struct(">hqhib").pack  # version, producer id, epoch, timeout, state
 _back = Struct(">qq").pack  # last update and start
-_VERSION_OF_CLIENT = {V1: b"\x00", V2: b"\x01\x02\x02\x00\x02"}
+_VERSION_OF_CLIENT = {TV_0: b"\x00", TV_2: b"\x01\x02\x02\x00\x02"}
 """The end of a value of version 1 without further producer ids: no tagged field, or the client's version."""
 _at_rest = Struct(">hqhibBqq")  # a value without partitions, up to its end
 _CLIENT_OF_END = {end: version for version, end in _VERSION_OF_CLIENT.items()}

@@ -77,7 +77,7 @@ Place = tuple[str, int]
 LAST_EPOCH = 2**15 - 1
 """The last epoch, which no client receives: it remains for fencing."""
 NO_TIME = -1
-V1, V2 = 0, 2
+TV_0, TV_2 = 0, 2
 """Transaction versions of clients, as in records: Kafka's coordinator writes 0 for clients of version 1, too.
 
 In version 2 each transaction has its own epoch (KIP-890).
@@ -104,7 +104,7 @@ class TransactionMetadata(NamedTuple):
     """The producer id before the last transition; nearly always the same."""
     next_id: int = NO_PRODUCER_ID
     """The producer id after the end of the transaction if the present id has no epoch left."""
-    client_version: int = V1
+    client_version: int = TV_0
 
     @property
     def is_exhausted(self) -> bool:
@@ -176,7 +176,7 @@ class TransactionMetadata(NamedTuple):
     ) -> TransactionMetadata:
         """Return PREPARE_COMMIT or PREPARE_ABORT."""
         assert state in TRANSITIONS[self.state], f"{self.state.name} -> {state.name}"
-        is_v2 = client_version >= V2
+        is_v2 = client_version >= TV_2
         # Each transaction waits for its steps: keyword arguments take twice as long, and `_replace` three times.
         return TransactionMetadata(
             self.producer_id,
@@ -203,13 +203,13 @@ class TransactionMetadata(NamedTuple):
         In version 2 the producer may continue, with the new epoch or with `next_id`.
         """
         changed = self
-        if client_version < V2:
+        if client_version < TV_2:
             changed = self._replace(producer_epoch=self._fencing_epoch, last_epoch=NO_PRODUCER_EPOCH)
         return changed.prepare_abort_or_commit(TransactionState.PREPARE_ABORT, client_version, next_id, now_ms)
 
     def prepare_complete(self, now_ms: int) -> TransactionMetadata:
         """Return the state after all markers are written."""
-        is_other = self.client_version >= V2 and self.next_id != NO_PRODUCER_ID
+        is_other = self.client_version >= TV_2 and self.next_id != NO_PRODUCER_ID
         return TransactionMetadata(  # see `prepare_abort_or_commit`
             self.next_id if is_other else self.producer_id,
             0 if is_other else self.producer_epoch,

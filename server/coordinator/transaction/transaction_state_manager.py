@@ -17,7 +17,7 @@ from ....protocol.record import NO_PRODUCER_EPOCH
 from ...metadata.topic_names import TRANSACTION_STATE_TOPIC
 from ...runtime.loop_sharing import CountBudget
 from ...runtime.scheduler import IsolatedWork
-from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorLog, CoordinatorRecord
+from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorLog, CoordinatorRecord, ResponseCallback
 from ..coordinator_runtime import CoordinatorRuntime, CoordinatorShard
 from ..coordinator_topic import CoordinatorTopic, TopicCreator
 from ..creation_limiter import ClientIdentity, CreationLimiter
@@ -35,8 +35,6 @@ logger = room_logger("transactions")
 
 TransactionShard = CoordinatorShard[dict[str, TransactionEntry]]
 """The transactional ids of one partition of `__transaction_state`."""
-Reply = Callable[[ErrorCode], None]
-"""Receives the outcome of a request once, when it is durable."""
 
 EXPIRED_IDS_PER_BATCH = 100
 """Expired transactional ids that are removed with one batch of tombstones."""
@@ -234,7 +232,7 @@ class TransactionStateManager:
         self,
         transaction: TransactionEntry,
         new: TransactionMetadata,
-        reply: Reply,
+        reply: ResponseCallback,
         *,
         then: Callable[[], None] | None = None,
     ) -> None:

@@ -25,13 +25,13 @@ from barnabas.server.coordinator.share.share_coordinator_shard import OperationE
 from barnabas.server.runtime.loop_sharing import Steps
 from barnabas.server.share import share_partition
 from barnabas.server.share.in_flight_batch import InFlightState
-from barnabas.server.share.managed_share_partition import Done, ManagedSharePartition
+from barnabas.server.share.managed_share_partition import ManagedSharePartition, WriteCallback
 from barnabas.server.share.record_state import AcknowledgementType, RecordState
 from barnabas.server.share.share_partition import DeadLetters, SharePartition
 from barnabas.server.share.share_partition_manager import SharePartitionManager
 from barnabas.server.share.state_update import StateUpdate
 
-MOST_SEEDS = 200
+MAX_SEEDS = 200
 
 
 # -- owners --------------------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def answer_before_the_write(patch: Patch) -> None:
     """The leader answers an acknowledgement that the share coordinator does not have yet."""
     original = ManagedSharePartition.submit
 
-    def submit(self: ManagedSharePartition, update: StateUpdate, done: Done) -> None:
+    def submit(self: ManagedSharePartition, update: StateUpdate, done: WriteCallback) -> None:
         original(self, update, lambda error: None)
         done(None)
 
@@ -272,4 +272,4 @@ SHARE_MUTANTS = (
 
 
 if __name__ == "__main__":
-    sys.exit(print_table("soak.sim.share_groups.mutants", __doc__, SHARE_MUTANTS, MOST_SEEDS))
+    sys.exit(print_table("soak.sim.share_groups.mutants", __doc__, SHARE_MUTANTS, MAX_SEEDS))

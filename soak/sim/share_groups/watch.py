@@ -25,7 +25,7 @@ from barnabas.server.share.share_partition_manager import SharePartitionManager
 from barnabas.server.share.share_session import ShareSession
 
 FINAL = (AcknowledgementType.ACCEPT, AcknowledgementType.REJECT)
-MOST_VIOLATIONS = 50
+MAX_VIOLATIONS = 50
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class ShareWatch:
         return self.partitions.setdefault((group_id, partition), Deliveries())
 
     def _say(self, violation: str) -> None:
-        if len(self.violations) < MOST_VIOLATIONS:
+        if len(self.violations) < MAX_VIOLATIONS:
             self.violations.append(f"{_now():.3f} {violation}")
 
     # -- leaders ---------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class ShareWatch:
                 for member_id, offset in sorted(history.accepted):
                     if not any(key[:2] == (member_id, offset) for key in history.delivered):
                         found.append(f"unseen: {group_id}:{partition}: {member_id} accepted {offset} unseen")
-        return found[:MOST_VIOLATIONS]
+        return found[:MAX_VIOLATIONS]
 
 
 class Request:

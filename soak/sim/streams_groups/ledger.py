@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from soak.sim.streams_groups.member import Life
     from soak.sim.streams_groups.plan import StreamsPlan
 
-MOST_VIOLATIONS = 50
+MAX_VIOLATIONS = 50
 Task = tuple[str, int]
 """Subtopology id and partition."""
 
@@ -39,7 +39,7 @@ class TaskLedger:
     """Assignments that members have acknowledged."""
 
     def _say(self, violation: str) -> None:
-        if len(self.violations) < MOST_VIOLATIONS:
+        if len(self.violations) < MAX_VIOLATIONS:
             self.violations.append(f"{self.now():.3f} {violation}")
 
     def check_response(self, life: Life, epoch: int, active: Iterable[Task], standby: Iterable[Task]) -> None:

@@ -14,14 +14,14 @@ from soak.sim.streams_groups.plan import StreamsPlan
 from soak.sim.streams_groups.scenario import play
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.coordinator.coordinator_log import Done
+from barnabas.server.coordinator.coordinator_log import ResponseCallback
 from barnabas.server.coordinator.group.modern_group_manager import ModernGroupManager
 from barnabas.server.coordinator.group.streams import current_assignment_builder
 from barnabas.server.coordinator.group.streams.streams_group import StreamsGroup
 from barnabas.server.coordinator.group.streams.streams_group_change import StreamsGroupChange
 from barnabas.server.coordinator.group.streams.streams_group_manager import StreamsGroupManager
 
-MOST_SEEDS = 200
+MAX_SEEDS = 200
 
 
 def assign_tasks_that_are_not_released(patch: Patch) -> None:
@@ -44,7 +44,9 @@ def wait_for_revocations_forever(patch: Patch) -> None:
 def keep_the_assignment_when_members_leave(patch: Patch) -> None:
     """The tasks of former members have no other owner."""
 
-    def remove_members(self: StreamsGroupManager, group: StreamsGroup, member_ids: list[str], done: Done) -> bool:
+    def remove_members(
+        self: StreamsGroupManager, group: StreamsGroup, member_ids: list[str], done: ResponseCallback
+    ) -> bool:
         change = StreamsGroupChange(group)
         for member_id in member_ids:
             change.remove_member(member_id)
@@ -57,7 +59,7 @@ def answer_before_the_commit(patch: Patch) -> None:
     """A response has an epoch that the next coordinator does not know."""
     original = ModernGroupManager._write
 
-    def write(self: Any, change: Any, done: Done, **named: Any) -> bool:
+    def write(self: Any, change: Any, done: ResponseCallback, **named: Any) -> bool:
         def ignored(_: ErrorCode) -> None:
             """Do nothing: the response was sent."""
 
@@ -118,4 +120,4 @@ STREAMS_MUTANTS = (
 
 
 if __name__ == "__main__":
-    sys.exit(print_table("soak.sim.streams_groups.mutants", __doc__, STREAMS_MUTANTS, MOST_SEEDS))
+    sys.exit(print_table("soak.sim.streams_groups.mutants", __doc__, STREAMS_MUTANTS, MAX_SEEDS))

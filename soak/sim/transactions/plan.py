@@ -42,7 +42,7 @@ DEATHS, LONG_MS = frozenset({"kill", "stop", "expire", "strike a coordinator", "
 """The deaths of brokers, and a transaction timeout that is longer than each of them."""
 CROWDED = 0.5
 """Share of the long seeds with many copiers that never wait."""
-V2 = 2
+TV_2 = 2
 UNSAFE_BEFORE_V2 = frozenset({"cut", "cut off", "cut one way", "slow link", "cut a copier"})
 """The faults that delay requests, perhaps until the next transaction. If its epoch is the same, as in version 1 of the
 protocol, late requests cannot be distinguished from new requests (KIP-890)."""
@@ -72,7 +72,7 @@ class TransactionPlan(ClusterPlan):
     @property
     def is_v2(self) -> bool:
         """Whether every transaction has an epoch of its own."""
-        return self.version == V2 and "change the version" not in self.faults
+        return self.version == TV_2 and "change the version" not in self.faults
 
     @property
     def only_brokers_die(self) -> bool:
@@ -92,7 +92,7 @@ class TransactionPlan(ClusterPlan):
         share = rng.choice([0.0, 0.05, 0.1, 0.2, 0.3] if is_crowded else [0.0, 0.2, 0.4, 0.7])
         version = rng.choice([2, 2, 1, 0])
         faults = {fault for fault in menu if rng.random() < share} - (set() if durability == "disk" else NEEDS_DISK)
-        if version < V2 or "change the version" in faults:
+        if version < TV_2 or "change the version" in faults:
             faults -= UNSAFE_BEFORE_V2
         plan = cls(
             **{

@@ -162,7 +162,7 @@ async def test_request_that_waits_behind_another_change_is_dropped_at_its_timeou
     plane = await with_topics("t")
     disk = SlowDisk(plane)
     other = asyncio.ensure_future(plane.controller.create_topics([TopicCreation("other", 1, 1)]))
-    await until(lambda: plane.controller._turn.locked())
+    await until(lambda: plane.controller._change_lock.locked())
     try:
         answers = errors(await ask(plane, handler, version, request_of(timeout_ms)))
     except KafkaError as error:  # the answer as a whole
@@ -187,7 +187,7 @@ async def test_topics_of_one_request_are_created_in_several_changes() -> None:
 
     disk = SlowDisk(plane)
     work = asyncio.ensure_future(plane.controller.create_topics([TopicCreation(f"t{n}", 300, 1) for n in range(3)]))
-    await until(lambda: plane.controller._turn.locked())
+    await until(lambda: plane.controller._change_lock.locked())
     watcher = asyncio.ensure_future(watch())
     await asyncio.sleep(0)
     disk.is_ready.set()

@@ -156,7 +156,7 @@ async def test_a_leader_that_restarted_unseen_is_followed_by_who_ran_on(
         await create(plane, (2, 3, 4))
         await everybody_believes(plane, 2)
         former = await plane.members[2].state(T0)
-        async with plane.controller._turn:  # the controller does not get to see any of it
+        async with plane.controller._change_lock:  # the controller does not get to see any of it
             for broker in restarted:
                 await plane.kill(broker)
                 await plane.start(broker)

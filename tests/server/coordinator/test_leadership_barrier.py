@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.coordinator.coordinator_log import CoordinatorLog, CoordinatorRecord, Done
+from barnabas.server.coordinator.coordinator_log import CoordinatorLog, CoordinatorRecord, ResponseCallback
 from barnabas.server.coordinator.leadership_barrier import LeadershipBarrier
 
 MARK = (b"mark", None)
@@ -22,14 +22,16 @@ class Log:
     def __init__(self) -> None:
         self.followers: Any = SimpleNamespace(other_electable_replicas={2})
         self.is_led = True
-        self.open: list[Done] = []
+        self.open: list[ResponseCallback] = []
         self.appended: list[list[CoordinatorRecord]] = []
         self.refused: ErrorCode | None = None
 
     def get_leader_partition(self, index: int) -> Any:
         return SimpleNamespace(followers=self.followers) if self.is_led else None
 
-    def append(self, index: int, entries: Iterable[CoordinatorRecord], done: Done, *, timeout_ms: int) -> bool:
+    def append(
+        self, index: int, entries: Iterable[CoordinatorRecord], done: ResponseCallback, *, timeout_ms: int
+    ) -> bool:
         self.appended.append(list(entries))
         if self.refused is None:
             self.open.append(done)

@@ -53,7 +53,7 @@ class Log:
     def __init__(self) -> None:
         self.end = 0
         self.high_watermark: int | None = None
-        self.loader = MetadataLoader(high_watermark=lambda: self.high_watermark, turn=asyncio.Lock())
+        self.loader = MetadataLoader(high_watermark=lambda: self.high_watermark, lock=asyncio.Lock())
         self.publisher = Publisher()
         self._is_installed = False
 

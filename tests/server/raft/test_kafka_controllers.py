@@ -241,7 +241,7 @@ class KafkaMember(KafkaObserver):
 
     async def start(self) -> None:
         await super().start()
-        self.loader = MetadataLoader(high_watermark=lambda: self.client.high_watermark, turn=asyncio.Lock())
+        self.loader = MetadataLoader(high_watermark=lambda: self.client.high_watermark, lock=asyncio.Lock())
         self.generator = SnapshotGenerator(
             self.client, asyncio.get_running_loop(), max_record_bytes=100, on_fatal=self.errors.append
         )

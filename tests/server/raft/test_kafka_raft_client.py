@@ -655,7 +655,7 @@ def test_a_replica_makes_snapshots_and_deletes_the_records_before_them() -> None
 
         async def start() -> tuple[MetadataLoader, SnapshotGenerator]:
             await observer.start()
-            loader = MetadataLoader(high_watermark=lambda: observer.client.high_watermark, turn=asyncio.Lock())
+            loader = MetadataLoader(high_watermark=lambda: observer.client.high_watermark, lock=asyncio.Lock())
             generator = SnapshotGenerator(
                 observer.client, observer.loop, max_record_bytes=500, on_fatal=observer.errors.append
             )
@@ -701,7 +701,7 @@ def test_a_snapshot_without_space_is_stored_after_the_next_interval() -> None:
     async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
         await observer.client.close()
         await observer.start()
-        loader = MetadataLoader(high_watermark=lambda: observer.client.high_watermark, turn=asyncio.Lock())
+        loader = MetadataLoader(high_watermark=lambda: observer.client.high_watermark, lock=asyncio.Lock())
         generator = SnapshotGenerator(
             observer.client, observer.loop, max_record_bytes=500, on_fatal=observer.errors.append
         )

@@ -160,7 +160,7 @@ class Node:
         self.wants_flush = False
         task = self.log.begin_flush()
         task.run()
-        self.partition.flushed(self.log.complete_flush(task))
+        self.partition.on_flushed(self.log.complete_flush(task))
 
     def try_complete_delayed_requests(self, partition: Partition) -> None:
         self.cluster.look(self)

@@ -60,7 +60,7 @@ class FakePartition:
     is_offline: bool = False
     log: FakeLog = field(default_factory=FakeLog)
 
-    def flushed(self, offset: int) -> None:
+    def on_flushed(self, offset: int) -> None:
         self.diary.append(self.name)
         self.clock.seconds += self.seconds
 

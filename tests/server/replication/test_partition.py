@@ -88,7 +88,7 @@ def flush(partition: Partition) -> None:
     """One round of the group commit."""
     task = partition.log.begin_flush()
     task.run()
-    partition.flushed(partition.log.complete_flush(task))
+    partition.on_flushed(partition.log.complete_flush(task))
 
 
 def test_without_a_promise_the_high_watermark_follows_the_log() -> None:
@@ -112,7 +112,7 @@ def test_what_is_promised_to_be_on_disk_holds_the_high_watermark_down() -> None:
     task = partition.log.begin_flush()
     append(partition, -1)
     task.run()
-    partition.flushed(partition.log.complete_flush(task))
+    partition.on_flushed(partition.log.complete_flush(task))
     # What came after the flush had begun is not covered by it.
     assert (partition.log.high_watermark, partition.log.log_end_offset) == (5, 6)
     assert partition.check_enough_replicas_reach_offset(3) == (True, ErrorCode.NONE)
@@ -146,7 +146,7 @@ def test_every_so_many_messages_the_disk_is_waited_for(on_disk: bool) -> None:
     task = partition.log.begin_flush()
     append(partition, 1)
     task.run()
-    partition.flushed(partition.log.complete_flush(task))
+    partition.on_flushed(partition.log.complete_flush(task))
     assert (partition.log.high_watermark, partition.check_flushed(5)) == (5, (True, ErrorCode.NONE))
     assert partition.check_flushed(6) == (False, ErrorCode.NONE)
     flush(partition)

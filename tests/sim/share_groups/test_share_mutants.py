@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from soak.sim.share_groups.mutants import MOST_SEEDS, SHARE_MUTANTS, ShareMutant, lose_released_records
+from soak.sim.share_groups.mutants import MAX_SEEDS, SHARE_MUTANTS, ShareMutant, lose_released_records
 
 LEAST_MUTANTS = 15
 
@@ -21,4 +21,4 @@ def test_a_planted_bug_is_found_immediately() -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("mutant", SHARE_MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_found(mutant: ShareMutant) -> None:
-    assert mutant.seeds_to_find(MOST_SEEDS) is not None, "no seed found it"
+    assert mutant.seeds_to_find(MAX_SEEDS) is not None, "no seed found it"

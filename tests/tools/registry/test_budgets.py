@@ -132,7 +132,7 @@ async def test_work_ends_when_the_client_leaves(registry: Registry) -> None:
     path = "/subjects/left/versions"
     scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
     request = asyncio.ensure_future(app({**scope, "headers": [(b"host", b"localhost")]}, receive, send))
-    while not registry._reader._large._turn.locked():
+    while not registry._reader._large._lock.locked():
         await asyncio.sleep(0.001)
     leaves.set()
     await request

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from .....common.room_logger import room_logger
 from .....protocol.errors import ErrorCode, KafkaError
-from ...coordinator_log import Done
+from ...coordinator_log import ResponseCallback
 from ...creation_limiter import ClientIdentity
 from ..assignment import NOTHING, Assignment
 from ..assignors import MemberSpec
@@ -209,7 +209,7 @@ class ShareGroupManager(ModernGroupManager[ShareGroup]):
             lambda outcome: reply(result if outcome is ErrorCode.NONE else HeartbeatResult(outcome)),
         )
 
-    def _remove_members(self, group: ShareGroup, member_ids: list[str], done: Done) -> bool:
+    def _remove_members(self, group: ShareGroup, member_ids: list[str], done: ResponseCallback) -> bool:
         """Remove members; the next heartbeat of another member computes the target assignment."""
         change = ShareGroupChange(group)
         for member_id in member_ids:

@@ -37,11 +37,11 @@ from .....protocol.messages.read_share_group_state_summary import (
 )
 from ....runtime.loop_sharing import CountBudget, raise_error
 from ....runtime.scheduler import IsolatedWork
-from ...coordinator_log import Done, ignore
+from ...coordinator_log import ResponseCallback, ignore
 from ...creation_limiter import ClientIdentity
 from ..assignment import NOTHING, Assignment
 from ..group import Group
-from ..group_metadata_manager import GroupMetadataManager, Reply
+from ..group_metadata_manager import GroupMetadataManager
 from .share_group import InitializationCheck, ShareGroup, check_share_group
 from .share_group_change import ShareGroupChange
 from .share_state_store import ShareStateStore
@@ -59,7 +59,7 @@ UNINITIALIZED_OFFSET = -1
 FIRST_OFFSET = 0
 NOTHING_TO_DELETE = "There is no offset information to delete."
 
-Write = Callable[[ShareGroupChange, Done], bool]
+Write = Callable[[ShareGroupChange, ResponseCallback], bool]
 
 
 class PartitionOutcome(Protocol):
@@ -328,11 +328,11 @@ class ShareGroupStateManager:
 
     # -- deletion ------------------------------------------------------------------------------------------------------
 
-    def delete_group(self, group: ShareGroup, reply: Reply) -> None:
+    def delete_group(self, group: ShareGroup, reply: ResponseCallback) -> None:
         """Delete the share state of a group without members, and then the group; `reply` receives the outcome."""
         self._start(self._delete_group(group, reply))
 
-    async def _delete_group(self, group: ShareGroup, reply: Reply) -> None:
+    async def _delete_group(self, group: ShareGroup, reply: ResponseCallback) -> None:
         if group.is_dead:
             # Another request has deleted the group, or it moved away: no record may follow its tombstones.
             reply(ErrorCode.GROUP_ID_NOT_FOUND)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from .....common.room_logger import room_logger
 from .....protocol.config_resources import ConfigResourceType
 from .....protocol.errors import ErrorCode, KafkaError
-from ...coordinator_log import CoordinatorRecord, Done, ignore
+from ...coordinator_log import CoordinatorRecord, ResponseCallback, ignore
 from ...creation_limiter import ClientIdentity
 from ..classic_group import ClassicGroup, JoinRequest
 from ..classic_group_manager import ClassicGroupManager
@@ -499,7 +499,7 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
             logger.info("group %r: member %r requests the shutdown of the application", group.group_id, member_id)
             group.shutdown_request_member_id = member_id
 
-    def _remove_members(self, group: StreamsGroup, member_ids: list[str], done: Done) -> bool:
+    def _remove_members(self, group: StreamsGroup, member_ids: list[str], done: ResponseCallback) -> bool:
         """Remove members and bump the group epoch; return whether the change is in the log."""
         change = StreamsGroupChange(group)
         for member_id in member_ids:

@@ -12,7 +12,7 @@ import pytest
 from barnabas.clients import Producer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.coordinator.transaction.transaction_log import transaction_record
-from barnabas.server.coordinator.transaction.transaction_metadata import V2, TransactionMetadata, TransactionState
+from barnabas.server.coordinator.transaction.transaction_metadata import TV_2, TransactionMetadata, TransactionState
 from barnabas.testing import Broker
 
 COUNT = 100_000
@@ -35,9 +35,9 @@ async def fill(broker: Broker) -> None:
 
     for number in range(COUNT):
         known = TransactionMetadata(
-            number, 1, 60_000, TransactionState.COMPLETE_COMMIT, now_ms, start_ms=now_ms, client_version=V2
+            number, 1, 60_000, TransactionState.COMPLETE_COMMIT, now_ms, start_ms=now_ms, client_version=TV_2
         )
-        coordinator._log.append(0, [transaction_record(f"copier-{number}", known, V2)], done, timeout_ms=600_000)
+        coordinator._log.append(0, [transaction_record(f"copier-{number}", known, TV_2)], done, timeout_ms=600_000)
         if number % 500 == 0:
             await asyncio.sleep(0)
     async with asyncio.timeout(120):

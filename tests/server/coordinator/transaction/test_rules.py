@@ -28,8 +28,8 @@ from barnabas.server.coordinator.transaction.transaction_metadata import (
     COMPLETED,
     LAST_EPOCH,
     TRANSITIONS,
-    V1,
-    V2,
+    TV_0,
+    TV_2,
     TransactionMetadata,
     TransactionState,
 )
@@ -98,7 +98,7 @@ def test_an_end_by_the_second_protocol(
 def test_the_last_epoch_leads_to_another_producer_id() -> None:
     last = known(_S.ONGOING, producer_epoch=LAST_EPOCH - 1)
     assert last.is_exhausted
-    ending = last.prepare_abort_or_commit(_S.PREPARE_COMMIT, V2, 99, NOW)
+    ending = last.prepare_abort_or_commit(_S.PREPARE_COMMIT, TV_2, 99, NOW)
     assert (ending.producer_id, ending.producer_epoch, ending.next_id) == (ID, LAST_EPOCH, 99)
     done = ending.prepare_complete(NOW)
     assert (done.producer_id, done.producer_epoch, done.previous_id, done.next_id) == (99, 0, ID, -1)
@@ -107,22 +107,22 @@ def test_the_last_epoch_leads_to_another_producer_id() -> None:
     assert end_transaction_tv2(done, ID, LAST_EPOCH - 1, _S.PREPARE_ABORT) is _E.INVALID_TXN_STATE
 
 
-@pytest.mark.parametrize("version", [V1, V2])
+@pytest.mark.parametrize("version", [TV_0, TV_2])
 def test_a_fenced_producer_has_an_epoch_that_is_worth_nothing(version: int) -> None:
     fenced = known(_S.ONGOING, last_epoch=EPOCH - 1).prepare_fence_producer_epoch(version, -1, NOW)
     assert (fenced.state, fenced.producer_epoch) == (_S.PREPARE_ABORT, EPOCH + 1)
-    assert fenced.last_epoch == (EPOCH if version == V2 else -1)
+    assert fenced.last_epoch == (EPOCH if version == TV_2 else -1)
 
 
-@pytest.mark.parametrize("version", [V1, V2])
+@pytest.mark.parametrize("version", [TV_0, TV_2])
 @pytest.mark.parametrize("epoch", [LAST_EPOCH - 1, LAST_EPOCH])
 def test_no_epoch_follows_the_last_one(version: int, epoch: int) -> None:
     fenced = known(_S.ONGOING, producer_epoch=epoch).prepare_fence_producer_epoch(
-        version, 99 if version == V2 else -1, NOW
+        version, 99 if version == TV_2 else -1, NOW
     )
     assert (fenced.producer_id, fenced.producer_epoch) == (ID, LAST_EPOCH)
     done = fenced.prepare_complete(NOW)
-    assert (done.producer_id, done.producer_epoch) == ((99, 0) if version == V2 else (ID, LAST_EPOCH))
+    assert (done.producer_id, done.producer_epoch) == ((99, 0) if version == TV_2 else (ID, LAST_EPOCH))
 
 
 @pytest.mark.parametrize("state", [_S.EMPTY, _S.ONGOING, _S.COMPLETE_ABORT, _S.COMPLETE_COMMIT])
@@ -152,9 +152,9 @@ def test_who_comes_back_with_its_epoch_gets_the_next_one_once() -> None:
 def test_a_record_says_what_it_was_made_of(level: int) -> None:
     places = frozenset({("a", 0), ("a", 3), ("b", 1)})
     for one in (
-        known(_S.ONGOING, partitions=places, client_version=V2 if level else V1),
+        known(_S.ONGOING, partitions=places, client_version=TV_2 if level else TV_0),
         known(_S.EMPTY, start_ms=-1),
-        known(_S.COMPLETE_ABORT, client_version=V2 if level else V1),
+        known(_S.COMPLETE_ABORT, client_version=TV_2 if level else TV_0),
     ):
         key, value = transaction_record("x", one, level)
         assert (peek_version(key), read_transaction_key(key)) == (0, "x")
@@ -168,7 +168,7 @@ names = st.text(min_size=1, max_size=4) | st.sampled_from(["t" * size for size i
 @given(
     st.frozensets(st.tuples(names, st.integers(0, 2**31 - 1)), max_size=200),
     st.sampled_from([_S.EMPTY, _S.ONGOING, _S.PREPARE_COMMIT, _S.COMPLETE_ABORT]),
-    st.sampled_from([V1, 1, V2]),
+    st.sampled_from([TV_0, 1, TV_2]),
     st.sampled_from([-1, ID, ID + 1]),
     st.sampled_from([-1, ID + 2]),
 )
@@ -183,7 +183,7 @@ def test_a_record_written_by_hand_is_that_of_the_schema(
 
 
 @pytest.mark.parametrize("state", [_S.EMPTY, _S.ONGOING, _S.PREPARE_ABORT, _S.COMPLETE_COMMIT])
-@pytest.mark.parametrize(("client", "count", "rest"), [(V1, 0, b""), (V2, 1, b"\2\2\0\2")])
+@pytest.mark.parametrize(("client", "count", "rest"), [(TV_0, 0, b""), (TV_2, 1, b"\2\2\0\2")])
 def test_a_record_read_by_hand_is_that_of_the_schema(
     state: TransactionState, client: int, count: int, rest: bytes
 ) -> None:
