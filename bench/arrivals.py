@@ -6,8 +6,8 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from barnabas.arrow.connection import BlockingConnection
 from barnabas.clients.security import security_of
-from barnabas.spark.connection import BlockingConnection
 
 AT_ONCE = 4
 

@@ -8,17 +8,18 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from ..arrow.client import BlockingClient
+from ..arrow.offset_range import OffsetRange
+from ..arrow.range_reader import RangeReader
 from ..protocol.errors import KafkaError
 from ..protocol.special_timestamps import EARLIEST, LATEST
 from ..protocol.topic_partition import TopicPartition
 from . import host
-from .client import BlockingClient
-from .data_loss import report_loss
+from .data_loss import LOSS_OPTION, report_loss
 from .error_messages import without_traceback
-from .offset_ranges import OffsetRange, average_sizes, plan_tasks
+from .offset_ranges import average_sizes, plan_tasks
 from .offsets import Offsets
 from .options import Bound, SourceOptions, parse_source_options
-from .range_reader import RangeReader
 from .resolve import discover, resolve
 from .rows import RowLayout
 from .value_formats import formats_of, nulls_on_error
@@ -52,6 +53,7 @@ class RangeTask:
                     fail_on_data_loss=options.fail_on_data_loss,
                     poll_timeout_ms=options.poll_timeout_ms,
                     headers=self._layout.wants_headers,
+                    loss_option=LOSS_OPTION,
                 )
                 for r in ranges:
                     for columns in reader.read(r):

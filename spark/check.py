@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .client import BlockingClient
+from ..arrow.client import BlockingClient
+from ..arrow.segment_files import find_folders
 from .options import OptionReader, ReadSelection
 from .resolve import discover
-from .segment_files import find_folders
 
 
 def check_topics(bootstrap_servers: str, topics: str, options: Mapping[str, str]) -> None:

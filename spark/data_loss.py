@@ -1,28 +1,11 @@
-"""The decision of `failOnDataLoss`: missing records fail the query, or are skipped with a warning.
-
-Records are lost when the log start offset is above the next offset (retention, DeleteRecords), when the log end offset
-is below it (truncation), when a partition was deleted, and when its topic was deleted and created again. Offsets that
-compaction left empty, and offsets of transaction markers, are not lost records.
-"""
+"""The decision of `failOnDataLoss`: missing records fail the query, or are skipped with a warning."""
 
 from __future__ import annotations
 
-from ..common.room_logger import room_logger
+from functools import partial
 
-logger = room_logger("spark")
+from ..arrow.data_loss import report_loss as report_arrow_loss
 
-SURELY_GONE_S = 3.0
-"""Seconds for which a missing topic is looked up again: a broker that has just started has no topics yet."""
+LOSS_OPTION = "failOnDataLoss"
 
-
-class DataLossError(RuntimeError):
-    """Records of the query are missing."""
-
-
-def report_loss(what: str, *, fail: bool) -> None:
-    """Raise DataLossError, or with `fail` false log a warning and continue."""
-    if fail:
-        raise DataLossError(
-            f"{what}. Some data may have been lost. Set option failOnDataLoss to false to continue without it."
-        )
-    logger.warning("%s; continuing, since failOnDataLoss is false", what)
+report_loss = partial(report_arrow_loss, option=LOSS_OPTION)

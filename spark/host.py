@@ -6,29 +6,27 @@ import gc
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from zipimport import zipimporter
 
+from ..arrow.host import monotonic, now_ms, pause
+
+__all__ = [
+    "environment",
+    "interpreter",
+    "monotonic",
+    "now_ms",
+    "output_of",
+    "pause",
+    "search_path",
+    "set_environment",
+    "spare_next_task",
+]
+
 _SPARK_ARCHIVES = ("pyspark", "py4j", "spark-")
 _REUSED = "SPARK_REUSE_WORKER"
 """Set if Spark runs a worker that will have further tasks."""
-
-
-def now_ms() -> int:
-    """Return the wall clock in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
-
-
-def monotonic() -> float:
-    """Return a monotonic clock in seconds, for deadlines."""
-    return time.monotonic()
-
-
-def pause(seconds: float) -> None:
-    """Sleep."""
-    time.sleep(seconds)
 
 
 def environment(name: str) -> str | None:

@@ -7,11 +7,12 @@ from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from ..arrow.client import BlockingClient, ClientSettings
+from ..arrow.group_offsets import commit_offsets
 from ..common.room_logger import room_logger
 from ..protocol.errors import KafkaError
-from .client import BlockingClient, ClientSettings
-from .group_offsets import commit_offsets
 from .offsets import StreamOffsets
+from .options import CLIENT_ID
 
 logger = room_logger("spark")
 
@@ -24,7 +25,8 @@ class LagListener(StreamingQueryListener):
     """
 
     def __init__(self, bootstrap_servers: str, group_id: str, *, query_name: str | None = None, **kafka: str) -> None:
-        self._settings = ClientSettings(bootstrap_servers, {name.replace("_", "."): v for name, v in kafka.items()})
+        properties = {name.replace("_", "."): v for name, v in kafka.items()}
+        self._settings = ClientSettings(bootstrap_servers, properties, CLIENT_ID)
         self._group_id = group_id
         self._query_name = query_name
 

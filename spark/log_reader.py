@@ -19,21 +19,21 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from ..arrow.range_reader import decode_batches
+from ..arrow.record_table import RecordTable, columns_of_records
+from ..arrow.segment_files import (
+    SegmentRange,
+    find_folders,
+    plan_segments,
+    read_batches,
+)
 from ..protocol.compression import Compression
 from ..protocol.errors import KafkaError, ProtocolError
 from ..protocol.record import Record
 from ..protocol.record_batch import Batch
 from . import host
 from .options import OptionReader
-from .range_reader import decode_batches
-from .record_table import RecordTable, columns_of_records
 from .rows import RowLayout, default_row
-from .segment_files import (
-    SegmentRange,
-    find_folders,
-    plan_segments,
-    read_batches,
-)
 from .value_formats import formats_of, nulls_on_error
 
 _TASKS, _LEAST_SPLIT, _MAX_SPLIT = 4, 32 << 20, 256 << 20

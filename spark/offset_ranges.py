@@ -9,37 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from uuid import UUID
 
-from ..protocol.schema import ZERO_UUID
+from ..arrow.offset_range import OffsetRange
 from ..protocol.topic_partition import TopicPartition
 
 _TASKS, _LEAST_SPLIT, _MAX_SPLIT = 4, 250_000, 2_000_000
 """Minimum number of tasks of a read, within these limits of records per task."""
 _LARGEST_BYTES = 256 << 20
 _PACKED_RECORDS, _PACKED_BYTES = 200_000, 16 << 20
-
-
-@dataclass(frozen=True)
-class OffsetRange:
-    """Offsets from `start` up to, and without, `end` of one partition; `topic_id` is zero if brokers do not have
-    ids.
-    """
-
-    partition: TopicPartition
-    start: int
-    end: int
-    topic_id: UUID = ZERO_UUID
-    bytes_per_record: float = 0.0
-
-    @property
-    def records(self) -> int:
-        """Return the maximum number of records; compaction and transaction markers leave fewer."""
-        return self.end - self.start
-
-    @property
-    def size(self) -> float:
-        return self.records * self.bytes_per_record
 
 
 @dataclass(frozen=True)

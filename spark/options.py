@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 
+from ..arrow.client import ClientSettings
 from ..protocol.special_timestamps import EARLIEST, LATEST
 from ..protocol.topic_partition import TopicPartition
-from .client import ClientSettings
 from .offset_ranges import TaskSizes
 from .offsets import Offsets, parse_assignment, parse_offsets
 
+CLIENT_ID = "barnabas-spark"
 _PREFIX = "kafka."
 _REFUSED = {
     "auto.offset.reset": "set startingOffsets and failOnDataLoss instead",
@@ -209,7 +210,7 @@ class OptionReader:
         for name, advice in _REFUSED.items():
             if name in properties:
                 raise ValueError(f"option {_PREFIX}{name} is not supported: {advice}")
-        return ClientSettings(self.require("kafka.bootstrap.servers"), properties)
+        return ClientSettings(self.require("kafka.bootstrap.servers"), properties, CLIENT_ID)
 
 
 def parse_source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:

@@ -12,9 +12,9 @@ from typing import Any
 
 from pyspark.sql import datasource
 
+from ..arrow.client import BlockingClient
+from ..arrow.offset_range import OffsetRange
 from .batch_reader import BarnabasBatchReader
-from .client import BlockingClient
-from .offset_ranges import OffsetRange
 
 _FARTHEST = 2**63 - 1
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from ..arrow.client import BlockingClient
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.special_timestamps import EARLIEST, LATEST
 from ..protocol.topic_partition import TopicPartition
-from .client import BlockingClient
 from .offsets import Offsets
 from .options import Bound, OffsetBound, ReadSelection
 

@@ -25,8 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ..protocol.topic_partition import TopicPartition
-from .arrow_columns import (
+from ..arrow.arrow_columns import (
     binary_array,
     constant_array,
     find_unfit_times,
@@ -34,9 +33,11 @@ from .arrow_columns import (
     int_array,
     time_array,
 )
-from .record_table import Ints, RecordTable
-from .value_conversion import converter
-from .value_formats import UnreadableValueError, ValueFormat, formatted_type
+from ..arrow.record_table import Ints, RecordTable
+from ..arrow.value_conversion import converter
+from ..arrow.value_formats import UnreadableValueError, ValueFormat
+from ..protocol.topic_partition import TopicPartition
+from .value_formats import formatted_type
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 ROW = StructType(

@@ -17,6 +17,7 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType, TimestampType
 
+from ..arrow.client import BlockingClient, ClientSettings
 from ..clients.errors import code_of
 from ..clients.partitioner import partition_of_key
 from ..protocol.errors import ErrorCode, KafkaError
@@ -24,7 +25,6 @@ from ..protocol.messages.create_topics import CreatableTopic, CreateTopicsReques
 from ..protocol.record import Headers
 from ..protocol.topic_partition import TopicPartition
 from . import host
-from .client import BlockingClient, ClientSettings
 from .options import OptionReader, ReadSelection
 from .resolve import discover
 from .rows import HEADERS_TYPE

@@ -13,6 +13,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 
+from ..arrow.arrow_columns import binary_array
+from ..arrow.client import BlockingClient
+from ..arrow.offset_range import OffsetRange
+from ..arrow.range_reader import RangeReader
 from ..clients.errors import code_of
 from ..clients.partitioner import partition_of_key
 from ..protocol.errors import ErrorCode, KafkaError
@@ -20,10 +24,6 @@ from ..protocol.messages.create_topics import CreatableTopic, CreatableTopicConf
 from ..protocol.producer_identity import ProducerIdentity
 from ..protocol.special_timestamps import EARLIEST, LATEST
 from ..protocol.topic_partition import TopicPartition
-from .arrow_columns import binary_array
-from .client import BlockingClient
-from .offset_ranges import OffsetRange
-from .range_reader import RangeReader
 from .task_producer import TaskProducer, new_identity
 
 DEFAULT_TOPIC = "__barnabas_spark_sink"

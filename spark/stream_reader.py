@@ -9,6 +9,10 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from ..arrow.client import BlockingClient
+from ..arrow.data_loss import SURELY_GONE_S
+from ..arrow.group_offsets import commit_offsets
+from ..arrow.offset_range import OffsetRange
 from ..common.room_logger import room_logger
 from ..protocol.apis import ApiKey
 from ..protocol.errors import KafkaError
@@ -20,11 +24,9 @@ from ..protocol.topic_partition import TopicPartition
 from . import host
 from .admission import TriggerDelay, admit
 from .batch_reader import RangesPartition, RangeTask, sizes_per_record
-from .client import BlockingClient
-from .data_loss import SURELY_GONE_S, report_loss
+from .data_loss import report_loss
 from .error_messages import without_traceback
-from .group_offsets import commit_offsets
-from .offset_ranges import OffsetRange, plan_tasks
+from .offset_ranges import plan_tasks
 from .offsets import Offsets, StreamOffsets
 from .options import Bound, parse_source_options
 from .resolve import discover, resolve

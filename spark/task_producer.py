@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from struct import error as struct_error
 
+from ..arrow.client import BlockingClient
 from ..clients.errors import code_of
 from ..protocol.compression import CODEC_BY_CONFIG_NAME
 from ..protocol.errors import ErrorCode, KafkaError
@@ -15,7 +16,6 @@ from ..protocol.producer_identity import ProducerIdentity
 from ..protocol.record import Headers
 from ..protocol.record_batch import RecordBatchBuilder
 from ..protocol.topic_partition import TopicPartition
-from .client import BlockingClient
 from .task_transaction import TaskTransaction
 
 _ALL_REPLICAS = -1

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ..arrow.client import BlockingClient
+from ..arrow.connection import BlockingConnection
 from ..clients.cluster import BrokerNode
 from ..clients.errors import code_of
 from ..protocol.errors import ErrorCode, KafkaError
@@ -28,8 +30,6 @@ from ..protocol.messages.txn_offset_commit import (
 )
 from ..protocol.producer_identity import ProducerIdentity
 from ..protocol.topic_partition import TopicPartition, indexes_by_topic
-from .client import BlockingClient
-from .connection import BlockingConnection
 
 _GROUP, _TRANSACTION = 0, 1
 """Key types of coordinators."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("common", "protocol", "storage", "server", "clients", "spark", "tools", "simulation", "testing")
+ROOMS = ("common", "protocol", "storage", "server", "clients", "arrow", "spark", "tools", "simulation", "testing")
 
 BANNED_MODULES = {
     "time", "random", "secrets", "threading", "multiprocessing", "concurrent", "queue", "subprocess", "tempfile",
@@ -37,8 +37,9 @@ PORTS = {
     "clients/worker_process.py": "starting a process that reads what strangers send, its pipes, its limits, its folder",
     "clients/decoding/worker.py": "temporary files of a compiler, and bytes as a file",
     "clients/security.py": "secrets of an authentication",
-    "spark/host.py": "what Spark's processes are started with, clock, waiting, temporary files",
-    "spark/connection.py": "a task's socket",
+    "arrow/host.py": "a reader's clock and waiting",
+    "arrow/connection.py": "a reader's socket",
+    "spark/host.py": "what Spark's processes are started with, temporary files",
     "simulation/chance.py": "chance, by seed",
     "simulation/disk_names.py": "the operating system's texts for its errors",
     "simulation/host.py": "the real clock, chance, sockets and threads, put out of reach",

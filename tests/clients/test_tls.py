@@ -15,12 +15,12 @@ import uvloop
 from tests.foreign_tools import require_tool, run_checked
 from tests.protocol.bare_broker import PASSWORD, BareBroker
 
+from barnabas.arrow.connection import BlockingConnection
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.clients.errors import BrokerUnreachableError
 from barnabas.clients.security import Security, security_of
 from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
-from barnabas.spark.connection import BlockingConnection
 
 BROKERS = 5_000
 """As many as fill a large response."""

@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql.types import TimestampType
 from tests.spark.conftest import Cluster, Row, columns, read
 
+from barnabas.arrow.data_loss import DataLossError
 from barnabas.protocol.errors import KafkaError
 from barnabas.spark.batch_reader import RangesPartition
-from barnabas.spark.data_loss import DataLossError
 from barnabas.spark.source import BarnabasSource
 
 TIME = 1_700_000_000_000

@@ -7,6 +7,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
+from barnabas.arrow.arrow_columns import binary_array, header_array
+from barnabas.arrow.range_reader import decode_batches
+from barnabas.arrow.record_table import PAD, Slices, columns_of_records
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import KafkaError, ProtocolError
 from barnabas.protocol.legacy_records import build_message_set
@@ -14,9 +17,6 @@ from barnabas.protocol.native import native
 from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.spark.arrow_columns import binary_array, header_array
-from barnabas.spark.range_reader import decode_batches
-from barnabas.spark.record_table import PAD, Slices, columns_of_records
 from barnabas.spark.rows import HEADERS_TYPE, ROW, RowLayout, arrow_schema
 
 HEADERS = arrow_schema(StructType([StructField("h", HEADERS_TYPE)])).field("h").type

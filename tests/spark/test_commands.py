@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.spark.conftest import Cluster, read_log
 
-from barnabas.spark import client as spark_client
+from barnabas.arrow import client as spark_client
 from barnabas.spark.progress import ProgressListener
 from barnabas.tools.cli import main
 from barnabas.tools.cli import spark as spark_commands

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 import pytest
 from tests.protocol.bare_broker import NEWEST, PASSWORD, BareBroker
 
+from barnabas.arrow import connection
+from barnabas.arrow.connection import BlockingConnection
 from barnabas.clients.errors import (
     BrokerUnreachableError,
     ConnectionLostError,
@@ -21,8 +23,6 @@ from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.spark import connection
-from barnabas.spark.connection import BlockingConnection
 
 ASKED = MetadataRequest(topics=[])
 PATIENCE_S = 60.0

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from tests.server_process import wait_until
 
+from barnabas.arrow.client import BlockingClient, ClientSettings
+from barnabas.arrow.offset_range import OffsetRange
+from barnabas.arrow.range_reader import RangeReader
 from barnabas.protocol.special_timestamps import LATEST
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.spark.client import BlockingClient, ClientSettings
-from barnabas.spark.offset_ranges import OffsetRange
-from barnabas.spark.range_reader import RangeReader
 from barnabas.spark.task_producer import TaskProducer, new_identity
 from barnabas.testing import Cluster
 

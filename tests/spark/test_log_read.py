@@ -160,7 +160,7 @@ def test_zeros_in_the_middle_are_no_end(tmp_path: Path, is_last: bool) -> None:
 
 
 def test_a_batch_larger_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.spark.segment_files.BLOCK_BYTES", 100)
+    monkeypatch.setattr("barnabas.arrow.segment_files.BLOCK_BYTES", 100)
     folder_of(tmp_path, (0, batch(0, 50) + batch(50, 1) + batch(51, 80)))
     assert len(read_log({"path": str(tmp_path)})) == 131
 

@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from barnabas.arrow import host
+from barnabas.arrow.client import BlockingClient, ClientSettings
+from barnabas.arrow.data_loss import DataLossError
+from barnabas.arrow.offset_range import OffsetRange
+from barnabas.arrow.range_reader import RangeReader
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -20,11 +25,6 @@ from barnabas.protocol.messages.metadata import (
 from barnabas.protocol.record_batch import RecordBatchBuilder
 from barnabas.protocol.special_timestamps import EARLIEST, EARLIEST_LOCAL
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.spark import host
-from barnabas.spark.client import BlockingClient, ClientSettings
-from barnabas.spark.data_loss import DataLossError
-from barnabas.spark.offset_ranges import OffsetRange
-from barnabas.spark.range_reader import RangeReader
 
 TP = TopicPartition("t", 0)
 Answer = tuple[ErrorCode, bytes]

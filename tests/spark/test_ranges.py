@@ -4,9 +4,10 @@ import random
 
 import pytest
 
+from barnabas.arrow.offset_range import OffsetRange
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.spark.admission import TriggerDelay, admit
-from barnabas.spark.offset_ranges import OffsetRange, TaskSizes, plan_tasks
+from barnabas.spark.offset_ranges import TaskSizes, plan_tasks
 from barnabas.spark.options import RateLimits
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)

@@ -11,10 +11,10 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 from tests.server_process import wait_until
 from tests.spark.conftest import Cluster, Row, read
 
+from barnabas.arrow.client import BlockingClient
 from barnabas.clients.cluster import TopicInfo
 from barnabas.clients.partitioner import partition_of_key
 from barnabas.protocol.errors import ErrorCode, KafkaError
-from barnabas.spark.client import BlockingClient
 from barnabas.spark.log_source import BarnabasLogSource
 from barnabas.spark.rows import HEADERS_TYPE, arrow_schema
 from barnabas.spark.sink import BarnabasWriter, TaskIdentity, TaskSink, create_topic, parse_sink_options

@@ -7,12 +7,12 @@ from uuid import UUID
 import pytest
 from tests.spark.conftest import Cluster, Row
 
+from barnabas.arrow.data_loss import DataLossError
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from barnabas.protocol.special_timestamps import LATEST
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.spark import host, stream_reader
-from barnabas.spark.data_loss import DataLossError
 from barnabas.spark.offsets import StreamOffsets
 from barnabas.spark.source import BarnabasSource
 

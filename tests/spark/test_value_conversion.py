@@ -16,8 +16,9 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType, VariantType
 from tests.spark.conftest import Cluster, columns, read
 
+from barnabas.arrow.value_formats import UnreadableValueError, ValueFormat
 from barnabas.spark.rows import RowLayout, arrow_schema
-from barnabas.spark.value_formats import UnreadableValueError, ValueFormat, formats_of
+from barnabas.spark.value_formats import formats_of
 
 UNREADABLE = object()
 TIMESTAMP, DATE = pa.timestamp("us", tz="UTC"), pa.date32()

@@ -5,6 +5,8 @@ The commits are informational: a stream starts from its checkpoint.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..clients.cluster import BrokerNode
 from ..clients.errors import code_of
 from ..protocol.apis import ApiKey
@@ -16,13 +18,13 @@ from ..protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ..protocol.negotiation import LAST_VERSIONS_BY_NAME
+from ..protocol.topic_partition import TopicPartition
 from .client import BlockingClient
-from .offsets import Offsets
 
 _LAST_COORDINATOR_VERSION_OF_ONE_KEY = 3
 
 
-def commit_offsets(client: BlockingClient, group_id: str, offsets: Offsets) -> None:
+def commit_offsets(client: BlockingClient, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Commit as a group without members. Raises KafkaError, UNKNOWN_MEMBER_ID for a group with members."""
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for tp, offset in offsets.items():

@@ -1,8 +1,9 @@
-"""Reads offset ranges inside a task: one Fetch after another, with the next in flight during decoding."""
+"""Reads offset ranges on one thread: one Fetch after another, with the next in flight during decoding."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from ..clients.errors import code_of
 from ..protocol.apis import ApiKey
@@ -26,7 +27,7 @@ from . import host
 from .client import BlockingClient
 from .connection import BlockingConnection
 from .data_loss import SURELY_GONE_S, report_loss
-from .offset_ranges import OffsetRange
+from .offset_range import OffsetRange
 from .record_table import (
     Payload,
     RecordTable,
@@ -44,11 +45,22 @@ _NEWER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, Err
 
 
 class RangeReader:
-    """Reads the records of ranges; `fail_on_data_loss` is the option, `poll_timeout_ms` limits the wait for records."""
+    """Reads the records of ranges. `poll_timeout_ms` limits the wait for records, and with `fail_on_data_loss` missing
+    records are an error, whose message names `loss_option`.
+    """
 
-    def __init__(self, client: BlockingClient, *, fail_on_data_loss: bool, poll_timeout_ms: int, headers: bool) -> None:
+    def __init__(
+        self,
+        client: BlockingClient,
+        *,
+        fail_on_data_loss: bool,
+        poll_timeout_ms: int,
+        headers: bool,
+        loss_option: str = "fail_on_data_loss",
+    ) -> None:
         self._client = client
         self._fail = fail_on_data_loss
+        self._report_loss = partial(report_loss, fail=fail_on_data_loss, option=loss_option)
         self._poll_timeout_ms = poll_timeout_ms
         self._headers = headers
         self._check_crcs = client.settings.properties.get("check.crcs", "true") != "false"
@@ -80,7 +92,7 @@ class RangeReader:
                         # The log was truncated, for example by an unclean leader election, after the end of the range
                         # was determined.
                         lost = f"{r.partition}: the log ends at offset {self._end_of_log(data)}, before {r.end}"
-                        report_loss(lost, fail=self._fail)
+                        self._report_loss(lost)
                         return
                     raise KafkaError(
                         ErrorCode.REQUEST_TIMED_OUT,
@@ -128,7 +140,7 @@ class RangeReader:
         try:
             return self._client.retrying(lambda: self._attempt(r, offset), timeout_ms=self._poll_timeout_ms)
         except _GoneError as gone:
-            report_loss(str(gone), fail=self._fail)
+            self._report_loss(str(gone))
             return None
 
     def _attempt(self, r: OffsetRange, offset: int) -> PartitionData:
@@ -202,9 +214,9 @@ class RangeReader:
         start = self._client.find_offsets({r.partition: EARLIEST})[r.partition]
         if start > offset:
             lost = f"{r.partition}: offsets {offset} to {min(start, r.end) - 1} are missing, the log starts at {start}"
-            report_loss(lost, fail=self._fail)
+            self._report_loss(lost)
             return start
-        report_loss(f"{r.partition}: the log ends before offset {offset}", fail=self._fail)
+        self._report_loss(f"{r.partition}: the log ends before offset {offset}")
         return r.end
 
     # Decoding

@@ -1,4 +1,4 @@
-"""One blocking connection to one broker, for Spark's processes, which have no event loop.
+"""One blocking connection to one broker, for threads and processes without an event loop.
 
 A socket around `protocol.client_connection`. Requests may be pipelined: `send` any number, then `receive` their
 responses in the same order.
@@ -21,7 +21,7 @@ from ..protocol.errors import ConnectionLostError, RequestTimeoutError
 from ..protocol.schema import UNBOUNDED, Buffer
 from .host import monotonic
 
-_CLIENT_ID = "barnabas-spark"
+CLIENT_ID = "barnabas-arrow"
 _CONNECT_TIMEOUT_S = 10.0
 _MAX_RESPONSE_BYTES = 1 << 30
 _ROOM_BEHIND = 64
@@ -34,7 +34,9 @@ _BEFORE_THE_END = 0.85
 class BlockingConnection:
     """Connects in the constructor. Raises BrokerUnreachableError, or the error of the first requests."""
 
-    def __init__(self, address: tuple[str, int], security: Security, timeout_s: float) -> None:
+    def __init__(
+        self, address: tuple[str, int], security: Security, timeout_s: float, *, client_id: str = CLIENT_ID
+    ) -> None:
         self.address = f"{address[0]}:{address[1]}"
         self._timeout_s = timeout_s
         self._security, self._host = security, address[0]
@@ -44,7 +46,7 @@ class BlockingConnection:
         self._answers: deque[Any] = deque()
         self._core: ClientConnection[object] = ClientConnection(
             self.address,
-            Introduction(_CLIENT_ID, _CLIENT_ID, __version__),
+            Introduction(client_id, client_id, __version__),
             max_response_bytes=_MAX_RESPONSE_BYTES,
             sasl=security.exchange(address[0]),
             room_behind=_ROOM_BEHIND,

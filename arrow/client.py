@@ -1,4 +1,4 @@
-"""Requests of the planner and the tasks: topics, offsets, records; one blocking connection per broker."""
+"""Blocking requests of readers: topics, offsets, records; one connection per broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ..protocol.replica_ids import CONSUMER_REPLICA_ID
 from ..protocol.topic_partition import TopicPartition, indexes_by_topic
 from . import host
-from .connection import BlockingConnection
+from .connection import CLIENT_ID, BlockingConnection
 
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 1.0
 _FIRST_CONTACT_S = 5.0
@@ -36,10 +36,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """Connection settings; `properties` are a Kafka client's settings without their `kafka.` prefix."""
+    """Connection settings; `properties` are a Kafka client's settings, such as `sasl.mechanism`."""
 
     bootstrap_servers: str
     properties: Mapping[str, str]
+    client_id: str = CLIENT_ID
 
     @property
     def request_timeout_ms(self) -> int:
@@ -50,9 +51,7 @@ class ClientSettings:
         """Return whether records of open and aborted transactions are hidden. Raises ValueError."""
         level = self.properties.get("isolation.level", "read_uncommitted")
         if level not in ("read_uncommitted", "read_committed"):
-            raise ValueError(
-                f"kafka.isolation.level: invalid value {level!r}. Expected read_uncommitted or read_committed"
-            )
+            raise ValueError(f"isolation.level: invalid value {level!r}. Expected read_uncommitted or read_committed")
         return level == "read_committed"
 
 
@@ -163,7 +162,9 @@ class BlockingClient:
         connection = self._connections.get(address)
         if connection is None:
             self._silent.add(address)  # until its next response
-            connection = BlockingConnection(address, self._security, self.settings.request_timeout_ms / 1000)
+            connection = BlockingConnection(
+                address, self._security, self.settings.request_timeout_ms / 1000, client_id=self.settings.client_id
+            )
             self._silent.discard(address)
             self._connections[address] = connection
         return connection
