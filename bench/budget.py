@@ -17,7 +17,7 @@ import crc32c
 from bench.published import markdown_table
 from bench.wire import produce_request, small_batch
 
-from barnabas.protocol.produce_entries import AllAppended, read_generally, read_produce, write_generally
+from barnabas.protocol.produce_entries import CompactProduceResponse, read_generally, read_produce, write_generally
 from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
@@ -60,7 +60,7 @@ def budget(folder: Path) -> list[list[str]]:
         rng=random.Random(1),
     )
     bare = os.open(folder / "bare", os.O_RDWR | os.O_CREAT)
-    answer = AllAppended([("topic", 0)], [(1, 1, NOW_MS, -1, 0)])
+    answer = CompactProduceResponse([("topic", 0)], [(1, 1, NOW_MS, -1, 0)])
     steps: list[tuple[str, Callable[[], object]]] = [
         ("header and Produce v7 read", lambda: read_produce(7, frame, 0, len(frame))),
         ("… the same by the general codecs", lambda: read_generally(7, frame, 0, len(frame))),

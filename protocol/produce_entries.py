@@ -29,13 +29,13 @@ from .schema import ZERO_UUID
 
 SINCE_TOPIC_IDS = 13
 
-Place: TypeAlias = tuple[str | bytes, int]
+EntryKey: TypeAlias = tuple[str | bytes, int]
 """Topic name, or from version 13 on the 16 bytes of its id; partition."""
 
 Entry: TypeAlias = tuple[Any, int, memoryview]
-"""A place, and its records."""
+"""The two parts of an `EntryKey`, and the records."""
 
-MAX_PLACES = 20_000
+MAX_PARTITIONS = 20_000
 """Maximum per request. Java's producer, with 1 MB per request, has no room for more than 14 000 batches."""
 _read = native.read_produce if native is not None else None
 _write = native.write_produced if native is not None else None
@@ -46,18 +46,18 @@ _KEY = ApiKey.PRODUCE
 class ProduceEntries:
     """The appends of a produce request; the records of its entries are views of the request."""
 
-    __slots__ = ("acks", "entries", "places", "timeout_ms", "transactional_id")
+    __slots__ = ("acks", "entries", "keys", "timeout_ms", "transactional_id")
 
     def __init__(
-        self, transactional_id: str | None, acks: int, timeout_ms: int, places: list[Place], entries: list[Entry]
+        self, transactional_id: str | None, acks: int, timeout_ms: int, keys: list[EntryKey], entries: list[Entry]
     ) -> None:
-        """Return the places of the entries, without the records, for storage. ProtocolError beyond `MAX_PLACES`."""
-        if len(places) > MAX_PLACES:
-            raise ProtocolError(f"produce request for {len(places)} partitions; at most {MAX_PLACES} are allowed")
+        """`keys` are the entries without their records. Raises ProtocolError beyond `MAX_PARTITIONS`."""
+        if len(keys) > MAX_PARTITIONS:
+            raise ProtocolError(f"produce request for {len(keys)} partitions; at most {MAX_PARTITIONS} are allowed")
         self.transactional_id = transactional_id
         self.acks = acks
         self.timeout_ms = timeout_ms
-        self.places = places
+        self.keys = keys
         self.entries = entries
 
     @property
@@ -72,8 +72,8 @@ class ProduceEntries:
 
     @topic_data.setter
     def topic_data(self, topics: list[TopicProduceData]) -> None:
-        by_id = bool(self.places) and isinstance(self.places[0][0], bytes)
-        self.places, self.entries = _of_topics(topics, by_id=by_id)
+        by_id = bool(self.keys) and isinstance(self.keys[0][0], bytes)
+        self.keys, self.entries = _of_topics(topics, by_id=by_id)
 
 
 def read_produce(version: int, buffer: memoryview, start: int, end: int) -> tuple[RequestHeader, ProduceEntries]:
@@ -81,21 +81,21 @@ def read_produce(version: int, buffer: memoryview, start: int, end: int) -> tupl
     found = _read(buffer, start, end) if _read is not None else None
     if found is None:
         return read_generally(version, buffer, start, end)
-    correlation_id, client_id, transactional_id, acks, timeout_ms, places, entries = found
+    correlation_id, client_id, transactional_id, acks, timeout_ms, keys, entries = found
     header = _new_tuple(RequestHeader, (_KEY, version, correlation_id, client_id))
-    return header, ProduceEntries(transactional_id, acks, timeout_ms, places, entries)
+    return header, ProduceEntries(transactional_id, acks, timeout_ms, keys, entries)
 
 
 def read_generally(version: int, buffer: memoryview, start: int, end: int) -> tuple[RequestHeader, ProduceEntries]:
     """Decode with the general codecs."""
     header, position = decode_request_header(buffer, start, end)
     request: ProduceRequest = decode_request(ApiKey.PRODUCE, version, buffer, position, end)
-    places, entries = _of_topics(request.topic_data, by_id=version >= SINCE_TOPIC_IDS)
-    return header, ProduceEntries(request.transactional_id, request.acks, request.timeout_ms, places, entries)
+    keys, entries = _of_topics(request.topic_data, by_id=version >= SINCE_TOPIC_IDS)
+    return header, ProduceEntries(request.transactional_id, request.acks, request.timeout_ms, keys, entries)
 
 
-def _of_topics(topics: Sequence[TopicProduceData], *, by_id: bool) -> tuple[list[Place], list[Entry]]:
-    """Return places and entries."""
+def _of_topics(topics: Sequence[TopicProduceData], *, by_id: bool) -> tuple[list[EntryKey], list[Entry]]:
+    """Return the keys and the entries."""
     entries: list[Entry] = []
     for topic in topics:
         name = topic.topic_id.bytes if by_id else topic.name
@@ -103,17 +103,17 @@ def _of_topics(topics: Sequence[TopicProduceData], *, by_id: bool) -> tuple[list
     return [entry[:2] for entry in entries], entries
 
 
-class AllAppended:
-    """The response to a produce request of which all partitions are appended.
+class CompactProduceResponse:
+    """The response to a produce request of which all partitions are appended, without an object per partition.
 
-    The results of the places are tuples of the log: first offset, last offset, largest timestamp, log append time, log
+    The results of the keys are tuples of the log: first offset, last offset, largest timestamp, log append time, log
     start offset.
     """
 
-    __slots__ = ("places", "results", "throttle_time_ms")
+    __slots__ = ("keys", "results", "throttle_time_ms")
 
-    def __init__(self, places: list[Place], results: list[Any]) -> None:
-        self.places = places
+    def __init__(self, keys: list[EntryKey], results: list[Any]) -> None:
+        self.keys = keys
         self.results = results
         self.throttle_time_ms = 0
 
@@ -121,29 +121,29 @@ class AllAppended:
         """Encode the whole response with its length. Raises ProtocolError."""
         frame = None
         if _write is not None:
-            frame = _write(version, correlation_id, self.places, self.results, self.throttle_time_ms)
+            frame = _write(version, correlation_id, self.keys, self.results, self.throttle_time_ms)
         return write_generally(self, version, correlation_id) if frame is None else frame
 
 
-def write_generally(answer: AllAppended, version: int, correlation_id: int) -> bytes:
+def write_generally(answer: CompactProduceResponse, version: int, correlation_id: int) -> bytes:
     """Encode with the general codecs."""
     answers = [
         PartitionProduceResponse(
             index=index, base_offset=result[0], log_append_time_ms=result[3], log_start_offset=result[4]
         )
-        for (_, index), result in zip(answer.places, answer.results, strict=True)
+        for (_, index), result in zip(answer.keys, answer.results, strict=True)
     ]
-    response = response_of(answer.places, answers)
+    response = response_of(answer.keys, answers)
     response.throttle_time_ms = answer.throttle_time_ms
     head = encode_response_header(ApiKey.PRODUCE, version, correlation_id)
     body = b"".join((head, *encode_response(response, version)))
     return len(body).to_bytes(4, "big") + body
 
 
-def response_of(places: Sequence[Place], answers: Sequence[PartitionProduceResponse]) -> ProduceResponse:
-    """Build the response with a result for each place; adjacent places of one topic are combined."""
+def response_of(keys: Sequence[EntryKey], answers: Sequence[PartitionProduceResponse]) -> ProduceResponse:
+    """Build the response with a result for each key; adjacent keys of one topic are combined."""
     topics = []
-    for topic, pairs in groupby(zip(places, answers, strict=True), lambda pair: pair[0][0]):
+    for topic, pairs in groupby(zip(keys, answers, strict=True), lambda pair: pair[0][0]):
         name, topic_id = _name_and_id(topic)
         partitions = [answer for _, answer in pairs]
         topics.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=partitions))

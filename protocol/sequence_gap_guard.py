@@ -13,7 +13,7 @@ from collections.abc import Container
 
 from .batch_header import HEADER_SIZE, BatchHeader
 from .errors import ErrorCode, KafkaError
-from .produce_entries import Place
+from .produce_entries import EntryKey
 from .record import MAGIC_POSITION
 
 FOLLOWING_REQUESTS = 4
@@ -39,39 +39,39 @@ class SequenceGapGuard:
     """
 
     def __init__(self) -> None:
-        self._refused: dict[Place, tuple[KafkaError, int]] = {}
+        self._refused: dict[EntryKey, tuple[KafkaError, int]] = {}
 
     def __len__(self) -> int:
         return len(self._refused)
 
-    def gap(self, place: Place, records: memoryview, known: Container[int]) -> KafkaError | None:
+    def gap(self, key: EntryKey, records: memoryview, known: Container[int]) -> KafkaError | None:
         """Return the error for records of an unknown producer that are not its first, if they follow a rejected batch.
 
         Otherwise they would be accepted, since the state before may have expired; and when the rejected batch is sent
         again, it is out of order permanently. librdkafka then counts it as written.
         """
-        if place not in self._refused or len(records) < HEADER_SIZE or records[MAGIC_POSITION] != 2:
+        if key not in self._refused or len(records) < HEADER_SIZE or records[MAGIC_POSITION] != 2:
             return None
         header = BatchHeader.read(records)
         if header.base_sequence <= 0 or header.producer_id in known:
             return None
         return KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "an earlier batch of the producer was rejected")
 
-    def record_result(self, place: Place, error: KafkaError | None) -> KafkaError | None:
+    def record_result(self, key: EntryKey, error: KafkaError | None) -> KafkaError | None:
         """Return the error for one partition, from the result of its records."""
         if error is None:
-            self._refused.pop(place, None)
-        elif error.code in _FOR_NOW and len(place[0]) <= LONGEST_NAME:
-            self._remember(place, error, FOLLOWING_REQUESTS)
-        elif error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and place in self._refused:
-            first, left = self._refused.pop(place)
+            self._refused.pop(key, None)
+        elif error.code in _FOR_NOW and len(key[0]) <= LONGEST_NAME:
+            self._remember(key, error, FOLLOWING_REQUESTS)
+        elif error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and key in self._refused:
+            first, left = self._refused.pop(key)
             if left > 1:
-                self._remember(place, first, left - 1)
+                self._remember(key, first, left - 1)
             return first
         return error
 
-    def _remember(self, place: Place, error: KafkaError, behind: int) -> None:
-        self._refused.pop(place, None)
-        self._refused[place] = error, behind
+    def _remember(self, key: EntryKey, error: KafkaError, behind: int) -> None:
+        self._refused.pop(key, None)
+        self._refused[key] = error, behind
         if len(self._refused) > MAX_PARTITIONS:
             del self._refused[next(iter(self._refused))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 
@@ -15,6 +15,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+TopicPartitionKey: TypeAlias = tuple[str, int]
+"""A topic and a partition as a plain tuple, which equals the TopicPartition.
+
+For large tables: a plain tuple of a string and a number is cheaper to create, and the garbage collector does not visit
+it.
+"""
 
 
 class TopicIdPartition(NamedTuple):
@@ -32,7 +40,7 @@ class TopicIdPartition(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
-def indexes_by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+def indexes_by_topic(partitions: Iterable[TopicPartitionKey]) -> dict[str, list[int]]:
     """Group the indexes by topic, in the given order."""
     topics: dict[str, list[int]] = {}
     for topic, index in partitions:

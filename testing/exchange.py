@@ -48,7 +48,7 @@ def kept(request: Any) -> Any:
     if not isinstance(request, ProduceEntries):
         return request
     entries = [(topic, index, memoryview(bytearray(batch))) for topic, index, batch in request.entries]
-    return ProduceEntries(request.transactional_id, request.acks, request.timeout_ms, list(request.places), entries)
+    return ProduceEntries(request.transactional_id, request.acks, request.timeout_ms, list(request.keys), entries)
 
 
 def answer_error(error: KafkaError, handled: bool, exchange: Exchange) -> Any:

@@ -74,7 +74,7 @@ static int append(PyObject *list, PyObject *item)
 /* The result: for each partition (topic, index), and the same with its records, a part of `buffer`, whose bytes are at
    `start`. */
 typedef struct {
-    PyObject *places, *entries, *buffer;
+    PyObject *keys, *entries, *buffer;
     const uint8_t *start;
 } findings;
 
@@ -89,7 +89,7 @@ static int add_partition(reader *in, PyObject *topic, findings *out)
     if (in->at == NULL)
         return 0;
     Py_ssize_t at = records - out->start;
-    return append(out->places, Py_BuildValue("Oi", topic, (int)index))
+    return append(out->keys, Py_BuildValue("Oi", topic, (int)index))
         && append(out->entries, Py_BuildValue("OiN", topic, (int)index,
                                               PySequence_GetSlice(out->buffer, at, at + (Py_ssize_t)size)));
 }
@@ -127,7 +127,7 @@ static PyObject *read_request(reader *in, findings *out)
         transactional_id = version < SINCE_TRANSACTIONS ? Py_NewRef(Py_None) : take_text(in, take_count(in, 2), 0);
     int acks = take_i16(in), timeout = take_i32(in);
     if (transactional_id != NULL && add_topics(in, version, out))
-        request = Py_BuildValue("iOOiiOO", correlation_id, client_id, transactional_id, acks, timeout, out->places,
+        request = Py_BuildValue("iOOiiOO", correlation_id, client_id, transactional_id, acks, timeout, out->keys,
                                 out->entries);
     Py_XDECREF(client_id), Py_XDECREF(transactional_id);
     return request;
@@ -147,9 +147,9 @@ PyObject *read_produce(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ss
     if (0 <= start && start <= end && end <= data.len) {
         reader in = {(const uint8_t *)data.buf + start, (const uint8_t *)data.buf + end, 0};
         findings out = {PyList_New(0), PyList_New(0), args[0], data.buf};
-        if (out.places != NULL && out.entries != NULL)
+        if (out.keys != NULL && out.entries != NULL)
             request = read_request(&in, &out);
-        Py_XDECREF(out.places), Py_XDECREF(out.entries);
+        Py_XDECREF(out.keys), Py_XDECREF(out.entries);
     }
     PyBuffer_Release(&data);
     if (request == NULL && !PyErr_Occurred())
@@ -225,9 +225,9 @@ static int put_item(writer *out, PyObject *tuple, Py_ssize_t index, int size)
 }
 
 /* Return 0 if the result is not of the type that this function writes. */
-static int put_partition(writer *out, PyObject *place, PyObject *result)
+static int put_partition(writer *out, PyObject *key, PyObject *result)
 {
-    if (!PyTuple_Check(result) || PyTuple_Size(result) < 5 || !put_item(out, place, 1, 4))
+    if (!PyTuple_Check(result) || PyTuple_Size(result) < 5 || !put_item(out, key, 1, 4))
         return 0;
     put_number(out, 0, 2);
     if (!put_item(out, result, 0, 8) || (out->version >= 2 && !put_item(out, result, 3, 8))
@@ -239,16 +239,16 @@ static int put_partition(writer *out, PyObject *place, PyObject *result)
     return 1;
 }
 
-/* Return the number of places from `first` on with the same topic; 0 for an invalid place, -1 with an exception. */
-static Py_ssize_t of_one_topic(PyObject *places, Py_ssize_t first, Py_ssize_t count)
+/* Return the number of keys from `first` on with the same topic; 0 for an invalid key, -1 with an exception. */
+static Py_ssize_t of_one_topic(PyObject *keys, Py_ssize_t first, Py_ssize_t count)
 {
     PyObject *topic = NULL;
     Py_ssize_t next = first;
     for (; next < count; next++) {
-        PyObject *place = PyList_GetItem(places, next);
-        if (!PyTuple_Check(place) || PyTuple_Size(place) != 2)
+        PyObject *key = PyList_GetItem(keys, next);
+        if (!PyTuple_Check(key) || PyTuple_Size(key) != 2)
             return 0;
-        PyObject *other = PyTuple_GetItem(place, 0);
+        PyObject *other = PyTuple_GetItem(key, 0);
         /* Comparing objects of other types may run Python code, which could change these lists. */
         if (!PyUnicode_CheckExact(other) && !PyBytes_CheckExact(other))
             return 0;
@@ -260,20 +260,20 @@ static Py_ssize_t of_one_topic(PyObject *places, Py_ssize_t first, Py_ssize_t co
     return next - first;
 }
 
-static int put_topics(writer *out, PyObject *places, PyObject *results)
+static int put_topics(writer *out, PyObject *keys, PyObject *results)
 {
-    Py_ssize_t count = PyList_Size(places), topics = 0, run;
+    Py_ssize_t count = PyList_Size(keys), topics = 0, run;
     for (Py_ssize_t first = 0; first < count; first += run, topics++)
-        if ((run = of_one_topic(places, first, count)) <= 0)
+        if ((run = of_one_topic(keys, first, count)) <= 0)
             return 0;
     put_count(out, topics, 4);
     for (Py_ssize_t first = 0; first < count; first += run) {
-        run = topics == 1 ? count : of_one_topic(places, first, count);
-        if (!put_topic(out, PyTuple_GetItem(PyList_GetItem(places, first), 0)))
+        run = topics == 1 ? count : of_one_topic(keys, first, count);
+        if (!put_topic(out, PyTuple_GetItem(PyList_GetItem(keys, first), 0)))
             return 0;
         put_count(out, run, 4);
         for (Py_ssize_t next = first; next < first + run; next++)
-            if (!put_partition(out, PyList_GetItem(places, next), PyList_GetItem(results, next)))
+            if (!put_partition(out, PyList_GetItem(keys, next), PyList_GetItem(results, next)))
                 return 0;
         put_no_tags(out);
     }
@@ -281,12 +281,12 @@ static int put_topics(writer *out, PyObject *places, PyObject *results)
 }
 
 /* Write the whole frame, which begins with its length `size`. */
-static int put_answer(writer *out, int64_t correlation_id, PyObject *places, PyObject *results, int64_t throttle)
+static int put_answer(writer *out, int64_t correlation_id, PyObject *keys, PyObject *results, int64_t throttle)
 {
     Py_ssize_t size = out->size;
     out->size = 0;
     put_number(out, size - 4, 4), put_number(out, correlation_id, 4), put_no_tags(out);
-    int is_plain = put_topics(out, places, results);
+    int is_plain = put_topics(out, keys, results);
     if (out->version >= 1)
         put_number(out, throttle, 4);
     put_no_tags(out);
@@ -296,7 +296,7 @@ static int put_answer(writer *out, int64_t correlation_id, PyObject *places, PyO
 PyObject *write_produced(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     if (count != 5 || !PyList_Check(args[2]) || !PyList_Check(args[3]) || PyList_Size(args[2]) != PyList_Size(args[3])) {
-        PyErr_SetString(PyExc_TypeError, "write_produced(version, correlation_id, places, results, throttle_time_ms)");
+        PyErr_SetString(PyExc_TypeError, "write_produced(version, correlation_id, keys, results, throttle_time_ms)");
         return NULL;
     }
     writer out = {.version = (int)PyLong_AsLong(args[0])};

@@ -15,7 +15,7 @@ from ...protocol.apis import ApiKey
 from ...protocol.codec import encode_long_response, encode_response, request_decoder
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.headers import API_SIZE, api_at, decode_request_header, key_at, response_front
-from ...protocol.produce_entries import AllAppended, read_produce
+from ...protocol.produce_entries import CompactProduceResponse, read_produce
 from ..metadata.metadata_store import StoreFailedError
 from ..runtime.loop_sharing import TurnQueue
 from ..runtime.ports import no_collection
@@ -397,7 +397,7 @@ class KafkaApis:
                 connection.skip()
                 return
             try:
-                if isinstance(response, AllAppended):
+                if isinstance(response, CompactProduceResponse):
                     frame = response.frame(version, context.correlation_id)
                     connection.send([frame], len(frame))
                     return

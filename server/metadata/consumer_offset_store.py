@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ...protocol.topic_partition import TopicPartitionKey
 from ..runtime.loop_sharing import CountBudget
 from .metadata_store import (
     Create,
@@ -30,9 +31,6 @@ LONGEST_GROUP_ID = 1000
 ATTEMPTS = 5
 """Attempts to write nodes that another broker creates or deletes at the same time."""
 
-Place = tuple[str, int]
-"""Topic and partition."""
-
 
 def is_legal_group_id(group_id: str) -> bool:
     """Whether the group id can be the name of a node: it must not lead elsewhere in the tree."""
@@ -50,20 +48,20 @@ class ConsumerOffsetStore:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
-    async def read(self, group_id: str, place: Place) -> int | None:
+    async def read(self, group_id: str, partition: TopicPartitionKey) -> int | None:
         """Return a committed offset, None if there is none that can be read. Raises StoreError."""
         try:
-            data, _ = await self._store.get(_offset_path(group_id, place))
+            data, _ = await self._store.get(_offset_path(group_id, partition))
             return int(data)
         except (NoNodeError, ValueError):
             return None
 
-    async def missing(self, group_id: str, places: Sequence[Place]) -> list[Place]:
-        """Return the places for which the group has no node. Raises StoreError."""
-        found = await self._store.get_many([_offset_path(group_id, place) for place in places])
-        return [place for place, node in zip(places, found, strict=True) if node is None]
+    async def missing(self, group_id: str, partitions: Sequence[TopicPartitionKey]) -> list[TopicPartitionKey]:
+        """Return the partitions for which the group has no node. Raises StoreError."""
+        found = await self._store.get_many([_offset_path(group_id, partition) for partition in partitions])
+        return [partition for partition, node in zip(partitions, found, strict=True) if node is None]
 
-    async def write(self, group_id: str, offsets: Mapping[Place, int]) -> None:
+    async def write(self, group_id: str, offsets: Mapping[TopicPartitionKey, int]) -> None:
         """Write at most `OFFSETS_PER_WRITE` offsets together, with the nodes that are missing. Raises StoreError."""
         assert len(offsets) <= OFFSETS_PER_WRITE, "more would not fit into one multi"
         for _ in range(ATTEMPTS):
@@ -74,15 +72,15 @@ class ConsumerOffsetStore:
             return
         raise StoreUnavailableError(_group_path(group_id))
 
-    async def _writes(self, group_id: str, offsets: Mapping[Place, int]) -> list[Operation]:
+    async def _writes(self, group_id: str, offsets: Mapping[TopicPartitionKey, int]) -> list[Operation]:
         missing = set(await self.missing(group_id, list(offsets)))
         parents = [ROOT, _group_path(group_id), _offsets_path(group_id)]
         parents += dict.fromkeys(_topic_path(group_id, topic) for topic, _ in missing)
         found = await self._store.get_many(parents) if missing else []
         writes: list[Operation] = [Create(path) for path, node in zip(parents, found, strict=False) if node is None]
-        for place, offset in offsets.items():
-            path, data = _offset_path(group_id, place), str(offset).encode()
-            writes.append(Create(path, data) if place in missing else SetData(path, data))
+        for partition, offset in offsets.items():
+            path, data = _offset_path(group_id, partition), str(offset).encode()
+            writes.append(Create(path, data) if partition in missing else SetData(path, data))
         return writes
 
     async def has_groups(self) -> bool:
@@ -116,11 +114,11 @@ class ConsumerOffsetStore:
         await self._delete_offsets(group_id, await self._children(_offsets_path(group_id)))
         return True
 
-    async def delete(self, group_id: str, places: Sequence[Place]) -> list[Place]:
-        """Delete offsets of a group; return the places that had one. Raises StoreError."""
-        missing = set(await self.missing(group_id, places))
-        deleted = [place for place in places if place not in missing]
-        paths = [_offset_path(group_id, place) for place in deleted]
+    async def delete(self, group_id: str, partitions: Sequence[TopicPartitionKey]) -> list[TopicPartitionKey]:
+        """Delete offsets of a group; return the partitions that had one. Raises StoreError."""
+        missing = set(await self.missing(group_id, partitions))
+        deleted = [partition for partition in partitions if partition not in missing]
+        paths = [_offset_path(group_id, partition) for partition in deleted]
         paths += dict.fromkeys(_topic_path(group_id, topic) for topic, _ in deleted)
         await self._delete_paths(group_id, paths)
         return deleted
@@ -183,5 +181,5 @@ def _topic_path(group_id: str, topic: str) -> str:
     return f"{ROOT}/{group_id}/offsets/{topic}"
 
 
-def _offset_path(group_id: str, place: Place) -> str:
-    return f"{ROOT}/{group_id}/offsets/{place[0]}/{place[1]}"
+def _offset_path(group_id: str, partition: TopicPartitionKey) -> str:
+    return f"{ROOT}/{group_id}/offsets/{partition[0]}/{partition[1]}"

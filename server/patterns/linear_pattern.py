@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .regex_syntax import ALPHABET, OTHERS, Chars, Choice, Node, Place, RegexSyntaxError, Repeat, Sequence, parse
+from .regex_syntax import ALPHABET, OTHERS, Anchor, Chars, Choice, Node, RegexSyntaxError, Repeat, Sequence, parse
 
 MAX_STEPS = 5000
 """The limit for the steps in the graph of one expression."""
@@ -33,7 +33,7 @@ class LinearPattern:
     """A regular expression. Raises RegexSyntaxError, also later if it turns out to be too much work."""
 
     def __init__(self, text: str) -> None:
-        self._follows: list[tuple[Chars | Place | None, tuple[int, ...]]] = []
+        self._follows: list[tuple[Chars | Anchor | None, tuple[int, ...]]] = []
         """The accepted characters of each step (None if it consumes none), and its next steps."""
         self._known: dict[_Point, frozenset[int]] = {}
         self._parts = 0
@@ -60,7 +60,7 @@ class LinearPattern:
 
     # -- the graph -------------------------------------------------------------------------------------------------
 
-    def _step(self, takes: Chars | Place | None, then: tuple[int, ...]) -> int:
+    def _step(self, takes: Chars | Anchor | None, then: tuple[int, ...]) -> int:
         if len(self._follows) >= MAX_STEPS:
             raise RegexSyntaxError("it is too large")
         self._follows.append((takes, then))
@@ -131,9 +131,9 @@ class LinearPattern:
         )
 
 
-def _places(is_begin: bool, was_word: bool, character: str) -> Iterator[Place]:
+def _places(is_begin: bool, was_word: bool, character: str) -> Iterator[Anchor]:
     if is_begin:
-        yield Place.BEGIN
+        yield Anchor.BEGIN
     if not character:
-        yield Place.END
-    yield Place.WORD_EDGE if was_word != (character in _WORD) else Place.NO_WORD_EDGE
+        yield Anchor.END
+    yield Anchor.WORD_EDGE if was_word != (character in _WORD) else Anchor.NO_WORD_EDGE

@@ -31,7 +31,7 @@ class RegexSyntaxError(ValueError):
     """The text is not a regular expression of RE2."""
 
 
-class Place(Enum):
+class Anchor(Enum):
     """An assertion about a position in a name."""
 
     BEGIN = "begin"
@@ -68,7 +68,7 @@ class Repeat(NamedTuple):
     """The highest number of repetitions of a part of it."""
 
 
-Node = Chars | Sequence | Choice | Repeat | Place
+Node = Chars | Sequence | Choice | Repeat | Anchor
 
 
 def mask_of(accepts: Callable[[str], bool]) -> int:
@@ -109,7 +109,7 @@ _CATEGORIES = {
     for name in _CATEGORY_NAMES.split()
 }
 _ESCAPES = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
-_ANCHORS = {"A": Place.BEGIN, "z": Place.END, "b": Place.WORD_EDGE, "B": Place.NO_WORD_EDGE}
+_ANCHORS = {"A": Anchor.BEGIN, "z": Anchor.END, "b": Anchor.WORD_EDGE, "B": Anchor.NO_WORD_EDGE}
 _COUNT = re.compile(r"\{(\d+)(,(\d*))?\}")
 _GROUP = re.compile(r"\?P?<([A-Za-z0-9_]+)>")
 _FLAGS = re.compile(r"\?([imsU]*)(-[imsU]+)?([:)])")
@@ -221,9 +221,9 @@ class _Parser:
             case ".":
                 return Chars(EVERYTHING)
             case "^":
-                return Place.BEGIN
+                return Anchor.BEGIN
             case "$":
-                return Place.END
+                return Anchor.END
             case "\\":
                 return self._escape()
             case _:

@@ -119,20 +119,20 @@ class SuspendedAppends:
 
     def resume_later(self, suspended: SuspendedAppend, resume: Callable[[], None]) -> None:
         """Call `resume` when the next records are validated, their partition is free, or else in a later loop turn."""
-        place, validation = suspended.next_entry[:2], suspended.validation
+        partition, validation = suspended.next_entry[:2], suspended.validation
         if validation is not None:
-            self.waiting[place] = deque()
-            done = partial(self._on_validated, place, resume)
-            self._work.submit(f"{LANE}-{place[1] % LANES}", validation.run, done)
-        elif place in self.waiting:
-            self.waiting[place].append(resume)
+            self.waiting[partition] = deque()
+            done = partial(self._on_validated, partition, resume)
+            self._work.submit(f"{LANE}-{partition[1] % LANES}", validation.run, done)
+        elif partition in self.waiting:
+            self.waiting[partition].append(resume)
         else:
             self._sliced_work.run_later(resume)
 
     def _on_validated(
-        self, place: tuple[str, int], resume: Callable[[], None], _: None, error: BaseException | None
+        self, partition: tuple[str, int], resume: Callable[[], None], _: None, error: BaseException | None
     ) -> None:
         if error is not None:
-            logger.error("records for %s-%d could not be validated", *place, exc_info=error)
-        for one in (resume, *self.waiting.pop(place)):
+            logger.error("records for %s-%d could not be validated", *partition, exc_info=error)
+        for one in (resume, *self.waiting.pop(partition)):
             one()

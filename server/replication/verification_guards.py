@@ -81,14 +81,14 @@ class VerificationGuards:
             states[producer_id] = asked
         return asked
 
-    def is_current(self, place: tuple[str, int], producer_id: int, asked: VerificationState) -> bool:
+    def is_current(self, topic_partition: tuple[str, int], producer_id: int, asked: VerificationState) -> bool:
         """Whether no marker and no other leader has ended the state since the request to the coordinator."""
-        return self._states.get(place, {}).get(producer_id) is asked
+        return self._states.get(topic_partition, {}).get(producer_id) is asked
 
-    def discard(self, place: tuple[str, int], producer_id: int, asked: VerificationState) -> None:
+    def discard(self, topic_partition: tuple[str, int], producer_id: int, asked: VerificationState) -> None:
         """Remove a state that the coordinator has refused or not answered."""
-        if not asked.is_verified and self.is_current(place, producer_id, asked):
-            self.remove(place, producer_id)
+        if not asked.is_verified and self.is_current(topic_partition, producer_id, asked):
+            self.remove(topic_partition, producer_id)
 
     def check(self, partition: Partition, records: memoryview, *, in_transaction: bool) -> None:
         """Raise KafkaError for a client's batch that would begin a transaction without a verification.
@@ -113,18 +113,18 @@ class VerificationGuards:
             ErrorCode.NOT_ENOUGH_REPLICAS, "The verification of the transaction has ended. Send the records again."
         )
 
-    def remove_partition(self, place: tuple[str, int]) -> None:
+    def remove_partition(self, topic_partition: tuple[str, int]) -> None:
         """Remove all states of a partition."""
-        self._states.pop(place, None)
+        self._states.pop(topic_partition, None)
 
-    def end_transaction(self, place: tuple[str, int], producer_id: int, producer_epoch: int) -> None:
+    def end_transaction(self, topic_partition: tuple[str, int], producer_id: int, producer_epoch: int) -> None:
         """Remove the state of a transaction whose marker is written, unless its producer epoch is later."""
-        state = self._states.get(place, {}).get(producer_id)
+        state = self._states.get(topic_partition, {}).get(producer_id)
         if state is not None and state.producer_epoch <= producer_epoch:
-            self.remove(place, producer_id)
+            self.remove(topic_partition, producer_id)
 
-    def remove(self, place: tuple[str, int], producer_id: int) -> None:
+    def remove(self, topic_partition: tuple[str, int], producer_id: int) -> None:
         """Remove the state of a producer on a partition."""
-        states = self._states.get(place)
+        states = self._states.get(topic_partition)
         if states is not None and states.pop(producer_id, None) is not None and not states:
-            del self._states[place]
+            del self._states[topic_partition]

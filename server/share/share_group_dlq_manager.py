@@ -250,13 +250,13 @@ class ShareGroupDLQManager:
         image = self._metadata.topic(topic)
         if image is None or not image.partitions:
             return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic} does not exist")
-        place = TopicPartition(topic, index % len(image.partitions))
-        partition = self._replica_manager.get_partition(*place)
+        topic_partition = TopicPartition(topic, index % len(image.partitions))
+        partition = self._replica_manager.get_partition(*topic_partition)
         if partition is not None and partition.is_leader:
-            return await self._append(place, batch)
-        leader = self._metadata.partition(place)
+            return await self._append(topic_partition, batch)
+        leader = self._metadata.partition(topic_partition)
         if leader is None or leader.leader < 0 or self._send is None:
-            return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{place} has no leader")
+            return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic_partition} has no leader")
         request = ProduceRequest(
             acks=-1,
             timeout_ms=PRODUCE_TIMEOUT_MS,
@@ -264,7 +264,7 @@ class ShareGroupDLQManager:
                 TopicProduceData(
                     name=topic,
                     topic_id=image.topic_id,
-                    partition_data=[PartitionProduceData(index=place.partition, records=batch)],
+                    partition_data=[PartitionProduceData(index=topic_partition.partition, records=batch)],
                 )
             ],
         )
@@ -275,7 +275,7 @@ class ShareGroupDLQManager:
         ((result,),) = (one.partition_responses for one in response.responses)
         return KafkaError(code_of(result.error_code), result.error_message or "") if result.error_code else None
 
-    async def _append(self, place: TopicPartition, batch: bytes) -> KafkaError | None:
+    async def _append(self, topic_partition: TopicPartition, batch: bytes) -> KafkaError | None:
         outcome: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
 
         def appended(results: list[AppendResult]) -> None:
@@ -283,7 +283,8 @@ class ShareGroupDLQManager:
                 outcome.set_result(results[0])
 
         self._replica_manager.append_records(
-            [(*place, memoryview(bytearray(batch)))], AppendRequest(-1, PRODUCE_TIMEOUT_MS, appended, CLIENT_RULES)
+            [(*topic_partition, memoryview(bytearray(batch)))],
+            AppendRequest(-1, PRODUCE_TIMEOUT_MS, appended, CLIENT_RULES),
         )
         result = await outcome
         return result if isinstance(result, KafkaError) else None

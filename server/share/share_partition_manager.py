@@ -210,11 +210,11 @@ class SharePartitionManager:
             del partitions[topic_id, index]
             if not partitions:
                 del self._partitions[managed.group_id]
-            place = managed.topic_id_partition.topic_partition
-            others = self._by_topic_partition[place]
+            topic_partition = managed.topic_id_partition.topic_partition
+            others = self._by_topic_partition[topic_partition]
             del others[managed]
             if not others:
-                del self._by_topic_partition[place]
+                del self._by_topic_partition[topic_partition]
         managed.close()
         if managed.error is None:
             managed.error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The share-partition is fenced.")

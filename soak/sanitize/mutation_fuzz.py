@@ -19,7 +19,7 @@ from barnabas.protocol.batch_run import BatchRun
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.header_columns import header_columns
 from barnabas.protocol.native import native
-from barnabas.protocol.produce_entries import AllAppended, read_generally, read_produce, write_generally
+from barnabas.protocol.produce_entries import CompactProduceResponse, read_generally, read_produce, write_generally
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.protocol.record_codec import (
     RecordRun,
@@ -113,12 +113,12 @@ def fuzz_records(rng: random.Random) -> None:
             outcome(walk_records, data, told, base, rules, most),
         )
     append_time = rng.choice((None, 5))
-    place = {"base_offset": rng.choice((0, 7, 2**62)), "base_timestamp": base % 2**50, "append_time": append_time}
+    base_values = {"base_offset": rng.choice((0, 7, 2**62)), "base_timestamp": base % 2**50, "append_time": append_time}
     position = rng.choice((0, 0, len(data) // 2))
     check(
         "decode_records",
-        outcome(decode_records, data, position, count, **place),
-        outcome(decode_records_here, data, position, count, **place),
+        outcome(decode_records, data, position, count, **base_values),
+        outcome(decode_records_here, data, position, count, **base_values),
     )
 
 
@@ -245,9 +245,9 @@ def fuzz_produce(rng: random.Random) -> None:
 def fuzz_written(rng: random.Random) -> None:
     version = rng.randrange(14)
     topics: list[Any] = [bytes([i]) * 16 for i in range(3)] if version == 13 else ["t", "x" * 300, "ü"]
-    places = [(rng.choice(topics), rng.randrange(5)) for _ in range(rng.randrange(1, 40))]
-    results = [(rng.choice((0, 2**62)), 9, 8, rng.choice((-1, NOW)), 0) for _ in places]
-    answer = AllAppended(places, results)
+    partitions = [(rng.choice(topics), rng.randrange(5)) for _ in range(rng.randrange(1, 40))]
+    results = [(rng.choice((0, 2**62)), 9, 8, rng.choice((-1, NOW)), 0) for _ in partitions]
+    answer = CompactProduceResponse(partitions, results)
     check("write_produced", answer.frame(version, 3), write_generally(answer, version, 3))
     keys = [rng.choice((None, b"", bytes(rng.choice((1, 63, 64, 8192))))) for _ in range(20)]
     run = RecordRun(rng.choice((None, keys)), keys[::-1], b"\0", NOW)

@@ -85,7 +85,7 @@ from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from barnabas.protocol.produce_entries import MAX_PLACES
+from barnabas.protocol.produce_entries import MAX_PARTITIONS
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.server.config.config_helper import LONGEST_NUMBER
 
@@ -255,7 +255,7 @@ def produced(topic: str, partitions: int, records: bytes, acks: int = 1) -> Prod
 
 
 def _unknown_produced(acks: int = 1) -> Callable[[int, Known], ProduceRequest]:
-    return lambda count, _: produced("unknown", min(count, MAX_PLACES), b"", acks)
+    return lambda count, _: produced("unknown", min(count, MAX_PARTITIONS), b"", acks)
 
 
 def _bombs(count: int, _: Known) -> ProduceRequest:

@@ -34,7 +34,7 @@ from barnabas.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from barnabas.protocol.produce_entries import MAX_PLACES
+from barnabas.protocol.produce_entries import MAX_PARTITIONS
 from barnabas.protocol.share_group_records import ShareGroupTargetAssignmentMemberValue
 
 VERSIONS = [(key, version) for key, spec in API_MESSAGES.items() for version in spec.versions.numbers()]
@@ -193,7 +193,7 @@ def test_a_stored_record_has_a_million_numbers_in_one_array_at_most() -> None:
 
 def test_no_request_reaches_the_limit_of_an_array() -> None:
     """The C decoder of Produce has a limit of its own, and every other request a budget for all of its lists."""
-    assert max(codec.REQUEST_OBJECT_BUDGET, codec.ORDER_OBJECT_BUDGET, MAX_PLACES) < MAX_ARRAY_ELEMENTS
+    assert max(codec.REQUEST_OBJECT_BUDGET, codec.ORDER_OBJECT_BUDGET, MAX_PARTITIONS) < MAX_ARRAY_ELEMENTS
 
 
 @pytest.mark.parametrize("where", ["header", "struct without tags", "struct with tags"])

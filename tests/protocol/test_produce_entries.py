@@ -18,7 +18,7 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from barnabas.protocol.native import native
 from barnabas.protocol.produce_entries import (
     SINCE_TOPIC_IDS,
-    AllAppended,
+    CompactProduceResponse,
     read_generally,
     read_produce,
     write_generally,
@@ -60,7 +60,7 @@ def outcome(read: object, version: int, data: bytes | bytearray, end: int) -> ob
         header, request = read(version, buffer, 1, end)  # type: ignore[operator]
     except ProtocolError:
         return "refused"
-    return header, request.transactional_id, request.acks, request.timeout_ms, request.places, request.entries
+    return header, request.transactional_id, request.acks, request.timeout_ms, request.keys, request.entries
 
 
 @compiled
@@ -106,7 +106,7 @@ def test_what_is_not_usual_is_left_to_the_general_decoder() -> None:
     tagged = frame[:-1] + b"\1\5\1z"
     assert native.read_produce(memoryview(tagged), 0, len(tagged)) is None
     header, request = read_produce(9, memoryview(tagged), 0, len(tagged))
-    assert (header.client_id, request.places, request.entries) == ("client", [("t", 0)], [("t", 0, b"x")])
+    assert (header.client_id, request.keys, request.entries) == ("client", [("t", 0)], [("t", 0, b"x")])
     other = encode_request_header(RequestHeader(ApiKey.METADATA, 1, 1, "c"))
     assert native.read_produce(memoryview(other), 0, len(other)) is None
     for start, end in ((-1, 5), (5, 4), (0, len(frame) + 1)):
@@ -130,12 +130,12 @@ def test_records_lie_where_they_came_in() -> None:
 def test_an_answer_written_as_one_piece_is_what_the_general_encoder_writes(
     version: int, topics: list, throttle: int, times: tuple[int, int]
 ) -> None:
-    places, results = [], []
+    keys, results = [], []
     for name, number, partitions in topics:
         for index, offset in partitions:
-            places.append((UUID(int=number).bytes if version >= SINCE_TOPIC_IDS else name, index))
+            keys.append((UUID(int=number).bytes if version >= SINCE_TOPIC_IDS else name, index))
             results.append((offset, offset, 5, *times))
-    answer = AllAppended(places, results)
+    answer = CompactProduceResponse(keys, results)
     answer.throttle_time_ms = throttle
     frame = answer.frame(version, -3)
     assert frame == write_generally(answer, version, -3)
@@ -167,22 +167,22 @@ def test_types_with_code_of_their_own_are_left_to_the_general_encoder() -> None:
         __slots__ = ()
 
         def __eq__(self, other: object) -> bool:
-            places.clear()
+            keys.clear()
             return str.__eq__(self, other)
 
         __hash__ = str.__hash__
 
     class Number:
         def __index__(self) -> int:
-            places.clear()
+            keys.clear()
             return 1
 
-    places: list[tuple[str | bytes, int]] = [(Clearing("t"), 0), (Clearing("t"), 1), ("u", 0)]
-    assert native.write_produced(7, 1, places, [good] * 3, 0) is None
+    keys: list[tuple[str | bytes, int]] = [(Clearing("t"), 0), (Clearing("t"), 1), ("u", 0)]
+    assert native.write_produced(7, 1, keys, [good] * 3, 0) is None
     for result in ((Number(), 1, 5, -1, 0), (1, 1, 5, Number(), 0), (1, 1, 5, -1, Number())):
-        places = [("t", 0)]
-        assert native.write_produced(7, 1, places, [result], 0) is None  # type: ignore[list-item]
-    assert len(places) == 1
+        keys = [("t", 0)]
+        assert native.write_produced(7, 1, keys, [result], 0) is None  # type: ignore[list-item]
+    assert len(keys) == 1
 
 
 @pytest.mark.parametrize("version", [7, 13])
@@ -190,19 +190,19 @@ def test_the_same_by_topics_and_back(version: int) -> None:
     topics = [("one", 1, [(0, b"abc"), (1, None)]), ("two", 2, [(3, b"x")])]
     frame = memoryview(request_frame(version, "c", None, 1, topics))
     _, request = read_produce(version, frame, 0, len(frame))
-    places, entries = request.places, request.entries
+    keys, entries = request.keys, request.entries
     by_topic = request.topic_data
     assert [len(topic.partition_data) for topic in by_topic] == [2, 1]
     assert [topic.name for topic in by_topic] == (["one", "two"] if version < SINCE_TOPIC_IDS else ["", ""])
     request.topic_data = by_topic
-    assert (request.places, request.entries) == (places, entries)
+    assert (request.keys, request.entries) == (keys, entries)
     request.topic_data = by_topic[1:]
-    assert (request.places, request.entries) == (places[2:], [(*places[2], b"x")])
+    assert (request.keys, request.entries) == (keys[2:], [(*keys[2], b"x")])
 
 
 def test_without_compiled_code_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = request_frame(13, "c", None, -1, [("", 5, [(0, b"abc")])])
-    answer = AllAppended([(UUID(int=5).bytes, 0)], [(9, 9, 0, -1, 0)])
+    answer = CompactProduceResponse([(UUID(int=5).bytes, 0)], [(9, 9, 0, -1, 0)])
     expected = outcome(read_produce, 13, frame, 1 + len(frame)), answer.frame(13, 1)
     monkeypatch.setattr(produce_entries, "_read", None)
     monkeypatch.setattr(produce_entries, "_write", None)

@@ -56,7 +56,7 @@ def test_an_error_some_times_and_then_no_more(broker: Broker) -> None:
     assert fault.requests[0].client_id == "rdkafka"
     times = [met.at for met in fault.requests]
     assert times == sorted(times)
-    assert fault.requests[0].request.places == [("t", 0)]
+    assert fault.requests[0].request.keys == [("t", 0)]
     assert fault.is_over
     assert values(broker) == [b"v"]
 

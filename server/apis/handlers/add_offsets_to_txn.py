@@ -32,7 +32,7 @@ async def handle(
     transaction_coordinator.add_partitions_with_retry(
         request.transactional_id,
         ProducerIdentity(request.producer_id, request.producer_epoch),
-        frozenset({group_coordinator.group_manager.place_of(request.group_id)}),
+        frozenset({group_coordinator.group_manager.topic_partition_for(request.group_id)}),
         TV_0,
         reply,
     )

@@ -22,8 +22,9 @@ from ....protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ....protocol.producer_identity import ProducerIdentity
+from ....protocol.topic_partition import TopicPartitionKey
 from ...coordinator.transaction.transaction_coordinator import TransactionCoordinator
-from ...coordinator.transaction.transaction_metadata import TV_0, TV_2, Place
+from ...coordinator.transaction.transaction_metadata import TV_0, TV_2
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal
 from ...runtime.loop_sharing import SlicedWork, Steps
@@ -34,7 +35,7 @@ from ..request_context import RequestContext
 FIRST_VERSION_WITH_FENCING = 2
 FIRST_VERSION_OF_BROKERS = 4
 
-Outcomes: TypeAlias = dict[Place, ErrorCode]
+Outcomes: TypeAlias = dict[TopicPartitionKey, ErrorCode]
 
 
 async def handle(
@@ -92,32 +93,32 @@ def _begin(
     done: PendingReply[Outcomes],
 ) -> Steps[None]:
     """Begin to add, or verify, the partitions of one transaction."""
-    places, errors = yield from _sorted(ctx, transaction.topics, metadata_cache)
+    partitions, errors = yield from _sorted(ctx, transaction.topics, metadata_cache)
     name, identity = transaction.transactional_id, ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
     if errors:
-        done(dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED) | errors)
+        done(dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | errors)
         return
     if transaction.verify_only:
-        verified = transaction_coordinator.verify_partitions_in_transaction(name, identity, frozenset(places))
-        done({place: verified[place] for place in places})
+        verified = transaction_coordinator.verify_partitions_in_transaction(name, identity, frozenset(partitions))
+        done({partition: verified[partition] for partition in partitions})
         return
 
     def reply(error: ErrorCode) -> None:
         error = producer_error_for_version(ctx.api_version, FIRST_VERSION_WITH_FENCING, error)
-        done(dict.fromkeys(places, error))
+        done(dict.fromkeys(partitions, error))
 
     # A request of a broker has the transactions of many producers: none may wait for the last transaction of another.
     if ctx.api_version >= FIRST_VERSION_OF_BROKERS:
-        transaction_coordinator.add_partitions_to_transaction(name, identity, frozenset(places), TV_2, reply)
+        transaction_coordinator.add_partitions_to_transaction(name, identity, frozenset(partitions), TV_2, reply)
     else:
-        transaction_coordinator.add_partitions_with_retry(name, identity, frozenset(places), TV_0, reply)
+        transaction_coordinator.add_partitions_with_retry(name, identity, frozenset(partitions), TV_0, reply)
 
 
 def _sorted(
     ctx: RequestContext, topics: Iterable[AddPartitionsToTxnTopic], metadata_cache: MetadataCache
-) -> Steps[tuple[list[Place], Outcomes]]:
+) -> Steps[tuple[list[TopicPartitionKey], Outcomes]]:
     """Return the partitions that may be added, each once, and the errors of the others."""
-    places: dict[Place, None] = {}
+    partitions: dict[TopicPartitionKey, None] = {}
     errors: Outcomes = {}
     for topic in topics:
         is_allowed = ctx.api_version >= FIRST_VERSION_OF_BROKERS or (
@@ -129,9 +130,9 @@ def _sorted(
             elif not metadata_cache.has_partition(topic.name, index):
                 errors[topic.name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
-                places[topic.name, index] = None
+                partitions[topic.name, index] = None
             yield
-    return list(places), errors
+    return list(partitions), errors
 
 
 def _results(outcomes: Outcomes) -> list[AddPartitionsToTxnTopicResult]:

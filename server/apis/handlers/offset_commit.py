@@ -18,11 +18,12 @@ from ....protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from ....protocol.topic_partition import TopicPartitionKey
 from ...config.settings import Settings
 from ...coordinator.creation_limiter import ClientIdentity
 from ...coordinator.group.group_coordinator import GroupCoordinator
 from ...coordinator.group.offset_metadata_manager import Committer
-from ...coordinator.group.offsets import CommittedOffset, Place
+from ...coordinator.group.offsets import CommittedOffset
 from ...coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from ...metadata.metadata_cache import MetadataCache
 from ..request_context import RequestContext
@@ -51,8 +52,8 @@ def handle(
     response, offsets = _split(ctx, request, metadata_cache, now_ms(), check)
     client = ClientIdentity(f"/{ctx.client_host}", ctx.client_id or "")
     if ctx.api_version == 0:
-        places = {place: offset.offset for place, offset in offsets.items()}
-        return _commit_to_zookeeper(response, zookeeper_offsets.commit(request.group_id, places, client))
+        partitions = {partition: offset.offset for partition, offset in offsets.items()}
+        return _commit_to_zookeeper(response, zookeeper_offsets.commit(request.group_id, partitions, client))
     reply = partial(_finish, ctx, response)
     committer = Committer(
         request.member_id,
@@ -70,13 +71,13 @@ def handle(
 
 def _split(
     ctx: RequestContext, request: OffsetCommitRequest, metadata_cache: MetadataCache, now_ms: int, check: Check
-) -> tuple[OffsetCommitResponse, dict[Place, CommittedOffset]]:
+) -> tuple[OffsetCommitResponse, dict[TopicPartitionKey, CommittedOffset]]:
     """Return the response with the errors of invalid partitions, and the offsets of the valid partitions."""
     by_id = ctx.api_version >= TOPIC_ID_VERSION
     expire_ms = NOT_GIVEN
     if request.retention_time_ms != NOT_GIVEN:
         expire_ms = min(now_ms + request.retention_time_ms, NEVER_MS)
-    offsets: dict[Place, CommittedOffset] = {}
+    offsets: dict[TopicPartitionKey, CommittedOffset] = {}
     topics = []
     for topic in request.topics:
         name = metadata_cache.topic_name(topic.topic_id) if by_id else topic.name

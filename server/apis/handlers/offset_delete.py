@@ -11,10 +11,10 @@ from ....protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from ....protocol.topic_partition import TopicPartitionKey
 from ...coordinator.group.classic_group import CONSUMER_PROTOCOL_TYPE
 from ...coordinator.group.group import Group, GroupType, check_group_id
 from ...coordinator.group.group_coordinator import GroupCoordinator
-from ...coordinator.group.offsets import Place
 from ...coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.metadata_store import StoreError
@@ -36,7 +36,7 @@ async def handle(
     """Delete the offset of each partition on its own. Respond when the deletion is durable."""
     check_group_id(request.group_id)
     response, budget = OffsetDeleteResponse(), CountBudget(PARTITIONS_PER_TURN)
-    known: dict[Place, OffsetDeleteResponsePartition] = {}
+    known: dict[TopicPartitionKey, OffsetDeleteResponsePartition] = {}
     for topic in request.topics:
         answers = []
         for partition in topic.partitions:
@@ -60,14 +60,14 @@ async def handle(
     for (name, _), answer in known.items():
         if subscribed is None or name in subscribed:
             answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    deletable = {place: answer for place, answer in known.items() if not answer.error_code}
-    places, is_decided, outcomes = group.offsets.places, asyncio.Event(), list[ErrorCode]()
+    deletable = {key: answer for key, answer in known.items() if not answer.error_code}
+    committed, is_decided, outcomes = group.offsets.partitions, asyncio.Event(), list[ErrorCode]()
 
     def decided(outcome: ErrorCode) -> None:
         outcomes.append(outcome)
         is_decided.set()
 
-    group_coordinator.delete_offsets(group, [place for place in deletable if place in places], decided)
+    group_coordinator.delete_offsets(group, [key for key in deletable if key in committed], decided)
     await is_decided.wait()
     for answer in deletable.values():
         answer.error_code = outcomes[0]
@@ -79,7 +79,7 @@ async def handle(
 async def _delete_in_tree(
     zookeeper_offsets: ZooKeeperOffsets | None,
     request: OffsetDeleteRequest,
-    answers: dict[Place, OffsetDeleteResponsePartition],
+    answers: dict[TopicPartitionKey, OffsetDeleteResponsePartition],
 ) -> bool:
     """Delete offsets of OffsetCommit 0, too; return whether any existed, or the store failed."""
     if zookeeper_offsets is None:

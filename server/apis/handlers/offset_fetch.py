@@ -82,7 +82,7 @@ async def handle(
         if ctx.api_version >= FIRST_VERSION_WITH_GROUP_ERROR:
             return OffsetFetchResponse(error_code=error)
     if request.topics is None:
-        wanted = {name: places async for name, places in _all_places(ctx, group, turn_budget)}
+        wanted = {name: indexes async for name, indexes in _all_partitions(ctx, group, turn_budget)}
     else:
         wanted = _merged((one.name, one.partition_indexes) for one in request.topics)
     topics = []
@@ -130,7 +130,7 @@ def _is_unstable(request: OffsetFetchRequest, group: Group | None, topic: str, p
     return request.require_stable and group is not None and group.offsets.has_pending(topic, partition)
 
 
-async def _all_places(
+async def _all_partitions(
     ctx: RequestContext, group: Group | None, turn_budget: CountBudget
 ) -> AsyncIterator[tuple[str, dict[int, None]]]:
     """Yield each topic with its partitions that have offsets, without topics that the client may not describe."""
@@ -188,7 +188,7 @@ class GroupFetch:
     ) -> AsyncIterator[tuple[str | None, UUID, Iterable[int]]]:
         """Yield the name, the id and the partitions of each topic. The name of an unknown topic is None."""
         if asked.topics is None:
-            async for name, partitions in _all_places(self._ctx, group, self._turn_budget):
+            async for name, partitions in _all_partitions(self._ctx, group, self._turn_budget):
                 topic_id = self._metadata.topic_id(name)
                 if topic_id is not None or not self._by_id:
                     yield name, topic_id or ZERO_UUID, partitions

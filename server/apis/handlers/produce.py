@@ -22,7 +22,7 @@ from ....protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
 )
-from ....protocol.produce_entries import SINCE_TOPIC_IDS, AllAppended, Place, ProduceEntries, response_of
+from ....protocol.produce_entries import SINCE_TOPIC_IDS, CompactProduceResponse, EntryKey, ProduceEntries, response_of
 from ....protocol.sequence_gap_guard import SequenceGapGuard
 from ....storage.log_validator import AppendRules, RecordValidationError
 from ...coordinator.transaction.add_partitions_to_txn_manager import TransactionSupportedOperation
@@ -102,7 +102,7 @@ def _in_transaction(
     )
 
 
-class _Produce(AllAppended):
+class _Produce(CompactProduceResponse):
     """The state of one produce request. It is also its response if no partition fails, which saves an object.
 
     It does not keep the request's records, which are in a shared buffer.
@@ -118,7 +118,7 @@ class _Produce(AllAppended):
         fault: Callable[[str], bool],
         sliced_work: SlicedWork,
     ) -> None:
-        self.places = request.places
+        self.keys = request.keys
         self.throttle_time_ms = 0
         self._ctx = ctx
         self._acks = request.acks
@@ -147,18 +147,18 @@ class _Produce(AllAppended):
             entries.append((name, index, records))
         return entries
 
-    def _gap(self, name: str, place: Place, records: memoryview, replica_manager: ReplicaManager) -> KafkaError | None:
+    def _gap(self, name: str, key: EntryKey, records: memoryview, replica_manager: ReplicaManager) -> KafkaError | None:
         """Return the error for records after a refused batch, if any. Errors of the partition occur in the append."""
         guard = self._ctx.channel.session.sequence_gap_guard
         with suppress(KafkaError):
-            return guard.gap(place, records, replica_manager.active_producers(name, place[1])) if guard else None
+            return guard.gap(key, records, replica_manager.active_producers(name, key[1])) if guard else None
         return None
 
     def respond(self, results: list[AppendResult]) -> None:
         """Respond with the results of the entries."""
         if self._refused:
             appended = iter(results)
-            results = [self._refused.get(position) or next(appended) for position in range(len(self.places))]
+            results = [self._refused.get(position) or next(appended) for position in range(len(self.keys))]
         failed = False
         for result in results:
             if isinstance(result, KafkaError):
@@ -183,14 +183,14 @@ class _Produce(AllAppended):
         answers = []
         session = self._ctx.session
         guard = session.sequence_gap_guard = session.sequence_gap_guard or SequenceGapGuard()
-        for place, result in zip(self.places, results, strict=True):
-            error = guard.record_result(place, result if isinstance(result, KafkaError) else None)
-            answers.append(self._answer(place[1], error or result))
+        for key, result in zip(self.keys, results, strict=True):
+            error = guard.record_result(key, result if isinstance(result, KafkaError) else None)
+            answers.append(self._answer(key[1], error or result))
             yield
-        response = response_of(self.places, answers)
+        response = response_of(self.keys, answers)
         if self._ctx.api_version >= SINCE_LEADER_HINTS:
             hints = LeaderHints(self._metadata, self._ctx.listener.name)
-            for (topic, index), answer in zip(self.places, answers, strict=True):
+            for (topic, index), answer in zip(self.keys, answers, strict=True):
                 if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and (name := self._name(topic)) is not None:
                     answer.current_leader = hints.leader(name, index, LeaderIdAndEpoch)
             response.node_endpoints = hints.endpoints(NodeEndpoint)

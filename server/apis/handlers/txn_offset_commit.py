@@ -17,12 +17,13 @@ from ....protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ....protocol.producer_identity import ProducerIdentity
+from ....protocol.topic_partition import TopicPartitionKey
 from ...config.settings import Settings
 from ...coordinator.creation_limiter import ClientIdentity
 from ...coordinator.group.group import check_group_id
 from ...coordinator.group.group_coordinator import GroupCoordinator
 from ...coordinator.group.offset_metadata_manager import Committer
-from ...coordinator.group.offsets import CommittedOffset, Place
+from ...coordinator.group.offsets import CommittedOffset
 from ...coordinator.transaction.add_partitions_to_txn_manager import (
     AddPartitionsToTxnManager,
     TransactionSupportedOperation,
@@ -52,7 +53,7 @@ async def handle(
     response, offsets = await _split(request, metadata_cache, config.offset_metadata_max_bytes, now_ms(), by_id=by_id)
     if not offsets:
         return response
-    place = group_coordinator.group_manager.place_of(request.group_id)
+    topic_partition = group_coordinator.group_manager.topic_partition_for(request.group_id)
     committer = Committer(
         request.member_id,
         request.group_instance_id,
@@ -63,9 +64,9 @@ async def handle(
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     reply: PendingReply[ErrorCode] = PendingReply()
 
-    def commit(errors: dict[Place, ErrorCode]) -> None:
+    def commit(errors: dict[TopicPartitionKey, ErrorCode]) -> None:
         # In the callback: between the verification and the commit the transaction must not end.
-        if error := errors.get(place):
+        if error := errors.get(topic_partition):
             reply(_RETRIABLE_ERRORS.get(error, error))
             return
         try:
@@ -78,7 +79,7 @@ async def handle(
         group_coordinator.group_manager.get_shard(request.group_id)
         supported_operation = TransactionSupportedOperation.for_version(ctx.api_version, FIRST_ABORTABLE_VERSION)
         add_partitions_to_txn_manager.add_or_verify_transaction(
-            request.transactional_id, producer, {place: -1}, supported_operation, commit
+            request.transactional_id, producer, {topic_partition: -1}, supported_operation, commit
         )
         error = await reply
     except KafkaError as refusal:
@@ -93,9 +94,9 @@ async def handle(
 
 async def _split(
     request: TxnOffsetCommitRequest, metadata_cache: MetadataCache, most_bytes: int, now_ms: int, *, by_id: bool
-) -> tuple[TxnOffsetCommitResponse, dict[Place, CommittedOffset]]:
+) -> tuple[TxnOffsetCommitResponse, dict[TopicPartitionKey, CommittedOffset]]:
     """Return the response with the errors of invalid partitions, and the offsets of the valid partitions."""
-    offsets: dict[Place, CommittedOffset] = {}
+    offsets: dict[TopicPartitionKey, CommittedOffset] = {}
     response, budget = TxnOffsetCommitResponse(), CountBudget()
     for topic in request.topics:
         name = metadata_cache.topic_name(topic.topic_id) if by_id else topic.name

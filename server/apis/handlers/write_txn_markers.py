@@ -18,8 +18,8 @@ from ....protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from ....protocol.topic_partition import TopicPartitionKey
 from ...coordinator.transaction.transaction_marker_channel_manager import MarkerWriter, TransactionMarker
-from ...coordinator.transaction.transaction_metadata import Place
 from ...runtime.loop_sharing import CountBudget
 from ..request_context import RequestContext
 
@@ -31,7 +31,7 @@ async def handle(
     ctx: RequestContext, request: WriteTxnMarkersRequest, *, marker_writer: MarkerWriter
 ) -> WriteTxnMarkersResponse:
     """Write the markers of each partition on its own. The response has each producer once."""
-    outcomes: dict[int, dict[Place, ErrorCode]] = {}
+    outcomes: dict[int, dict[TopicPartitionKey, ErrorCode]] = {}
     budget, loop = CountBudget(MARKERS_PER_TURN), asyncio.get_running_loop()
     writing: list[asyncio.Future[None]] = []
     for asked in request.markers:
@@ -39,8 +39,8 @@ async def handle(
         is_written: asyncio.Future[None] = loop.create_future()
 
         def written(
-            results: dict[Place, ErrorCode],
-            of_producer: dict[Place, ErrorCode] = of_producer,
+            results: dict[TopicPartitionKey, ErrorCode],
+            of_producer: dict[TopicPartitionKey, ErrorCode] = of_producer,
             is_written: asyncio.Future[None] = is_written,
         ) -> None:
             of_producer.update(results)
@@ -55,21 +55,21 @@ async def handle(
             asked.transaction_version,
         )
         writing.append(is_written)
-        places = list(_places(asked))
-        marker_writer.write(marker, places, written)
-        await budget.step(1 + len(places))
+        partitions = list(_topic_partitions(asked))
+        marker_writer.write(marker, partitions, written)
+        await budget.step(1 + len(partitions))
     for each in writing:
         await each
     return WriteTxnMarkersResponse(markers=[_result(producer_id, results) for producer_id, results in outcomes.items()])
 
 
-def _places(asked: WritableTxnMarker) -> Iterator[Place]:
+def _topic_partitions(asked: WritableTxnMarker) -> Iterator[TopicPartitionKey]:
     for topic in asked.topics:
         for index in topic.partition_indexes:
             yield topic.name, index
 
 
-def _result(producer_id: int, outcomes: dict[Place, ErrorCode]) -> WritableTxnMarkerResult:
+def _result(producer_id: int, outcomes: dict[TopicPartitionKey, ErrorCode]) -> WritableTxnMarkerResult:
     topics: dict[str, WritableTxnMarkerTopicResult] = {}
     for (name, index), error in outcomes.items():
         topic = topics.setdefault(name, WritableTxnMarkerTopicResult(name=name))

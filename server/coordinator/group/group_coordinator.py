@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.producer_identity import ProducerIdentity
+from ....protocol.topic_partition import TopicPartitionKey
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
 from ...runtime.loop_sharing import CountBudget
 from ...runtime.scheduler import IsolatedWork
@@ -31,7 +32,6 @@ from .consumer_group_manager import ConsumerGroupManager
 from .group import CommittedPartition, Group, GroupType
 from .group_metadata_manager import GroupMetadataManager, GroupTypeManager
 from .offset_metadata_manager import Commits, Committer, OffsetMetadataManager
-from .offsets import Place
 from .response_pacer import PacedReply
 from .share.share_group import ShareGroup
 from .share.share_group_manager import ShareGroupManager
@@ -288,9 +288,9 @@ class GroupCoordinator:
         self.group_manager.add_group(group, client)
         return group
 
-    def delete_offsets(self, group: Group, places: Iterable[Place], reply: ResponseCallback) -> None:
+    def delete_offsets(self, group: Group, partitions: Iterable[TopicPartitionKey], reply: ResponseCallback) -> None:
         """Delete offsets of a group; `reply` gets the outcome when it is durable."""
-        self._offsets.delete_offsets(group, places, reply)
+        self._offsets.delete_offsets(group, partitions, reply)
 
     def complete_transaction(self, index: int, producer_id: int, *, is_commit: bool) -> None:
         """Apply or drop the pending offsets of a transaction whose marker is durable in a partition."""

@@ -8,6 +8,7 @@ from typing import Any
 from ....common.room_logger import room_logger
 from ....protocol.codec import peek_version
 from ....protocol.errors import ProtocolError
+from ....protocol.topic_partition import TopicPartitionKey
 from ...runtime.loop_sharing import CountBudget
 from ...runtime.scheduler import IsolatedWork
 from ..compacted_records import CompactedRecords
@@ -16,7 +17,7 @@ from .consumer_group_loader import ConsumerGroupLoader
 from .group import Group
 from .group_records import OffsetId, read_group, read_key, read_offset
 from .modern_group_loader import ModernGroupLoader
-from .offsets import GroupOffsets, Place
+from .offsets import GroupOffsets
 from .share.share_group_loader import ShareGroupLoader
 from .streams.streams_group_loader import StreamsGroupLoader
 
@@ -58,7 +59,7 @@ class GroupLoader:
         )
         self._loaders = {record_type: loader for loader in self._modern for record_type in loader.REPLAYS}
         self._offsets: dict[str, GroupOffsets] = {}
-        self._places: dict[Place, Place] = {}
+        self._topic_partitions: dict[TopicPartitionKey, TopicPartitionKey] = {}
         # Many groups read the same partitions: they share one tuple for each.
 
     def replay(self, key: bytes, value: bytes) -> None:
@@ -66,11 +67,11 @@ class GroupLoader:
         try:
             subject = read_key(key)
             if isinstance(subject, OffsetId):
-                place = self._places.setdefault(subject.place, subject.place)
+                partition = self._topic_partitions.setdefault(subject.partition, subject.partition)
                 offset = read_offset(value)
                 if subject.group_id not in self._offsets:
                     self._offsets[subject.group_id] = GroupOffsets()
-                self._offsets[subject.group_id].committed[place] = offset
+                self._offsets[subject.group_id].committed[partition] = offset
             elif subject is not None:
                 self._classic[subject] = read_group(subject, value, self._now_ms)
             elif (loader := self._loaders.get(record_type := peek_version(key))) is not None:
@@ -85,7 +86,7 @@ class GroupLoader:
             if isinstance(subject, OffsetId):
                 if subject.group_id not in self._offsets:
                     self._offsets[subject.group_id] = GroupOffsets()
-                self._offsets[subject.group_id].add_pending(producer_id, {subject.place: read_offset(value)})
+                self._offsets[subject.group_id].add_pending(producer_id, {subject.partition: read_offset(value)})
         except ProtocolError as error:
             logger.warning("an offset of a transaction is skipped: %s", error)
 

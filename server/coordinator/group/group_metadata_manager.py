@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.producer_identity import ProducerIdentity
+from ....protocol.topic_partition import TopicPartitionKey
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
 from ...runtime.loop_sharing import CountBudget, lookup_steps
 from ...runtime.scheduler import IsolatedWork
@@ -25,7 +26,6 @@ from .classic_group import ClassicGroup, JoinRequest, LeaveReply, LeavingMember,
 from .group import Group
 from .group_loader import load_groups
 from .group_records import BARRIER_RECORD, new_group_tombstones, new_offset_commit_tombstone
-from .offsets import Place
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
@@ -186,7 +186,7 @@ class GroupMetadataManager:
         """Return the partition of `__consumer_offsets` that has the records of a group (Kafka: partitionFor)."""
         return self._topic.partition_of(group_id) or 0
 
-    def place_of(self, group_id: str) -> Place:
+    def topic_partition_for(self, group_id: str) -> TopicPartitionKey:
         """Return the topic and the partition that have the records of a group."""
         return GROUP_METADATA_TOPIC, self.partition_for(group_id)
 
@@ -298,7 +298,7 @@ class GroupMetadataManager:
         elif self.append(
             group.group_id,
             [
-                *(new_offset_commit_tombstone(group.group_id, place) for place in group.offsets.places),
+                *(new_offset_commit_tombstone(group.group_id, partition) for partition in group.offsets.partitions),
                 *new_group_tombstones(group),
             ],
             lambda outcome: reply(OFFSET_WRITE_ERRORS.get(outcome, outcome)),

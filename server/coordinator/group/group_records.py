@@ -34,13 +34,14 @@ from ....protocol.coordinator_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from ....protocol.topic_partition import TopicPartitionKey
 from ..coordinator_log import CoordinatorRecord
 from .assignment import Assignment, to_current_record, to_record
 from .classic_group import ClassicGroup, ClassicGroupMember
 from .consumer_group import ConsumerGroup, ResolvedRegularExpression
 from .consumer_group_member import ConsumerGroupMember
 from .group import Group
-from .offsets import CommittedOffset, Place
+from .offsets import CommittedOffset
 from .share.share_group import ShareGroup
 from .share.share_group_records import new_share_group_tombstones
 from .streams.streams_group import StreamsGroup
@@ -75,12 +76,12 @@ class OffsetId(NamedTuple):
     """The group and the partition of a committed offset."""
 
     group_id: str
-    place: Place
+    partition: TopicPartitionKey
 
 
-def offset_commit_key(group_id: str, place: Place) -> bytes:
+def offset_commit_key(group_id: str, topic_partition: TopicPartitionKey) -> bytes:
     """Return the key of a committed offset."""
-    key = OffsetCommitKey(group=group_id, topic=place[0], partition=place[1])
+    key = OffsetCommitKey(group=group_id, topic=topic_partition[0], partition=topic_partition[1])
     return encode_versioned(key, RecordType.OFFSET_COMMIT)
 
 
@@ -88,7 +89,7 @@ BARRIER_RECORD: CoordinatorRecord = (offset_commit_key("", ("", -1)), None)
 """A record that changes no state when it is loaded: the tombstone of an offset of a topic that cannot exist."""
 
 
-def new_offset_commit_record(group_id: str, place: Place, offset: CommittedOffset) -> CoordinatorRecord:
+def new_offset_commit_record(group_id: str, partition: TopicPartitionKey, offset: CommittedOffset) -> CoordinatorRecord:
     """Return the record of a committed offset."""
     value = OffsetCommitValue(
         offset=offset.offset,
@@ -99,12 +100,12 @@ def new_offset_commit_record(group_id: str, place: Place, offset: CommittedOffse
     )
     has_expiry = offset.expire_timestamp_ms >= 0
     version = OFFSET_VALUE_VERSION_WITH_EXPIRY if has_expiry else OFFSET_VALUE_VERSION
-    return offset_commit_key(group_id, place), encode_versioned(value, version)
+    return offset_commit_key(group_id, partition), encode_versioned(value, version)
 
 
-def new_offset_commit_tombstone(group_id: str, place: Place) -> CoordinatorRecord:
+def new_offset_commit_tombstone(group_id: str, partition: TopicPartitionKey) -> CoordinatorRecord:
     """Return the record that deletes a committed offset."""
-    return offset_commit_key(group_id, place), None
+    return offset_commit_key(group_id, partition), None
 
 
 def read_offset(value: bytes) -> CommittedOffset:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.producer_identity import ProducerIdentity
+from ....protocol.topic_partition import TopicPartitionKey
 from ...runtime.loop_sharing import lookup_steps, raise_error
 from ...runtime.scheduler import IsolatedWork
 from ..coordinator_log import ResponseCallback, ignore
@@ -19,7 +20,7 @@ from ..creation_limiter import UNKNOWN_CLIENT, ClientIdentity
 from .group import Group, GroupType
 from .group_metadata_manager import OFFSET_WRITE_ERRORS, GroupMetadataManager
 from .group_records import new_offset_commit_record, new_offset_commit_tombstone
-from .offsets import CommittedOffset, Place
+from .offsets import CommittedOffset
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
@@ -34,7 +35,7 @@ TOMBSTONES_PER_BATCH = 500
 batch.
 """
 
-Commits = Mapping[Place, CommittedOffset]
+Commits = Mapping[TopicPartitionKey, CommittedOffset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class OffsetMetadataManager:
         OpenTransactions)."""
         self._deleted_topics: dict[str, frozenset[str]] = {}
         """The deleted topics whose offsets have not been searched for yet, by group id."""
-        self._places_to_delete: dict[str, list[Place]] = {}
+        self._partitions_to_delete: dict[str, list[TopicPartitionKey]] = {}
         """The partitions of deleted topics whose offsets are still to be deleted, by group id."""
         self._is_deleting = False
 
@@ -92,7 +93,7 @@ class OffsetMetadataManager:
 
         self._group_manager.append(
             group.group_id,
-            (new_offset_commit_record(group.group_id, place, offset) for place, offset in offsets.items()),
+            (new_offset_commit_record(group.group_id, partition, offset) for partition, offset in offsets.items()),
             done,
             on_overdue=lambda: complete(ErrorCode.REQUEST_TIMED_OUT),
         )
@@ -114,7 +115,7 @@ class OffsetMetadataManager:
 
         self._group_manager.append(
             group.group_id,
-            (new_offset_commit_record(group.group_id, place, offset) for place, offset in offsets.items()),
+            (new_offset_commit_record(group.group_id, partition, offset) for partition, offset in offsets.items()),
             done,
             on_overdue=lambda: complete(ErrorCode.REQUEST_TIMED_OUT),
             producer=producer,
@@ -144,9 +145,9 @@ class OffsetMetadataManager:
 
     # -- deletion and expiration ---------------------------------------------------------------------------------------
 
-    def delete_offsets(self, group: Group, places: Iterable[Place], reply: ResponseCallback) -> None:
+    def delete_offsets(self, group: Group, partitions: Iterable[TopicPartitionKey], reply: ResponseCallback) -> None:
         """Append tombstones of offsets; `reply` gets the outcome when they are durable."""
-        deleted = list(places)
+        deleted = list(partitions)
 
         def done(outcome: ErrorCode) -> None:
             if outcome is ErrorCode.NONE:
@@ -155,7 +156,7 @@ class OffsetMetadataManager:
 
         self._group_manager.append(
             group.group_id,
-            (new_offset_commit_tombstone(group.group_id, place) for place in deleted),
+            (new_offset_commit_tombstone(group.group_id, partition) for partition in deleted),
             done,
             on_overdue=lambda: None,
         )
@@ -168,14 +169,14 @@ class OffsetMetadataManager:
         if group.is_dead or group.type is GroupType.SHARE:
             return
         offsets, condition = group.offsets, group.offset_expiration_condition
-        places: list[Place] = []
+        partitions: list[TopicPartitionKey] = []
         if condition is not None:
-            places = list(offsets.expired(now_ms, self._config.offsets_retention_minutes * MINUTE_MS, condition))
-        is_last = len(places) == len(offsets.committed) and not offsets.in_flight and not offsets.pending
+            partitions = list(offsets.expired(now_ms, self._config.offsets_retention_minutes * MINUTE_MS, condition))
+        is_last = len(partitions) == len(offsets.committed) and not offsets.in_flight and not offsets.pending
         if is_last and group.can_be_forgotten:
             self._group_manager.delete_group(group.group_id, ignore)
-        elif places:
-            self.delete_offsets(group, places, ignore)
+        elif partitions:
+            self.delete_offsets(group, partitions, ignore)
 
     # -- deleted topics ------------------------------------------------------------------------------------------------
 
@@ -199,11 +200,11 @@ class OffsetMetadataManager:
 
     def finish_topic_deletion(self, group_id: str) -> None:
         """Delete the offsets of deleted topics in a group that is about to commit, perhaps for a new topic."""
-        while group_id in self._deleted_topics or group_id in self._places_to_delete:
+        while group_id in self._deleted_topics or group_id in self._partitions_to_delete:
             self._delete_some_offsets(group_id)
 
     def _delete_offsets_of_topics(self) -> Steps[None]:
-        while waiting := self._places_to_delete or self._deleted_topics:
+        while waiting := self._partitions_to_delete or self._deleted_topics:
             group_id = next(reversed(waiting))
             with IsolatedWork(f"offsets of deleted topics could not be removed from group {group_id!r}"):
                 self._delete_some_offsets(group_id)
@@ -215,7 +216,10 @@ class OffsetMetadataManager:
 
     def _delete_some_offsets(self, group_id: str) -> None:
         """Search a group for offsets of deleted topics, and append the tombstones of some of them."""
-        topics, places = self._deleted_topics.pop(group_id, None), self._places_to_delete.pop(group_id, [])
+        topics, partitions = (
+            self._deleted_topics.pop(group_id, None),
+            self._partitions_to_delete.pop(group_id, []),
+        )
         try:
             group = self._group_manager.find_group(group_id)
         except KafkaError:
@@ -223,13 +227,13 @@ class OffsetMetadataManager:
         if group is None or group.is_dead:
             return
         if topics is not None:
-            places += group.offsets.places_of(topics)
+            partitions += group.offsets.partitions_of(topics)
         count = max(1, TOMBSTONES_PER_BATCH // lookup_steps(group_id))
-        some = places[-count:]
-        del places[-count:]
+        some = partitions[-count:]
+        del partitions[-count:]
         # Before the append: it may complete another request, whose client commits in the same turn.
-        if places:
-            self._places_to_delete[group_id] = places
+        if partitions:
+            self._partitions_to_delete[group_id] = partitions
         if some:
             self.delete_offsets(group, some, ignore)
 

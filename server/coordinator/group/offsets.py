@@ -9,11 +9,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ....protocol.schema import ZERO_UUID
+from ....protocol.topic_partition import TopicPartitionKey
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
-Place = tuple[str, int]
-"""Topic and partition."""
 
 
 class CommittedOffset(NamedTuple):
@@ -54,119 +53,121 @@ class GroupOffsets:
     during their append.
     """
 
-    committed: dict[Place, CommittedOffset] = field(default_factory=dict)
-    in_flight: Counter[Place] = field(default_factory=Counter)
+    committed: dict[TopicPartitionKey, CommittedOffset] = field(default_factory=dict)
+    in_flight: Counter[TopicPartitionKey] = field(default_factory=Counter)
     """The number of appends in flight by partition."""
-    pending: dict[int, dict[Place, PendingOffset]] = field(default_factory=dict)
+    pending: dict[int, dict[TopicPartitionKey, PendingOffset]] = field(default_factory=dict)
     """The offsets in open transactions by producer id."""
-    _producers: dict[Place, set[int]] = field(default_factory=dict)
+    _producers: dict[TopicPartitionKey, set[int]] = field(default_factory=dict)
     """The producer ids in `pending` by partition: a group may have thousands of open transactions."""
-    _pending_in_flight: Counter[Place] = field(default_factory=Counter)
+    _pending_in_flight: Counter[TopicPartitionKey] = field(default_factory=Counter)
     """The part of `in_flight` that belongs to transactions."""
     _order: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.committed) or bool(self.in_flight) or bool(self.pending)
 
-    def commit(self, offsets: Mapping[Place, CommittedOffset]) -> None:
+    def commit(self, offsets: Mapping[TopicPartitionKey, CommittedOffset]) -> None:
         """Set offsets, and drop the pending offsets of their partitions: those were written earlier."""
         self.committed.update(offsets)
         self._drop_all_pending(offsets)
 
-    def remove(self, places: Iterable[Place]) -> None:
+    def remove(self, partitions: Iterable[TopicPartitionKey]) -> None:
         """Remove the offsets and the pending offsets of partitions."""
-        removed = list(places)
-        for place in removed:
-            self.committed.pop(place, None)
+        removed = list(partitions)
+        for partition in removed:
+            self.committed.pop(partition, None)
         self._drop_all_pending(removed)
 
-    def _drop_all_pending(self, places: Iterable[Place]) -> None:
+    def _drop_all_pending(self, partitions: Iterable[TopicPartitionKey]) -> None:
         if self.pending:
-            for place in places:
-                self._drop_pending(place, self._order)
+            for partition in partitions:
+                self._drop_pending(partition, self._order)
 
-    def _drop_pending(self, place: Place, up_to: int) -> None:
-        for producer_id in list(self._producers.get(place, ())):
+    def _drop_pending(self, partition: TopicPartitionKey, up_to: int) -> None:
+        for producer_id in list(self._producers.get(partition, ())):
             pending = self.pending[producer_id]
-            if pending[place].order <= up_to:
-                del pending[place]
-                self._remove_producer(place, producer_id)
+            if pending[partition].order <= up_to:
+                del pending[partition]
+                self._remove_producer(partition, producer_id)
                 if not pending:
                     del self.pending[producer_id]
 
-    def _remove_producer(self, place: Place, producer_id: int) -> None:
-        producers = self._producers[place]
+    def _remove_producer(self, partition: TopicPartitionKey, producer_id: int) -> None:
+        producers = self._producers[partition]
         producers.remove(producer_id)
         if not producers:
-            del self._producers[place]
+            del self._producers[partition]
 
-    def begin_pending(self, places: Iterable[Place]) -> None:
+    def begin_pending(self, partitions: Iterable[TopicPartitionKey]) -> None:
         """Count an append in a transaction as in flight."""
-        appended = list(places)
+        appended = list(partitions)
         self.begin(appended)
         self._pending_in_flight.update(appended)
 
-    def finish_pending(self, places: Iterable[Place]) -> None:
+    def finish_pending(self, partitions: Iterable[TopicPartitionKey]) -> None:
         """End an append in a transaction, successful or not."""
-        appended = list(places)
+        appended = list(partitions)
         self.finish(appended)
         self._pending_in_flight -= Counter(appended)
 
-    def add_pending(self, producer_id: int, offsets: Mapping[Place, CommittedOffset]) -> None:
+    def add_pending(self, producer_id: int, offsets: Mapping[TopicPartitionKey, CommittedOffset]) -> None:
         """Add offsets of a producer's open transaction."""
         self._order += 1
         pending = self.pending.setdefault(producer_id, {})
-        for place, offset in offsets.items():
-            pending[place] = PendingOffset(self._order, offset)
-            self._producers.setdefault(place, set()).add(producer_id)
+        for partition, offset in offsets.items():
+            pending[partition] = PendingOffset(self._order, offset)
+            self._producers.setdefault(partition, set()).add(producer_id)
 
     def complete_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Apply or drop the pending offsets of a producer's transaction."""
-        for place, (order, offset) in self.pending.pop(producer_id, {}).items():
-            self._remove_producer(place, producer_id)
+        for partition, (order, offset) in self.pending.pop(producer_id, {}).items():
+            self._remove_producer(partition, producer_id)
             if is_commit:
-                self.committed[place] = offset
-                self._drop_pending(place, order)
+                self.committed[partition] = offset
+                self._drop_pending(partition, order)
 
     def has_pending(self, topic: str, partition: int) -> bool:
         """Return whether an open transaction may change the offset of a partition (KIP-447)."""
-        place = topic, partition
-        return place in self._pending_in_flight or place in self._producers
+        topic_partition = topic, partition
+        return topic_partition in self._pending_in_flight or topic_partition in self._producers
 
-    def begin(self, places: Iterable[Place]) -> None:
+    def begin(self, partitions: Iterable[TopicPartitionKey]) -> None:
         """Count an append of these partitions' offsets as in flight."""
-        self.in_flight.update(iter(places))
+        self.in_flight.update(iter(partitions))
 
-    def finish(self, places: Iterable[Place]) -> None:
+    def finish(self, partitions: Iterable[TopicPartitionKey]) -> None:
         """End an append of these partitions' offsets, successful or not."""
-        for place in places:
-            self.in_flight[place] -= 1
-            assert self.in_flight[place] >= 0, f"an append of the offset of {place} ended twice"
-            if not self.in_flight[place]:
-                del self.in_flight[place]
+        for partition in partitions:
+            self.in_flight[partition] -= 1
+            assert self.in_flight[partition] >= 0, f"an append of the offset of {partition} ended twice"
+            if not self.in_flight[partition]:
+                del self.in_flight[partition]
 
     @property
-    def places(self) -> set[Place]:
+    def partitions(self) -> set[TopicPartitionKey]:
         """The partitions that have a record in the log, or one in flight."""
         return self.committed.keys() | self.in_flight.keys() | self._producers.keys()
 
-    def places_of(self, topics: Container[str]) -> set[Place]:
-        """Return the partitions of these topics in `places`."""
+    def partitions_of(self, topics: Container[str]) -> set[TopicPartitionKey]:
+        """Return the partitions of these topics in `partitions`."""
         return {
-            place
+            partition
             for known in (self.committed, self.in_flight, self._producers)
-            for place in known
-            if place[0] in topics
+            for partition in known
+            if partition[0] in topics
         }
 
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
         return self.committed.get((topic, partition))
 
-    def expired(self, now_ms: int, retention_ms: int, condition: OffsetExpirationCondition) -> Iterator[Place]:
+    def expired(
+        self, now_ms: int, retention_ms: int, condition: OffsetExpirationCondition
+    ) -> Iterator[TopicPartitionKey]:
         """Yield the partitions whose offset has expired; a time that the client chose precedes the retention."""
         since_ms, keep = condition
-        for place, offset in self.committed.items():
-            if place[0] in keep or place in self.in_flight or (self.pending and self.has_pending(*place)):
+        for partition, offset in self.committed.items():
+            if partition[0] in keep or partition in self.in_flight or (self.pending and self.has_pending(*partition)):
                 continue
             if offset.expire_timestamp_ms >= 0:
                 is_over = now_ms >= offset.expire_timestamp_ms
@@ -174,4 +175,4 @@ class GroupOffsets:
                 since = offset.commit_timestamp_ms if since_ms is None else since_ms
                 is_over = now_ms - since >= retention_ms
             if is_over:
-                yield place
+                yield partition

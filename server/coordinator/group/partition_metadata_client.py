@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ....protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ....protocol.special_timestamps import LATEST
-from ....protocol.topic_partition import TopicPartition
+from ....protocol.topic_partition import TopicPartition, TopicPartitionKey
 from ....storage.log_values import FetchIsolation
-from .offsets import Place
 
 if TYPE_CHECKING:
     from ...metadata.metadata_cache import MetadataCache
@@ -45,24 +44,30 @@ class PartitionMetadataClient:
         self._broker_id = broker_id
         self._send = send
 
-    async def list_latest_offsets(self, places: Iterable[Place]) -> Mapping[Place, EndOffset]:
+    async def list_latest_offsets(
+        self, partitions: Iterable[TopicPartitionKey]
+    ) -> Mapping[TopicPartitionKey, EndOffset]:
         """Return the high watermark of each partition, or its error."""
-        by_leader: dict[int, list[Place]] = {}
-        for place in places:
-            image = self._metadata.partition(TopicPartition(*place))
-            by_leader.setdefault(-1 if image is None else image.leader, []).append(place)
+        by_leader: dict[int, list[TopicPartitionKey]] = {}
+        for partition in partitions:
+            image = self._metadata.partition(TopicPartition(*partition))
+            by_leader.setdefault(-1 if image is None else image.leader, []).append(partition)
         if not by_leader:
             return {}
         found = await asyncio.gather(*(self._request_offsets(leader, wanted) for leader, wanted in by_leader.items()))
-        return {place: offset for offsets in found for place, offset in offsets.items()}
+        return {partition: offset for offsets in found for partition, offset in offsets.items()}
 
-    async def _request_offsets(self, leader: int, places: list[Place]) -> dict[Place, EndOffset]:
+    async def _request_offsets(
+        self, leader: int, topic_partitions: list[TopicPartitionKey]
+    ) -> dict[TopicPartitionKey, EndOffset]:
         if leader == self._broker_id:
-            return await self._sliced_work.complete(self._read(places))
+            return await self._sliced_work.complete(self._read(topic_partitions))
         if leader < 0 or self._send is None:
-            return dict.fromkeys(places, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "The partition has no leader."))
+            return dict.fromkeys(
+                topic_partitions, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "The partition has no leader.")
+            )
         topics: dict[str, list[ListOffsetsPartition]] = {}
-        for topic, partition in places:
+        for topic, partition in topic_partitions:
             wanted = ListOffsetsPartition(partition_index=partition, timestamp=LATEST)
             topics.setdefault(topic, []).append(wanted)
         request = ListOffsetsRequest(
@@ -72,20 +77,20 @@ class PartitionMetadataClient:
         try:
             response = await self._send(leader, request, lowest=LOWEST_VERSION)
         except KafkaError as error:
-            return dict.fromkeys(places, error.as_result())
+            return dict.fromkeys(topic_partitions, error.as_result())
         except ProtocolError as error:
-            return dict.fromkeys(places, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+            return dict.fromkeys(topic_partitions, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
         missing = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The response has no offset for the partition.")
-        result: dict[Place, EndOffset] = dict.fromkeys(places, missing)
+        result: dict[TopicPartitionKey, EndOffset] = dict.fromkeys(topic_partitions, missing)
         for answer in response.topics:
             for one in answer.partitions:
                 code = ErrorCode(one.error_code)
                 result[answer.name, one.partition_index] = one.offset if not code else KafkaError(code, code.name)
         return result
 
-    def _read(self, places: list[Place]) -> Steps[dict[Place, EndOffset]]:
-        result: dict[Place, EndOffset] = {}
-        for topic, partition in places:
+    def _read(self, partitions: list[TopicPartitionKey]) -> Steps[dict[TopicPartitionKey, EndOffset]]:
+        result: dict[TopicPartitionKey, EndOffset] = {}
+        for topic, partition in partitions:
             try:
                 found = yield from self._replica_manager.fetch_offset_for_timestamp(
                     topic, partition, LATEST, isolation=FetchIsolation.HIGH_WATERMARK, current_leader_epoch=-1

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ....common.room_logger import room_logger
 from ....protocol.errors import ErrorCode
+from ....protocol.topic_partition import TopicPartitionKey
 from ...metadata.consumer_offset_store import OFFSETS_PER_WRITE, ConsumerOffsetStore, is_legal_group_id
 from ...metadata.metadata_store import StoreError
 from ...runtime.loop_sharing import CountBudget
@@ -22,7 +23,6 @@ from ..creation_limiter import ClientIdentity, CreationLimiter
 if TYPE_CHECKING:
     from ...config.settings import Settings
     from ...metadata.metadata_store import MetadataStore
-    from .offsets import Place
 
 logger = room_logger("groups")
 
@@ -53,14 +53,16 @@ class ZooKeeperOffsets:
         self._next_count_s = 0.0
         """Loop time."""
 
-    async def commit(self, group_id: str, offsets: Mapping[Place, int], client: ClientIdentity) -> ErrorCode:
+    async def commit(
+        self, group_id: str, offsets: Mapping[TopicPartitionKey, int], client: ClientIdentity
+    ) -> ErrorCode:
         """Write offsets in several portions; an error leaves the later portions as they were."""
         if not is_legal_group_id(group_id):
             return ErrorCode.INVALID_GROUP_ID
-        places, budget = list(offsets), CountBudget()
+        partitions, budget = list(offsets), CountBudget()
         try:
-            for first in range(0, len(places), OFFSETS_PER_WRITE):
-                some = {place: offsets[place] for place in places[first : first + OFFSETS_PER_WRITE]}
+            for first in range(0, len(partitions), OFFSETS_PER_WRITE):
+                some = {partition: offsets[partition] for partition in partitions[first : first + OFFSETS_PER_WRITE]}
                 if await self._store.missing(group_id, list(some)):
                     async with self._creating:
                         if not await self._create(group_id, some, client):
@@ -72,12 +74,12 @@ class ZooKeeperOffsets:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 
-    async def read(self, group_id: str, place: Place) -> int | None:
+    async def read(self, group_id: str, partition: TopicPartitionKey) -> int | None:
         """Return the offset of a partition, None if there is none that can be read."""
         if not is_legal_group_id(group_id):
             return None
         try:
-            return await self._store.read(group_id, place)
+            return await self._store.read(group_id, partition)
         except StoreError:
             return None
 
@@ -96,19 +98,19 @@ class ZooKeeperOffsets:
             await budget.step(1 + count)
         return deleted
 
-    async def delete_offsets(self, group_id: str, places: Sequence[Place]) -> list[Place]:
+    async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartitionKey]) -> list[TopicPartitionKey]:
         """Delete the offsets of these partitions; return the partitions that had one. Raises StoreError."""
-        if not places or not is_legal_group_id(group_id) or not await self._store.has_groups():
+        if not partitions or not is_legal_group_id(group_id) or not await self._store.has_groups():
             return []
         budget = CountBudget()
-        deleted: list[Place] = []
-        for first in range(0, len(places), OFFSETS_PER_WRITE):
-            deleted += await self._store.delete(group_id, places[first : first + OFFSETS_PER_WRITE])
+        deleted: list[TopicPartitionKey] = []
+        for first in range(0, len(partitions), OFFSETS_PER_WRITE):
+            deleted += await self._store.delete(group_id, partitions[first : first + OFFSETS_PER_WRITE])
             await budget.step(OFFSETS_PER_WRITE)
         self._count -= len(deleted)
         return deleted
 
-    async def _create(self, group_id: str, offsets: Mapping[Place, int], client: ClientIdentity) -> bool:
+    async def _create(self, group_id: str, offsets: Mapping[TopicPartitionKey, int], client: ClientIdentity) -> bool:
         """Write offsets of which some are new; return False, and write nothing, if that would be too many."""
         new = await self._store.missing(group_id, list(offsets))
         if not self._creation_limiter.can_create(client, len(new)) or not await self._make_room(len(new)):

@@ -22,13 +22,13 @@ from ....protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ....protocol.producer_identity import ProducerIdentity
-from ....protocol.topic_partition import TopicPartition, indexes_by_topic
+from ....protocol.topic_partition import TopicPartition, TopicPartitionKey, indexes_by_topic
 from ...metadata.topic_names import TRANSACTION_STATE_TOPIC
 from ...replication.append_request import AppendEntry, copied
 from ...replication.verification_guards import transactional_header
 from ..inter_broker_sender import InterBrokerSender
 from .transaction_coordinator import TransactionCoordinator
-from .transaction_metadata import TV_2, Place
+from .transaction_metadata import TV_2
 from .transaction_state_manager import ConcurrentTransactionRetry
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ RETRY_SECONDS = 0.02
 """The delay before a request to another coordinator is repeated because the producer's last transaction has not ended
 (`add.partitions.to.txn.retry.backoff.ms`)."""
 
-VerificationCallback = Callable[[dict[Place, ErrorCode]], None]
+VerificationCallback = Callable[[dict[TopicPartitionKey, ErrorCode]], None]
 """Receives the outcome of each partition."""
 
 
@@ -57,7 +57,7 @@ class PendingTransaction(NamedTuple):
 
     transactional_id: str
     identity: ProducerIdentity
-    places: frozenset[Place]
+    partitions: frozenset[TopicPartitionKey]
     is_verification: bool
     on_outcome: VerificationCallback
 
@@ -80,7 +80,7 @@ def _transaction(one: PendingTransaction) -> AddPartitionsToTxnTransaction:
         verify_only=one.is_verification,
         topics=[
             AddPartitionsToTxnTopic(name=name, partitions=indexes)
-            for name, indexes in indexes_by_topic(one.places).items()
+            for name, indexes in indexes_by_topic(one.partitions).items()
         ],
     )
 
@@ -89,7 +89,7 @@ def _on_response(sent: Sequence[PendingTransaction], response: AddPartitionsToTx
     error = response.code if isinstance(response, KafkaError) else code_of(response.error_code)
     if isinstance(response, KafkaError) or error is not ErrorCode.NONE:
         for one in sent:
-            one.on_outcome(dict.fromkeys(one.places, _error_for(one, error)))
+            one.on_outcome(dict.fromkeys(one.partitions, _error_for(one, error)))
         return
     outcomes = {
         (transaction.transactional_id, topic.name, result.partition_index): code_of(result.partition_error_code)
@@ -99,7 +99,12 @@ def _on_response(sent: Sequence[PendingTransaction], response: AddPartitionsToTx
     }
     for one in sent:
         name = one.transactional_id
-        one.on_outcome({place: outcomes.get((name, *place), ErrorCode.UNKNOWN_SERVER_ERROR) for place in one.places})
+        one.on_outcome(
+            {
+                partition: outcomes.get((name, *partition), ErrorCode.UNKNOWN_SERVER_ERROR)
+                for partition in one.partitions
+            }
+        )
 
 
 def _error_for(transaction: PendingTransaction, error: ErrorCode) -> ErrorCode:
@@ -116,7 +121,7 @@ MAX_STALE_VERIFICATIONS = 3
 """How often a verification is repeated because a marker or a leader change has made it stale; after that the producer
 receives a retriable error."""
 
-AddOrVerifyCallback = Callable[[dict[Place, ErrorCode]], None]
+AddOrVerifyCallback = Callable[[dict[TopicPartitionKey, ErrorCode]], None]
 """Receives the error of each refused partition."""
 Append = Callable[[list[AppendEntry], "AppendCallback"], None]
 
@@ -211,7 +216,7 @@ class AddPartitionsToTxnManager:
         self,
         transactional_id: str,
         identity: ProducerIdentity,
-        wanted: dict[Place, int],
+        wanted: dict[TopicPartitionKey, int],
         supported_operation: TransactionSupportedOperation,
         callback: AddOrVerifyCallback,
     ) -> None:
@@ -220,12 +225,12 @@ class AddPartitionsToTxnManager:
         `wanted` has the base sequence of the batch by partition. `callback`, perhaps called before this returns, must
         append immediately: a later marker would make the verification stale.
         """
-        errors: dict[Place, ErrorCode] = {}
+        errors: dict[TopicPartitionKey, ErrorCode] = {}
         if supported_operation is not TransactionSupportedOperation.ADD_PARTITION and not self._guards.is_needed():
             callback(errors)
             return
-        places = frozenset(self._partitions_without_open_transaction(identity, wanted, supported_operation, errors))
-        if not places:
+        partitions = frozenset(self._partitions_without_open_transaction(identity, wanted, supported_operation, errors))
+        if not partitions:
             callback(errors)
             return
         pending = _PendingAddOrVerify(
@@ -234,7 +239,7 @@ class AddPartitionsToTxnManager:
             self._loop,
             transactional_id=transactional_id,
             identity=identity,
-            places=places,
+            partitions=partitions,
             supported_operation=supported_operation,
         )
 
@@ -243,13 +248,13 @@ class AddPartitionsToTxnManager:
     def _partitions_without_open_transaction(
         self,
         identity: ProducerIdentity,
-        wanted: dict[Place, int],
+        wanted: dict[TopicPartitionKey, int],
         supported_operation: TransactionSupportedOperation,
-        errors: dict[Place, ErrorCode],
-    ) -> Iterable[Place]:
+        errors: dict[TopicPartitionKey, ErrorCode],
+    ) -> Iterable[TopicPartitionKey]:
         """Yield the partitions that this broker leads and on which the producer has no open transaction."""
-        for place, sequence in wanted.items():
-            partition = self._replicas.get_partition(*place)
+        for topic_partition, sequence in wanted.items():
+            partition = self._replicas.get_partition(*topic_partition)
             if partition is None or not partition.is_leader or partition.is_offline:
                 continue  # the append fails with the reason
             if self._guards.has_open_transaction(partition, *identity):
@@ -260,9 +265,9 @@ class AddPartitionsToTxnManager:
                 and self._guards.is_new_producer(partition, identity.producer_id)
             ):
                 # In transaction version 2 each transaction has a new epoch, and so begins with sequence 0.
-                errors[place] = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                errors[topic_partition] = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             else:
-                yield place
+                yield topic_partition
 
     # -- coordinators --------------------------------------------------------------------------------------------------
 
@@ -270,7 +275,7 @@ class AddPartitionsToTxnManager:
         self,
         transactional_id: str,
         identity: ProducerIdentity,
-        places: frozenset[Place],
+        partitions: frozenset[TopicPartitionKey],
         client_version: int,
         on_outcome: VerificationCallback,
     ) -> None:
@@ -280,26 +285,26 @@ class AddPartitionsToTxnManager:
             self._coordinator.add_partitions_to_transaction(
                 transactional_id,
                 identity,
-                places,
+                partitions,
                 client_version,
-                lambda error: on_outcome(dict.fromkeys(places, error)),
+                lambda error: on_outcome(dict.fromkeys(partitions, error)),
             )
         else:
-            self._send(leader, PendingTransaction(transactional_id, identity, places, False, on_outcome))
+            self._send(leader, PendingTransaction(transactional_id, identity, partitions, False, on_outcome))
 
     def verify_partitions(
         self,
         transactional_id: str,
         identity: ProducerIdentity,
-        places: frozenset[Place],
+        partitions: frozenset[TopicPartitionKey],
         on_outcome: VerificationCallback,
     ) -> None:
         """Verify that partitions are in the producer's transaction, by the coordinator of the id."""
         leader = self._find_remote_coordinator(transactional_id)
         if leader is None:
-            on_outcome(self._coordinator.verify_partitions_in_transaction(transactional_id, identity, places))
+            on_outcome(self._coordinator.verify_partitions_in_transaction(transactional_id, identity, partitions))
         else:
-            self._send(leader, PendingTransaction(transactional_id, identity, places, True, on_outcome))
+            self._send(leader, PendingTransaction(transactional_id, identity, partitions, True, on_outcome))
 
     def add_waiter(self, transactional_id: str, work: Callable[[], None]) -> None:
         """Call `work` when the id is not busy any more; after `RETRY_SECONDS` if another broker coordinates it."""
@@ -334,7 +339,7 @@ class AddPartitionsToTxnManager:
 
     def _send(self, broker_id: int, transaction: PendingTransaction) -> None:
         if broker_id < 0:
-            transaction.on_outcome(dict.fromkeys(transaction.places, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            transaction.on_outcome(dict.fromkeys(transaction.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         else:
             assert self._sender is not None
             self._sender.add(broker_id, transaction)
@@ -351,7 +356,7 @@ class _PendingAddOrVerify:
         *,
         transactional_id: str,
         identity: ProducerIdentity,
-        places: frozenset[Place],
+        partitions: frozenset[TopicPartitionKey],
         supported_operation: TransactionSupportedOperation,
     ) -> None:
         self._manager = manager
@@ -359,9 +364,9 @@ class _PendingAddOrVerify:
         self._guards = replica_manager.verification_guards
         self._transactional_id = transactional_id
         self._identity = identity
-        self._places = places
+        self._topic_partitions = partitions
         self._supported_operation = supported_operation
-        self._verification_states: dict[Place, VerificationState] = {}
+        self._verification_states: dict[TopicPartitionKey, VerificationState] = {}
         self._stale_count = 0
         """The number of verifications that were stale."""
         self._callback: AddOrVerifyCallback | None = None
@@ -376,23 +381,29 @@ class _PendingAddOrVerify:
 
     def _try(self) -> None:
         # In each attempt: the marker of the producer's last transaction ends the verifications before it.
-        for place in self._places:
-            partition = self._replicas.get_partition(*place)
+        for topic_partition in self._topic_partitions:
+            partition = self._replicas.get_partition(*topic_partition)
             if partition is not None:
-                self._verification_states[place] = self._guards.begin_verification(partition, *self._identity)
+                self._verification_states[topic_partition] = self._guards.begin_verification(partition, *self._identity)
         if self._supported_operation is TransactionSupportedOperation.ADD_PARTITION:
-            self._manager.add_partitions(self._transactional_id, self._identity, self._places, TV_2, self._on_outcome)
+            self._manager.add_partitions(
+                self._transactional_id, self._identity, self._topic_partitions, TV_2, self._on_outcome
+            )
         else:
-            self._manager.verify_partitions(self._transactional_id, self._identity, self._places, self._on_outcome)
+            self._manager.verify_partitions(
+                self._transactional_id, self._identity, self._topic_partitions, self._on_outcome
+            )
 
-    def _on_outcome(self, outcomes: dict[Place, ErrorCode]) -> None:
+    def _on_outcome(self, outcomes: dict[TopicPartitionKey, ErrorCode]) -> None:
         is_early = (
             self._supported_operation is TransactionSupportedOperation.ADD_PARTITION
             and ErrorCode.CONCURRENT_TRANSACTIONS in outcomes.values()
         )
         if is_early and self._retry.wait():
             return
-        stale = [place for place, error in outcomes.items() if error is ErrorCode.NONE and self._is_stale(place)]
+        stale = [
+            partition for partition, error in outcomes.items() if error is ErrorCode.NONE and self._is_stale(partition)
+        ]
         if stale and self._stale_count < MAX_STALE_VERIFICATIONS:
             # The coordinator responded before the marker, or under an earlier leader.
             self._stale_count += 1
@@ -401,31 +412,33 @@ class _PendingAddOrVerify:
         self._retry.end()
         self._finish(outcomes | dict.fromkeys(stale, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
-    def _is_stale(self, place: Place) -> bool:
+    def _is_stale(self, topic_partition: TopicPartitionKey) -> bool:
         """Return whether a marker was written, or another broker led, during the request to the coordinator."""
-        partition = self._replicas.get_partition(*place)
-        if partition is None or not partition.is_leader or place not in self._verification_states:
+        partition = self._replicas.get_partition(*topic_partition)
+        if partition is None or not partition.is_leader or topic_partition not in self._verification_states:
             return False  # the append fails with the reason
-        return not self._guards.is_current(place, self._identity.producer_id, self._verification_states[place])
+        return not self._guards.is_current(
+            topic_partition, self._identity.producer_id, self._verification_states[topic_partition]
+        )
 
     def _give_up(self) -> None:
-        self._finish(dict.fromkeys(self._places, ErrorCode.CONCURRENT_TRANSACTIONS))
+        self._finish(dict.fromkeys(self._topic_partitions, ErrorCode.CONCURRENT_TRANSACTIONS))
 
-    def _finish(self, outcomes: dict[Place, ErrorCode]) -> None:
+    def _finish(self, outcomes: dict[TopicPartitionKey, ErrorCode]) -> None:
         """Admit the partitions without an error, and pass the errors of the others on."""
-        refused: dict[Place, ErrorCode] = {}
-        for place, state in self._verification_states.items():
-            error = outcomes[place]
+        refused: dict[TopicPartitionKey, ErrorCode] = {}
+        for partition, state in self._verification_states.items():
+            error = outcomes[partition]
             if error is ErrorCode.NONE:
                 state.is_verified = True
                 continue
-            self._guards.discard(place, self._identity.producer_id, state)
-            refused[place] = _TO_PRODUCE_ERRORS.get(error, error)
+            self._guards.discard(partition, self._identity.producer_id, state)
+            refused[partition] = _TO_PRODUCE_ERRORS.get(error, error)
             if (
                 self._supported_operation is TransactionSupportedOperation.DEFAULT_ERROR
                 and error is ErrorCode.TRANSACTION_ABORTABLE
             ):
-                refused[place] = ErrorCode.INVALID_TXN_STATE
+                refused[partition] = ErrorCode.INVALID_TXN_STATE
         if self._callback is not None:
             self._callback(refused)
 
@@ -451,19 +464,19 @@ class _WaitingAppend:
         if not self._is_done:
             self._entries = [copied(entry) for entry in self._entries]
 
-    def append_allowed(self, errors: dict[Place, ErrorCode]) -> None:
+    def append_allowed(self, errors: dict[TopicPartitionKey, ErrorCode]) -> None:
         """Append the entries of partitions without an error."""
         self._is_done = True
         if not errors:
             self._append(self._entries, self._callback)
             return
-        failed = {place: self._to_produce_error(error) for place, error in errors.items()}
+        failed = {partition: self._to_produce_error(error) for partition, error in errors.items()}
         good = [entry for entry in self._entries if entry[:2] not in failed]
-        places = [entry[:2] for entry in self._entries]
+        partitions = [entry[:2] for entry in self._entries]
 
         def respond(results: list[AppendResult]) -> None:
             others = iter(results)
-            self._callback([failed[place] if place in failed else next(others) for place in places])
+            self._callback([failed[partition] if partition in failed else next(others) for partition in partitions])
 
         self._append(good, respond)
 

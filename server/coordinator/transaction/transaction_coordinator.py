@@ -16,6 +16,7 @@ from ....common.room_logger import room_logger
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.producer_identity import ProducerIdentity
 from ....protocol.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ....protocol.topic_partition import TopicPartitionKey
 from ...runtime.loop_sharing import CountBudget
 from ...runtime.scheduler import IsolatedWork
 from ..coordinator_topic import TopicCreator
@@ -28,7 +29,6 @@ from .transaction_metadata import (
     LAST_EPOCH,
     TV_0,
     TV_2,
-    Place,
     TransactionEntry,
     TransactionMetadata,
     TransactionState,
@@ -185,7 +185,7 @@ class TransactionCoordinator:
         self,
         transactional_id: str,
         identity: ProducerIdentity,
-        places: frozenset[Place],
+        partitions: frozenset[TopicPartitionKey],
         client_version: int,
         reply: ResponseCallback,
     ) -> None:
@@ -203,24 +203,24 @@ class TransactionCoordinator:
             reply(ErrorCode.CONCURRENT_TRANSACTIONS)
         elif error_code := _check_producer(known, identity):
             reply(error_code)
-        elif known.state is TransactionState.ONGOING and places <= known.partitions:
+        elif known.state is TransactionState.ONGOING and partitions <= known.partitions:
             reply(ErrorCode.NONE)
         else:
-            new = known.prepare_add_partitions(places, client_version, self._now_ms())
+            new = known.prepare_add_partitions(partitions, client_version, self._now_ms())
             self.state_manager.append_transaction_to_log(transaction, new, reply)
 
     def add_partitions_with_retry(
         self,
         transactional_id: str,
         identity: ProducerIdentity,
-        places: frozenset[Place],
+        partitions: frozenset[TopicPartitionKey],
         client_version: int,
         reply: ResponseCallback,
     ) -> None:
         """Add partitions, after the producer's last transaction has ended if that takes less than `WAIT_SECONDS`."""
 
         def attempt() -> None:
-            self.add_partitions_to_transaction(transactional_id, identity, places, client_version, complete)
+            self.add_partitions_to_transaction(transactional_id, identity, partitions, client_version, complete)
 
         def complete(error: ErrorCode) -> None:
             if error is not ErrorCode.CONCURRENT_TRANSACTIONS or not retry.wait():
@@ -237,17 +237,18 @@ class TransactionCoordinator:
         attempt()
 
     def verify_partitions_in_transaction(
-        self, transactional_id: str, identity: ProducerIdentity, places: frozenset[Place]
-    ) -> dict[Place, ErrorCode]:
+        self, transactional_id: str, identity: ProducerIdentity, partitions: frozenset[TopicPartitionKey]
+    ) -> dict[TopicPartitionKey, ErrorCode]:
         """Return TRANSACTION_ABORTABLE for each partition that is not in the producer's transaction (KIP-890)."""
         try:
             known = self.state_manager.get_transaction(transactional_id).metadata
         except KafkaError as error:
-            return dict.fromkeys(places, error.code)
+            return dict.fromkeys(partitions, error.code)
         if error_code := _check_producer(known, identity):
-            return dict.fromkeys(places, error_code)
+            return dict.fromkeys(partitions, error_code)
         return {
-            place: ErrorCode.NONE if place in known.partitions else ErrorCode.TRANSACTION_ABORTABLE for place in places
+            partition: ErrorCode.NONE if partition in known.partitions else ErrorCode.TRANSACTION_ABORTABLE
+            for partition in partitions
         }
 
     # -- EndTxn --------------------------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from ....protocol.compiled_support import pack_many, uvarint
 from ....protocol.coordinator_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from ....protocol.errors import ProtocolError
 from ....protocol.record import NO_PRODUCER_ID
-from ....protocol.topic_partition import indexes_by_topic
+from ....protocol.topic_partition import TopicPartitionKey, indexes_by_topic
 from ..coordinator_log import CoordinatorRecord
-from .transaction_metadata import TV_0, TV_2, Place, TransactionMetadata, TransactionState
+from .transaction_metadata import TV_0, TV_2, TransactionMetadata, TransactionState
 
 KEY_VERSION = 0
 FIRST_LEVEL_WITH_TAGS = 1
@@ -55,10 +55,10 @@ def transaction_record(transactional_id: str, metadata: TransactionMetadata, lev
         return key, transaction_value(metadata, level)
     number, epoch, timeout_ms, state, updated_ms, start_ms, partitions, *_ = metadata
     front, back = _front(1, number, epoch, timeout_ms, state), _back(updated_ms, start_ms)
-    return key, front + _places(state, partitions) + back + end
+    return key, front + _topic_partitions(state, partitions) + back + end
 
 
-def _places(state: TransactionState, partitions: frozenset[Place]) -> bytes:
+def _topic_partitions(state: TransactionState, partitions: frozenset[TopicPartitionKey]) -> bytes:
     """Encode partitions as in version 1."""
     if state is TransactionState.EMPTY:
         return b"\x00"
@@ -114,8 +114,8 @@ def read_transaction(value: bytes) -> TransactionMetadata:
     """
     client_version = _CLIENT_OF_END.get(value[_at_rest.size :])
     if client_version is not None:
-        version, number, epoch, timeout_ms, status, places, updated_ms, start_ms = _at_rest.unpack_from(value)
-        if version == FIRST_LEVEL_WITH_TAGS and places in _NO_PARTITIONS:
+        version, number, epoch, timeout_ms, status, topic_partitions, updated_ms, start_ms = _at_rest.unpack_from(value)
+        if version == FIRST_LEVEL_WITH_TAGS and topic_partitions in _NO_PARTITIONS:
             state = _written_state(status)
             return TransactionMetadata(
                 number, epoch, timeout_ms, state, updated_ms, start_ms, client_version=client_version

@@ -24,12 +24,12 @@ from ....protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from ....protocol.record_batch import ControlType, control_batch
-from ....protocol.topic_partition import TopicPartition, indexes_by_topic
+from ....protocol.topic_partition import TopicPartition, TopicPartitionKey, indexes_by_topic
 from ....storage.log_validator import COORDINATOR_RULES, EPOCH_PER_TRANSACTION, MARKER_RULES
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
 from ...replication.append_request import AppendRequest
 from ..inter_broker_sender import InterBrokerSender
-from .transaction_metadata import ENDING, Place, TransactionEntry, TransactionState
+from .transaction_metadata import ENDING, TransactionEntry, TransactionState
 from .transaction_state_manager import TransactionStateManager
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ MARKERS_PER_TURN = 100
 RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 2.0
 """The first delay of a retry and the longest one: many transactions may wait for a partition without a leader."""
 
-Written = Callable[[dict[Place, ErrorCode]], None]
+Written = Callable[[dict[TopicPartitionKey, ErrorCode]], None]
 """Receives the outcome of each partition once, perhaps in several calls."""
 
 
@@ -86,17 +86,21 @@ class MarkerWriter:
         self._now_ms = now_ms
         self._timeout_ms = timeout_ms
 
-    def write(self, marker: TransactionMarker, places: Iterable[Place], written: Written) -> None:
+    def write(self, marker: TransactionMarker, partitions: Iterable[TopicPartitionKey], written: Written) -> None:
         """Append a marker to each partition, in slices of the event loop; `written` gets all outcomes in one call."""
-        self._write_on(marker, list(dict.fromkeys(places)), {}, written)
+        self._write_on(marker, list(dict.fromkeys(partitions)), {}, written)
 
     def _write_on(
-        self, marker: TransactionMarker, left: list[Place], outcomes: dict[Place, ErrorCode], written: Written
+        self,
+        marker: TransactionMarker,
+        left: list[TopicPartitionKey],
+        outcomes: dict[TopicPartitionKey, ErrorCode],
+        written: Written,
     ) -> None:
         some = left[-MARKERS_PER_TURN:]
         del left[-MARKERS_PER_TURN:]
 
-        def some_written(found: dict[Place, ErrorCode]) -> None:
+        def some_written(found: dict[TopicPartitionKey, ErrorCode]) -> None:
             outcomes.update(found)
             if left:
                 self._sliced_work.run_later(partial(self._write_on, marker, left, outcomes, written))
@@ -105,30 +109,30 @@ class MarkerWriter:
 
         self._write_some(marker, some, some_written)
 
-    def _write_some(self, marker: TransactionMarker, places: list[Place], written: Written) -> None:
-        outcomes: dict[Place, ErrorCode] = {}
-        wanted: list[Place] = []
-        for place in places:
-            error = self._check_place(place)
+    def _write_some(self, marker: TransactionMarker, partitions: list[TopicPartitionKey], written: Written) -> None:
+        outcomes: dict[TopicPartitionKey, ErrorCode] = {}
+        wanted: list[TopicPartitionKey] = []
+        for partition in partitions:
+            error = self._check_partition(partition)
             if error is ErrorCode.NONE:
-                wanted.append(place)
+                wanted.append(partition)
             else:
-                outcomes[place] = error
+                outcomes[partition] = error
         if not wanted:
             written(outcomes)
             return
 
         def appended(results: list[AppendResult]) -> None:
-            for place, result in zip(wanted, results, strict=True):
-                outcomes[place] = result.code if isinstance(result, KafkaError) else ErrorCode.NONE
-                if place[0] == GROUP_METADATA_TOPIC and outcomes[place] is ErrorCode.NONE:
+            for partition, result in zip(wanted, results, strict=True):
+                outcomes[partition] = result.code if isinstance(result, KafkaError) else ErrorCode.NONE
+                if partition[0] == GROUP_METADATA_TOPIC and outcomes[partition] is ErrorCode.NONE:
                     self._group_coordinator.complete_transaction(
-                        place[1], marker.producer_id, is_commit=marker.is_commit
+                        partition[1], marker.producer_id, is_commit=marker.is_commit
                     )
             written(outcomes)
 
-        for place in wanted:
-            self._replicas.verification_guards.end_transaction(place, marker.producer_id, marker.producer_epoch)
+        for partition in wanted:
+            self._replicas.verification_guards.end_transaction(partition, marker.producer_id, marker.producer_epoch)
         has_own_epoch = marker.transaction_version >= EPOCH_PER_TRANSACTION
         rules = MARKER_RULES if has_own_epoch else COORDINATOR_RULES
         batch = control_batch(
@@ -139,16 +143,16 @@ class MarkerWriter:
             timestamp=self._now_ms(),
         )
         self._replicas.append_records(
-            [(*place, memoryview(bytearray(batch))) for place in wanted],
+            [(*partition, memoryview(bytearray(batch))) for partition in wanted],
             AppendRequest(-1, self._timeout_ms(), appended, rules),
         )
 
-    def _check_place(self, place: Place) -> ErrorCode:
+    def _check_partition(self, partition: TopicPartitionKey) -> ErrorCode:
         """Return the error if no marker can be written to a partition, else NONE."""
         try:
-            config = self._replicas.log_config(*place)
-            if place[0] == GROUP_METADATA_TOPIC:
-                self._group_coordinator.group_manager.check_partition_loaded(place[1])
+            config = self._replicas.log_config(*partition)
+            if partition[0] == GROUP_METADATA_TOPIC:
+                self._group_coordinator.group_manager.check_partition_loaded(partition[1])
         except KafkaError as error:
             return _COORDINATOR_ERRORS.get(error.code, error.code)
         return ErrorCode.NONE if config.message_magic == 2 else ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
@@ -166,7 +170,7 @@ class PendingMarker(NamedTuple):
     """A marker for partitions with one leader (Kafka: PendingCompleteTxnAndMarkerEntry)."""
 
     marker: TransactionMarker
-    places: list[Place]
+    partitions: list[TopicPartitionKey]
     """At most `PARTITIONS_PER_REQUEST`, the limit of one request."""
     written: Written
 
@@ -213,38 +217,42 @@ class TransactionMarkerChannelManager:
         else:
             self._send_markers(transaction, transaction.metadata.partitions, 0)
 
-    def _send_markers(self, transaction: TransactionEntry, places: frozenset[Place], failures: int) -> None:
+    def _send_markers(
+        self, transaction: TransactionEntry, partitions: frozenset[TopicPartitionKey], failures: int
+    ) -> None:
         epoch = self._state_manager.get_coordinator_epoch(transaction.transactional_id)
         if transaction.is_unloaded:
             return
         if epoch is None:
-            self._retry_later(0, self._send_markers, transaction, places, failures)
+            self._retry_later(0, self._send_markers, transaction, partitions, failures)
             return
         known = transaction.metadata
-        existing = frozenset(place for place in places if self._metadata.has_partition(*place))
-        if len(existing) < len(places):
-            self._remove_partitions(transaction, places - existing)  # their topics are deleted
+        existing = frozenset(partition for partition in partitions if self._metadata.has_partition(*partition))
+        if len(existing) < len(partitions):
+            self._remove_partitions(transaction, partitions - existing)  # their topics are deleted
         if existing:
             is_commit = known.state is TransactionState.PREPARE_COMMIT
             marker = TransactionMarker(known.producer_id, known.producer_epoch, is_commit, epoch, known.client_version)
             # Sorted: the order of a set of strings depends on the process, and a simulation must be repeatable.
             self._write_markers(marker, sorted(existing), partial(self._on_markers_written, transaction, failures))
-        elif not places:
+        elif not partitions:
             # For example the abort of an empty transaction in transaction version 2 (KIP-890): no markers are needed.
-            self._remove_partitions(transaction, places)
+            self._remove_partitions(transaction, partitions)
 
-    def _write_markers(self, marker: TransactionMarker, places: Iterable[Place], written: Written) -> None:
+    def _write_markers(
+        self, marker: TransactionMarker, partitions: Iterable[TopicPartitionKey], written: Written
+    ) -> None:
         """Write a marker to partitions of any leader.
 
         LEADER_NOT_AVAILABLE for a partition without a leader, NETWORK_EXCEPTION if a leader does not respond.
         """
         if self._sender is None:
-            self._marker_writer.write(marker, places, written)
+            self._marker_writer.write(marker, partitions, written)
             return
-        by_leader: dict[int, list[Place]] = {}
-        for place in places:
-            image = self._metadata.partition(TopicPartition(*place))
-            by_leader.setdefault(-1 if image is None else image.leader, []).append(place)
+        by_leader: dict[int, list[TopicPartitionKey]] = {}
+        for partition in partitions:
+            image = self._metadata.partition(TopicPartition(*partition))
+            by_leader.setdefault(-1 if image is None else image.leader, []).append(partition)
         for leader, led in by_leader.items():
             if leader == self._broker_id:
                 self._marker_writer.write(marker, led, written)
@@ -257,9 +265,9 @@ class TransactionMarkerChannelManager:
                     )
 
     def _on_markers_written(
-        self, transaction: TransactionEntry, failures: int, outcomes: dict[Place, ErrorCode]
+        self, transaction: TransactionEntry, failures: int, outcomes: dict[TopicPartitionKey, ErrorCode]
     ) -> None:
-        failed = {place: error for place, error in outcomes.items() if error not in _FINAL_OUTCOMES}
+        failed = {partition: error for partition, error in outcomes.items() if error not in _FINAL_OUTCOMES}
         if failed:
             if not failures:
                 names = ", ".join(sorted({error.name for error in failed.values()}))
@@ -267,9 +275,9 @@ class TransactionMarkerChannelManager:
             self._retry_later(failures, self._send_markers, transaction, frozenset(failed), failures + 1)
         self._remove_partitions(transaction, outcomes.keys() - failed.keys())
 
-    def _remove_partitions(self, transaction: TransactionEntry, places: AbstractSet[Place]) -> None:
+    def _remove_partitions(self, transaction: TransactionEntry, partitions: AbstractSet[TopicPartitionKey]) -> None:
         """Remove partitions that need no marker any more; complete the transaction after the last one."""
-        transaction.remove_partitions(places)
+        transaction.remove_partitions(partitions)
         if not transaction.metadata.partitions:
             completed = transaction.metadata.prepare_complete(self._now_ms())
             self._state_manager.append_transaction_to_log(
@@ -292,9 +300,9 @@ class TransactionMarkerChannelManager:
 def _request(waiting: deque[PendingMarker]) -> tuple[list[PendingMarker], WriteTxnMarkersRequest]:
     """Return the next markers, up to the limit of one request, and the request."""
     taken = [waiting.popleft()]
-    room = PARTITIONS_PER_REQUEST - len(taken[0].places)
-    while waiting and len(waiting[0].places) <= room:
-        room -= len(waiting[0].places)
+    room = PARTITIONS_PER_REQUEST - len(taken[0].partitions)
+    while waiting and len(waiting[0].partitions) <= room:
+        room -= len(waiting[0].partitions)
         taken.append(waiting.popleft())
     return taken, WriteTxnMarkersRequest(markers=[_writable_marker(one) for one in taken])
 
@@ -306,7 +314,7 @@ def _writable_marker(pending: PendingMarker) -> WritableTxnMarker:
         transaction_result=pending.marker.is_commit,
         topics=[
             WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
-            for name, indexes in indexes_by_topic(pending.places).items()
+            for name, indexes in indexes_by_topic(pending.partitions).items()
         ],
         coordinator_epoch=pending.marker.coordinator_epoch,
         transaction_version=pending.marker.transaction_version,
@@ -316,7 +324,7 @@ def _writable_marker(pending: PendingMarker) -> WritableTxnMarker:
 def _on_response(sent: Sequence[PendingMarker], response: WriteTxnMarkersResponse | KafkaError) -> None:
     if isinstance(response, KafkaError):
         for one in sent:
-            one.written(dict.fromkeys(one.places, ErrorCode.NETWORK_EXCEPTION))
+            one.written(dict.fromkeys(one.partitions, ErrorCode.NETWORK_EXCEPTION))
         return
     outcomes = {
         (result.producer_id, topic.name, partition.partition_index): code_of(partition.error_code)
@@ -327,7 +335,10 @@ def _on_response(sent: Sequence[PendingMarker], response: WriteTxnMarkersRespons
     for one in sent:
         producer_id = one.marker.producer_id
         one.written(
-            {place: outcomes.get((producer_id, *place), ErrorCode.UNKNOWN_SERVER_ERROR) for place in one.places}
+            {
+                topic_partition: outcomes.get((producer_id, *topic_partition), ErrorCode.UNKNOWN_SERVER_ERROR)
+                for topic_partition in one.partitions
+            }
         )
 
 

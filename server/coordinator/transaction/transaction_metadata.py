@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ....protocol.errors import ErrorCode
 from ....protocol.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ....protocol.topic_partition import TopicPartitionKey
 
 
 class TransactionState(IntEnum):
@@ -71,9 +72,6 @@ TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {
 COMPLETED = {_S.PREPARE_COMMIT: _S.COMPLETE_COMMIT, _S.PREPARE_ABORT: _S.COMPLETE_ABORT}
 """The states after all markers are written."""
 
-Place = tuple[str, int]
-"""Topic and partition."""
-
 LAST_EPOCH = 2**15 - 1
 """The last epoch, which no client receives: it remains for fencing."""
 NO_TIME = -1
@@ -96,7 +94,7 @@ class TransactionMetadata(NamedTuple):
     state: TransactionState
     update_ms: int
     start_ms: int = NO_TIME
-    partitions: frozenset[Place] = frozenset()
+    partitions: frozenset[TopicPartitionKey] = frozenset()
     """The partitions in the transaction; while markers are written, the partitions without a marker."""
     last_epoch: int = NO_PRODUCER_EPOCH
     """The last epoch of the same producer, whose requests may be repetitions."""
@@ -153,7 +151,9 @@ class TransactionMetadata(NamedTuple):
             **changes,
         )
 
-    def prepare_add_partitions(self, added: frozenset[Place], client_version: int, now_ms: int) -> TransactionMetadata:
+    def prepare_add_partitions(
+        self, added: frozenset[TopicPartitionKey], client_version: int, now_ms: int
+    ) -> TransactionMetadata:
         """Return the state with more partitions; the first ones begin a transaction."""
         state = TransactionState.ONGOING
         assert state in TRANSITIONS[self.state], f"{self.state.name} -> {state.name}"
@@ -266,11 +266,11 @@ class TransactionEntry:
             self.open_since = loop_time
         self.metadata = new
 
-    def remove_partitions(self, places: AbstractSet[Place]) -> None:
+    def remove_partitions(self, topic_partitions: AbstractSet[TopicPartitionKey]) -> None:
         """Remove partitions that have a marker now, in memory only: after a crash their markers are repeated."""
         known = self.metadata
         assert known.state in ENDING, f"{self.transactional_id}: {known.state.name} has no markers"
-        self.metadata = known._replace(partitions=known.partitions - places)
+        self.metadata = known._replace(partitions=known.partitions - topic_partitions)
 
     def is_timed_out(self, now_ms: int, loop_time: float) -> bool:
         """Return whether the open transaction has timed out, by the wall clock or by the monotonic clock."""

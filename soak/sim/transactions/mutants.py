@@ -14,6 +14,7 @@ from soak.sim.transactions.plan import LONG_MS, TransactionPlan
 from soak.sim.transactions.scenario import play
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.topic_partition import TopicPartitionKey
 from barnabas.server.coordinator.compacted_records import CompactedRecords
 from barnabas.server.coordinator.group.group_coordinator import GroupCoordinator
 from barnabas.server.coordinator.group.offsets import GroupOffsets
@@ -26,7 +27,6 @@ from barnabas.server.coordinator.transaction.add_partitions_to_txn_manager impor
 from barnabas.server.coordinator.transaction.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from barnabas.server.coordinator.transaction.transaction_metadata import (
     ENDING,
-    Place,
     TransactionEntry,
     TransactionMetadata,
     TransactionState,
@@ -84,7 +84,7 @@ def end_verifications_with_the_leader_epoch(patch: Patch) -> None:
         except KafkaError as error:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE) from error
 
-    patch.setattr(_PendingAddOrVerify, "_is_stale", lambda self, place: False)
+    patch.setattr(_PendingAddOrVerify, "_is_stale", lambda self, topic_partition: False)
     patch.setattr(Partition, "become_leader", lead)
     patch.setattr(VerificationGuards, "check", check_once)
 
@@ -139,7 +139,7 @@ def take_every_marker_for_written(patch: Patch) -> None:
         self: TransactionMarkerChannelManager,
         transaction: TransactionEntry,
         failures: int,
-        outcomes: dict[Place, ErrorCode],
+        outcomes: dict[TopicPartitionKey, ErrorCode],
     ) -> None:
         self._remove_partitions(transaction, outcomes.keys())
 
@@ -183,8 +183,10 @@ def never_look_at_the_time(patch: Patch) -> None:
 def leave_offsets_out_of_transactions(patch: Patch) -> None:
     original = TransactionMetadata.prepare_add_partitions
 
-    def prepare_add_partitions(self: TransactionMetadata, added: frozenset[Place], version: int, now_ms: int) -> Any:
-        kept = frozenset(place for place in added if place[0] != GROUP_METADATA_TOPIC)
+    def prepare_add_partitions(
+        self: TransactionMetadata, added: frozenset[TopicPartitionKey], version: int, now_ms: int
+    ) -> Any:
+        kept = frozenset(topic_partition for topic_partition in added if topic_partition[0] != GROUP_METADATA_TOPIC)
         return original(self, kept, version, now_ms)
 
     patch.setattr(TransactionMetadata, "prepare_add_partitions", prepare_add_partitions)

@@ -8,7 +8,7 @@ from barnabas.protocol.codec import ORDER_OBJECT_BUDGET, REQUEST_OBJECT_BUDGET, 
 from barnabas.protocol.compiled_support import MAX_UNKNOWN_TAGS
 from barnabas.protocol.decompression_room import FREE_BLOCKS, LEAST_BLOCK_OUTPUT
 from barnabas.protocol.gzip_members import SHORT_GZIP_BYTES
-from barnabas.protocol.produce_entries import MAX_PLACES
+from barnabas.protocol.produce_entries import MAX_PARTITIONS
 from barnabas.server.apis.handlers.describe_configs import MAX_ENTRIES
 from barnabas.server.apis.handlers.fetch import MAX_CONVERTED_BYTES
 from barnabas.server.apis.handlers.join_group import MAX_METADATA_BYTES, MAX_PROTOCOLS
@@ -39,7 +39,7 @@ def test_the_limits_told_are_those_in_force() -> None:
         "UpdateMetadata, between brokers": ORDER_OBJECT_BUDGET,
         "StopReplica, between brokers": STOP_OBJECT_BUDGET,
         "tagged fields of one struct": MAX_UNKNOWN_TAGS,
-        "of one Produce request": MAX_PLACES,
+        "of one Produce request": MAX_PARTITIONS,
         "of one request without records": f"{SMALL_FRAME_BYTES >> 20} MiB",
         "one LeaveGroup": MAX_LEAVING_MEMBERS,
         "one JoinGroup": f"{MAX_PROTOCOLS}, {MAX_METADATA_BYTES >> 20} MiB",

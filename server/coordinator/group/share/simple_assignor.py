@@ -17,7 +17,7 @@ from ..assignors import MemberSpec, is_homogeneous
 SIMPLE_ASSIGNOR = "simple"
 """The name of the assignor in ShareGroupDescribe."""
 
-Place = tuple[UUID, int]
+TopicIdPartitionKey = tuple[UUID, int]
 
 
 def assign_simply(members: Sequence[MemberSpec], assignable: Mapping[UUID, Set[int]]) -> dict[str, Assignment]:
@@ -27,31 +27,35 @@ def assign_simply(members: Sequence[MemberSpec], assignable: Mapping[UUID, Set[i
     """
     if not members:
         return {}
-    owned = [_places(member.current) for member in members]
+    owned = [_partitions(member.current) for member in members]
     if is_homogeneous(members):
-        places = [place for topic_id in sorted(members[0].topics) for place in _of_topic(topic_id, assignable)]
-        shares = _distribute(places, owned)
+        partitions = [
+            partition for topic_id in sorted(members[0].topics) for partition in _of_topic(topic_id, assignable)
+        ]
+        shares = _distribute(partitions, owned)
     else:
         shares = [set() for _ in members]
         for topic_id in sorted(frozenset().union(*(member.topics for member in members))):
             numbers = [number for number, member in enumerate(members) if topic_id in member.topics]
-            places = _of_topic(topic_id, assignable)
-            for number, share in zip(numbers, _distribute(places, [owned[number] for number in numbers]), strict=True):
+            partitions = _of_topic(topic_id, assignable)
+            for number, share in zip(
+                numbers, _distribute(partitions, [owned[number] for number in numbers]), strict=True
+            ):
                 shares[number] |= share
     return {
         member.member_id: _to_assignment(share, member.current) for member, share in zip(members, shares, strict=True)
     }
 
 
-def _places(assignment: Assignment) -> set[Place]:
+def _partitions(assignment: Assignment) -> set[TopicIdPartitionKey]:
     return {(topic_id, partition) for topic_id, partitions in assignment.items() for partition in partitions}
 
 
-def _of_topic(topic_id: UUID, assignable: Mapping[UUID, Set[int]]) -> list[Place]:
+def _of_topic(topic_id: UUID, assignable: Mapping[UUID, Set[int]]) -> list[TopicIdPartitionKey]:
     return [(topic_id, partition) for partition in sorted(assignable.get(topic_id, ()))]
 
 
-def _to_assignment(share: set[Place], former: Assignment) -> Assignment:
+def _to_assignment(share: set[TopicIdPartitionKey], former: Assignment) -> Assignment:
     result: dict[UUID, set[int]] = {}
     for topic_id, partition in share:
         result.setdefault(topic_id, set()).add(partition)
@@ -59,38 +63,40 @@ def _to_assignment(share: set[Place], former: Assignment) -> Assignment:
     return former if result == former else {topic_id: frozenset(found) for topic_id, found in result.items()} or NOTHING
 
 
-def _distribute(places: Sequence[Place], owned: Sequence[set[Place]]) -> list[set[Place]]:
+def _distribute(
+    partitions: Sequence[TopicIdPartitionKey], owned: Sequence[set[TopicIdPartitionKey]]
+) -> list[set[TopicIdPartitionKey]]:
     """Return the partitions of each member; `owned` has the former partitions of each member."""
     count = len(owned)
-    if not places:
+    if not partitions:
         return [set() for _ in range(count)]
-    sharing = -(-count // len(places))
-    total = sharing * len(places)
+    sharing = -(-count // len(partitions))
+    total = sharing * len(partitions)
     wanted = [-(-total * (number + 1) // count) + (-total * number // count) for number in range(count)]
-    members_of = dict.fromkeys(places, 0)
-    result: list[set[Place]] = []
+    members_of = dict.fromkeys(partitions, 0)
+    result: list[set[TopicIdPartitionKey]] = []
     for number, former in enumerate(owned):
         kept = former & members_of.keys()
         if len(kept) > wanted[number]:
             kept = set(sorted(kept)[: wanted[number]])
-        for place in kept:
-            members_of[place] += 1
+        for partition in kept:
+            members_of[partition] += 1
         result.append(kept)
     for mine in result:
-        for place in [place for place in mine if members_of[place] > sharing]:
-            members_of[place] -= 1
-            mine.remove(place)
+        for partition in [partition for partition in mine if members_of[partition] > sharing]:
+            members_of[partition] -= 1
+            mine.remove(partition)
     unfilled = deque(number for number in range(count) if len(result[number]) < wanted[number])
-    for place in places:
-        missing = sharing - members_of[place]
+    for partition in partitions:
+        missing = sharing - members_of[partition]
         # One round: no member can get a partition twice.
         for _ in range(len(unfilled)):
             if not missing:
                 break
             number = unfilled.popleft()
             mine = result[number]
-            if place not in mine:
-                mine.add(place)
+            if partition not in mine:
+                mine.add(partition)
                 missing -= 1
             if len(mine) < wanted[number]:
                 unfilled.append(number)

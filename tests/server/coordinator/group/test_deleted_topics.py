@@ -8,10 +8,11 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any, cast
 
+from barnabas.protocol.topic_partition import TopicPartitionKey
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.coordinator.group.group_metadata_manager import GroupMetadataManager
 from barnabas.server.coordinator.group.offset_metadata_manager import TOMBSTONES_PER_BATCH, OffsetMetadataManager
-from barnabas.server.coordinator.group.offsets import CommittedOffset, GroupOffsets, Place
+from barnabas.server.coordinator.group.offsets import CommittedOffset, GroupOffsets
 from barnabas.server.runtime.loop_sharing import SLICE_SECONDS, SlicedWork
 from barnabas.simulation.loop import SimLoop, run
 
@@ -24,27 +25,27 @@ class Groups:
     def __init__(self, loop: SimLoop) -> None:
         clock = count()
         self.groups: dict[str, Any] = {}
-        self.written: list[tuple[str, list[Place]]] = []
+        self.written: list[tuple[str, list[TopicPartitionKey]]] = []
         self.before_each: Callable[[], None] = lambda: None
         group_manager = cast("GroupMetadataManager", SimpleNamespace(find_group=self.groups.get))
         sliced_work = SlicedWork(loop, lambda: next(clock) * SLICE_SECONDS * 0.6)
         self.removed = OffsetMetadataManager(cast("BrokerConfig", None), group_manager, sliced_work)
         self.removed.delete_offsets = self._remove  # type: ignore[method-assign]
 
-    def add(self, group_id: str, *places: Place) -> None:
-        offsets = GroupOffsets(dict.fromkeys(places, OFFSET))
+    def add(self, group_id: str, *partitions: TopicPartitionKey) -> None:
+        offsets = GroupOffsets(dict.fromkeys(partitions, OFFSET))
         self.groups[group_id] = SimpleNamespace(group_id=group_id, is_dead=False, offsets=offsets)
 
-    def _remove(self, group: Any, places: Iterable[Place], reply: object) -> None:
+    def _remove(self, group: Any, partitions: Iterable[TopicPartitionKey], reply: object) -> None:
         self.before_each()
-        gone = list(places)
+        gone = list(partitions)
         self.written.append((group.group_id, gone))
         group.offsets.remove(gone)
 
     def begin(self, *topics: str) -> None:
         self.removed.on_topics_deleted(topics, self.groups)
 
-    def left(self) -> dict[str, list[Place]]:
+    def left(self) -> dict[str, list[TopicPartitionKey]]:
         return {name: sorted(group.offsets.committed) for name, group in self.groups.items()}
 
     async def turns(self, most: int) -> None:
@@ -71,7 +72,7 @@ def test_one_group_is_looked_through_in_a_step_and_not_much_of_it_written() -> N
             await groups.turns(1)
             steps.append(groups.written[before:])
         assert all(len(step) <= 1 for step in steps)
-        assert max(len(places) for _, places in groups.written) == TOMBSTONES_PER_BATCH
+        assert max(len(partitions) for _, partitions in groups.written) == TOMBSTONES_PER_BATCH
         assert groups.left() == {**{f"g{n}": [("stays", n)] for n in range(10)}, "large": [("stays", 0)]}
 
     play(talk)
@@ -83,18 +84,18 @@ def test_long_names_are_written_with_fewer_others() -> None:
         groups.add(name, *(("gone", number) for number in range(100)))
         groups.begin("gone")
         await groups.turns(200)
-        assert sum(len(places) for _, places in groups.written) == 100
-        assert max(len(name) * len(places) for _, places in groups.written) < 1_000_000
+        assert sum(len(partitions) for _, partitions in groups.written) == 100
+        assert max(len(name) * len(partitions) for _, partitions in groups.written) < 1_000_000
 
     play(talk)
 
 
 def test_what_a_group_commits_from_then_on_stays() -> None:
-    places = [("gone", number) for number in range(2 * TOMBSTONES_PER_BATCH)]
+    partitions = [("gone", number) for number in range(2 * TOMBSTONES_PER_BATCH)]
 
     async def talk(groups: Groups) -> None:
         for name in ("waits", "begun"):
-            groups.add(name, *places)
+            groups.add(name, *partitions)
         groups.begin("gone")
         assert [name for name, _ in groups.written] == ["begun"], "not all of it yet"
         for name in ("waits", "begun"):
