@@ -45,6 +45,10 @@ class AutoTopicCreationManager:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def is_tried(self, name: str) -> bool:
+        """Return whether a topic is being created, or its last creation failed with a remembered error."""
+        return name in self._in_flight or self._error(name) is not None
+
     def create_streams_internal_topics(
         self, creations: Iterable[TopicCreation], error_ms: int, mutation_quota: ControllerMutationQuota
     ) -> None:
@@ -57,7 +61,7 @@ class AutoTopicCreationManager:
         wanted: list[TopicCreation] = []
         room = MAX_PARTITIONS_PER_REQUEST
         for creation in creations:
-            if creation.name in self._in_flight or self._error(creation.name) is not None:
+            if self.is_tried(creation.name):
                 continue
             try:
                 check_partition_count(creation.num_partitions)

@@ -2,8 +2,8 @@
 
 Kafka's DelayedOperationPurgatory, owned by the loop's thread. An operation completes exactly once: when its condition
 holds, or when its deadline passes. Completion removes it from every key it watched, so that no watcher list grows with
-dead entries. Where many operations wait for one key, or have the same deadline, `SlicedWork` completes them in several
-turns of the loop.
+dead entries. Where many operations wait for one key, have the same deadline, or one operation waits for many keys,
+`SlicedWork` does the work in several turns of the loop.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterable
+from itertools import islice
 
 from ..runtime.loop_sharing import SlicedWork, Steps, raise_error
 from ..runtime.scheduler import IsolatedWork
@@ -22,6 +23,9 @@ CHECKED_TOGETHER = 16
 """Operations of one key that are checked in the turn in which the key changed: some tenths of a millisecond each where
 records have to be read, so that 500 of them would hold the loop for a long time. More are checked in rounds, this many
 of each key."""
+
+KEYS_PER_STEP = 100
+"""Keys of an operation that are watched, or removed, before a pause: 0.1 ms. A fetch may have 100 000 partitions."""
 
 
 class DelayedOperation(ABC):
@@ -117,7 +121,10 @@ class Purgatory:
         return len({operation for watching in self.watchers.values() for operation in watching})
 
     def watch(self, operation: DelayedOperation, keys: Collection[Hashable], timeout_ms: float) -> None:
-        """Park an operation whose condition does not hold yet, until one of `keys` changes or the time is up."""
+        """Park an operation whose condition does not hold yet, until one of `keys` changes or the time is up.
+
+        Many keys are watched in slices. The operation is then checked once more, and may complete before this returns.
+        """
         timeout = max(0.0, timeout_ms) / 1000
         operation.purgatory, operation.keys, operation.deadline = self, keys, self._loop.time() + timeout
         if timeout <= SOON_S:
@@ -129,8 +136,21 @@ class Purgatory:
             if not self._giving_timers:
                 self._giving_timers = True
                 self._loop.call_later(SOON_S, self._give_timers)
-        for key in keys:
+        if len(keys) <= KEYS_PER_STEP:
+            for key in keys:
+                self.watchers.setdefault(key, {})[operation] = None
+        else:
+            self._sliced_work.run(self._watch_in_steps(operation, keys), raise_error)
+
+    def _watch_in_steps(self, operation: DelayedOperation, keys: Collection[Hashable]) -> Steps[None]:
+        for number, key in enumerate(keys, 1):
             self.watchers.setdefault(key, {})[operation] = None
+            if number % KEYS_PER_STEP == 0:
+                yield
+                if operation.is_completed:
+                    return  # `forget` removes the keys before this one
+        # A key may have changed before it was watched.
+        operation.try_complete()
 
     def _give_timers(self) -> None:
         """Give operations that wait longer than most a timer for their deadline."""
@@ -184,9 +204,22 @@ class Purgatory:
                         self._unchecked[key] = deque(self.watchers[key])
 
     def forget(self, operation: DelayedOperation) -> None:
-        """Stop watching."""
+        """Stop watching, in slices if the operation watches many keys: `check` skips completed operations."""
         self._untimed.pop(operation, None)
-        for key in operation.keys:
+        keys = operation.keys
+        if len(keys) <= KEYS_PER_STEP:
+            self._remove(operation, keys)
+        else:
+            self._sliced_work.run(self._remove_in_steps(operation, keys), raise_error)
+
+    def _remove_in_steps(self, operation: DelayedOperation, keys: Collection[Hashable]) -> Steps[None]:
+        left = iter(keys)
+        while some := list(islice(left, KEYS_PER_STEP)):
+            self._remove(operation, some)
+            yield
+
+    def _remove(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
+        for key in keys:
             watching = self.watchers.get(key)
             if watching is not None:
                 watching.pop(operation, None)

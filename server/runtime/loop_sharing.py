@@ -48,6 +48,16 @@ def lookup_steps(name: str) -> int:
     return 1 + len(name) // NAME_CHARACTERS_PER_STEP
 
 
+def run_to_end(steps: Steps[T]) -> T:
+    """Run all steps in this turn and return their result. For work that is known to be small."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+
 def raise_error(_: object, error: BaseException | None) -> None:
     """Raise the error, as the `done` of sliced work without a result: the loop reports it."""
     if error is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...common.room_logger import room_logger
@@ -147,14 +147,12 @@ class SharePartitionManager:
             operation.force_complete()
         else:
             operation.try_complete()
-        operation.has_waited = True
         if operation.is_completed:
+            operation.has_waited = True
             return operation
-        keys: list[object] = []
-        for managed in partitions:
-            keys += (managed.topic_id_partition.topic_partition, _group_key(managed))
         wait_ms = min(fetch.max_wait_ms, LONGEST_WAIT_MS)
-        self._replica_manager.share_fetch_purgatory.watch(operation, keys, wait_ms)
+        self._replica_manager.share_fetch_purgatory.watch(operation, _FetchKeys(partitions), wait_ms)
+        operation.has_waited = True
         return operation
 
     def _get_or_create(self, group_id: str, topic_id_partition: TopicIdPartition) -> ManagedSharePartition:
@@ -329,6 +327,26 @@ def _may_complete_fetches(managed: ManagedSharePartition) -> bool:
     # The high watermark is the greatest bound of the isolation levels, one of which each fetch has.
     bound = partition.read_bound(FetchIsolation.HIGH_WATERMARK)
     return share.can_acquire_records() and share.next_fetch_offset() < bound
+
+
+class _FetchKeys(Collection[object]):
+    """The keys of a fetch, two per share-partition. They are not in a list, which would be made in one turn."""
+
+    __slots__ = ("_partitions",)
+
+    def __init__(self, partitions: Sequence[ManagedSharePartition]) -> None:
+        self._partitions = partitions
+
+    def __len__(self) -> int:
+        return 2 * len(self._partitions)
+
+    def __iter__(self) -> Iterator[object]:
+        for managed in self._partitions:
+            yield managed.topic_id_partition.topic_partition
+            yield _group_key(managed)
+
+    def __contains__(self, key: object) -> bool:
+        return any(key == one for one in self)
 
 
 def _group_key(managed: ManagedSharePartition) -> tuple[str, SharePartitionId]:

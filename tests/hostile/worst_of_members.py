@@ -31,7 +31,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
 from barnabas.server.apis.handlers.join_group import MAX_METADATA_BYTES, MAX_PROTOCOLS
 from barnabas.server.apis.handlers.leave_group import MAX_LEAVING_MEMBERS
 from barnabas.server.coordinator.group.consumer_heartbeat import MAX_TOPICS
-from barnabas.server.coordinator.group.streams.streams_heartbeat import MAX_SUBTOPOLOGIES
+from barnabas.server.coordinator.group.streams.streams_heartbeat import MAX_SUBTOPOLOGIES, MAX_TOPIC_CONFIGS
 from barnabas.server.coordinator.group.streams.streams_heartbeat import MAX_TOPICS as MAX_NAMES
 
 from .worst_requests import FRAME_BYTES, TOPIC, WIDE, WIDE_PARTITIONS, Known, Worst
@@ -75,6 +75,16 @@ def _subtopologies(count: int) -> streams.StreamsGroupHeartbeatRequest:
     names = _names(min(count, MAX_SUBTOPOLOGIES))
     return _streams_joining(
         "subtopologies", [streams.Subtopology(subtopology_id=name, source_topics=[TOPIC]) for name in names]
+    )
+
+
+def _changelogs(count: int) -> streams.StreamsGroupHeartbeatRequest:
+    """A topology with the most settings of internal topics, none of which exists."""
+    settings = [streams.KeyValue(key=str(number), value="") for number in range(MAX_TOPIC_CONFIGS // MAX_NAMES)]
+    changelogs = [streams.TopicInfo(name=name, topic_configs=settings) for name in _names(count)]
+    return _streams_joining(
+        "internal topics",
+        [streams.Subtopology(subtopology_id="0", source_topics=[TOPIC], state_changelog_topics=changelogs)],
     )
 
 
@@ -252,6 +262,13 @@ WORST_OF_MEMBERS = (
         K.STREAMS_GROUP_HEARTBEAT,
         1,
         lambda n, _: _streams(min(n, MAX_NAMES)),
+        ErrorCode.NONE,
+    ),
+    Worst(
+        "internal topics",
+        K.STREAMS_GROUP_HEARTBEAT,
+        1,
+        lambda n, _: _changelogs(min(n, MAX_NAMES - 1)),
         ErrorCode.NONE,
     ),
     Worst("subtopologies", K.STREAMS_GROUP_HEARTBEAT, 1, lambda n, _: _subtopologies(n), ErrorCode.NONE),

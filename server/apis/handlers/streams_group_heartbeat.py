@@ -8,7 +8,8 @@ of the member are durable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
@@ -33,7 +34,11 @@ from ...controller.admin_manager import BROKER_DEFAULT, TopicCreation
 from ...controller.auto_topic_creation_manager import AutoTopicCreationManager
 from ...coordinator.group.streams.streams_group_manager import StreamsGroupManager
 from ...coordinator.group.streams.streams_group_member import Endpoint
-from ...coordinator.group.streams.streams_group_records import subtopology_from_wire, tasks_from_record
+from ...coordinator.group.streams.streams_group_records import (
+    encode_topology,
+    subtopology_from_wire,
+    tasks_from_record,
+)
 from ...coordinator.group.streams.streams_heartbeat import (
     MAX_COPARTITIONS,
     MAX_SUBTOPOLOGIES,
@@ -44,12 +49,16 @@ from ...coordinator.group.streams.streams_heartbeat import (
     StreamsHeartbeatResult,
     TaskOffsets,
     check_topic_names,
+    check_topology,
 )
 from ...coordinator.group.streams.streams_topology import StreamsTopology
 from ...coordinator.group.streams.tasks import Tasks, TasksTuple, without_epochs
 from ...coordinator.group.streams.topics.configured_topology import ConfiguredInternalTopic
 from ...coordinator.group.streams.topics.topic_configuration_error import Status
 from ...quotas.request_quota_usage import new_controller_mutation_quota
+from ...runtime.loop_sharing import ITEMS_PER_TURN, SlicedWork, Steps
+from ...runtime.ports import Work
+from ..large_requests import LANE
 from ..request_context import RequestContext
 
 MAX_TASK_OFFSETS = 20_000
@@ -63,36 +72,85 @@ def handle(
     request: StreamsGroupHeartbeatRequest,
     *,
     auto_topic_creation_manager: AutoTopicCreationManager,
+    sliced_work: SlicedWork,
     streams_group_manager: StreamsGroupManager,
-) -> None:
+    work: Work,
+) -> Coroutine[Any, Any, None] | None:
     """Pass the heartbeat to the group, which responds in a callback: before this returns if nothing has changed.
 
+    Returns a coroutine if the request has a topology, or if topics have changed since the last heartbeat of the group.
     Raises KafkaError UNSUPPORTED_VERSION, TOPIC_AUTHORIZATION_FAILED, STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST among
     others.
     """
     if not streams_group_manager.are_served:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The streams group protocol is disabled.")
-    beat = _beat(ctx, request)
-    if beat.topology is not None:
-        check_topic_names(beat.topology)
-        _check_topic_access(ctx, beat.topology)
 
     def reply(result: StreamsHeartbeatResult) -> None:
-        statuses = list(result.statuses)
         if result.internal_topics_to_create:
             error_ms = streams_group_manager.topic_creation_error_ms(request.group_id)
-            _create_internal_topics(
-                ctx, result.internal_topics_to_create, auto_topic_creation_manager, error_ms, statuses
-            )
-        ctx.respond(_response(result, statuses))
+            steps = _create_internal_topics(ctx, result, auto_topic_creation_manager, error_ms)
+            sliced_work.run(steps, ctx.finish)
+        else:
+            ctx.respond(_response(result, result.statuses))
 
-    streams_group_manager.streams_group_heartbeat(beat, reply)
+    if request.topology is None:
+        beat = _beat(ctx, request, None)
+        beat.check()
+        if not streams_group_manager.must_resolve_topology(beat):
+            streams_group_manager.streams_group_heartbeat(beat, reply)
+            return None
+
+    async def resolve_and_pass() -> None:
+        prepared = await _prepare(ctx, request.topology, sliced_work, work)
+        beat = _beat(ctx, request, prepared)
+        beat.check()
+        resolved = None
+        # Again if the group has another topology by now: that of a member which was faster, or of the loaded group.
+        while streams_group_manager.must_resolve_topology(beat, resolved):
+            resolved = await sliced_work.complete(streams_group_manager.resolve_topology(beat))
+        streams_group_manager.streams_group_heartbeat(beat, reply, resolved)
+
+    return resolve_and_pass()
 
 
 # -- the request -------------------------------------------------------------------------------------------------------
 
 
-def _beat(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) -> StreamsHeartbeat:
+class _PreparedTopology(NamedTuple):
+    """The topology of a request after its checks, and the value of its record."""
+
+    topology: StreamsTopology
+    value: bytes
+
+
+async def _prepare(
+    ctx: RequestContext, topology: Topology | None, sliced_work: SlicedWork, work: Work
+) -> _PreparedTopology | None:
+    """Convert and check the topology of a request, in a lane if it is large. Raises KafkaError."""
+    if topology is None:
+        return None
+    # Before the first step whose time grows with the topology: a request of 100 MB would block the loop for minutes.
+    size = _check_size(topology)
+    # The largest topology takes 60 ms, which depend on nothing but the request.
+    prepared = _convert(topology) if size <= ITEMS_PER_TURN else await work.run(LANE, lambda: _convert(topology))
+    await sliced_work.complete(_check_topic_access(ctx, prepared.topology))
+    return prepared
+
+
+def _convert(topology: Topology) -> _PreparedTopology:
+    """Return the topology of a request. Raises KafkaError STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST."""
+    subtopologies = {one.subtopology_id: subtopology_from_wire(one) for one in topology.subtopologies}
+    if len(subtopologies) < len(topology.subtopologies):
+        raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, "The topology has two subtopologies with the same id.")
+    converted = StreamsTopology(topology.epoch, subtopologies)
+    check_topic_names(converted)
+    check_topology(converted)
+    return _PreparedTopology(converted, encode_topology(converted))
+
+
+def _beat(
+    ctx: RequestContext, request: StreamsGroupHeartbeatRequest, prepared: _PreparedTopology | None
+) -> StreamsHeartbeat:
     endpoint, tags = request.user_endpoint, request.client_tags
     return StreamsHeartbeat(
         group_id=request.group_id,
@@ -102,7 +160,8 @@ def _beat(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) -> Streams
         instance_id=request.instance_id,
         rack_id=request.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
-        topology=None if request.topology is None else _topology(request.topology),
+        topology=None if prepared is None else prepared.topology,
+        topology_value=b"" if prepared is None else prepared.value,
         owned=_owned(request),
         process_id=request.process_id,
         user_endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
@@ -116,17 +175,11 @@ def _beat(ctx: RequestContext, request: StreamsGroupHeartbeatRequest) -> Streams
     )
 
 
-def _topology(topology: Topology) -> StreamsTopology:
-    # Before the first step whose time grows with the topology: a request of 100 MB would block the loop for minutes.
-    _check_size(topology)
-    subtopologies = {one.subtopology_id: subtopology_from_wire(one) for one in topology.subtopologies}
-    if len(subtopologies) < len(topology.subtopologies):
-        raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, "The topology has two subtopologies with the same id.")
-    return StreamsTopology(topology.epoch, subtopologies)
+def _check_size(topology: Topology) -> int:
+    """Return the number of subtopologies, topics, copartitions and settings.
 
-
-def _check_size(topology: Topology) -> None:
-    """Raise KafkaError STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST for a topology that exceeds a limit."""
+    Raises KafkaError STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST for a topology that exceeds a limit.
+    """
     subtopologies = topology.subtopologies
     if len(subtopologies) > MAX_SUBTOPOLOGIES:
         reason = f"A topology has {MAX_SUBTOPOLOGIES} subtopologies at most."
@@ -159,6 +212,7 @@ def _check_size(topology: Topology) -> None:
     if configs > MAX_TOPIC_CONFIGS:
         reason = f"The internal topics of a topology have {MAX_TOPIC_CONFIGS} settings at most."
         raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
+    return len(subtopologies) + topics + copartitions + configs
 
 
 def _owned(request: StreamsGroupHeartbeatRequest) -> TasksTuple | None:
@@ -191,12 +245,13 @@ def _task_offsets(reported: Sequence[TaskOffset] | None) -> TaskOffsets | None:
     return offsets
 
 
-def _check_topic_access(ctx: RequestContext, topology: StreamsTopology) -> None:
+def _check_topic_access(ctx: RequestContext, topology: StreamsTopology) -> Steps[None]:
     if not ctx.has_authorizer:
         return
     for name in dict.fromkeys(topology.all_topics):
         if not ctx.is_authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, name):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        yield
 
 
 # -- internal topics ---------------------------------------------------------------------------------------------------
@@ -204,28 +259,41 @@ def _check_topic_access(ctx: RequestContext, topology: StreamsTopology) -> None:
 
 def _create_internal_topics(
     ctx: RequestContext,
-    topics: Mapping[str, ConfiguredInternalTopic],
-    auto_topic_creation_manager: AutoTopicCreationManager,
+    result: StreamsHeartbeatResult,
+    manager: AutoTopicCreationManager,
     error_ms: int,
-    statuses: list[tuple[Status, str]],
-) -> None:
-    """Begin to create the internal topics, and add the reasons why they are missing to the statuses."""
-    if not ctx.is_authorized(AclOperation.CREATE, AclResourceType.CLUSTER, CLUSTER_NAME):
-        refused = [name for name in topics if not ctx.is_authorized(AclOperation.CREATE, AclResourceType.TOPIC, name)]
-        if refused:
-            _extend_status(statuses, f"Unauthorized to CREATE on topics {', '.join(refused)}.")
-            return
+) -> Steps[StreamsGroupHeartbeatResponse]:
+    """Begin to create the internal topics, and return the response with the reasons why they are missing."""
+    topics, statuses = result.internal_topics_to_create, list(result.statuses)
+    refused = yield from _topics_without_create_access(ctx, topics)
+    if refused:
+        _extend_status(statuses, f"Unauthorized to CREATE on topics {', '.join(refused)}.")
+        return _response(result, statuses)
+    creations: list[TopicCreation] = []
+    for name, topic in topics.items():
+        if not manager.is_tried(name):
+            creations.append(_creation(topic))
+        yield
     # Kafka charges the client, too: it sends the latest version of CreateTopics with the client's principal. Beyond the
     # quota the error of each topic is THROTTLING_QUOTA_EXCEEDED.
     mutation_quota = new_controller_mutation_quota(ctx.quota_usage, strict=True)
-    auto_topic_creation_manager.create_streams_internal_topics(
-        map(_creation, topics.values()), error_ms, mutation_quota
-    )
-    errors = auto_topic_creation_manager.streams_internal_topic_errors(topics)
+    manager.create_streams_internal_topics(creations, error_ms, mutation_quota)
+    errors = manager.streams_internal_topic_errors(topics)
     if errors:
         text = ", ".join(f"{name} ({message})" for name, message in list(errors.items())[:NAMED_ERRORS])
         more = f" and {len(errors) - NAMED_ERRORS} more" if len(errors) > NAMED_ERRORS else ""
         _extend_status(statuses, f"Creation failed: {text}{more}.")
+    return _response(result, statuses)
+
+
+def _topics_without_create_access(ctx: RequestContext, topics: Iterable[str]) -> Steps[list[str]]:
+    refused: list[str] = []
+    if not ctx.is_authorized(AclOperation.CREATE, AclResourceType.CLUSTER, CLUSTER_NAME):
+        for name in topics:
+            if not ctx.is_authorized(AclOperation.CREATE, AclResourceType.TOPIC, name):
+                refused.append(name)
+            yield
+    return refused
 
 
 def _creation(topic: ConfiguredInternalTopic) -> TopicCreation:

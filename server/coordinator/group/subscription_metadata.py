@@ -5,20 +5,21 @@ Kafka: the subscription metadata and `maybeUpdateRegularExpressions` of GroupMet
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....common.room_logger import room_logger
 from ....protocol.errors import ErrorCode, KafkaError
+from ...runtime.loop_sharing import Steps, run_to_end
 from .consumer_group import ConsumerGroup, ResolvedRegularExpression
 from .consumer_group_change import ConsumerGroupChange
 from .modern_group import NO_EPOCH, ModernGroup
 from .modern_group_change import ModernGroupChange
 
 if TYPE_CHECKING:
-    from ...metadata.metadata_cache import MetadataCache, PartitionImage
-    from ...runtime.loop_sharing import Steps
+    from ...metadata.metadata_cache import MetadataCache, PartitionImage, TopicImage
     from .consumer_heartbeat import MaySee
 
 logger = room_logger("groups")
@@ -81,14 +82,18 @@ class SubscriptionMetadata:
 
     def compute_topics_hash(self, names: Iterable[str]) -> int:
         """Return a hash of these topics, their partitions and the racks of their replicas; 0 if none exists."""
+        return run_to_end(self.hash_topics({name: self._metadata.topic(name) for name in names}))
+
+    def hash_topics(self, topics: Mapping[str, TopicImage | None]) -> Steps[int]:
+        """Return the hash of `compute_topics_hash` for these topics by name, one topic per step."""
         digest, found = blake2b(digest_size=8), False
-        for name in sorted(names):
-            topic = self._metadata.topic(name)
+        for name, topic in sorted(topics.items(), key=itemgetter(0)):
             if topic is None:
                 continue
             found = True
             digest.update(b"%b\0%b%d" % (name.encode(), topic.topic_id.bytes, len(topic.partitions)))
             digest.update(self._encode_racks(topic.partitions.values()))
+            yield
         return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
 
     def _encode_racks(self, partitions: Iterable[PartitionImage]) -> bytes:

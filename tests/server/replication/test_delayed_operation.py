@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from barnabas.server.replication.delayed_operation import CHECKED_TOGETHER, DelayedOperation, Purgatory
+from barnabas.server.replication.delayed_operation import CHECKED_TOGETHER, KEYS_PER_STEP, DelayedOperation, Purgatory
 from barnabas.server.runtime.loop_sharing import SLICE_SECONDS, SlicedWork
 
 PER_TURN = 10
@@ -185,3 +185,49 @@ async def test_an_operation_that_fails_costs_no_other_its_completion(caplog: pyt
         await completions_per_turn(diary, MANY)
         diary.clear()
     assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["fails on purpose"] * 2
+
+
+async def until_watched(purgatory: Purgatory, count: int) -> int:
+    """Yield until so many keys are watched; return the number of turns of the loop."""
+    turns = 0
+    while len(purgatory.watchers) != count:
+        turns += 1
+        await asyncio.sleep(0)
+    return turns
+
+
+async def test_many_keys_are_watched_and_removed_in_slices() -> None:
+    purgatory, operation = new_purgatory(), Waiting()
+    count = 100 * KEYS_PER_STEP
+    purgatory.watch(operation, range(count), timeout_ms=60_000)
+    assert len(purgatory.watchers) < count / 5
+    assert await until_watched(purgatory, count) >= 5
+    assert operation.checks == 1  # once more after the last key: one may have changed before it was watched
+    operation.ready = True
+    purgatory.check(count - 1)
+    assert operation.events == ["completed"]
+    assert len(purgatory.watchers) > count / 2
+    purgatory.check(count - 2)  # of the completed operation
+    assert await until_watched(purgatory, 0) >= 5
+    assert operation.events == ["completed"] and operation.checks == 2
+
+
+async def test_a_change_before_the_last_key_is_watched_is_not_missed() -> None:
+    purgatory, operation = new_purgatory(), Waiting()
+    count = 100 * KEYS_PER_STEP
+    purgatory.watch(operation, range(count), timeout_ms=60_000)
+    purgatory.check(count - 1)
+    assert operation.checks == 0
+    operation.ready = True
+    await asyncio.wait_for(operation.done.wait(), 10)
+    await until_watched(purgatory, 0)
+
+
+async def test_an_operation_that_completes_while_its_keys_are_watched_leaves_none() -> None:
+    purgatory, operation = new_purgatory(), Waiting()
+    purgatory.watch(operation, range(100 * KEYS_PER_STEP), timeout_ms=60_000)
+    operation.cancel()
+    await until_watched(purgatory, 0)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not purgatory.watchers and not operation.events

@@ -32,15 +32,16 @@ class StreamsGroupChange(ModernGroupChange[StreamsGroup, StreamsGroupMember, Tas
     def __init__(self, group: StreamsGroup) -> None:
         super().__init__(group)
         self._topology = group.topology
+        self._topology_value = b""
         self._configured_topology = group.configured_topology
         self._assignment_inputs = (group.validated_topology_epoch, group.last_assignment_configs)
         self._reported = (group.shutdown_request_member_id, group.endpoint_information_epoch)
         self._task_offsets: dict[str, MemberTaskOffsets | None] = {}
 
-    def set_topology(self, topology: StreamsTopology) -> None:
-        """Set the topology of a group that has none."""
+    def set_topology(self, topology: StreamsTopology, topology_value: bytes) -> None:
+        """Set the topology of a group that has none, with the value of its record."""
         assert self.group.topology is None, "a topology does not change"
-        self.group.topology = topology
+        self.group.topology, self._topology_value = topology, topology_value
 
     def set_task_offsets(self, member_id: str, offsets: MemberTaskOffsets) -> None:
         """Set the offsets that a member reports; they are not in the log."""
@@ -80,7 +81,7 @@ class StreamsGroupChange(ModernGroupChange[StreamsGroup, StreamsGroupMember, Tas
             if before is None or not is_same_metadata(before, member):
                 yield new_streams_group_member_record(group_id, member)
         if group.topology is not None and group.topology is not self._topology:
-            yield new_streams_group_topology_record(group_id, group.topology)
+            yield new_streams_group_topology_record(group_id, self._topology_value)
         inputs = (group.validated_topology_epoch, group.last_assignment_configs)
         if (group.epoch, group.metadata_hash) != self._epochs[:2] or inputs != self._assignment_inputs:
             yield new_streams_group_metadata_record(group)

@@ -1,7 +1,8 @@
 """The streams rebalance protocol (KIP-1071): StreamsGroupHeartbeat.
 
-Kafka: the streams group part of GroupMetadataManager. Each request runs on the loop's thread to its end. A change is in
-memory as soon as it is in the log; its response is sent once it is durable, in the loop's next turn.
+Kafka: the streams group part of GroupMetadataManager. A heartbeat runs on the loop's thread to its end, after the
+topology of its group was compared with the topics of the cluster in slices. A change is in memory as soon as it is in
+the log; its response is sent once it is durable, in the loop's next turn.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .....common.room_logger import room_logger
 from .....protocol.config_resources import ConfigResourceType
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from ....config.broker_config import BrokerConfig
     from ....config.dynamic_config import DynamicConfig
     from ....metadata.metadata_cache import MetadataCache
-    from ....runtime.loop_sharing import SlicedWork
+    from ....runtime.loop_sharing import SlicedWork, Steps
     from ....runtime.ports import Ports
 
 logger = room_logger("groups")
@@ -80,11 +81,21 @@ computes a larger assignment in slices, and members receive it with a later hear
 """
 
 
+class ResolvedTopology(NamedTuple):
+    """A topology that was compared with the topics of the cluster."""
+
+    topology: StreamsTopology
+    version: int
+    """The version of the cluster's metadata."""
+    configured: ConfiguredTopology
+
+
 @dataclass(slots=True)
 class _Beat:
     """The request, the change and the response values of one heartbeat while it is handled."""
 
     request: StreamsHeartbeat
+    resolved: ResolvedTopology | None
     change: StreamsGroupChange
     statuses: list[tuple[Status, str]] = field(default_factory=list)
     is_delayed: bool = False
@@ -120,6 +131,8 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
         self._sliced_work = sliced_work
         self._in_computation: set[StreamsGroup] = set()
         """The groups whose target assignment is being computed in slices."""
+        self._in_resolution: set[StreamsGroup] = set()
+        """The groups whose topology is being compared with the topics of the cluster in slices."""
         self._metadata = metadata
         self._subscription_metadata = SubscriptionMetadata(metadata)
         self._revocations: MemberTimers[StreamsGroup] = MemberTimers(loop, self._revocation_timed_out)
@@ -141,51 +154,107 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
 
     # -- StreamsGroupHeartbeat -----------------------------------------------------------------------------------------
 
-    def streams_group_heartbeat(self, beat: StreamsHeartbeat, reply: StreamsHeartbeatReply) -> None:
-        """Handle a StreamsGroupHeartbeat; `reply` receives the response when it is durable. Raises KafkaError."""
-        beat.check()
+    def must_resolve_topology(self, beat: StreamsHeartbeat, resolved: ResolvedTopology | None = None) -> bool:
+        """Return whether `resolve_topology` has to run before the heartbeat can be handled.
+
+        `resolved` is the result of its last run, which is enough even if topics have changed since: a later heartbeat
+        compares them again. Raises KafkaError if this broker is not the coordinator of the group.
+        """
+        if beat.is_leaving:
+            return False
+        group, topology = self._topology_of(beat)
+        if topology is None or (resolved is not None and resolved.topology is topology):
+            return False
+        if group is None or group.configured_topology is None:
+            return True
+        return group.checked_version != self._metadata.version and group not in self._in_resolution
+
+    def resolve_topology(self, beat: StreamsHeartbeat) -> Steps[ResolvedTopology | None]:
+        """Compare the topology of a group, or of its first member, with the topics of the cluster, in steps.
+
+        Raises KafkaError STREAMS_INVALID_TOPOLOGY for a topology that no topics can satisfy, or with too many tasks.
+        """
+        group, topology = self._topology_of(beat)
+        if topology is None:
+            return None
+        # In one step: topics may be created and deleted between the others. These are lookups, the rest takes longer.
+        version = self._metadata.version
+        topics = {name: self._metadata.topic(name) for name in topology.all_topics}
+        required = {name: topics[name] for name in topology.required_topics}
+        if group is not None:
+            self._in_resolution.add(group)
+        try:
+            yield
+            metadata_hash = yield from self._subscription_metadata.hash_topics(required)
+            present = None if group is None else group.configured_topology
+            if present is not None and present.metadata_hash == metadata_hash:
+                return ResolvedTopology(topology, version, present)
+            counts = {name: len(topic.partitions) for name, topic in topics.items() if topic is not None}
+            configured = yield from configure_topics(topology, metadata_hash, counts.get)
+            self._check_size(configured, beat.group_id)
+            return ResolvedTopology(topology, version, configured)
+        finally:
+            if group is not None:
+                self._in_resolution.discard(group)
+
+    def _topology_of(self, beat: StreamsHeartbeat) -> tuple[StreamsGroup | None, StreamsTopology | None]:
+        """Return the group of a heartbeat with its topology, which is that of its first member. Raises KafkaError."""
+        found = self._group_manager.find_group(beat.group_id)
+        if not isinstance(found, StreamsGroup):
+            return None, beat.topology
+        return found, found.topology or beat.topology
+
+    def streams_group_heartbeat(
+        self, beat: StreamsHeartbeat, reply: StreamsHeartbeatReply, resolved: ResolvedTopology | None = None
+    ) -> None:
+        """Handle a StreamsGroupHeartbeat that `StreamsHeartbeat.check` has accepted.
+
+        `reply` receives the response when it is durable. `resolved` is the result of `resolve_topology` if
+        `must_resolve_topology` required it. Raises KafkaError.
+        """
         if beat.is_leaving:
             self._leave_streams_group(self.get_streams_group(beat.group_id), beat, reply)
             return
         found = self._group_manager.find_group(beat.group_id)
         if isinstance(found, StreamsGroup):
-            self._apply_heartbeat(StreamsGroupChange(found), beat, reply)
+            self._apply_heartbeat(_Beat(beat, resolved, StreamsGroupChange(found)), reply)
         elif beat.is_joining:
-            self._create(found, beat, reply)
+            self._create(found, beat, resolved, reply)
         elif found is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {beat.group_id} not found.")
         else:
             raise _not_a_streams_group(beat.group_id)
 
-    def _create(self, found: Group | None, beat: StreamsHeartbeat, reply: StreamsHeartbeatReply) -> None:
+    def _create(
+        self,
+        found: Group | None,
+        beat: StreamsHeartbeat,
+        resolved: ResolvedTopology | None,
+        reply: StreamsHeartbeatReply,
+    ) -> None:
         """Create a streams group for the first member, or in the place of an empty classic group."""
         group = StreamsGroup(beat.group_id)
-        change = StreamsGroupChange(group)
+        first = _Beat(beat, resolved, StreamsGroupChange(group))
         if found is None:
             client = ClientIdentity(beat.client_host, beat.client_id)
             self._group_manager.check_creation_limit(client)
-            if self._apply_heartbeat(change, beat, reply):
+            if self._apply_heartbeat(first, reply):
                 self._group_manager.add_group(group, client)
             return
         if not isinstance(found, ClassicGroup) or not found.is_empty:
             raise _not_a_streams_group(beat.group_id)
         group.offsets = found.offsets
-        if self._apply_heartbeat(change, beat, reply, before=new_group_tombstones(found)):
+        if self._apply_heartbeat(first, reply, before=new_group_tombstones(found)):
             logger.info("group %r: the empty classic group became a streams group", beat.group_id)
             self._classic.on_group_unloaded(found, ErrorCode.REBALANCE_IN_PROGRESS)
             self._group_manager.replace_group(group)
 
     def _apply_heartbeat(
-        self,
-        change: StreamsGroupChange,
-        beat: StreamsHeartbeat,
-        reply: StreamsHeartbeatReply,
-        *,
-        before: Iterable[CoordinatorRecord] = (),
+        self, beat: _Beat, reply: StreamsHeartbeatReply, *, before: Iterable[CoordinatorRecord] = ()
     ) -> bool:
         """Let a member join or advance; return whether the change is in the log. Raises KafkaError."""
-        with change.undo_on_error():
-            return self._heartbeat_member(_Beat(beat, change), reply, before)
+        with beat.change.undo_on_error():
+            return self._heartbeat_member(beat, reply, before)
 
     def _heartbeat_member(self, beat: _Beat, reply: StreamsHeartbeatReply, before: Iterable[CoordinatorRecord]) -> bool:
         request, change, group = beat.request, beat.change, beat.change.group
@@ -234,7 +303,7 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
     # -- topology ------------------------------------------------------------------------------------------------------
 
     def _configure_topology(self, beat: _Beat, member: StreamsGroupMember) -> bool:
-        """Set a first topology, and configure it if its topics have changed; return whether that affects tasks."""
+        """Set a first topology, and its configuration if its topics have changed; return whether that affects tasks."""
         change, group = beat.change, beat.change.group
         topology = _updated_topology(change, beat.request)
         if member.topology_epoch < topology.epoch and group.topology_epoch != NO_TOPOLOGY_EPOCH:
@@ -243,19 +312,18 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
                 f"{topology.epoch}."
             )
             beat.statuses.append((Status.STALE_TOPOLOGY, detail))
-        present, version = group.configured_topology, self._metadata.version
-        if present is not None and group.checked_version == version:
+        resolved, present = beat.resolved, group.configured_topology
+        if resolved is None or (present is not None and resolved.version <= group.checked_version):
+            assert present is not None, "the topology is resolved before the heartbeat is handled"
             return False
-        metadata_hash = self._subscription_metadata.compute_topics_hash(topology.required_topics)
-        if present is None or present.metadata_hash != metadata_hash:
-            configured = configure_topics(topology, metadata_hash, self._partition_count)
-            self._check_size(configured, group.group_id)
+        configured = resolved.configured
+        if present is None or present.metadata_hash != configured.metadata_hash:
             group.configured_topology = configured
             group.endpoint_cache.clear()
             if configured.error is not None:
                 logger.info("group %r: topology is not ready: %s", group.group_id, configured.error.message)
-        group.checked_version = version
-        return metadata_hash != group.metadata_hash
+        group.checked_version = resolved.version
+        return configured.metadata_hash != group.metadata_hash
 
     def _check_size(self, configured: ConfiguredTopology, group_id: str) -> None:
         """Raise KafkaError STREAMS_INVALID_TOPOLOGY for more tasks or missing partitions than a topology can have."""
@@ -608,7 +676,7 @@ def _updated_topology(change: StreamsGroupChange, request: StreamsHeartbeat) -> 
         if requested is None:
             # The log has members without a topology: a member sends its topology when it joins again.
             raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, "The group has no topology. The member must rejoin.")
-        change.set_topology(requested)
+        change.set_topology(requested, request.topology_value)
         return requested
     if requested is None or requested.epoch < present.epoch:
         return present

@@ -51,6 +51,8 @@ class StreamsHeartbeat:
     rack_id: str | None
     rebalance_timeout_ms: int
     topology: StreamsTopology | None
+    topology_value: bytes
+    """The value of the record of the topology; empty without a topology."""
     owned: TasksTuple | None
     process_id: str | None
     user_endpoint: Endpoint | None
@@ -74,7 +76,7 @@ class StreamsHeartbeat:
         return self.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
 
     def check(self) -> None:
-        """Raise KafkaError INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY for missing and invalid values."""
+        """Raise KafkaError INVALID_REQUEST for missing and invalid values, except in the topology."""
         for name, text in (
             ("MemberId", self.member_id),
             ("GroupId", self.group_id),
@@ -97,8 +99,6 @@ class StreamsHeartbeat:
             _refuse_if(True, f"MemberEpoch is {self.epoch}, but must be greater than or equal to -2.")
         if not self.is_joining:
             _refuse_if(self.topology is not None, "Topology can only be provided when (re-)joining.")
-        if self.topology is not None:
-            check_topology(self.topology)
 
 
 def _refuse_if(is_wrong: bool, reason: str) -> None:

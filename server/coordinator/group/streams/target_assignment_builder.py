@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ....runtime.loop_sharing import Steps
+from ....runtime.loop_sharing import Steps, run_to_end
 from . import sticky_task_assignor
 from .sticky_task_assignor import MemberAssignmentState, SubtopologySpec
 from .streams_group import StreamsGroup
@@ -64,13 +64,8 @@ def set_target_assignment(
 
 def build_target_assignment(change: StreamsGroupChange, now_ms: int) -> None:
     """Compute and set the target assignment of the group's present epoch."""
-    steps = compute_target_assignment(change.group)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            set_target_assignment(change, change.group.epoch, stop.value, now_ms)
-            return
+    targets = run_to_end(compute_target_assignment(change.group))
+    set_target_assignment(change, change.group.epoch, targets, now_ms)
 
 
 def _standby_replicas(group: StreamsGroup) -> int:

@@ -1,6 +1,7 @@
 """Kafka's InternalTopicManager: the configuration of a topology at one state of the cluster's topics. No I/O.
 
-It decides the numbers of partitions of the internal topics, and finds the internal topics that have to be created.
+It decides the numbers of partitions of the internal topics, and finds the internal topics that have to be created. The
+functions are generators: the configuration of the largest topology takes 30 ms, and is done in slices.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from ......protocol.errors import ErrorCode, KafkaError
+from .....runtime.loop_sharing import Steps
 from ..streams_topology import InternalTopicInfo, StreamsTopology, Subtopology
 from .changelog_topics import compute_changelog_topics
 from .configured_topology import ConfiguredInternalTopic, ConfiguredSubtopology, ConfiguredTopology
@@ -16,7 +18,8 @@ from .repartition_topics import compute_repartition_topics
 from .topic_configuration_error import Status, TopicConfigurationError
 
 ExistingPartitions = Callable[[str], int | None]
-"""Returns the number of partitions of a topic of the cluster; None if the topic does not exist."""
+"""Returns the number of partitions of a topic of the cluster; None if the topic does not exist. The numbers must not
+change between the steps of a configuration."""
 
 NAMED_TOPICS = 3
 """Maximum number of topic names in a message."""
@@ -24,19 +27,20 @@ NAMED_TOPICS = 3
 
 def configure_topics(
     topology: StreamsTopology, metadata_hash: int, existing_partitions: ExistingPartitions
-) -> ConfiguredTopology:
-    """Return the topology with the partition counts of its topics, or with the error of its topics.
+) -> Steps[ConfiguredTopology]:
+    """Return the topology with the partition counts of its topics, or with the error of its topics, in steps.
 
     Raises KafkaError STREAMS_INVALID_TOPOLOGY for a topology that no topics can satisfy.
     """
     try:
         _check_source_topics(topology, existing_partitions)
-        counts = _decide_partition_counts(topology, existing_partitions)
-        subtopologies = {
-            name: _configure_subtopology(topology.subtopologies[name], existing_partitions, counts)
-            for name in sorted(topology.subtopologies)
-        }
-        missing = _missing_internal_topics(subtopologies, topology, existing_partitions)
+        yield
+        counts = yield from _decide_partition_counts(topology, existing_partitions)
+        subtopologies: dict[str, ConfiguredSubtopology] = {}
+        for name in sorted(topology.subtopologies):
+            subtopology = topology.subtopologies[name]
+            subtopologies[name] = yield from _configure_subtopology(subtopology, existing_partitions, counts)
+        missing = yield from _missing_internal_topics(subtopologies, topology, existing_partitions)
     except TopicConfigurationError as error:
         return ConfiguredTopology(topology.epoch, metadata_hash, None, error=error)
     missing_error = None
@@ -60,7 +64,9 @@ def _check_source_topics(topology: StreamsTopology, existing_partitions: Existin
         )
 
 
-def _decide_partition_counts(topology: StreamsTopology, existing_partitions: ExistingPartitions) -> dict[str, int]:
+def _decide_partition_counts(
+    topology: StreamsTopology, existing_partitions: ExistingPartitions
+) -> Steps[dict[str, int]]:
     """Return the numbers of partitions of all internal topics, computed from the numbers of existing topics."""
     subtopologies = topology.subtopologies.values()
     decided: dict[str, int] = {}
@@ -75,6 +81,7 @@ def _decide_partition_counts(topology: StreamsTopology, existing_partitions: Exi
         return count
 
     decided.update(compute_repartition_topics(subtopologies, existing_partitions))
+    yield
     repartition_topics = [topic for one in subtopologies for topic in one.repartition_source_topics]
     fixed = frozenset(topic.name for topic in repartition_topics if topic.partitions)
     flexible = frozenset(topic.name for topic in repartition_topics if not topic.partitions)
@@ -82,13 +89,14 @@ def _decide_partition_counts(topology: StreamsTopology, existing_partitions: Exi
     for subtopology in subtopologies:
         for group in subtopology.copartitioned_topics:
             decided.update(enforcer.enforce(group))
+            yield
     decided.update(compute_changelog_topics(subtopologies, known_count))
     return decided
 
 
 def _configure_subtopology(
     subtopology: Subtopology, existing_partitions: ExistingPartitions, counts: Mapping[str, int]
-) -> ConfiguredSubtopology:
+) -> Steps[ConfiguredSubtopology]:
     def count(name: str) -> int:
         existing = existing_partitions(name)
         return counts[name] if existing is None else existing
@@ -96,32 +104,34 @@ def _configure_subtopology(
     return ConfiguredSubtopology(
         task_count=max(map(count, subtopology.all_source_topics)),
         source_topics=frozenset(subtopology.source_topics),
-        repartition_source_topics=_configure_topics(subtopology.repartition_source_topics, counts),
+        repartition_source_topics=(yield from _configure_topics(subtopology.repartition_source_topics, counts)),
         repartition_sink_topics=frozenset(subtopology.repartition_sink_topics),
-        state_changelog_topics=_configure_topics(subtopology.state_changelog_topics, counts),
+        state_changelog_topics=(yield from _configure_topics(subtopology.state_changelog_topics, counts)),
     )
 
 
 def _configure_topics(
     topics: Collection[InternalTopicInfo], counts: Mapping[str, int]
-) -> dict[str, ConfiguredInternalTopic]:
-    return {
-        topic.name: ConfiguredInternalTopic(
+) -> Steps[dict[str, ConfiguredInternalTopic]]:
+    configured: dict[str, ConfiguredInternalTopic] = {}
+    for topic in topics:
+        configured[topic.name] = ConfiguredInternalTopic(
             topic.name, topic.partitions or counts[topic.name], topic.replication_factor, dict(topic.topic_configs)
         )
-        for topic in topics
-    }
+        yield
+    return configured
 
 
 def _missing_internal_topics(
     subtopologies: Mapping[str, ConfiguredSubtopology],
     topology: StreamsTopology,
     existing_partitions: ExistingPartitions,
-) -> dict[str, ConfiguredInternalTopic]:
+) -> Steps[dict[str, ConfiguredInternalTopic]]:
     missing: dict[str, ConfiguredInternalTopic] = {}
     for subtopology in subtopologies.values():
         missing.update(subtopology.repartition_source_topics)
         missing.update(subtopology.state_changelog_topics)
+        yield
     for name in sorted(topology.required_topics):
         existing = existing_partitions(name)
         expected = missing.pop(name, None) if existing is not None else None

@@ -21,6 +21,7 @@ from barnabas.server.coordinator.group.streams.topics.configured_topology import
 from barnabas.server.coordinator.group.streams.topics.internal_topic_manager import configure_topics, summarize_topics
 from barnabas.server.coordinator.group.streams.topics.repartition_topics import compute_repartition_topics
 from barnabas.server.coordinator.group.streams.topics.topic_configuration_error import Status
+from barnabas.server.runtime.loop_sharing import run_to_end
 
 Counts = dict[str, int]
 
@@ -30,7 +31,7 @@ def topology(*subtopologies: Subtopology) -> StreamsTopology:
 
 
 def configure(counts: Mapping[str, int], *subtopologies: Subtopology) -> ConfiguredTopology:
-    return configure_topics(topology(*subtopologies), 7, counts.get)
+    return run_to_end(configure_topics(topology(*subtopologies), 7, counts.get))
 
 
 WRITER = Subtopology("0", ("in",), repartition_sink_topics=("rep",), state_changelog_topics=(TopicInfo("log0"),))
@@ -258,7 +259,7 @@ def format_result(counts: Counts, wanted: StreamsTopology) -> str:
         return "{" + ",".join(f"{name}={count}" for name, count in sorted(topics.items())) + "}"
 
     try:
-        found = configure_topics(wanted, 0, counts.get)
+        found = run_to_end(configure_topics(wanted, 0, counts.get))
     except KafkaError as error:
         assert error.code is ErrorCode.STREAMS_INVALID_TOPOLOGY
         return "INVALID"

@@ -55,10 +55,39 @@ from barnabas.server.coordinator.group.streams.streams_heartbeat import (
     MAX_COPARTITIONS,
     MAX_TOPIC_CONFIGS,
     MemberTaskOffsets,
+    StreamsHeartbeat,
 )
 from barnabas.server.coordinator.group.streams.topics.topic_configuration_error import Status
+from barnabas.server.runtime.loop_sharing import run_to_end
 
 BOTH = {("0", 0), ("0", 1)}
+
+
+def streams_heartbeat(member: StreamsMember) -> StreamsHeartbeat:
+    """Return a heartbeat of a member without changes."""
+    return StreamsHeartbeat(
+        group_id=member.group_id,
+        member_id=member.member_id,
+        epoch=member.epoch,
+        endpoint_information_epoch=member.endpoint_epoch,
+        instance_id=None,
+        rack_id=None,
+        rebalance_timeout_ms=-1,
+        topology=None,
+        topology_value=b"",
+        owned=None,
+        process_id=None,
+        user_endpoint=None,
+        client_tags=None,
+        task_offsets=None,
+        task_end_offsets=None,
+        shutdown_application=False,
+        client_id="",
+        client_host="",
+        version=1,
+    )
+
+
 STANDBYS = {**SETTINGS, "group.streams.num.standby.replicas": "1"}
 
 
@@ -644,6 +673,59 @@ def test_a_large_assignment_is_computed_between_heartbeats() -> None:
         assert first.statuses == {Status.ASSIGNMENT_DELAYED: "The assignment is being computed."}
         await settle(first, second)
         assert len(first.active) == len(second.active) == 600
+
+    play(talk, settings=SETTINGS)
+
+
+def many_changelogs(count: int) -> Topology:
+    changelogs = [TopicInfo(name=f"app-log{number}") for number in range(count)]
+    return Topology(
+        subtopologies=[Subtopology(subtopology_id="0", source_topics=["t"], state_changelog_topics=changelogs)]
+    )
+
+
+def test_a_large_topology_is_compared_in_steps_with_one_state_of_the_topics() -> None:
+    async def talk(cluster: Cluster) -> None:
+        manager = cluster.state.group_coordinator.streams_group_manager
+        (member,) = await streams_members(cluster, "a", with_topology=many_changelogs(300))
+        await settle(member)
+        await cluster.create_topic("another")
+        beat = streams_heartbeat(member)
+        assert manager.must_resolve_topology(beat)
+        # The hash is that of the present topics, so that nothing else has to be compared.
+        steps = list(manager.resolve_topology(beat))
+        assert len(steps) > 300
+        group = streams_group(cluster)
+        group.configured_topology = None
+        resolution = manager.resolve_topology(beat)
+        for _ in range(400):
+            next(resolution)
+        await cluster.delete_topic("t")  # between two steps
+        resolved = run_to_end(resolution)
+        assert resolved is not None and resolved.configured.is_ready
+        # One result is enough for a heartbeat, although topics have changed since.
+        assert not manager.must_resolve_topology(beat, resolved) and manager.must_resolve_topology(beat)
+        manager.streams_group_heartbeat(beat, lambda result: None, resolved)
+        assert await member.beat() is ErrorCode.NONE
+        assert member.statuses == {Status.MISSING_SOURCE_TOPICS: "Source topics t are missing."}
+
+    play(talk, settings=SETTINGS)
+
+
+def test_members_that_join_together_with_large_topologies_agree_on_one() -> None:
+    async def talk(cluster: Cluster) -> None:
+        first, same = await streams_members(cluster, "a", "b", with_topology=many_changelogs(300))
+        (other,) = await streams_members(cluster, "c", with_topology=many_changelogs(301))
+        codes = await asyncio.gather(first.beat(), other.beat(), same.beat())
+        assert sorted(codes) in ([0, 0, ErrorCode.INVALID_REQUEST], [0, *[ErrorCode.INVALID_REQUEST] * 2])
+        topology = streams_group(cluster).topology
+        assert topology is not None
+        count = len(topology.subtopologies["0"].state_changelog_topics)
+        assert count == (301 if codes[1] is ErrorCode.NONE else 300)
+        await cluster.restart()
+        await first.connect()
+        loaded = streams_group(cluster).topology
+        assert loaded == topology  # its record was encoded before the group was known
 
     play(talk, settings=SETTINGS)
 
