@@ -144,6 +144,16 @@ class ManagedSharePartition:
         """Whether this broker still leads the partition, so that records can be read."""
         return self.partition.is_leader and not self.partition.is_offline
 
+    def continue_in_present_leader_epoch(self) -> bool:
+        """Take over the leader epoch of the partition; return whether the state is still the last one.
+
+        If this broker missed an epoch, the leader of that epoch may have delivered records and written their state.
+        """
+        if self.partition.leader_epoch > self.share.leader_epoch + 1:
+            return False
+        self.share.leader_epoch = self.partition.leader_epoch
+        return True
+
     # -- life ------------------------------------------------------------------------------------------------------
 
     def initialize(self) -> None:

@@ -40,8 +40,9 @@ AcknowledgeCallback = Callable[[dict[TopicIdPartition, KafkaError | None]], None
 class SharePartitionManager:
     """The share-partitions and share sessions of this broker. Owned by the broker; used on the event loop.
 
-    A share-partition is loaded by the first fetch. It is dropped when this broker does not lead its partition any more,
-    when the share coordinator fences it, and when no member of the group has a session: the next fetch loads it again.
+    A share-partition is loaded by the first fetch. It is dropped when this broker does not lead its partition any more
+    or missed a leader epoch, when the share coordinator fences it, and when no member of the group has a session: the
+    next fetch loads it again.
     """
 
     def __init__(
@@ -219,9 +220,9 @@ class SharePartitionManager:
         self._on_change(managed)
 
     def _on_role_change(self, topic_partition: TopicPartition) -> None:
-        """Drop the share-partitions of a partition that this broker does not lead any more."""
+        """Drop the share-partitions of a partition whose state another leader may change, or has changed."""
         for managed in list(self._by_topic_partition.get(topic_partition, ())):
-            if not managed.is_led:
+            if not managed.is_led or not managed.continue_in_present_leader_epoch():
                 self._remove(managed)
 
     # -- acknowledgements ------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.server.data_plane import batch
+from tests.server.partition_states import next_order
 from tests.server.quotas.test_enforcement import set_quota
 from tests.server.share.fake_persister import FakePersister
 from tests.server.share.share_plane import Member, SharePlane, only, play_share, ranges, records
@@ -254,6 +255,36 @@ def test_the_state_is_read_again_after_it_was_deleted_during_a_session() -> None
         assert error_of(await member.acknowledge({0: [(0, 1, [ACCEPT])]})) == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert ranges(await member.fetch(max_wait_ms=1000)) == [(0, 1, 1)]
         assert error_of(await member.acknowledge({0: [(0, 1, [ACCEPT])]})) == 0
+
+    play_share(talk)
+
+
+def test_a_leader_that_missed_an_election_reads_the_state_again() -> None:
+    async def talk(plane: SharePlane) -> None:
+        persister = plane.use_fake_persister()
+        member = await begin(plane, b"a", b"b", b"c")
+        partition = plane.partition()
+        # The leader of the next epoch delivers the first three records and two more, and its group finishes all but one.
+        await plane.produce(b"d", b"e")
+        state = persister.state("g", plane.topic_id())
+        state.leader_epoch, state.start_offset = partition.leader_epoch + 1, 4
+        plane.state.replica_manager.become_leader(next_order(partition, partition.leader_epoch + 2))
+        other = await plane.member("m2")
+        assert ranges(await other.fetch((0,), max_wait_ms=1000)) == [(4, 4, 1)]
+        assert error_of(await other.acknowledge({0: [(4, 4, [ACCEPT])]})) == 0
+        assert state.leader_epoch == partition.leader_epoch and state.offsets == {4: (RecordState.ACKNOWLEDGED, 1)}
+
+    play_share(talk)
+
+
+def test_a_leader_that_is_elected_again_without_a_leader_in_between_keeps_the_state() -> None:
+    async def talk(plane: SharePlane) -> None:
+        persister = plane.use_fake_persister()
+        member = await begin(plane, b"a", b"b")
+        partition = plane.partition()
+        plane.state.replica_manager.become_leader(next_order(partition, partition.leader_epoch + 1))
+        assert error_of(await member.acknowledge({0: [(0, 1, [ACCEPT])]})) == 0
+        assert [data.leader_epoch for data in persister.writes[-1:]] == [partition.leader_epoch]
 
     play_share(talk)
 
