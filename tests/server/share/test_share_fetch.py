@@ -262,9 +262,9 @@ def test_the_state_is_read_again_after_it_was_deleted_during_a_session() -> None
 def test_a_leader_that_missed_an_election_reads_the_state_again() -> None:
     async def talk(plane: SharePlane) -> None:
         persister = plane.use_fake_persister()
-        member = await begin(plane, b"a", b"b", b"c")
+        await begin(plane, b"a", b"b", b"c")
         partition = plane.partition()
-        # The leader of the next epoch delivers the first three records and two more, and its group finishes all but one.
+        # The leader of the next epoch delivers five records, and the group finishes all but the last one there.
         await plane.produce(b"d", b"e")
         state = persister.state("g", plane.topic_id())
         state.leader_epoch, state.start_offset = partition.leader_epoch + 1, 4
