@@ -26,7 +26,7 @@ SOURCES = "protocol/speedups"
 VERSION_FILE = ".src/barnabas/__init__.py"
 _LINK_TO_A_FILE = re.compile(r"\[([^][]+)\]\((?![a-z]+:|#)([^)\s]+)\)")
 IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-"""Such a Python has no stable ABI."""
+"""A free-threaded Python has no stable ABI."""
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") if IS_FREE_THREADED else ".abi3.so"
 STABLE_ABI = 0x030B0000
 NAMED_PLATFORM = "BARNABAS_WHEEL_PLATFORM"

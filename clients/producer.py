@@ -365,7 +365,7 @@ class Producer:
         self._sender.wake()
 
     def _sender_ended(self, task: asyncio.Task[None]) -> None:
-        """A defect in this program is the only end of the sender before `close`: raise it to all waiting callers."""
+        """Raise the error that ended the sender before `close`, a defect, to all waiting callers."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             logger.error("the producer has failed", exc_info=error)

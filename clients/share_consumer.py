@@ -117,7 +117,7 @@ class ShareConsumer:
         self._closing: asyncio.Task[None] | None = None
         self._ready: deque[ShareRecord] = deque()
         self._unprocessed: list[ShareRecord] = []
-        """In implicit mode the records that the last read returned."""
+        """The records that the last read returned, in implicit mode."""
         self._yielded_at = 0.0
         """Loop time at which a read last let other tasks run."""
 

@@ -44,7 +44,7 @@ class AclPatternType(IntEnum):
 
     ANY = 1
     MATCH = 2
-    """For filters only: all patterns that match the resource with that name."""
+    """All patterns that match the resource with that name; only filters have it."""
     LITERAL = 3
     PREFIXED = 4
 

@@ -21,9 +21,9 @@ from .schema import Buffer, has_large_pieces, versions_of
 # a chosen broker, and list whole clusters.
 REQUEST_OBJECT_BUDGET = 50_000
 ORDER_OBJECT_BUDGET = 700_000
-"""For requests of a controller to a broker: a hundred thousand partitions with three replicas each."""
+"""The budget of requests of a controller to a broker: a hundred thousand partitions with three replicas each."""
 STOP_OBJECT_BUDGET = 100_000
-"""For replicas in StopReplica: far more than a broker can have."""
+"""The budget of replicas in StopReplica: far more than a broker can have."""
 _BUDGETS = {
     ApiKey.LEADER_AND_ISR: ORDER_OBJECT_BUDGET,
     ApiKey.STOP_REPLICA: STOP_OBJECT_BUDGET,

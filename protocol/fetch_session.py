@@ -27,9 +27,9 @@ class FetchTarget(NamedTuple):
     leader_epoch: int
     max_bytes: int
     last_fetched_epoch: int = -1
-    """For followers: the epoch of the last record."""
+    """The epoch of a follower's last record."""
     log_start_offset: int = -1
-    """For followers."""
+    """The log start offset of a follower."""
 
 
 class FetchSessionHandler:

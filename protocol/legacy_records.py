@@ -73,7 +73,7 @@ def encode_message(
     magic: int,
     attributes: int = 0,
 ) -> bytes:
-    """One message of format `magic` (0 or 1); `timestamp` is dropped in v0."""
+    """Return one message of format `magic` (0 or 1); `timestamp` is dropped in v0."""
     key_size = -1 if key is None else len(key)
     value_size = -1 if value is None else len(value)
     back = _v1_back.pack(1, attributes, timestamp) if magic else _v0_back.pack(0, attributes)

@@ -27,5 +27,5 @@ def last_version(api_key: ApiKey, *, by_name: bool) -> int:
 
 
 def versions_told(response: ApiVersionsResponse) -> dict[int, Versions]:
-    """The versions that a broker supports, by API key."""
+    """Return the versions that a broker supports, by API key."""
     return {told.api_key: Versions(told.min_version, told.max_version) for told in response.api_keys}

@@ -212,7 +212,7 @@ def _calls(frames: Iterable[FrameType]) -> str:
 
 
 def _failure(server: BrokerServer) -> str:
-    """The reason why the broker cannot continue."""
+    """Return the reason why the broker cannot continue."""
     if server.failure is not None:
         return server.failure
     failures = (log_dir.failure for log_dir in server.state.log_manager.dirs)

@@ -134,7 +134,7 @@ class BrokerServer:
         self._apis: KafkaApis | None = None
         self._member: ClusterMember | KRaftMember | None = None
         self._kraft_adoption: KraftAdoption | None = None
-        """Without other brokers: takes over the metadata that a KRaft quorum has left in a log directory."""
+        """Takes over the metadata that a KRaft quorum has left in a log directory; only a standalone broker has it."""
         self.failure: str | None = None
         """The reason why the broker cannot continue, other than failed log directories."""
         self.was_start_given_up = False

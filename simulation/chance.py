@@ -6,5 +6,5 @@ import random
 
 
 def chance(seed: int | str) -> random.Random:
-    """A generator with the same sequence for the same seed, in every process."""
+    """Return a generator with the same sequence for the same seed, in every process."""
     return random.Random(seed)

@@ -77,7 +77,7 @@ class SimClock:
 def out_of_reach(
     clock: SimClock, chance: random.Random, refused: Callable[[NotSimulatedError], None]
 ) -> Iterator[None]:
-    """Until the end of the `with` block, give this thread simulated clocks and seeded random numbers, and reject
+    """Give this thread simulated clocks and seeded random numbers until the end of the `with` block, and reject
     blocking calls.
 
     `refused` is called for each rejection, whose exception the caller may swallow. Raises RuntimeError if another

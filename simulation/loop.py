@@ -59,7 +59,7 @@ class SimTask(asyncio.Task[Any]):
 
 
 class SimFuture(asyncio.Future[Any]):
-    """As `SimTask`."""
+    """A future whose hash is its number, as in `SimTask`."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._number = next(loop.numbers)

@@ -227,7 +227,7 @@ class Machine(ABC):
 
     @abstractmethod
     def _build(self, config: BrokerConfig, ports: Ports) -> BrokerServer:
-        """The broker of one life."""
+        """Return the broker of one life."""
 
     async def _start(self) -> None:
         world = self.world

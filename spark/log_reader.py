@@ -37,7 +37,7 @@ from .rows import RowLayout, default_row
 from .value_formats import formats_of, nulls_on_error
 
 _TASKS, _LEAST_SPLIT, _MAX_SPLIT = 4, 32 << 20, 256 << 20
-"""Without splitBytes: the minimum number of tasks, within these limits of bytes per task."""
+"""The minimum number of tasks without splitBytes, within these limits of bytes per task."""
 
 BATCH_COLUMNS: dict[str, tuple[DataType, Callable[[Batch], Any]]] = {
     "position": (LongType(), lambda batch: batch.position),
@@ -58,7 +58,7 @@ BATCH_COLUMNS: dict[str, tuple[DataType, Callable[[Batch], Any]]] = {
 
 
 def log_row(options: Mapping[str, str]) -> StructType:
-    """The default schema: Kafka's columns, then the position of the record."""
+    """Return the default schema: Kafka's columns, then the position of the record."""
     headers = OptionReader(options).flag("includeHeaders", default=False)
     place = [StructField(name, kind) for name, kind in _places().items()]
     return StructType([*default_row(formats_of(options), headers=headers).fields, *place])

@@ -133,7 +133,7 @@ class RowLayout:
         return extra(name, kind)
 
     def _constant(self, name: str, value: Any, count: int, kind: Any) -> Any:
-        """A slice of the longest array of this value so far."""
+        """Return a slice of the longest array of this value so far."""
         known, array = self._constants.get(name, (None, ()))
         if known != value or len(array) < count:
             array = constant_array(value, count, kind)

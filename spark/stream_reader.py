@@ -297,7 +297,7 @@ class BarnabasStreamReader(DataSourceStreamReader):
 
 
 def new_stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
-    """A reader with Trigger.AvailableNow if this Spark (4.2 and later) supports it for Python sources."""
+    """Return a reader with Trigger.AvailableNow if this Spark (4.2 and later) supports it for Python sources."""
     try:
         from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
     except ImportError:

@@ -62,7 +62,9 @@ class BatchScan:
         return None
 
     def _cut(self, data: bytes, at: int, position: int, size: int) -> tuple[Sendable, int]:
-        """The part of `data` from `at` on that a reader gets, where a batch of `size` bytes starts at `position`."""
+        """Return the part of `data` from `at` on that a reader gets, where a batch of `size` bytes starts at
+        `position`.
+        """
         wanted = min(self.max_length, self.end_position - position)
         if size > wanted and not self.hard_limit:
             wanted = size if self.min_one_message else 0

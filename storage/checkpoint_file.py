@@ -30,12 +30,13 @@ def write_lines(fs: FileSystem, path: str, lines: Iterable[str]) -> None:
 
 
 def content_of(lines: Sequence[str]) -> bytes:
-    """The bytes of a checkpoint of these entries."""
+    """Return the bytes of a checkpoint of these entries."""
     return "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
 
 
 def read_lines(fs: FileSystem, path: str) -> list[str]:
-    """The entries of the checkpoint at `path`; none if there is no such file, or an empty one, as Kafka makes them.
+    """Return the entries of the checkpoint at `path`; none if there is no such file, or an empty one, as Kafka makes
+    them.
 
     Raises `CorruptCheckpointError` if the version is unknown or the count is not that of the lines.
     """
@@ -78,7 +79,7 @@ class OffsetCheckpointFile:
         write_lines(self._fs, self.path, lines)
 
     def read(self) -> dict[TopicPartition, int]:
-        """The content; empty if there is no file. Raises `CorruptCheckpointError`."""
+        """Return the content; empty if there is no file. Raises `CorruptCheckpointError`."""
         offsets = {}
         for line in read_lines(self._fs, self.path):
             try:

@@ -84,7 +84,7 @@ class Deletions:
             self._waiting.append(Deletion(self._now_ms(), log_dir, remove))
 
     def due_tasks(self) -> list[LaneTask]:
-        """The removal of files whose delay is over, `DELETED_TOGETHER` per task; failed removals are due again."""
+        """Return the tasks that remove expired files, `DELETED_TOGETHER` each; failed removals are due again."""
         self._waiting = [deletion for deletion in self._waiting if not deletion.is_over]
         now_ms = self._now_ms()
         due = [deletion for deletion in self._waiting if deletion.due_ms <= now_ms]

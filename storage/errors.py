@@ -111,7 +111,9 @@ _damage = _DamageLog()
 
 
 def log_failure(topic_partition: TopicPartition, directory: str, error: OSError) -> LogDirFailedError:
-    """The error for a failed write: `LogFailedError` if the files of one log are at fault, else `LogDirFailedError`."""
+    """Return the error for a failed write: `LogFailedError` if the files of one log are at fault, else
+    `LogDirFailedError`.
+    """
     if error.errno in FILE_ERRORS:
         return LogFailedError(topic_partition, directory, error)
     return LogDirFailedError(directory, error)
@@ -144,7 +146,7 @@ def failing_read(directory: str) -> Iterator[None]:
 
 
 def read_failure(directory: str, error: Exception) -> Exception:
-    """The error for a failed read.
+    """Return the error for a failed read.
 
     CORRUPT_MESSAGE for bytes that are not records, which affects only these bytes. KAFKA_STORAGE_ERROR if the process
     has too many open files, which is temporary, and for an index or a file that is missing or unreadable, which affects
@@ -166,7 +168,7 @@ def read_failure(directory: str, error: Exception) -> Exception:
 
 
 def _one_file(error: Exception) -> KafkaError:
-    """The error for a failure that affects one file, which the message names."""
+    """Return the error for a failure that affects one file, which the message names."""
     _damage.warn(describe_error(error))
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
@@ -181,7 +183,9 @@ def failing_write(topic_partition: TopicPartition, directory: str) -> Iterator[N
 
 
 def write_failure(topic_partition: TopicPartition, directory: str, error: OSError) -> Exception:
-    """The error for a failed append: KAFKA_STORAGE_ERROR if it may be temporary (a full disk), else `log_failure`."""
+    """Return the error for a failed append: KAFKA_STORAGE_ERROR if it may be temporary (a full disk), else
+    `log_failure`.
+    """
     if error.errno in NO_SPACE:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no space is left in {directory}: {error}")
     if error.errno in NO_HANDLE:

@@ -28,7 +28,7 @@ class BatchPosition(NamedTuple):
     position: int
     size: int
     base_offset: int
-    """For a compressed batch of magic 0 or 1, the last offset, because its header does not contain the first one."""
+    """The first offset; of a compressed batch of magic 0 or 1 the last one, since its header has no first offset."""
     last_offset: int
     max_timestamp: int
     leader_epoch: int
@@ -103,12 +103,12 @@ class FileRecords:
         self.size = position + length
 
     def pread(self, length: int, position: int) -> bytes:
-        """At most `length` bytes from `position`, never beyond `size`."""
+        """Return at most `length` bytes from `position`, never beyond `size`."""
         end = self.size - position
         return (self._file or self.file).pread(length if length < end else end, position)
 
     def slice(self, length: int, position: int) -> Sendable:
-        """The same, but a large stretch as a `FileSlice`, to be sent without being read."""
+        """Return the bytes as `pread`, but a large range as a `FileSlice`, which is sent without being read."""
         if length < _MIN_SLICE_BYTES:
             return self.pread(length, position)
         return self.file.slice(min(length, self.size - position), position)
@@ -144,7 +144,10 @@ class FileRecords:
             yield batch
 
     def batch_at(self, position: int) -> BatchPosition:
-        """The header of the batch at `position`. Raises OSError, `CorruptSegmentError` if no batch begins there."""
+        """Return the header of the batch at `position`.
+
+        Raises OSError, `CorruptSegmentError` if no batch begins there.
+        """
         return batch_position(self.pread(_HEADER_PREFIX_SIZE, position), 0, position, self.size)
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, Batch]]:

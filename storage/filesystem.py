@@ -34,7 +34,7 @@ class File(Protocol):
     """An open file. All positions and lengths are bytes; after `close` every call raises `OSError`."""
 
     def pread(self, length: int, position: int, /) -> bytes:
-        """At most `length` bytes from `position`; fewer only at the end of the file."""
+        """Return at most `length` bytes from `position`; fewer only at the end of the file."""
         ...
 
     def pwrite(self, data: bytes | bytearray | memoryview, position: int, /) -> int:
@@ -157,11 +157,11 @@ class FileSystem(Protocol):
     def is_dir(self, path: str) -> bool: ...
 
     def list_dir(self, path: str) -> list[str]:
-        """The names in a directory, in no particular order."""
+        """Return the names in a directory, in no particular order."""
         ...
 
     def scan_dir(self, path: str) -> dict[str, bool]:
-        """The names in a directory, each with whether it is a plain file's: no directory's, no link's."""
+        """Return the names in a directory, each with whether it is a plain file's: no directory's, no link's."""
         ...
 
     def mkdir(self, path: str) -> None: ...
@@ -224,7 +224,7 @@ def write_all(file: File, data: bytes | bytearray | memoryview, position: int) -
 
 
 def parent_of(path: str) -> str:
-    """The directory that holds `path`."""
+    """Return the directory that holds `path`."""
     return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
 
 

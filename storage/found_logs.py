@@ -60,7 +60,7 @@ class FoundLogs:
     strays: dict[str, str] = field(default_factory=dict)
     """Folders with a partition's name that are left alone, each with the reason."""
     random_bits: Callable[[int], int] | None = None
-    """With it folders that are not partitions of this broker get a name with `-stray`, as in Kafka's KRaft brokers.
+    """If set, folders that are not partitions of this broker are renamed with `-stray`, as by Kafka's KRaft brokers.
 
     Their names are free then: the cluster may have, or get, a partition of the same name with a replica here.
     """
@@ -74,7 +74,7 @@ class FoundLogs:
     def leave_strays(
         self, found: Mapping[LogDir, Sequence[PartitionDir]], find_strays: FindStrays
     ) -> dict[LogDir, list[PartitionDir]]:
-        """The folders that hold partitions of this broker.
+        """Return the folders that hold partitions of this broker.
 
         All others remain untouched, apart from their names (see `random_bits`), except for a log that was being
         created when its disk failed: it has no record, would conflict with a log that is moved into the directory, and
@@ -151,7 +151,7 @@ class FoundLogs:
         return unmade
 
     def _newest(self, path: str, *, with_records: bool) -> str:
-        """The name of a folder's newest segment, optionally only of segments with records; "" if there is none."""
+        """Return the name of a folder's newest segment, or of the newest with records; "" if there is none."""
         try:
             names = [name for name in self.fs.list_dir(path) if name.endswith(LOG_SUFFIX)]
             return max((one for one in names if not with_records or self.fs.size(f"{path}/{one}")), default="")
@@ -223,7 +223,7 @@ class FoundLogs:
         return log
 
     def _recovery_point_of(self, log_dir: LogDir, topic_partition: TopicPartition) -> int:
-        """The offset in the checkpoint; -1 for a log from another broker, which may have been compacted.
+        """Return the offset in the checkpoint; -1 for a log from another broker, which may have been compacted.
 
         Logs of this broker have an entry from their creation on.
         """

@@ -80,7 +80,7 @@ class FutureLogs:
     # Start
 
     def settle(self, found: Mapping[LogDir, Sequence[PartitionDir]]) -> dict[LogDir, list[PartitionDir]]:
-        """The folders of logs among those found; ends replacements that a crash cut short. Raises OSError."""
+        """End the replacements that a crash cut short; return the folders of logs. Raises OSError."""
         live = {log_dir: [one for one in folders if not one.suffix] for log_dir, folders in found.items()}
         counts = Counter(folder for folders in live.values() for folder in folders) if len(live) > 1 else Counter()
         for folder in [one for one, count in counts.items() if count > 1]:
@@ -111,7 +111,7 @@ class FutureLogs:
                     self.copies[folder.topic_partition] = FutureLog(folder.topic_partition, log_dir, path)
 
     def note_ends(self) -> None:
-        """All logs are loaded: copies from earlier runs are valid up to their logs' present ends."""
+        """Note that all logs are loaded: copies from earlier runs are valid up to the present ends of their logs."""
         for topic_partition, copy in self.copies.items():
             source = self.logs.get(topic_partition)
             copy.valid_below = 0 if source is None else source.log_end_offset
@@ -119,7 +119,7 @@ class FutureLogs:
     # One copy
 
     def begin(self, topic_partition: TopicPartition, log_dir: LogDir) -> FutureLog:
-        """A copy that is to be made in a directory."""
+        """Begin a copy in another directory and return it."""
         unique_id = f"{self.random_bits(128):032x}"
         path = f"{log_dir.path}/{marked_dir_name(topic_partition, unique_id, FUTURE_SUFFIX)}"
         copy = self.copies[topic_partition] = FutureLog(topic_partition, log_dir, path)

@@ -47,22 +47,22 @@ class HeldLogs:
         return [log_dir for log_dir in online if not self.is_cordoned(log_dir.path)] or online
 
     def dir_at(self, path: str) -> LogDir:
-        """The directory of a path, as it is configured."""
+        """Return the directory of a path, as it is configured."""
         return next(log_dir for log_dir in self.dirs if log_dir.path == path)
 
     def held_by(self, log_dir: LogDir) -> list[TopicPartition]:
-        """The partitions that a directory has."""
+        """Return the partitions that a directory has."""
         return [topic_partition for topic_partition, holder in self.dir_of.items() if holder is log_dir]
 
     def get_log(self, topic_partition: TopicPartition) -> Log | None:
-        """The log of a partition, None if this broker has none. Raises KAFKA_STORAGE_ERROR if it is offline."""
+        """Return the log of a partition, None if this broker has none. Raises KAFKA_STORAGE_ERROR if it is offline."""
         log = self.logs.get(topic_partition)
         if log is None and topic_partition in self.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} is offline")
         return log
 
     def add(self, topic_partition: TopicPartition, log: Log, log_dir: LogDir) -> None:
-        """A log has been made."""
+        """Add a new log."""
         self.logs[topic_partition] = log
         self.dir_of[topic_partition] = log_dir
         log_dir.partition_count += 1

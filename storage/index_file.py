@@ -112,7 +112,7 @@ class IndexFile(ABC):
             self.trim_to_valid_size()
 
     def unsynced_file(self) -> File | None:
-        """The open file, with every entry written, for a sync; None if nothing was ever written.
+        """Return the open file, with every entry written, for a sync; None if nothing was ever written.
 
         A new, empty file need not be durable: a missing file has the same meaning.
         """
@@ -138,7 +138,7 @@ class IndexFile(ABC):
         return self._file
 
     def _last_entries(self, count: int) -> bytes:
-        """The bytes of the last `count` entries, or of all if there are fewer."""
+        """Return the bytes of the last `count` entries, or of all if there are fewer."""
         size = count * self.ENTRY_SIZE
         if len(self._pending) >= size or not self._written:
             return bytes(self._pending[-size:])
@@ -154,7 +154,7 @@ class IndexFile(ABC):
         return data
 
     def _locate(self, slot: int) -> tuple[bytes | bytearray, int]:
-        """A buffer holding entry `slot`, and the entry's position in it. Raises as `_read`."""
+        """Return a buffer holding entry `slot`, and the entry's position in it. Raises as `_read`."""
         if slot >= self._written:
             return self._pending, (slot - self._written) * self.ENTRY_SIZE
         position = slot * self.ENTRY_SIZE

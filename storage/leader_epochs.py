@@ -117,7 +117,7 @@ class LeaderEpochCache:
         return EpochEnd(entries[slot - 1].epoch, entries[slot].start_offset)
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch whose leader appended `offset`; -1 below the first known one."""
+        """Return the epoch whose leader appended `offset`; -1 below the first known one."""
         slot = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[slot - 1].epoch if slot else UNDEFINED_EPOCH
 
@@ -143,7 +143,7 @@ class LeaderEpochCache:
             self._refresh()
 
     def lines(self) -> list[str]:
-        """The content the file should have."""
+        """Return the content that the file should have."""
         return [f"{entry.epoch} {entry.start_offset}" for entry in self._entries]
 
     def flush(self) -> None:

@@ -277,7 +277,7 @@ class Log:
         )
 
     def _segment_for(self, size: int, max_timestamp: int, first_offset: int, last_offset: int) -> LogSegment:
-        """The segment that takes `size` bytes, after rolling if that is due. Errors as `append_as_leader`."""
+        """Return the segment that takes `size` bytes, after rolling if that is due. Errors as `append_as_leader`."""
         segment = self.active_segment
         try:  # the first timestamp of the segment may have to be read from its file
             is_due = segment.should_roll(self._config, size, max_timestamp, last_offset, self._now_ms())
@@ -405,7 +405,7 @@ class Log:
         return self._reader.bytes_between(start, end)
 
     def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record not older than `timestamp`, exactly, with its own timestamp; None if there is none.
+        """Return the first record not older than `timestamp`, exactly, with its own timestamp; None if there is none.
 
         Raises KafkaError INVALID_RECORD for a decompressed record beyond `max.decompressed.message.bytes`.
         """
@@ -414,7 +414,7 @@ class Log:
             return self._reader.find_by_timestamp(timestamp, self.log_start_offset, most)
 
     def find_max_timestamp(self) -> Generator[None, None, TimestampOffset | None]:
-        """The record with the greatest timestamp (the first of several), in steps; None if none has a timestamp.
+        """Return the first record with the greatest timestamp, in steps; None if no record has a timestamp.
 
         Raises KafkaError as `fetch_offset_by_timestamp`.
         """
@@ -647,7 +647,7 @@ class Log:
     # -- compaction ------------------------------------------------------------------------------------------------
 
     def begin_swap(self, new: Sequence[int]) -> SegmentSwap:
-        """A replacement of segments by the `.cleaned` ones with the base offsets `new`.
+        """Return a replacement of segments by the `.cleaned` ones with the base offsets `new`.
 
         Until it is complete nothing may truncate the log or delete segments of it.
         """

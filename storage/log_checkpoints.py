@@ -57,7 +57,7 @@ class LogCheckpoints:
         self._dir_of = dir_of
 
     def take(self, log_dir: LogDir, name: str) -> Checkpoint:
-        """The current content of the checkpoint `name` of a directory; an offline log keeps its old entry."""
+        """Return the current content of the checkpoint `name` of a directory; an offline log keeps its old entry."""
         read = CHECKPOINTED[name]
         offsets = {}
         for topic_partition, holder in self._dir_of.items():

@@ -146,7 +146,7 @@ class LogConfig:
 
     @classmethod
     def from_props(cls, props: Mapping[str, str], defaults: "LogConfig | None" = None) -> Self:
-        """The settings of `props` (Kafka's dotted keys) over `defaults`. Keys of other components are ignored.
+        """Return the settings of `props` (Kafka's dotted keys) over `defaults`. Keys of other components are ignored.
 
         Raises `KafkaError(INVALID_CONFIG)` for an invalid value.
         """
@@ -167,7 +167,7 @@ class LogConfig:
 
     @classmethod
     def keys(cls) -> list[str]:
-        """Every topic-level key, dotted as Kafka writes it."""
+        """Return every topic-level key, dotted as Kafka writes it."""
         return [setting.name.replace("_", ".") for setting in fields(cls) if "parse" in setting.metadata]
 
 

@@ -21,7 +21,7 @@ logger = room_logger("storage")
 
 
 class LogCreation:
-    """For the thread that owns the logs, apart from the tasks."""
+    """The creation of logs, on the thread that owns the logs; its tasks run on the lane of the directory."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class LogCreation:
         config: LogConfig | None = None,
         is_new: bool = False,
     ) -> Log:
-        """The log of a partition, created if there is none, in the online directory with the fewest partitions.
+        """Return the log of a partition; create it in the online directory with the fewest partitions if there is none.
 
         When this returns, a new log survives a power loss. `is_new` asserts that the partition cannot have a log in a
         directory that is offline. Raises KAFKA_STORAGE_ERROR, and INCONSISTENT_TOPIC_ID if the folder belongs to

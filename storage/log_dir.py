@@ -33,7 +33,7 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
 ORDINARY_NAMES = KRAFT_NAMES | {"lost+found"}
 MANY_FOLDERS = 64
-"""From this number of new folders on, one sync of the whole disk replaces the syncs of the folders."""
+"""The number of new folders from which on one sync of the whole disk replaces the syncs of the folders."""
 OWN_FILES = (CLEAN_SHUTDOWN_FILE, *CHECKPOINTS)
 
 logger = room_logger("storage")
@@ -150,7 +150,7 @@ class LogDir:
         return found
 
     def moment(self) -> int:
-        """A rising number: of two contents a checkpoint keeps the one with the higher.
+        """Return a rising number: of two contents a checkpoint keeps the one with the higher.
 
         For the thread that owns the logs.
         """

@@ -428,7 +428,7 @@ def _rebuild_transaction_index(
 
 
 def _next_aborted(batch: Batch, open_transactions: dict[int, int]) -> AbortedTxn | None:
-    """The transaction that a batch aborts; `open_transactions` (producer id → first offset) follows the batch."""
+    """Return the transaction that a batch aborts; update `open_transactions` (producer id → first offset)."""
     if not isinstance(batch, RecordBatch) or batch.header.producer_id < 0:
         return None
     producer_id, offset = batch.header.producer_id, batch.base_offset
@@ -484,14 +484,14 @@ def rebuild_producer_state(
 def create_segment(
     path: str, base_offset: int, config: LogConfig, fs: FileSystem, *, now_ms: int, rng: RandomSource
 ) -> LogSegment:
-    """A new segment of the log at `path`. Raises OSError."""
+    """Return a new segment of the log at `path`. Raises OSError."""
     return LogSegment.create(
         path, base_offset, config=config, fs=fs, created_ms=now_ms, roll_jitter_ms=roll_jitter_ms(config, rng)
     )
 
 
 def roll_jitter_ms(config: LogConfig, rng: RandomSource) -> int:
-    """The time before `segment.ms` at which a segment is rolled, so that logs do not all roll at the same time."""
+    """Return the time by which a segment is rolled before `segment.ms`, so that logs roll at different times."""
     limit = min(config.segment_jitter_ms, config.segment_ms)
     return int(rng.random() * limit)
 

@@ -120,7 +120,7 @@ class LogManager:
                 self.held.fail_log_dir(log_dir.path, error)
 
     def stored_identity(self) -> tuple[int | None, str | None]:
-        """The broker id and cluster id stored in the directories, each None if no directory contains it.
+        """Return the broker id and cluster id stored in the directories, each None if no directory contains it.
 
         Raises `InconsistentMetaPropertiesError` if they disagree.
         """
@@ -207,7 +207,7 @@ class LogManager:
     # Logs
 
     def log_dir_of(self, topic_partition: TopicPartition) -> str | None:
-        """The path of the log directory that holds a partition."""
+        """Return the path of the log directory that holds a partition."""
         log_dir = self.held.dir_of.get(topic_partition)
         return None if log_dir is None else log_dir.path
 
@@ -239,7 +239,7 @@ class LogManager:
         return LaneTask(log_dir.path, partial(self._fs.fsync_dir, log_dir.path))
 
     def deletion_tasks(self) -> list[LaneTask]:
-        """The removal of deleted logs and segments whose delay is over; failed removals are due again."""
+        """Return the tasks that remove logs and segments whose delay is over; failed removals are due again."""
         return self._deletions.due_tasks()
 
     # Changes that a checkpoint has to follow
@@ -287,7 +287,7 @@ class LogManager:
         return [LaneTask(log_dir.path, partial(log_dir.use_reserve, use)) for log_dir in self.held.online_dirs]
 
     def cleaner_checkpoint_task(self, path: str) -> LaneTask:
-        """The cleaner's checkpoint of a directory as it has to be now."""
+        """Return the cleaner's checkpoint of a directory as it has to be now."""
         log_dir = self.held.dir_at(path)
         return LaneTask(path, self.cleaner_manager.checkpoint_of(log_dir, self.held.held_by(log_dir)).write_if_room)
 
@@ -296,7 +296,9 @@ class LogManager:
             self.held.run(self.cleaner_checkpoint_task(log_dir.path))
 
     def checkpoint_tasks(self, name: str, only: Iterable[TopicPartition] | None = None) -> list[LaneTask]:
-        """One checkpoint in every online directory, as of now; `only` in the directories that hold some partitions."""
+        """Return one checkpoint in every online directory, as of now; `only` in the directories that hold some
+        partitions.
+        """
         wanted = self.dirs if only is None else {self.held.dir_of[one]: None for one in only if one in self.held.dir_of}
         return [
             LaneTask(log_dir.path, self._checkpoints.take(log_dir, name).write_if_room)
@@ -318,7 +320,7 @@ class LogManager:
         return epochs.pop() if len(epochs) == 1 else -1
 
     def closing_tasks(self) -> list[LaneTask]:
-        """The first part of Kafka's clean shutdown: flush and close every log, in tasks for several lanes.
+        """Return the tasks that flush and close every log, for several lanes: the first part of Kafka's clean shutdown.
 
         A directory that fails on the way gets no marker, so that its next start is an unclean one.
         """
@@ -332,7 +334,7 @@ class LogManager:
         ]
 
     def marking_tasks(self, broker_epoch: int = -1) -> list[LaneTask]:
-        """The second part, after all tasks of the first: write the clean-shutdown marker of each online directory.
+        """Return the tasks that write the clean-shutdown markers of the online directories, after all closing tasks.
 
         A directory with an offline log gets no marker: that log was not closed, or never recovered, and the next start
         has to check it. `close` follows.

@@ -31,7 +31,7 @@ class _Scanned:
 
 
 def _greatest_in(segment: LogSegment, found: BatchPosition, log_start_offset: int, most: int) -> TimestampOffset | None:
-    """The record with the greatest timestamp in a batch, or in a batch of records below the log start those above."""
+    """Return the record of a batch with the greatest timestamp, without the records below the log start."""
     for _, batch in segment.records.batches(found.position, found.position + found.size):
         return greatest_timestamp(batch, log_start_offset, most)
     return None
@@ -55,7 +55,7 @@ class LogReader:
         """Rebuilds damaged indexes of closed segments while others are served; None: a reader rebuilds them itself."""
 
     def forget(self) -> None:
-        """The log was truncated, or segments of it replaced."""
+        """Drop the cached results: the log was truncated, or its segments were replaced."""
         self._bound = (-1, -1, -1)
         self._opened = []
         self._scanned = None
@@ -105,7 +105,7 @@ class LogReader:
         return None
 
     def _end_position(self, segment: LogSegment, bound: int) -> int:
-        """Where in `segment` the offsets below `bound` end."""
+        """Return the position in `segment` at which the offsets below `bound` end."""
         base_offset = segment.base_offset
         known_bound, known_base, position = self._bound
         if known_bound == bound and known_base == base_offset:
@@ -136,7 +136,10 @@ class LogReader:
         return LogOffsetMetadata(offset, floor.base_offset, floor.position_of(offset))
 
     def aborted_transactions(self, start: LogOffsetMetadata, length: int, log_end_offset: int) -> list[AbortedTxn]:
-        """The aborted transactions that overlap the batches in `length` bytes from `start` on. Raises OSError."""
+        """Return the aborted transactions that overlap the batches in `length` bytes from `start` on.
+
+        Raises OSError.
+        """
         segments = self._segments.from_offset(start.segment_base_offset)
         upper_bound = segments[0].indexes.upper_bound(start.position, length)
         if upper_bound is None:
@@ -172,7 +175,7 @@ class LogReader:
         return sorted(offsets, reverse=True)
 
     def find_by_timestamp(self, timestamp: int, log_start_offset: int, most: int) -> TimestampOffset | None:
-        """The first record at or above `log_start_offset` that is not older than `timestamp`.
+        """Return the first record at or above `log_start_offset` that is not older than `timestamp`.
 
         Raises OSError, and KafkaError INVALID_RECORD for a decompressed record of more than `most` bytes.
         """
@@ -186,7 +189,7 @@ class LogReader:
         return None
 
     def find_max_timestamp(self, log_start_offset: int, most: int) -> Generator[None, None, TimestampOffset | None]:
-        """The first of the records at or above `log_start_offset` with the greatest timestamp; None if none has one.
+        """Return the first record at or above `log_start_offset` with the greatest timestamp, or None.
 
         In steps: the indexes of the first segment may describe a record below the log start, and then the headers of
         all its other batches are read. Raises OSError, `CorruptSegmentError`, and KafkaError as above.
@@ -212,7 +215,7 @@ class LogReader:
         return greatest if greatest.timestamp >= 0 else None
 
     def _greatest_from(self, segment: LogSegment, offset: int) -> Generator[None, None, BatchPosition | None]:
-        """The first of the batches that begin at or above an offset with the greatest timestamp.
+        """Return the first of the batches that begin at or above an offset with the greatest timestamp.
 
         The result is kept until another segment or offset is requested, because clients may repeat the request.
         """

@@ -157,7 +157,10 @@ class LogSegment:
         roll_jitter_ms: int = 0,
         suffix: str = "",
     ) -> "LogSegment":
-        """A new, empty segment on disk; the caller syncs the directory to make its name durable. Raises OSError."""
+        """Create an empty segment on disk; the caller syncs the directory to make its name durable.
+
+        Raises OSError.
+        """
         path = SegmentFiles(directory, base_offset, fs, suffix).path_of(LOG_SUFFIX)
         fs.open(path, create=True).close()
         segment = cls(
@@ -296,14 +299,17 @@ class LogSegment:
         return self.records.size
 
     def batch_at_or_after(self, offset: int) -> BatchPosition | None:
-        """The first batch that ends at or above `offset`."""
+        """Return the first batch that ends at or above `offset`."""
         for batch in self.records.batch_positions(self.indexes.scan_start(offset)):
             if batch.last_offset >= offset:
                 return batch
         return None
 
     def next_offset(self) -> int:
-        """One above the last offset in the segment; the base offset if it is empty. Reads the end of the file."""
+        """Return the offset after the last offset in the segment; the base offset if it is empty.
+
+        Reads the end of the file.
+        """
         last, end = self.base_offset, 0
         self.last_leader_epoch = NO_PARTITION_LEADER_EPOCH
         if self.records.size == 0:
@@ -330,7 +336,7 @@ class LogSegment:
         return last
 
     def find_offset_by_timestamp(self, timestamp: int, starting_offset: int, most: int) -> TimestampOffset | None:
-        """The first record at or after `starting_offset` that is not older than `timestamp`.
+        """Return the first record at or after `starting_offset` that is not older than `timestamp`.
 
         Raises KafkaError INVALID_RECORD for a decompressed record of more than `most` bytes.
         """
@@ -411,7 +417,7 @@ class LogSegment:
         self._tail.clear()
 
     def unsynced_files(self, *, with_indexes: bool) -> list[File]:
-        """The open files that a flush has to sync. Raises OSError.
+        """Return the open files that a flush has to sync. Raises OSError.
 
         Without the indexes, which can be rebuilt, these are the data, and the transaction index if it has new entries:
         a missing entry there would not be detected.
@@ -470,12 +476,12 @@ class LogSegment:
         assert indexes.max_timestamp and indexes.transactions.entries is not None
 
     def unpin(self, suffix: str) -> None:
-        """The files have another suffix now, and keep it."""
+        """End `pin`: the files have been renamed to this suffix."""
         self.files.unpin(suffix)
         self._repath()
 
     def moved_to(self, directory: str) -> None:
-        """The directory has been renamed."""
+        """Use another path: the directory has been renamed."""
         self.files.moved_to(directory)
         self._repath()
 

@@ -33,7 +33,7 @@ class LogSegments:
     def __getitem__(self, slot: slice) -> list[LogSegment]: ...
 
     def __getitem__(self, slot: int | slice) -> LogSegment | list[LogSegment]:
-        """By place, the oldest first."""
+        """Return a segment by its number, the oldest first."""
         bases = self._base_offsets[slot]
         return (
             [self._by_base_offset[base] for base in bases] if isinstance(bases, list) else self._by_base_offset[bases]
@@ -79,7 +79,7 @@ class LogSegments:
         return paths
 
     def moved_to(self, directory: str) -> None:
-        """The directory has been renamed."""
+        """Use another path: the directory has been renamed."""
         self._directory = directory
         for segment in self:
             segment.moved_to(directory)
@@ -101,26 +101,26 @@ class LogSegments:
         return sum(segment.size for segment in self._by_base_offset.values())
 
     def floor(self, offset: int) -> LogSegment | None:
-        """The segment with the greatest base offset at or below `offset`."""
+        """Return the segment with the greatest base offset at or below `offset`."""
         slot = bisect_right(self._base_offsets, offset) - 1
         return self._by_base_offset[self._base_offsets[slot]] if slot >= 0 else None
 
     def higher(self, offset: int) -> LogSegment | None:
-        """The segment with the smallest base offset above `offset`."""
+        """Return the segment with the smallest base offset above `offset`."""
         slot = bisect_right(self._base_offsets, offset)
         return self._by_base_offset[self._base_offsets[slot]] if slot < len(self._base_offsets) else None
 
     def from_offset(self, offset: int) -> list[LogSegment]:
-        """The segment that may hold `offset`, and all later ones, in order."""
+        """Return the segment that may hold `offset`, and all later ones, in order."""
         slot = max(bisect_right(self._base_offsets, offset) - 1, 0)
         return [self._by_base_offset[base] for base in self._base_offsets[slot:]]
 
     def wholly_below(self, offset: int) -> list[LogSegment]:
-        """The segments after which another one begins at or below `offset`, in order."""
+        """Return the segments after which another one begins at or below `offset`, in order."""
         slot = max(bisect_right(self._base_offsets, offset) - 1, 0)
         return [self._by_base_offset[base] for base in self._base_offsets[:slot]]
 
     def between(self, start: int, end: int) -> list[LogSegment]:
-        """The segments that may hold offsets in [start, end), in order."""
+        """Return the segments that may hold offsets in [start, end), in order."""
         slot = max(bisect_right(self._base_offsets, start) - 1, 0)
         return [self._by_base_offset[base] for base in self._base_offsets[slot : bisect_left(self._base_offsets, end)]]

@@ -408,7 +408,7 @@ def _validate_v2(batch: RecordBatch, context: AppendContext) -> ValidationResult
 
 
 def _decompress(batch: RecordBatch, room: Room, context: AppendContext) -> bytes | memoryview:
-    """The plain records. Raises as `RecordBatch.look_into_records`, HeavyRecordsError."""
+    """Return the plain records. Raises as `RecordBatch.look_into_records`, HeavyRecordsError."""
     most = context.max_decompressed_size(batch.size)
     if not context.rules.raises_if_heavy:
         return batch.look_into_records(room, max_size=most)
@@ -495,7 +495,7 @@ def _check_records(header: BatchHeader, scan: RecordScan, context: AppendContext
 
 
 def _recompressed(batch: RecordBatch, plain: bytes | memoryview, codec: int, context: AppendContext) -> RecordBatch:
-    """The same batch with its records under another codec; offsets, deltas and timestamps need no change."""
+    """Return the same batch with its records under another codec; offsets, deltas and timestamps need no change."""
     payload = plain
     if codec != Compression.NONE:
         payload = compress(codec, plain, level=context.compression_level(codec))
@@ -637,7 +637,9 @@ def _check_batches(records: memoryview, context: AppendContext) -> tuple[int, in
 
 
 def _checked_records(records: memoryview, context: AppendContext) -> Iterator[Record]:
-    """All records, each checked for key and timestamp; the first batch with a fault raises all its faults together."""
+    """Yield all records, each checked for key and timestamp; the first batch with a fault raises all its faults
+    together.
+    """
     most = context.config.max_decompressed_message_bytes
     for batch in iter_batches(records):
         errors = RecordErrors(context)

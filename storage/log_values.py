@@ -36,7 +36,7 @@ class LogAppendInfo(NamedTuple):
     max_timestamp: int
     """-1 if no record has a timestamp."""
     log_append_time: int
-    """In ms; -1 unless the topic uses LogAppendTime."""
+    """The time in ms; -1 unless the topic uses LogAppendTime."""
     log_start_offset: int
     num_messages: int
     valid_bytes: int
@@ -49,18 +49,18 @@ class FetchIsolation(Enum):
     """Kafka's FetchIsolation: the offset below which a reader may read."""
 
     LOG_END = auto()
-    """For followers and coordinators."""
+    """The bound of reads by followers and coordinators."""
     HIGH_WATERMARK = auto()
-    """For consumers."""
+    """The bound of reads by consumers."""
     TXN_COMMITTED = auto()
-    """For consumers with `isolation.level=read_committed`: the last stable offset."""
+    """The last stable offset, the bound of reads by consumers with `isolation.level=read_committed`."""
 
 
 class FetchData(NamedTuple):
     """Kafka's FetchDataInfo: the result of a read."""
 
     records: Sendable
-    """From the batch that contains the requested offset; may end inside a batch. In memory unless
+    """The records from the batch on that contains the requested offset; may end inside a batch. In memory unless
     `as_file_slice` was set."""
     first: LogOffsetMetadata
     """The requested offset, and the position at which `records` starts."""
@@ -74,7 +74,9 @@ class FetchData(NamedTuple):
 
 
 def topic_partition_of(path: str) -> TopicPartition:
-    """The partition whose directory `path` is, or a copy of it: the last `-` of the name separates topic and number."""
+    """Return the partition whose directory `path` is, or a copy of it: the last `-` of the name separates topic and
+    number.
+    """
     name = path.rpartition("/")[2]
     if name.endswith(FUTURE_SUFFIX):
         name = name.rpartition(".")[0]

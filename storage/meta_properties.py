@@ -50,7 +50,7 @@ class MetaProperties:
         )
 
     def to_bytes(self) -> bytes:
-        """The file, keys sorted as Kafka leaves them."""
+        """Return the content of the file, with sorted keys as Kafka writes them."""
         values = {
             "version": str(self.version),
             "node.id" if self.version == 1 else "broker.id": None if self.node_id is None else str(self.node_id),
@@ -70,7 +70,7 @@ def _node_id(text: str, path: str) -> int:
 
 
 def read_meta_properties(fs: FileSystem, log_dir: str) -> MetaProperties | None:
-    """The identity of a log directory; None while it has none. Raises `OSError`, `CorruptCheckpointError`."""
+    """Return the identity of a log directory; None while it has none. Raises `OSError`, `CorruptCheckpointError`."""
     path = f"{log_dir}/{META_PROPERTIES}"
     try:
         data = fs.read_bytes(path)
@@ -85,7 +85,7 @@ def write_meta_properties(fs: FileSystem, log_dir: str, properties: MetaProperti
 
 
 def common_identity(stored: Iterable[tuple[str, MetaProperties]]) -> tuple[int | None, str | None]:
-    """The broker id and cluster id that all directories agree on, each None if no directory contains it.
+    """Return the broker id and cluster id that all directories agree on, each None if no directory contains it.
 
     Raises `InconsistentMetaPropertiesError` if two disagree.
     """

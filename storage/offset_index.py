@@ -60,7 +60,7 @@ class OffsetIndex(IndexFile):
             self.last_offset, self.last_position = entries[-1]
 
     def lookup(self, target_offset: int) -> OffsetPosition:
-        """The greatest entry at or below `target_offset`, or (base offset, 0): start there and scan forward.
+        """Return the greatest entry at or below `target_offset`, or (base offset, 0): start there and scan forward.
 
         Raises OSError, and `CorruptIndexError` where entries that the search meets do not increase.
         """
@@ -68,7 +68,8 @@ class OffsetIndex(IndexFile):
         return OffsetPosition(self.base_offset, 0) if slot < 0 else self.entry(slot)
 
     def upper_bound(self, start_position: int, length: int) -> OffsetPosition | None:
-        """The smallest entry at or beyond `start_position + length`, which a fetch cannot reach; None if there is none.
+        """Return the smallest entry at or beyond `start_position + length`, which a fetch cannot reach; None if there
+        is none.
 
         Raises as `lookup`.
         """
@@ -109,7 +110,7 @@ class OffsetIndex(IndexFile):
         self.last_offset = self.base_offset + relative
 
     def _floor_slot(self, relative_offset: int) -> int:
-        """The last slot whose relative offset is at most `relative_offset`, or -1. Raises as `lookup`."""
+        """Return the last slot whose relative offset is at most `relative_offset`, or -1. Raises as `lookup`."""
         return self._first_slot_above(_OFFSET, relative_offset) - 1
 
     def _first_slot_above(self, field: int, value: int) -> int:

@@ -50,6 +50,8 @@ def parse_partition_dir(name: str) -> PartitionDir | None:
 
 
 def marked_dir_name(topic_partition: TopicPartition, unique_id: str, suffix: str) -> str:
-    """The name of a folder on its way out: `<topic>-<partition>.<32 hex><suffix>`, the topic cut so that it fits."""
+    """Return the name of a folder on its way out: `<topic>-<partition>.<32 hex><suffix>`, the topic cut so that it
+    fits.
+    """
     ending = f"-{topic_partition.partition}.{unique_id}{suffix}"
     return topic_partition.topic[: MAX_NAME_LENGTH - len(ending)] + ending

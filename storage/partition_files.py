@@ -36,7 +36,7 @@ def is_log_file(name: str) -> bool:
 
 
 def log_files(fs: FileSystem, path: str) -> list[str]:
-    """The names of a log's files in its folder. Raises `OSError`, `NotAFileError`.
+    """Return the names of a log's files in its folder. Raises `OSError`, `NotAFileError`.
 
     A directory or link with such a name is renamed. Nothing can replace a file of records; for a transaction index the
     name is returned, so that the index is rebuilt.

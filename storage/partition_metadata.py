@@ -17,7 +17,7 @@ logger = room_logger("storage")
 
 
 def read_partition_metadata(fs: FileSystem, directory: str) -> UUID | None:
-    """The topic id stored in a partition's directory; None if there is none.
+    """Return the topic id stored in a partition's directory; None if there is none.
 
     Layout: the lines `version: 0` and `topic_id: <22 characters>`. Written before the first data of the partition,
     whole by temp file and rename, and never changed. A damaged file is ignored, and replaced once the topic id is

@@ -9,5 +9,5 @@ def snapshot_file_name(offset: int) -> str:
 
 
 def snapshot_offset(name: str) -> int:
-    """The offset in a snapshot's name."""
+    """Return the offset in a snapshot's name."""
     return int(name.removesuffix(SNAPSHOT_SUFFIX))

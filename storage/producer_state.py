@@ -118,7 +118,7 @@ class ProducerStateEntry:
         self.last_timestamp = batch.timestamp
 
     def find_duplicate(self, header: BatchHeader) -> ProducedBatch | None:
-        """The batch in the window that has exactly this one's epoch and sequences."""
+        """Return the batch in the window that has exactly this one's epoch and sequences."""
         if header.producer_epoch != self.producer_epoch:
             return None
         last_sequence, delta = header.last_sequence, header.last_offset_delta
@@ -530,7 +530,7 @@ class ProducerStateManager:
         return self._path_of(offset)
 
     def moved_to(self, directory: str) -> None:
-        """The directory has been renamed."""
+        """Use another path: the directory has been renamed."""
         self._directory = directory
 
     def _clear(self) -> None:
@@ -555,7 +555,8 @@ class ProducerStateManager:
         self.last_snapshot_offset = self.map_end_offset = self.loaded_offset = log_start_offset
 
     def open_below(self, offset: int, log_start_offset: int) -> tuple[int, dict[int, int]]:
-        """The newest snapshot at or below an offset, and where transactions begin that are open there, by producer.
+        """Return the newest snapshot at or below an offset, and where transactions begin that are open there, by
+        producer.
 
         The start of the log, where nothing is open, if there is none. Raises OSError.
         """
@@ -625,7 +626,10 @@ def _check_sequence(entry: ProducerStateEntry, producer_epoch: int, first_sequen
 
 
 def _packed_entries(producers: Iterable[ProducerStateEntry]) -> list[bytes]:
-    """One entry for each batch of each window, oldest first; see `SnapshotEntry`. Packed in place, as a roll waits."""
+    """Return one entry for each batch of each window, oldest first; see `SnapshotEntry`.
+
+    Packed in place, as a roll waits.
+    """
     packed: list[bytes] = []
     add, pack = packed.append, pack_snapshot_entry
     for entry in producers:

@@ -35,7 +35,7 @@ class ConversionBudget:
         return self.has_messages and self.left <= 0
 
     def most_plain_bytes(self, batch: Batch) -> int:
-        """The limit for the decompressed size of the next batch."""
+        """Return the limit for the decompressed size of the next batch."""
         most = max_plain_size(batch.size)
         return min(most, self.left) if self.has_messages else most
 
@@ -91,7 +91,7 @@ def down_convert(
 def _down_convert_batch(
     batch: Batch, target_magic: int, fetch_offset: int, budget: ConversionBudget
 ) -> list[bytes | memoryview] | None:
-    """One batch as messages; None if not enough is left of the budget. Raises KafkaError, ProtocolError."""
+    """Return one batch as messages; None if not enough is left of the budget. Raises KafkaError, ProtocolError."""
     if batch.codec == Compression.ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd records for a reader of format v{target_magic}")
     if batch.magic <= target_magic:

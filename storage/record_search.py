@@ -17,7 +17,7 @@ MANY = 1000
 
 
 def first_not_older(batch: Batch, timestamp: int, starting_offset: int, most: int) -> TimestampOffset | None:
-    """The first record at or above `starting_offset` that is not older than `timestamp`.
+    """Return the first record at or above `starting_offset` that is not older than `timestamp`.
 
     Raises ProtocolError and KafkaError as `RecordBatch.records`, and as `check_sizes` for a maximum of `most` bytes.
     """
@@ -28,7 +28,7 @@ def first_not_older(batch: Batch, timestamp: int, starting_offset: int, most: in
 
 
 def greatest_timestamp(batch: Batch, starting_offset: int, most: int) -> TimestampOffset | None:
-    """The first of the records at or above `starting_offset` with the greatest timestamp. Raises as above."""
+    """Return the first of the records at or above `starting_offset` with the greatest timestamp. Raises as above."""
     greatest: TimestampOffset | None = None
     for timestamp, offset in _times(batch, most):
         if offset >= starting_offset and (greatest is None or timestamp > greatest.timestamp):

@@ -37,7 +37,7 @@ class FoundBatch(NamedTuple):
 
     position: int
     size: int
-    """In bytes, from the length field; a truncated batch has fewer bytes."""
+    """The size in bytes, from the length field; a truncated batch has fewer bytes."""
     magic: int
     fields: Any
     """The result of parsing with `RECORD_BATCH` or one of `MESSAGES`."""
@@ -72,7 +72,7 @@ class FoundBatch(NamedTuple):
         return int(self.fields.timestamp) if self.magic else -1
 
     def records(self) -> Iterator[Record]:
-        """The records one after another.
+        """Return the records one after another.
 
         Raises ProtocolError, KafkaError or construct.ConstructError where they cannot be read any further.
         """
@@ -146,7 +146,7 @@ def find_batches(data: bytes) -> Iterator[Found]:
 
 
 def _batch_at(data: bytes, position: int) -> FoundBatch | str:
-    """The whole batch that begins here, or why there is none."""
+    """Return the whole batch that begins here, or the reason why there is none."""
     left = len(data) - position
     if left < MIN_ENTRY_HEADER_SIZE:
         return f"{left} bytes are too few for a batch"
@@ -177,7 +177,7 @@ def _may_follow(data: bytes, position: int) -> bool:
 
 
 def _next_sound(data: bytes, position: int) -> int:
-    """Where the next batch with a right checksum begins; the end of the file if there is none."""
+    """Return the position of the next batch with a right checksum; the end of the file if there is none."""
     view = memoryview(data)
     for match in _MAYBE_AN_ENTRY.finditer(data, position):
         start = match.start()
@@ -193,7 +193,7 @@ def _next_sound(data: bytes, position: int) -> int:
 
 
 def _beginning(damaged: bytes, position: int) -> FoundBatch | None:
-    """The batch that damaged bytes begin with, if its header is complete and plausible."""
+    """Return the batch that damaged bytes begin with, if its header is complete and plausible."""
     if len(damaged) < HEADER_SIZE or damaged[MAGIC_POSITION] != 2:
         return None
     found = _described(damaged, position, 0)

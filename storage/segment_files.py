@@ -46,12 +46,12 @@ class SegmentFiles:
 
     @property
     def modified_ms(self) -> int:
-        """When the `.log` file was last written, in ms since the epoch. Raises OSError."""
+        """Return the time of the last write to the `.log` file, in ms since the epoch. Raises OSError."""
         pinned = self._pinned_modified_ms
         return self._fs.modified_ms(self.path_of(LOG_SUFFIX)) if pinned is None else pinned
 
     def renames_to(self, new_suffix: str) -> list[tuple[str, str]]:
-        """The existing files, and their names with another suffix."""
+        """Return the existing files, and their names with another suffix."""
         return [(path, path.removesuffix(self._suffix) + new_suffix) for path in self.existing_paths()]
 
     def rename_to(self, new_suffix: str) -> None:
@@ -65,10 +65,10 @@ class SegmentFiles:
         self._pinned_modified_ms = self.modified_ms
 
     def unpin(self, suffix: str) -> None:
-        """The files have another suffix now, and keep it."""
+        """End `pin`: the files have been renamed to this suffix."""
         self._suffix = suffix
         self._pinned_modified_ms = None
 
     def moved_to(self, directory: str) -> None:
-        """The directory has been renamed."""
+        """Use another path: the directory has been renamed."""
         self._directory = directory

@@ -208,7 +208,7 @@ class SegmentIndexes:
             raise CorruptSegmentError(str(error)) from error
 
     def scan_start(self, offset: int) -> int:
-        """A position at which a batch begins that is not above `offset`, near it: where a scan for it begins.
+        """Return a position at which a batch begins that is not above `offset`, near it: where a scan for it begins.
 
         Raises as `checked`.
         """
@@ -239,7 +239,7 @@ class SegmentIndexes:
         return self.checked(lambda: self._scan_start(self.offset.last_offset))
 
     def time_before(self, timestamp: int) -> TimestampOffset:
-        """The greatest time index entry at or below `timestamp`, or (-1, base offset). Raises as `checked`."""
+        """Return the greatest time index entry at or below `timestamp`, or (-1, base offset). Raises as `checked`."""
         return self.checked(lambda: self._checked_time(self.time.lookup(timestamp)))
 
     def go_beyond(self, end_offset: int) -> bool:
@@ -252,11 +252,12 @@ class SegmentIndexes:
         )
 
     def last_time(self) -> TimestampOffset:
-        """The last time index entry, or (-1, base offset) if there is none. Raises as `checked`."""
+        """Return the last time index entry, or (-1, base offset) if there is none. Raises as `checked`."""
         return self.checked(lambda: self._checked_time(self.time.last_entry))
 
     def _checked_position(self, offset: int, position: int) -> int:
-        """The position of an offset index entry. Raises `CorruptIndexError` unless a batch at or below it begins there.
+        """Return the position of an offset index entry. Raises `CorruptIndexError` unless a batch at or below it begins
+        there.
 
         Kafka's older brokers write one entry for several batches: the position of the first, the offset of the last.
         """
@@ -272,7 +273,7 @@ class SegmentIndexes:
         return position
 
     def _checked_time(self, entry: TimestampOffset) -> TimestampOffset:
-        """A time index entry. Raises `CorruptIndexError` unless the batch of its offset has its timestamp."""
+        """Return a time index entry. Raises `CorruptIndexError` unless the batch of its offset has its timestamp."""
         if entry.timestamp == NO_TIMESTAMP:
             return entry
         batch = self._batch_of(entry.offset)
@@ -294,7 +295,7 @@ class SegmentIndexes:
         (self._time or self.time).write_if_many_wait()
 
     def append_entries(self, last_offset: int, position: int) -> None:
-        """An entry each for the batch at `position`, as far as there is room; `max_timestamp_so_far` counts it in."""
+        """Append an entry to each index with room for the batch at `position`, part of `max_timestamp_so_far`."""
         offset_index, time_index = self._offset or self.offset, self._time or self.time
         try:
             if offset_index.entries < offset_index.full_at:
@@ -310,7 +311,7 @@ class SegmentIndexes:
         self.is_full = offset_index.entries >= offset_index.full_at or time_index.entries >= time_index.full_at
 
     def take_in(self, last_offset: int, max_timestamp: int, position: int, size: int) -> None:
-        """A batch of `size` bytes is at `position`; it gets entries if the last ones are far enough away."""
+        """Note a batch of `size` bytes at `position`; it gets entries if the last ones are far enough away."""
         if max_timestamp > self.max_timestamp_so_far:
             self.max_timestamp = TimestampOffset(max_timestamp, last_offset)
         if self.bytes_since_last_entry > self.interval_bytes:
@@ -319,7 +320,7 @@ class SegmentIndexes:
         self.bytes_since_last_entry += size
 
     def append_last_timestamp(self) -> None:
-        """The final maximum, which has a slot of its own, and everything written. Raises OSError."""
+        """Append the final maximum timestamp, which has a slot of its own, and write everything. Raises OSError."""
         time_index = self.time
         if time_index.entries < time_index.max_entries:
             try:
@@ -482,7 +483,7 @@ class SegmentIndexes:
     # -- files -----------------------------------------------------------------------------------------------------
 
     def unsynced_files(self) -> list[File]:
-        """The open files, with every entry written, for a sync. Raises OSError."""
+        """Return the open files, with every entry written, for a sync. Raises OSError."""
         files = [index.unsynced_file() for index in (self.offset, self.time, self.transactions)]
         return [file for file in files if file is not None]
 
@@ -494,7 +495,7 @@ class SegmentIndexes:
         self._replaced = []
 
     def repath(self) -> None:
-        """The files have got other names."""
+        """Use other paths: the files have been renamed."""
         if self._offset is not None:
             self._offset.path = self._files.path_of(INDEX_SUFFIX)
         if self._time is not None:

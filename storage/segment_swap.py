@@ -40,7 +40,7 @@ class SegmentSwap:
         self._is_installed = False
 
     def run(self, old: Sequence[int]) -> list[str]:
-        """All steps, here and now; the paths of the old files. Raises `LogDirFailedError`."""
+        """Run all steps; return the paths of the old files. Raises `LogDirFailedError`."""
         with failing_dir(parent_of(self._directory)):
             self.prepare()
             self.install(old)
@@ -95,7 +95,7 @@ class SegmentSwap:
         return [path for segment in self.old for path in segment.files.existing_paths()] + snapshots
 
     def abandon(self) -> None:
-        """A step failed, on the log's thread: give the handles back. The next start cleans up the files."""
+        """Release the handles after a failed step, on the log's thread. The next start cleans up the files."""
         if self._is_installed:
             self._changes.release()
         else:

@@ -57,7 +57,7 @@ class TimeIndex(IndexFile):
         return True
 
     def lookup(self, target_timestamp: int) -> TimestampOffset:
-        """The greatest entry at or below `target_timestamp`, or (-1, base offset): scan forward from its offset.
+        """Return the greatest entry at or below `target_timestamp`, or (-1, base offset): scan forward from its offset.
 
         Raises OSError, and `CorruptIndexError` where entries that the search meets do not increase.
         """

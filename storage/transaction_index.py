@@ -55,7 +55,7 @@ class TransactionIndex:
         entries.append(aborted)
 
     def collect_aborted(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTxn], bool]:
-        """The aborted transactions that overlap [fetch_offset, upper_bound), and whether the search is complete."""
+        """Return aborted transactions that overlap [fetch_offset, upper_bound), and whether the search is complete."""
         found = []
         for aborted in self.entries:
             if aborted.last_offset >= fetch_offset and aborted.first_offset < upper_bound:
@@ -130,7 +130,7 @@ class TransactionIndex:
         self._may_be_longer = False
 
     def unsynced_file(self) -> File | None:
-        """The open file, with every entry written, for a sync; None if there is none."""
+        """Return the open file, with every entry written, for a sync; None if there is none."""
         self.write()
         file = self._open() if self._file is not None or self._fs.exists(self.path) else None
         self._is_unsynced = False

@@ -60,7 +60,7 @@ class _Walk:
 
     high_watermark: int
     first: dict[int, int]
-    """Where the open transaction of a producer begins, as far as it is known."""
+    """The offset at which the open transaction of a producer begins, if it is known, by producer id."""
     is_whole: bool
     """Whether nothing that was open where the walk begins is unknown."""
     ended: dict[int, int] = field(default_factory=dict)

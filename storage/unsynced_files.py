@@ -182,7 +182,10 @@ class UnsyncedFiles:
     def begin(
         self, active: LogSegment, epochs: LeaderEpochCache, end_offset: int, directory_of: Callable[[], str]
     ) -> FlushTask:
-        """A task that makes everything below `end_offset` durable. Raises OSError if an index cannot be written."""
+        """Return a task that makes everything below `end_offset` durable.
+
+        Raises OSError if an index cannot be written.
+        """
         with self.held():
             files = [file for segment in self.rolled for file in segment.unsynced_files(with_indexes=True)]
             names = self.names or active.has_new_transactions

@@ -9,7 +9,7 @@ from ..storage.filesystem import OsFile, OsFileSystem
 
 
 class FaultyDisk(OsFileSystem):
-    """Between `fail` and `recover` no open file accepts bytes, and no file or directory is created. Thread-safe."""
+    """A disk that, between `fail` and `recover`, accepts no bytes and creates no file or directory. Thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()

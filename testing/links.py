@@ -25,7 +25,7 @@ class Links:
     def __init__(self) -> None:
         self._cuts: set[frozenset[str]] = set()
         self._hanging: dict[str, asyncio.Event] = {}
-        """By broker; set when it resumes."""
+        """The events by broker, set when the broker resumes."""
         self._answers: dict[str, list[Callable[[], None]]] = {}
         """Responses of paused brokers, which have not been sent."""
 

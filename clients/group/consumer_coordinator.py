@@ -97,9 +97,7 @@ class ConsumerCoordinator:
         self._beating.add_done_callback(self._on_beating_ended)
 
     def _on_beating_ended(self, task: asyncio.Task[None]) -> None:
-        """A defect in this program is the only end of heartbeats before the group is closed; the next read raises
-        it.
-        """
+        """Keep the unexpected error that ended the heartbeats of an open group; the next read raises it."""
         if not task.cancelled():
             self._step = task
             self._fetcher.data_ready.set()

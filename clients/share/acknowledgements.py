@@ -19,7 +19,7 @@ class AcknowledgeType(IntEnum):
     ACCEPT = 1
     """Processed: the record is not delivered again."""
     RELEASE = 2
-    """Not processed: the record is delivered again, until its delivery count reaches the group's limit."""
+    """The record was not processed and is delivered again, until its delivery count reaches the group's limit."""
     REJECT = 3
     """Cannot be processed: the record is not delivered again."""
     RENEW = 4

@@ -32,7 +32,7 @@ class CleanerStatus:
         }
 
     def partition(self, topic_partition: TopicPartition, log: Log) -> dict[str, object]:
-        """One compacted log. Raises OSError."""
+        """Return the status of one compacted log. Raises OSError."""
         cleaner = self._cleaner
         one = cleaner.manager.describe(topic_partition, log)
         going_on, report = cleaner.passes.get(topic_partition), cleaner.reports.get(topic_partition)
@@ -82,7 +82,7 @@ class CleanerStatus:
         return values
 
     def _uncleanable(self) -> dict[str, list[Log]]:
-        """The logs that are left alone, by directory."""
+        """Return the logs that are left alone, by directory."""
         found: dict[str, list[Log]] = {log.directory: [] for log in self._cleaner.logs.values()}
         for topic_partition in self._cleaner.manager.uncleanable:
             log = self._cleaner.logs.get(topic_partition)
@@ -92,5 +92,5 @@ class CleanerStatus:
 
 
 def pass_facts(report: PassReport) -> dict[str, object]:
-    """A pass as JSON takes it."""
+    """Return a pass as a JSON object."""
     return {**asdict(report), "reclaimed_bytes": report.reclaimed_bytes}

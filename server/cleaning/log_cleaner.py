@@ -261,7 +261,7 @@ class LogCleaner:
     # -- on request ------------------------------------------------------------------------------------------------
 
     def compacted(self, topic: str, partition: int | None = None) -> list[TopicPartition]:
-        """The partitions of a topic here, or the one, if they can be compacted.
+        """Return the partitions of a topic on this broker, or one of them, if they can be compacted.
 
         Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG for a topic that is not compacted.
         """

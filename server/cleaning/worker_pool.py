@@ -125,7 +125,7 @@ class _Worker:
         self._send(json.dumps({"bytes_per_second": bytes_per_second, "pause": pause}))
 
     def _follow(self, job: str, on_event: Callable[[Event], None]) -> None:
-        """On the worker's own thread."""
+        """Report the events of the worker's passes, on a thread of the worker."""
         self._send(job)
         assert self._process.stdout is not None
         for line in self._process.stdout:

@@ -348,7 +348,7 @@ def _joined(value: ConfigValue) -> str:
 
 
 def _with_both_ids(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties, with the broker's id under its older and its newer name, as Kafka has it."""
+    """Return the properties, with the broker's id under its older and its newer name, as Kafka has it."""
     both = dict(properties)
     for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
         if name in properties:

@@ -157,7 +157,7 @@ def is_zero(key: str, raw: str | None) -> bool:
 
 
 def _address(text: str) -> str:
-    """An address as connections have it; a name, which none has, as it is."""
+    """Return an address as connections report it, and a host name unchanged."""
     try:
         return str(ip_address(text.removeprefix("[").removesuffix("]")))
     except ValueError:

@@ -121,7 +121,7 @@ class ConfigHelper:
                 yield self._unlisted_entry(key_name, raw, self._broker_synonyms(key_name))
 
     def _all_brokers(self) -> Iterator[DescribeConfigsResourceResult]:
-        """The cluster-wide dynamic settings, and nothing else."""
+        """Yield the cluster-wide dynamic settings, and nothing else."""
         for name, raw in self._configs.config.cluster_overrides.items():
             source = ConfigSource.DYNAMIC_DEFAULT_BROKER
             chain = [synonym for synonym in self._broker_synonyms(name) if synonym.source == source]
@@ -172,7 +172,7 @@ class ConfigHelper:
             yield self._entry(key_name, key, value, chain, documentation)
 
     def _group_synonyms(self, name: str) -> _Synonyms:
-        """The layers of the broker key that a group key takes its default from, or else the default of the key."""
+        """Return the layers of the broker key with the default of a group key, or else the default of the key."""
         if name in GROUP_SYNONYMS:
             return self._broker_synonyms(GROUP_SYNONYMS[name])
         key = NAMED_KINDS[ConfigResourceType.GROUP].keys[name]
@@ -186,7 +186,10 @@ class ConfigHelper:
         return entry
 
     def _unlisted_entry(self, name: str, raw: str, chain: _Synonyms) -> DescribeConfigsResourceResult:
-        """A key with a listener's prefix, or an unknown one. It may be a secret, so it is marked as sensitive."""
+        """Return the entry of a key with a listener's prefix, or of an unknown key.
+
+        It may be a secret, so it is marked as sensitive.
+        """
         key = broker_key(name)
         if key is not None:
             entry = self._broker_entry(name, key, _parsed(key, raw), chain)

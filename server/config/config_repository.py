@@ -1,4 +1,4 @@
-"""Where the configuration of every resource is found: in force, stored, and for which resources."""
+"""The configuration of every resource: the settings in force, the stored ones, and the resources that have any."""
 
 from __future__ import annotations
 

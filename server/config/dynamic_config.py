@@ -65,7 +65,7 @@ def topic_log_config(config: BrokerConfig, settings: Mapping[str, str] = _NO_SET
 
 
 def _canonical(name: str, raw: str) -> str:
-    """The value as it is written when nothing about it is optional: without blanks, signs, capitals."""
+    """Return the value without the optional blanks, signs and capitals."""
     key = TOPIC_KEYS.get(name)
     if key is None:
         return raw
@@ -209,7 +209,7 @@ class DynamicConfig:
         self._broker_callbacks.append(callback)
 
     def broker_config_changed(self, settings: Mapping[str, str], *, per_broker: bool) -> None:
-        """These are all dynamic settings of this broker from now on, or else of all brokers. Raises ConfigError."""
+        """Replace the dynamic settings of this broker, or else of all brokers. Raises ConfigError."""
         if per_broker:
             self._apply(self.config.cluster_overrides, settings)
         else:
@@ -226,7 +226,7 @@ class DynamicConfig:
     # Groups and client metrics subscriptions
 
     def configured(self, resource_type: ConfigResourceType) -> Iterable[str]:
-        """The names of all resources of one of the `NAMED_KINDS` that have settings of their own."""
+        """Return the names of all resources of one of the `NAMED_KINDS` that have settings of their own."""
         return self._named[resource_type].keys()
 
     def named_config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
@@ -234,7 +234,7 @@ class DynamicConfig:
         return self._named[resource_type].get(name, _NO_SETTINGS)
 
     def named_config_changed(self, resource_type: ConfigResourceType, name: str, settings: Mapping[str, str]) -> None:
-        """Such a resource has these settings of its own from now on."""
+        """Replace the settings of a group or client-metrics subscription."""
         self.named_changes += 1
         self._named[resource_type].pop(name, None)
         if settings:
@@ -298,7 +298,7 @@ class DynamicConfig:
 
 
 def check_cleaner_threads(config: BrokerConfig, properties: Mapping[str, str]) -> None:
-    """The number of cleaner threads is at most doubled or halved at a time (Kafka: LogCleaner). Raises ConfigError."""
+    """Check that the number of cleaner threads is at most doubled or halved (Kafka: LogCleaner). Raises ConfigError."""
     name = "log.cleaner.threads"
     now, wanted = config.log_cleaner_threads, int(properties.get(name, BROKER_KEYS[name].default))  # type: ignore[arg-type]
     if wanted == now:

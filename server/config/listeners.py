@@ -65,7 +65,7 @@ class ListenerConfig:
         return is_loopback(self.host)
 
     def bound(self, port: int, machine_name: str) -> ListenerConfig:
-        """This listener once its socket listens on `port`: nothing about its advertised address is left open."""
+        """Return this listener with the port on which its socket listens, also in its advertised address."""
         return replace(
             self,
             port=port,

@@ -16,7 +16,7 @@ def heeds_message_format(inter_broker_protocol_version: str) -> bool:
 
 
 def needed_protocol(inter_broker_protocol_version: str, message_format_version: str) -> str | None:
-    """The first release whose brokers read this format, if the protocol is that of an older one."""
+    """Return the first release whose brokers read this format, if the protocol is of an older release."""
     magic = magic_of(message_format_version)
     return ("0.8.0", "0.10.0", "0.11.0")[magic] if magic_of(inter_broker_protocol_version) < magic else None
 

@@ -24,7 +24,7 @@ _LEAST_INTERVAL_MS = 100
 _MAX_INTERVAL_MS = 3_600_000
 _NO_MINIMUM, _NO_MAXIMUM = -(2**31), 2**31 - 1
 _LONGEST_VALUE = 2**15 - 1
-"""In characters: Java's clients and brokers accept no longer string, and checking one would delay other requests."""
+"""The maximum in characters: Java's clients accept no longer string, and checking it would delay other requests."""
 _SELECTORS = frozenset(
     {
         "client_id",
@@ -126,7 +126,7 @@ def check_group_config(config: BrokerConfig, settings: Mapping[str, str]) -> Non
 
 
 def _check_tags(raw: str) -> None:
-    """A duplicate tag is an error, although other lists only lose their duplicates."""
+    """Refuse duplicate tags, which other lists drop."""
     if GROUP_KEYS[_TAGS].duplicates(raw):
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{_TAGS} must not contain duplicate tag keys.")
 

@@ -108,7 +108,7 @@ def _unknown(static: Mapping[str, str]) -> list[str]:
 
 
 def _like(name: str) -> str | None:
-    """The key that may have been meant."""
+    """Return the key that may have been meant."""
     # Loaded only for unknown keys, because it takes a quarter of a megabyte.
     from difflib import get_close_matches
 

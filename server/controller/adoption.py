@@ -42,7 +42,7 @@ class FoundReplica:
     """A partition folder of this broker."""
 
     topic_id: UUID | None = None
-    """From `partition.metadata`; None without such a file."""
+    """The id in `partition.metadata`; None without this file."""
     latest_leader_epoch: int = -1
     """The highest epoch in its leader epoch checkpoint; the next election must use a higher one. -1: none."""
 

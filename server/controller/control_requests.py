@@ -66,9 +66,9 @@ class MetadataUpdate:
     brokers: tuple[BrokerInfo, ...]
     """All live brokers."""
     topics: tuple[TopicImage, ...] = ()
-    """With the changed partitions alone."""
+    """The topics with changes, with only their changed partitions."""
     removed: tuple[TopicImage, ...] = ()
-    """With the partitions that are being deleted."""
+    """The topics with deletions, with only the partitions that are being deleted."""
 
 
 class SendingController(NamedTuple):

@@ -114,7 +114,7 @@ class ControllerContext:
     """
 
     def __init__(self, *, sends_topic_ids: bool = True) -> None:
-        """Without `sends_topic_ids` requests between brokers have no topic ids, so clients must not see any either."""
+        """`sends_topic_ids` is whether requests between brokers have topic ids; if not, clients must not see them."""
         self._sends_topic_ids = sends_topic_ids
         self.clear()
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..image.partition_registration import PartitionRegistration
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""By Kafka's number in registrations."""
+"""The names in the order of their numbers in registrations."""
 UNASSIGNED_DIRECTORY, LOST_DIRECTORY = UUID(int=1), UUID(int=2)
 """Kafka's DirectoryId: no directory was chosen yet; the replica's directory has failed."""
 RESERVED_DIRECTORIES = 100

@@ -101,7 +101,7 @@ def encode_acls(pattern: ResourcePattern, entries: Iterable[AccessControlEntry])
 
 
 def decode_acls(data: bytes) -> tuple[str | None, frozenset[AccessControlEntry]]:
-    """The name of the resource where the node's does not say it, and the rules. Raises ValueError."""
+    """Return the resource name, None if the node's name has it, and the ACLs of a node. Raises ValueError."""
     value: Mapping[str, object] = json.loads(data) if data else {}
     try:
         acls = value.get("acls") or []
@@ -194,7 +194,7 @@ class AclStore:
         return found
 
     async def entries(self, pattern: ResourcePattern) -> frozenset[AccessControlEntry]:
-        """The rules of one pattern. Raises ValueError."""
+        """Return the rules of one pattern. Raises ValueError."""
         try:
             data, _ = await self.store.get(acl_path(pattern))
         except NoNodeError:

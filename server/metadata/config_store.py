@@ -63,11 +63,14 @@ class ConfigStore:
         return configs
 
     async def names(self, entity_type: str) -> list[str]:
-        """The nodes of a type's entities, without those below them. Raises NoNodeError where nothing is prepared."""
+        """Return the nodes of a type's entities, without those below them.
+
+        Raises NoNodeError where nothing is prepared.
+        """
         return await self._store.children(znodes.configs_path(entity_type))
 
     async def entity_names(self, entity_type: str) -> list[str]:
-        """The entities of a type that have a node, by their paths below it: of users also the clients of each."""
+        """Return the entities of a type that have a node, as paths below it; for users also the clients of each."""
         found = []
         for name in await self._names(entity_type):
             found.append(name)
@@ -186,7 +189,7 @@ class ConfigStore:
 
 
 async def config_write(store: MetadataStore, entity_type: str, name: str, config: Mapping[str, str]) -> Operation:
-    """The operation that gives an entity these settings, to be written together with others."""
+    """Return the operation that gives an entity these settings, to be written together with others."""
     path = znodes.config_path(entity_type, name)
     data = znodes.encode_config(config)
     return Create(path, data) if await store.exists(path) is None else SetData(path, data)
@@ -201,7 +204,7 @@ def stored_config(path: str, data: bytes) -> dict[str, str]:
 
 
 def node_name(name: str) -> str:
-    """A name as a node's, which can neither contain slashes nor be dots alone."""
+    """Return the name of the node of an entity: it must not contain slashes or consist of dots."""
     quoted = quote(name, safe="")
     return quoted.replace(".", "%2E") if quoted in (".", "..") else quoted
 

@@ -25,7 +25,7 @@ from .metadata_store import (
 
 ROOT = "/consumers"
 OFFSETS_PER_WRITE = 200
-"""In one multi. With the longest accepted names (`LONGEST_GROUP_ID`) it remains below `MAX_MULTI_BYTES`."""
+"""Offsets in one multi, which remains below `MAX_MULTI_BYTES` with the longest accepted names (`LONGEST_GROUP_ID`)."""
 LONGEST_GROUP_ID = 1000
 """Bytes of a group id in UTF-8: each node of the group has it in its path."""
 ATTEMPTS = 5

@@ -187,7 +187,7 @@ class DataTree:
         return {number: session for number, session in self._sessions.items() if session is not None}
 
     def remote_session(self, number: int) -> RemoteSession | None:
-        """A session by its id, if it is there and not one of this process."""
+        """Return the session with an id, if it exists and belongs to another process."""
         return self._sessions.get(number)
 
     def ephemerals_of(self, session: int) -> AbstractSet[str]:

@@ -72,7 +72,7 @@ class KafkaHealthcheck:
             await asyncio.gather(self._coming_back, return_exceptions=True)
 
     async def _await_free_id(self) -> None:
-        """A broker that was killed is registered until its session expires."""
+        """Wait until the session of a killed broker with this id has expired."""
         while True:
             changed = asyncio.Event()
 

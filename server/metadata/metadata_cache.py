@@ -119,7 +119,7 @@ class MetadataCache:
         return next((e for e in broker.endpoints if e.listener_name == listener_name), None)
 
     def response_brokers(self, listener_name: str) -> list[MetadataResponseBroker]:
-        """The brokers reachable on a listener, as a Metadata response lists them. Shared: do not alter."""
+        """Return the brokers reachable on a listener, as a Metadata response lists them. Shared: do not alter."""
         answer = self._broker_answers.get(listener_name)
         if answer is None:
             answer = self._broker_answers[listener_name] = [
@@ -213,7 +213,7 @@ class MetadataCache:
             listener(removed)
 
     def response_topic(self, name: str, listener_name: str, version: int) -> MetadataResponseTopic | None:
-        """A topic as a Metadata response of that version describes it. Shared: do not alter."""
+        """Return a topic as a Metadata response of that version describes it. Shared: do not alter."""
         family = MetadataResponseFormat.of(version)
         answers = self._topic_answers.get((listener_name, family))
         if answers is None:

@@ -65,7 +65,7 @@ class ZkProducerIdManager(ProducerIdManager):
         self._store = store
 
     async def allocate_producer_id_block(self, broker_id: int) -> range:
-        """A block for a broker; errors as of `generate_producer_id`."""
+        """Return a block for a broker; errors as of `generate_producer_id`."""
         while True:
             try:
                 data, stat = await self._store.get(PRODUCER_ID_BLOCK)

@@ -20,7 +20,7 @@ class ScramStore:
         self._configs = configs
 
     async def credential(self, user: str, mechanism: str) -> ScramCredential | None:
-        """The user's present credential; None if there is none. Raises ValueError."""
+        """Return the user's present credential; None if there is none. Raises ValueError."""
         config = await self._configs.client_config("users", user_node(user))
         text = config.get(mechanism)
         return ScramCredential.of_text(text) if text else None
@@ -39,7 +39,7 @@ class ScramStore:
         }
 
     async def mechanisms(self, user: str) -> set[str]:
-        """The settings that a user has, credentials among them."""
+        """Return the settings that a user has, credentials among them."""
         return set(await self._configs.client_config("users", user_node(user)))
 
     async def change(self, user: str, changes: Mapping[str, ScramCredential | None]) -> None:

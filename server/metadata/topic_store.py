@@ -290,8 +290,10 @@ class TopicStore:
 
 
 def _batches(operations: Sequence[Operation]) -> Iterator[list[Operation]]:
-    """All operations in one multi; or, if they are too large for that, in many small ones: where the tree is in this
-    process each takes a turn of the loop."""
+    """Yield all operations together, or in many small multis if they are too large for one.
+
+    A multi on a tree in this process takes a turn of the loop.
+    """
     batch: list[Operation] = []
     most = room = MAX_MULTI_BYTES // 2
     if sum(map(size_of, operations)) > most:

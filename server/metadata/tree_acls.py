@@ -86,7 +86,7 @@ def _is_legal(one: Id) -> bool:
 
 
 def digest_id(user_and_password: bytes) -> Id:
-    """The digest id of `user:password`. Raises ValueError for anything else."""
+    """Return the digest id of `user:password`. Raises ValueError for anything else."""
     user, colon, _ = user_and_password.partition(b":")
     if not colon:
         raise ValueError("a digest is of user:password")

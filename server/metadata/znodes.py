@@ -88,7 +88,7 @@ class UnreadableNodeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class BrokerEndpoint:
-    """Where clients of one listener reach a broker: the advertised listener."""
+    """The address at which clients of one listener reach a broker: the advertised listener."""
 
     listener_name: str
     host: str
@@ -185,7 +185,7 @@ def config_path(entity_type: str, name: str) -> str:
 
 
 def user_node(name: str) -> str:
-    """A user's, client's or address's name as that of a node, percent-encoded like Kafka's Sanitizer does it.
+    """Return a user's, client's or address's name as that of a node, percent-encoded like Kafka's Sanitizer does it.
 
     Dots alone cannot be one.
     """
@@ -230,7 +230,7 @@ def _decoder(decode: Callable[P, T]) -> Callable[P, T]:
 
 
 def _number(value: object, lowest: int = -_2_31, end: int = _2_31) -> int:
-    """A number that fits where messages have it."""
+    """Return a number that fits into its field of a message."""
     if type(value) is not int or not lowest <= value < end:
         raise ValueError(f"no number from {lowest} to {end - 1}: {value!r}")
     return value
@@ -301,7 +301,7 @@ def encode_broker(registration: BrokerInfo, now_ms: int) -> bytes:
 
 @_decoder
 def decode_broker(broker_id: int, data: bytes, broker_epoch: int) -> BrokerInfo:
-    """A live broker from its node; versions 1 (host and port only) to 5."""
+    """Return a live broker from its node; versions 1 (host and port only) to 5."""
     value = _decode(data)
     if value["version"] < 2:
         endpoints: tuple[BrokerEndpoint, ...] = (
@@ -331,7 +331,7 @@ def encode_features(levels: Mapping[str, int]) -> bytes:
 
 @_decoder
 def decode_features(data: bytes) -> dict[str, int]:
-    """The finalized levels; versions 1 and 2. Raises UnreadableNodeError."""
+    """Return the finalized levels; versions 1 and 2. Raises UnreadableNodeError."""
     value = _decode(data)
     features = value.get("features", {})
     if not isinstance(features, dict):
@@ -371,7 +371,7 @@ def encode_topic(topic: TopicRegistration) -> bytes:
 
 @_decoder
 def decode_topic(name: str, data: bytes) -> TopicRegistration:
-    """A topic from its node; one written before version 3 has the zero id."""
+    """Return a topic from its node; one written before version 3 has the zero id."""
     value = _decode(data)
 
     def by_number(replicas: Mapping[str, list[int]]) -> dict[int, tuple[int, ...]]:
@@ -412,7 +412,7 @@ def encode_state(state: LeaderIsrAndControllerEpoch) -> bytes:
 
 @_decoder
 def decode_state(data: bytes, version: int, zxid: int = 0) -> LeaderIsrAndControllerEpoch:
-    """A partition's state from its node, the node's version, and the place of its last write."""
+    """Return a partition's state from its node, the node's version, and the zxid of its last write."""
     value = _decode(data)
     return LeaderIsrAndControllerEpoch(
         _number(value["leader"]),
@@ -442,7 +442,7 @@ def decode_config_change(data: bytes) -> tuple[str, str]:
 
 
 def decode_name(node: str) -> str:
-    """The name that a node stands for, whose own is percent-encoded."""
+    """Return the decoded name of a node, which is percent-encoded."""
     return unquote(node)
 
 
@@ -453,7 +453,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 @_decoder
 def decode_config(data: bytes) -> dict[str, str]:
-    """An entity's dynamic configuration."""
+    """Return an entity's dynamic configuration."""
     return {str(key): str(value) for key, value in (_decode(data).get("config") or {}).items()}
 
 
@@ -474,14 +474,15 @@ def encode_log_dir_event(broker_id: int) -> bytes:
 
 @_decoder
 def decode_log_dir_event(data: bytes) -> int:
-    """The broker of which a log directory has failed."""
+    """Return the broker with a failed log directory."""
     return int(_decode(data)["broker"])
 
 
 @_decoder
 def decode_partitions(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-    """The partitions in a notification of changed ISRs, or in a request for preferred elections or reassignments: with
-    the requested replicas, if there are any."""
+    """Return the partitions in a notification of changed ISRs, or in a request for preferred elections or
+    reassignments: with the requested replicas, if there are any.
+    """
     return {
         TopicPartition(str(one["topic"]), int(one["partition"])): _brokers(one.get("replicas", []))
         for one in _decode(data)["partitions"]

@@ -481,7 +481,7 @@ class LoopHandler(SequentialThreadingHandler):
         return True
 
     def start(self) -> None:
-        """The loop runs already."""
+        """Do nothing: the loop runs already."""
 
     def stop(self) -> None:
         """Continue on the loop."""

@@ -53,7 +53,7 @@ class MetricsServer:
         self._read: Callable[[], Coroutine[Any, Any, Reading]] | None = None
         self._reading: asyncio.Task[Reading] | None = None
         self._rendered: dict[str, tuple[float, asyncio.Task[tuple[str, bytes]]]] = {}
-        """By accepted content type: the time of the read, and the text or its future."""
+        """The time of the read and the text or its future, by accepted content type."""
 
     @property
     def urls(self) -> list[str]:

@@ -30,9 +30,8 @@ LANE = "otlp"
 POINTS = 1000
 """Points per request: its objects are freed before the next request, so that the garbage collector finds few."""
 TIMEOUT_SECONDS = 5.0
-"""For one request, trying again included; a stop waits no longer."""
-NANOSECONDS = 1_000_000
-"""In a millisecond."""
+"""The timeout of one export, including its retries; a stop waits no longer."""
+NANOSECONDS_PER_MS = 1_000_000
 
 
 class Number(NamedTuple):
@@ -98,7 +97,7 @@ class OtlpExport:
         from opentelemetry.sdk.metrics.export import MetricExportResult
 
         numbers = otlp_numbers(reading, clients)
-        times = self._since_ms * NANOSECONDS, now_ms * NANOSECONDS
+        times = self._since_ms * NANOSECONDS_PER_MS, now_ms * NANOSECONDS_PER_MS
         while not self._is_closed and (some := list(islice(numbers, POINTS))):
             data = _message(some, str(self._state.broker_id), *times)
             if self._exporter.export(data) is not MetricExportResult.SUCCESS:

@@ -58,7 +58,7 @@ class ApiTimes:
         self.send = Times()
 
     def add(self, local: float, remote: float, send: float, stands_for: int) -> None:
-        """One request's."""
+        """Count one request."""
         self.total.add(local + remote + send, stands_for)
         self.local.add(local, stands_for)
         self.remote.add(remote, stands_for)
@@ -79,7 +79,7 @@ class RequestMeters:
         self.times: dict[str, ApiTimes] = {}
         self.slow = SlowRequests()
         self.bytes_out: Counter[str] = Counter()
-        """By topic, and under `GONE` of all that are there no more."""
+        """The bytes by topic; `GONE` has the sum of deleted topics."""
 
     @property
     def requests(self) -> dict[tuple[str, int], int]:

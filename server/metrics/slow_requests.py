@@ -86,7 +86,7 @@ class SlowOfApi:
 
     @property
     def kept(self) -> list[SlowRequest]:
-        """In no order."""
+        """Return the requests in any order."""
         return [one for minute in (*self._earlier, self._now) for one in minute]
 
 
@@ -109,6 +109,6 @@ class SlowRequests:
                 api.next_minute()
 
     def slowest(self) -> list[tuple[str, SlowRequest]]:
-        """The slowest first, each with its API's name."""
+        """Return the slowest first, each with its API's name."""
         kept = [(name, one) for name, api in self._apis.items() for one in api.kept]
         return sorted(kept, key=lambda found: -found[1].slowness)[:TOLD]

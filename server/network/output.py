@@ -17,7 +17,7 @@ from ...protocol.native import native
 from ...storage.filesystem import FileSlice
 
 MIN_CONNECTIONS_TO_BATCH = 8
-"""With fewer connections a response is written to its transport immediately: a turn hardly has several."""
+"""The number of connections below which each response is written immediately: a turn rarely has several."""
 RESPONSES_PER_BACKGROUND_SEND = 32
 """Waiting responses that are worth waking the sending thread for."""
 PIECE_BYTES = 1 << 16

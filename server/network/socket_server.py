@@ -53,9 +53,9 @@ SMALL_FRAME_BYTES = 8 << 20
 HALF_RECEIVED_BYTES = 256 << 20
 """The size of the `MemoryPool` where `queued.max.request.bytes` is not set."""
 SHARE_OF_MEMORY = 4
-"""Where the memory of the process is limited, the `MemoryPool` is at most one part in this number."""
+"""The `MemoryPool` has at most one part in this number of the memory of a process with a limit."""
 RELEASE_AFTER = 100
-"""After this number of closed connections, free memory is returned to the operating system."""
+"""The number of closed connections after which free memory is returned to the operating system."""
 FRAME_SECONDS = 30.0
 """A frame that has begun to arrive must be complete within this time."""
 SILENT_SECONDS = 3.0
@@ -123,7 +123,7 @@ class SocketServer:
         self._machine_name = machine_name
         self._acceptors: list[TlsAcceptor] = []
         self._creation_rates: dict[str, ListenerConnectionRate] = {}
-        """By listener; the empty name holds the rate of all listeners together."""
+        """The rates by listener; the empty name has the rate of all listeners together."""
         self._servers: list[asyncio.Server] = []
         self._connections: dict[Connection, None] = {}
         self._by_host: Counter[str] = Counter()

@@ -153,7 +153,7 @@ class HandshakeQueue:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._waiting: dict[str, dict[object, Step]] = {}
-        """By address; the next step is the oldest of the first address."""
+        """The waiting handshakes by address; the next step is the oldest of the first address."""
         self._submitted = 0
 
     def __len__(self) -> int:

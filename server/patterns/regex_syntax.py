@@ -72,7 +72,7 @@ Node = Chars | Sequence | Choice | Repeat | Anchor
 
 
 def mask_of(accepts: Callable[[str], bool]) -> int:
-    """The characters of the alphabet for which `accepts` holds."""
+    """Return the characters of the alphabet for which `accepts` holds."""
     return sum(1 << number for number, character in enumerate(ALPHABET) if accepts(character))
 
 
@@ -207,7 +207,7 @@ class _Parser:
     # -- atoms -----------------------------------------------------------------------------------------------------
 
     def _atom(self) -> list[Node]:
-        """One thing, or none where flags are set."""
+        """Return one thing, or nothing where flags are set."""
         if self._bounds() is not None:
             raise RegexSyntaxError("no argument for repetition operator")
         character = self._peek()
@@ -272,7 +272,7 @@ class _Parser:
         return mask
 
     def _class_escape(self) -> int | None:
-        """The characters that an escape like `\\d` or `\\pL` stands for, None if it is another kind of escape."""
+        """Return the characters of an escape like `\\d` or `\\pL`, None for another kind of escape."""
         kind = self._peek()
         if kind.lower() in _PERL and kind:
             self.position += 1

@@ -120,7 +120,7 @@ class ConnectionRateQuotaManager:
 
     def __init__(self, window: QuotaWindow) -> None:
         self.limits: dict[str | None, float] = {}
-        """By address; None holds the default limit."""
+        """The limits by address; None has the default limit."""
         self._window = window
         self._rates = SensorRegistry(lambda: SampledRate(window))
 

@@ -32,9 +32,9 @@ _CLIENT_QUOTAS: Mapping[str, int | None] = MappingProxyType(
 _IP_QUOTAS: Mapping[str, int | None] = MappingProxyType({CONNECTION_CREATION_RATE: _INT_MAX})
 """Key -> the largest whole number it may be, None where fractions are allowed (Kafka's QuotaConfig)."""
 QUOTAS = (*_CLIENT_QUOTAS, *_IP_QUOTAS)
-"""Keys of quotas, in the order in which Kafka's answers have up to three; a user's node also has credentials."""
+"""Keys of quotas, in the order of Kafka's responses for up to three keys; a user's node also has credentials."""
 ALL_OF_A_CLIENT = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE)
-"""In the order in which they have all four, for which a hash table there is larger."""
+"""The four keys of a client in the order of Kafka's responses, whose hash table is larger for four keys."""
 _WHOLE = 1e-6
 """A value this close to a whole number is one."""
 

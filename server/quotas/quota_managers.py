@@ -44,7 +44,7 @@ class QuotaManagers:
         self.produce = ClientQuotaManager(window)
         self.fetch = ClientQuotaManager(window)
         self.request = ClientQuotaManager(window, max_wait=window.seconds)
-        """In percent of the time of the loop's thread, which does the work of Kafka's network and I/O threads."""
+        """Request time, in percent of the loop's thread, which does the work of Kafka's network and I/O threads."""
         self.mutation = ControllerMutationQuotaManager(changes)
         self.connections = ConnectionRateQuotaManager(window)
         self.enforced = False

@@ -26,7 +26,7 @@ class QuotaSettings:
         self._changing = changing
 
     def described(self) -> AsyncIterator[tuple[Entity, dict[str, float]]]:
-        """Every entity with its quotas, perhaps none. Raises StoreError."""
+        """Return every entity with its quotas, perhaps none. Raises StoreError."""
         return stored_quotas(self._config_store)
 
     async def check_host(self, entity: Entity) -> None:

@@ -17,7 +17,7 @@ EVERY_PARTITION = "*"
 
 @lru_cache(maxsize=1024)
 def _partitions_named(throttled_replicas: str, broker_id: int) -> frozenset[int] | None:
-    """The partitions that `partition:broker,...` names for a broker; None for all of them."""
+    """Return the partitions that `partition:broker,...` names for a broker; None for all of them."""
     entries = [entry.strip() for entry in throttled_replicas.split(",") if entry.strip()]
     if EVERY_PARTITION in entries:
         return None

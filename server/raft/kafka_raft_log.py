@@ -275,7 +275,7 @@ class KafkaRaftLog:
             writer.abort()
 
     def truncate_to_latest_snapshot(self) -> bool:
-        """If the log ends before the newest snapshot, begin an empty log at its end; return whether it was necessary.
+        """Begin an empty log at the end of the newest snapshot if the log ends before it; return whether it did.
 
         Older snapshots are removed.
         """

@@ -64,7 +64,7 @@ class FetchedPartition:
     aborted_transactions: list[AbortedTxn] | None = None
     """The aborted transactions that overlap `records`, for read-committed readers; None for others."""
     diverging_epoch: EpochEnd | None = None
-    """Where the reader's log differs from this log, if below its fetch offset (KIP-595)."""
+    """The offset from which the reader's log differs from this log, if it is below its fetch offset (KIP-595)."""
     preferred_read_replica: int = -1
     """A replica nearer to the consumer that has the same records (KIP-392)."""
     is_news: bool = False

@@ -57,7 +57,7 @@ class DelayedOperation(ABC):
         """Send the response. It is called once, from `force_complete`."""
 
     def on_expiration(self) -> None:  # noqa: B027 - most operations only answer
-        """The deadline passed before the condition held; called before `on_complete`."""
+        """React to the deadline, before `on_complete`: it passed before the condition held."""
 
     def force_complete(self) -> bool:
         """Complete now unless that has happened; returns whether this call did it."""

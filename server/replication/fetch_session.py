@@ -175,7 +175,7 @@ class FetchSessions:
         is_follower: bool = False,
         client: Client = NO_CLIENT,
     ) -> FetchSession | None:
-        """A new session, or None when there is no room: the reader then fetches without a session."""
+        """Return a new session, or None when there is no room: the reader then fetches without a session."""
         while len(self._sessions) >= self._slots or self._partitions + len(items) > MAX_PARTITIONS:
             if not self._evict((is_follower, len(items)), client, now):
                 return None
@@ -189,7 +189,8 @@ class FetchSessions:
         return session
 
     def resume(self, request: FetchRequest, *, uses_topic_ids: bool, now: float) -> FetchSession | None:
-        """The session that an incremental request continues, brought up to date; None, and closed, if that empties it.
+        """Return the session that an incremental request continues, brought up to date; None, and closed, if that
+        empties it.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
@@ -242,7 +243,7 @@ class FetchSessions:
         return victim is not None
 
     def _unfair(self, wanted: Worth, client: Client) -> FetchSession | None:
-        """The session, unused for longest, of a client that uses more than this one would with its new session."""
+        """Return the longest unused session of a client that would have more sessions than this client."""
         is_follower, partitions = wanted
         used, count = self._short(partitions)
         # Readers without a session reach this with each fetch: no walk through all sessions for nothing.
@@ -253,7 +254,7 @@ class FetchSessions:
         return None
 
     def _least_worth(self, wanted: Worth, client: Client, long_ago: float) -> FetchSession | None:
-        """The session worth least, unless it is worth as much as the new one, or its client uses less."""
+        """Return the session worth least, unless it is worth as much as the new one, or its client uses less."""
         is_follower = wanted[0]
         used, _ = self._short(0)
         may_yield = (
@@ -273,7 +274,7 @@ class FetchSessions:
 
 
 def requested_items(request: FetchRequest, *, uses_topic_ids: bool) -> dict[PartitionKey, FetchItem]:
-    """The partitions that a request names, in its order."""
+    """Return the partitions that a request names, in its order."""
     items: dict[PartitionKey, FetchItem] = {}
     for topic in request.topics:
         name: str | UUID = topic.topic_id if uses_topic_ids else topic.topic

@@ -72,6 +72,6 @@ def has_topic_ids(config: BrokerConfig) -> bool:
 
 @cache
 def highest_version(api_key: ApiKey, inter_broker_protocol: str) -> int:
-    """The newest version of a request that may be sent to another broker."""
+    """Return the newest version of a request that may be sent to another broker."""
     steps = STEPS[api_key]
     return steps[bisect_right(steps, _parsed(inter_broker_protocol), key=lambda step: step[0]) - 1][1]

@@ -41,7 +41,7 @@ class IsrChange:
     """The broker epochs of `isr`, in its order; -1 if unknown, empty from old leaders."""
     leader_recovery_state: int = 0
     topic_id: UUID = ZERO_UUID
-    """Not needed by the controller of this broker."""
+    """The topic id; zero in calls of the controller in this process, which does not need it."""
 
 
 @dataclass(frozen=True, slots=True)

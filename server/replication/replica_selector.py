@@ -24,9 +24,9 @@ class RackAwareReplicaSelector:
         self._metadata = metadata
 
     def preferred(self, partition: Partition, offset: int, rack: str, listener: str) -> int | None:
-        """The broker in that rack which has the offset and the most of the log; None if none is better than this one.
+        """Return the broker in that rack with the offset and the highest log end offset.
 
-        The leader itself is best if it is there.
+        None if no broker is better than this one, for example because the leader is in that rack.
         """
         followers, metadata = partition.followers, self._metadata
         if followers is None or not rack or metadata.rack(partition.leader) == rack:

@@ -35,7 +35,7 @@ Status = Callable[[], tuple[bool, Mapping[str, object]]]
 MAX_REQUEST_BYTES = 8192
 REQUEST_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
-"""After this a client that has not taken its answer is cut off."""
+"""The time after which a client that has not read its response is disconnected."""
 MAX_CONNECTIONS = 128
 MAX_CONNECTIONS_PER_HOST = 64
 """Connections at the same time, and of one address. One more closes the oldest connection that is not being answered:
@@ -74,11 +74,11 @@ class Request:
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
-    """By name in lower case."""
+    """The headers by name in lower case."""
 
     @classmethod
     def of(cls, head: h11.Request) -> Request:
-        """The request that a parsed head describes."""
+        """Return the request that a parsed head describes."""
         path, _, query = head.target.decode("latin-1").partition("?")
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
         return cls(head.method.decode("latin-1"), path, dict(parse_qsl(query)), headers)
@@ -195,7 +195,7 @@ class HealthServer:
         return True
 
     def forget(self, exchange: _Exchange) -> None:
-        """A connection is closed."""
+        """Forget a closed connection."""
         host = self._exchanges.pop(exchange, None)
         if host is not None:
             self._hosts[host] -= 1

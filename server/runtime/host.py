@@ -319,7 +319,7 @@ def preempt_nobody() -> None:
 
 
 def host_ports(loop: asyncio.AbstractEventLoop, cleaning: CleaningWork) -> Ports:
-    """The ports of a broker that runs on this machine, on `loop`, and has its logs cleaned by `cleaning`."""
+    """Return the ports of a broker that runs on this machine, on `loop`, and has its logs cleaned by `cleaning`."""
     return Ports(
         filesystem=OsFileSystem(),
         now_ms=now_ms,
@@ -340,7 +340,7 @@ def host_ports(loop: asyncio.AbstractEventLoop, cleaning: CleaningWork) -> Ports
 
 
 def event_loop() -> asyncio.AbstractEventLoop:
-    """A new loop: uvloop's where it is installed, else asyncio's own."""
+    """Return a new loop: uvloop's where it is installed, else asyncio's own."""
     try:
         import uvloop
     except ImportError:

@@ -12,7 +12,7 @@ MAX_CAUSES = 1000
 
 
 class LimitedLog:
-    """At most `LINES` lines per `SECONDS`; the first line after that reports the number of dropped lines."""
+    """A limit of `LINES` lines per `SECONDS`; the first line after that reports the number of dropped lines."""
 
     def __init__(self, logger: logging.Logger, time: Callable[[], float]) -> None:
         self._logger = logger

@@ -87,7 +87,7 @@ class AclIndex:
         return sum(len(rules.entries) for rules in self._rules.values())
 
     def entries(self, pattern: ResourcePattern) -> frozenset[AccessControlEntry]:
-        """The ACLs of one pattern."""
+        """Return the ACLs of one pattern."""
         rules = self._rules.get(pattern)
         return rules.entries if rules is not None else frozenset()
 

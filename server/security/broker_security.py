@@ -92,7 +92,7 @@ class BrokerSecurity:
         self.delegation_tokens = DelegationTokenManager(config, token_store, ports)
         self._known = CredentialSources(self._scram_store, self.delegation_tokens, ports, loop.time)
         self.listener_security = {one.name: listener_security(one, config, self._known) for one in config.listeners}
-        """By listener."""
+        """The security of each listener, by name."""
         self._outgoing: list[InterBrokerSecurity] = []
 
     @property
@@ -136,7 +136,7 @@ class BrokerSecurity:
                 await self._ports.work.run(CERTIFICATES, partial(self._validate_tls, candidate, listener))
 
     def _validate_tls(self, candidate: BrokerConfig, listener: ListenerConfig) -> None:
-        """On a lane. Where brokers connect to each other, both sides of the change have to trust the other."""
+        """Check a change of TLS settings, on a lane: connected brokers have to trust the certificates."""
         server = TlsListener(candidate, listener.name, self._ports.now_ms).context
         in_use = self.listener_security[listener.name].tls
         assert in_use is not None, "the security protocol of a listener does not change"

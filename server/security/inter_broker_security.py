@@ -35,7 +35,10 @@ _AUTHENTICATION_ERRORS = frozenset(
 
 
 class InterBrokerSecurity:
-    """For one listener of all other brokers. `build` may be called on any thread, all other methods on the loop's."""
+    """The client side of TLS and SASL for one listener of the other brokers.
+
+    `build` may be called on any thread, all other methods on the loop's.
+    """
 
     def __init__(self, config: BrokerConfig, listener: ListenerConfig, *, mechanism_key: str = MECHANISM) -> None:
         """`mechanism_key` is the setting with the SASL mechanism.
@@ -48,7 +51,7 @@ class InterBrokerSecurity:
         self._protocol = listener.security_protocol
         self._logged_reasons: dict[int, str] = {}
         self.security = self.build()
-        """For the next connection."""
+        """The security of the next connection."""
 
     def build(self) -> Security:
         """Return the security by the current settings and files. Raises ConfigError."""

@@ -23,7 +23,7 @@ MAX_VERSIONS_REQUESTS = 4
 MAX_MESSAGES = 8
 """SASL messages of a client in one authentication."""
 EXCHANGE_SECONDS = 30.0
-"""From SaslHandshake to the last message: the credential of the challenge may have changed after that."""
+"""The time from SaslHandshake to the last message: the credential of the challenge may have changed after that."""
 _State, _Event = SaslState, SaslEvent
 _API_KEYS = frozenset(ApiKey)
 

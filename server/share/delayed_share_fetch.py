@@ -41,7 +41,7 @@ class ShareFetch:
     group_id: str
     member_id: str
     partitions: Sequence[TopicIdPartition]
-    """In the order in which they are served."""
+    """The partitions in the order in which they are served."""
     max_wait_ms: int
     min_bytes: int
     max_bytes: int

@@ -71,7 +71,7 @@ class SharePartitionManager:
         self._sliced_work = sliced_work
         self._now_ms = now_ms
         self._partitions: dict[str, dict[SharePartitionId, ManagedSharePartition]] = {}
-        """By group, then by partition."""
+        """The share-partitions by group, then by partition."""
         self._by_topic_partition: dict[TopicPartition, dict[ManagedSharePartition, None]] = {}
         self._stopping: set[asyncio.Task[None]] = set()
         replica_manager.on_role_change(self._on_role_change)

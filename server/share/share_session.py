@@ -87,7 +87,7 @@ class ShareSessionCache:
         self._on_member_leave = on_member_leave
         self._sessions: dict[ShareSessionKey, ShareSession] = {}
         self._by_connection: dict[int, dict[ShareSession, None]] = {}
-        """By the id of the connection: members of several groups, or several members, may use one."""
+        """The sessions by the id of the connection: members of several groups, or several members, may use one."""
         self._members: dict[str, int] = {}
         self._sessions_used = Usage()
         self._partitions_used = Usage()

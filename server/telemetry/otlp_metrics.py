@@ -77,7 +77,7 @@ def read_metrics(codec: int, data: bytes, most_bytes: int) -> Pushed:
 
 
 def _points(message: Any) -> Iterator[PushedPoint | None]:
-    """Each number, and None for each part that is looked at."""
+    """Yield each number, and None for each part that is examined."""
     for of_resource in message.resource_metrics:
         yield None
         for of_scope in of_resource.scope_metrics:

@@ -32,7 +32,7 @@ class Kept(NamedTuple):
     """The result of filtering some records."""
 
     end: int
-    """Where it ends in the output."""
+    """The position of its end in the output."""
     messages: int
     invalid: int
     """Records without a key, which go."""
@@ -140,7 +140,7 @@ def batch_of(run: BatchRun, batch: memoryview, kept: list[int], new_horizon: int
 
 
 def _shifted(record: bytes, shift: int) -> bytes:
-    """A record whose timestamp delta is larger by `shift`, in 64 bits."""
+    """Return a record whose timestamp delta is larger by `shift`, in 64 bits."""
     attributes_at, delta, rest, _ = locate_front(record, 0, len(record))
     body = record[attributes_at : attributes_at + 1] + encode_varint(as_long(delta + shift)) + record[rest:]
     return encode_varint(len(body)) + body

@@ -40,7 +40,7 @@ class BatchVisitor(Protocol):
         ...
 
     def on_legacy(self, batch: LegacyBatch) -> bool:
-        """A message of format v0 or v1, or a wrapper of many."""
+        """Return a message of format v0 or v1, or a wrapper of many."""
         ...
 
 
@@ -131,7 +131,7 @@ class BatchWalk:
 
 
 def decompressed(batch: RecordBatch) -> bytes:
-    """The batch as it would be without its codec, but for the CRC. Raises as `RecordBatch.plain_records`."""
+    """Return the batch as it would be without its codec, but for the CRC. Raises as `RecordBatch.plain_records`."""
     records = batch.plain_records()
     header = bytearray(batch.view[:HEADER_SIZE])
     length = HEADER_SIZE + len(records) - LOG_OVERHEAD

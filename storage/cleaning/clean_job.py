@@ -67,12 +67,12 @@ class CleanJob:
     """Bytes of one read; more where a batch is larger."""
 
     def to_json(self) -> str:
-        """The job as one line."""
+        """Return the job as one line."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str) -> Self:
-        """The job that `to_json` wrote."""
+        """Return the job that `to_json` wrote."""
         fields = json.loads(line)
         return cls(
             **fields
@@ -130,7 +130,7 @@ Event: TypeAlias = Progress | GroupCleaned | PassFinished
 
 
 def event_to_json(event: Event) -> str:
-    """The event as one line."""
+    """Return the event as one line."""
     fields: dict[str, Any] = event._asdict()
     if isinstance(event, PassFinished):
         fields["stats"] = asdict(event.stats)
@@ -138,7 +138,7 @@ def event_to_json(event: Event) -> str:
 
 
 def event_from_json(line: str) -> Event:
-    """The event that `event_to_json` wrote. Raises ValueError for anything else."""
+    """Return the event that `event_to_json` wrote. Raises ValueError for anything else."""
     fields = json.loads(line)
     name = fields.pop("event")
     if name == "Progress":

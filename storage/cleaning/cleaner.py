@@ -48,7 +48,7 @@ def clean(
 
 
 def _at_intervals(events: Iterator[Progress] | Iterator[Progress | GroupCleaned]) -> Iterator[Event]:
-    """The events, with progress only now and then."""
+    """Yield the events, with progress only now and then."""
     due = 0
     for event in events:
         if not isinstance(event, Progress):
@@ -71,7 +71,7 @@ class CleaningPass:
         self._legacy_horizon_ms = self._oldest_legacy_tombstones()
 
     def _new_map(self) -> SkimpyOffsetMap:
-        """A map of the configured size, or a smaller one where there are few offsets."""
+        """Return a map of the configured size, or a smaller one where there are few offsets."""
         job = self._job
         offsets = job.first_uncleanable_offset - job.first_dirty_offset
         filled = min(job.load_factor, 0.5)
@@ -242,7 +242,7 @@ class CleaningPass:
             self._throttle(len(data))
 
     def finished(self) -> PassFinished:
-        """The last event, with all that was counted."""
+        """Return the last event, with all that was counted."""
         stats, offset_map = self._stats, self._map
         stats.map_size = offset_map.size
         stats.map_utilization, stats.map_collision_rate = offset_map.utilization, offset_map.collision_rate

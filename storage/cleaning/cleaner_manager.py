@@ -94,7 +94,7 @@ class CleanerManager:
         return is_new
 
     def done(self, grabbed: LogToClean, clean_offset: int | None) -> None:
-        """The pass is over; the log is clean below `clean_offset` unless the pass failed (None) or was aborted."""
+        """End a pass: the log is clean below `clean_offset` unless the pass failed (None) or was aborted."""
         topic_partition = grabbed.topic_partition
         del self._in_progress[topic_partition]
         if topic_partition in self._aborted:
@@ -132,7 +132,7 @@ class CleanerManager:
         self._paused[topic_partition] += 1
 
     def resume(self, topic_partition: TopicPartition) -> None:
-        """The end of one `pause`."""
+        """End one `pause`."""
         self._paused[topic_partition] -= 1
         if not self._paused[topic_partition]:
             del self._paused[topic_partition]
@@ -157,13 +157,13 @@ class CleanerManager:
         return Checkpoint(log_dir, CLEANER_CHECKPOINT, offsets, log_dir.moment())
 
     def truncated(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """A log was cut at an offset, and is not clean beyond it; whether the checkpoint has to follow."""
+        """Mark a truncated log as not clean from an offset on; return whether the checkpoint has to be written."""
         if self.clean_offsets.get(topic_partition, 0) > offset:
             self.clean_offsets[topic_partition] = offset
             return True
         return False
 
     def forget(self, topic_partition: TopicPartition) -> bool:
-        """A log is deleted; whether the checkpoint has to follow."""
+        """Forget a deleted log; return whether the checkpoint has to be written."""
         self.uncleanable.pop(topic_partition, None)
         return self.clean_offsets.pop(topic_partition, None) is not None

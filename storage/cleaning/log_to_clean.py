@@ -62,7 +62,7 @@ class LogToClean:
         return self.is_cleanable and (too_dirty or self.compaction_delay_ms > 0)
 
     def job(self, settings: CleanerSettings, now_ms: int) -> CleanJob:
-        """The pass as a value."""
+        """Return the pass as a value."""
         log, bound = self.log, self.first_uncleanable_offset
         config = log.config
         return CleanJob(

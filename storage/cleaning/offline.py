@@ -81,7 +81,7 @@ class OfflineCleaner:
 
     @contextmanager
     def _locked(self, directory: str) -> Iterator[LogDir | None]:
-        """The log directory, with its lock and its checkpoints read; None if this is none."""
+        """Lock a log directory and read its checkpoints; None if the folder is not a log directory."""
         marks = {META_PROPERTIES, LOCK_FILE, *CHECKPOINTS}
         if not marks & set(self._fs.list_dir(directory)):
             yield None
@@ -144,7 +144,7 @@ class OfflineCleaner:
         return log
 
     def _pass(self, log: Log, todo: LogToClean, report: OfflineReport, on_progress: Callable[[Progress], None]) -> int:
-        """One pass; how far the log is clean then."""
+        """Run one pass; return the offset up to which the log is clean."""
         for event in clean(todo.job(self._settings, self._now_ms()), self._fs, lambda size: None):
             if isinstance(event, Progress):
                 on_progress(event)

@@ -95,7 +95,7 @@ class RecordFilter:
         return True
 
     def _with_horizon(self, batch: RecordBatch) -> bytes | bytearray | memoryview:
-        """From now on the marker waits for nothing but time."""
+        """Return a marker with a delete horizon, after which it is removed."""
         run = BatchRun()
         run.start(bytes(batch.view))
         if run.scan(0, special=0) != (batch.size, Stop.END):
@@ -127,7 +127,7 @@ class RecordFilter:
 
 
 def compressed_batch(plain: memoryview, codec: int) -> bytearray:
-    """The batch with its records compressed as one stream."""
+    """Return the batch with its records compressed as one stream."""
     records = compress(codec, plain[HEADER_SIZE:])
     out = bytearray(plain[:HEADER_SIZE])
     out += records

@@ -18,7 +18,10 @@ class SegmentReader:
         self.position = position
 
     def read(self) -> bytes:
-        """The next buffer, with at least one whole batch; nothing at the end. Raises `CorruptSegmentError`, OSError."""
+        """Return the next buffer, with at least one whole batch; nothing at the end.
+
+        Raises `CorruptSegmentError`, OSError.
+        """
         data = self._records.pread(self._buffer_bytes, self.position)
         left = self._records.size - self.position
         if data and len(data) < left:

@@ -13,7 +13,7 @@ from typer.main import get_command
 
 
 def command_of_parser(parser: argparse.ArgumentParser, short_help: str) -> Any:
-    """A command with the parser's arguments, for help and completion; it is executed with the parser."""
+    """Return a command with the parser's arguments, for help and completion; it is executed with the parser."""
 
     def command(**values: object) -> None:
         parser.error(f"options before {parser.prog} are for clients: write {parser.prog} first")

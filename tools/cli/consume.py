@@ -29,7 +29,7 @@ _RESETS: dict[str, AutoOffsetReset] = {"beginning": "earliest", "end": "latest"}
 _BATCH = 5000
 _SHARE_BATCH = 500
 _SHARE_END_MS = 3000
-"""With --exit, a member of a share group ends after this number of milliseconds without a record."""
+"""The time in ms without a record after which a member of a share group ends with --exit."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -308,7 +308,7 @@ async def _starts(consumer: Consumer, partitions: list[TopicPartition], offset: 
 
 
 async def _start_of_last(consumer: Consumer, tp: TopicPartition, first: int, end: int, count: int) -> int:
-    """The offset from which on the partition has `count` records before `end`; `first` if it has fewer.
+    """Return the offset from which on the partition has `count` records before `end`; `first` if it has fewer.
 
     Offsets without a record do not count: transaction markers, aborted records for a read_committed consumer, and gaps
     that compaction left. Stretches before the end are read, each twice as long as the one after it.
@@ -325,7 +325,7 @@ async def _start_of_last(consumer: Consumer, tp: TopicPartition, first: int, end
 
 
 async def _record_offsets(consumer: Consumer, tp: TopicPartition, start: int, end: int) -> list[int]:
-    """The offsets from `start` on and before `end` that hold a record for this consumer."""
+    """Return the offsets from `start` on and before `end` that hold a record for this consumer."""
     consumer.assign([tp])
     consumer.seek(tp, start)
     offsets: list[int] = []

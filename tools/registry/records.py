@@ -15,24 +15,24 @@ Record = tuple[bytes, bytes | None]
 
 
 def schema_record(version: Version) -> Record:
-    """A version, soft-deleted or not."""
+    """Return the record of a version, soft-deleted or not."""
     value = {**version.to_json(), "deleted": version.is_deleted}
     return schema_key(version.subject, version.number), _json(value)
 
 
 def schema_key(subject: str, number: int) -> bytes:
-    """Without a value the version is deleted permanently."""
+    """Return the key of a version; a record without a value deletes the version permanently."""
     return _json({"keytype": SCHEMA, "subject": subject, "version": number, "magic": 1})
 
 
 def config_record(subject: str | None, level: str | None) -> Record:
-    """A compatibility level, of a subject or global; None removes it."""
+    """Return the record of a compatibility level, of a subject or global; None removes it."""
     value = None if level is None else {**_of(subject), "compatibilityLevel": level}
     return _json({"keytype": CONFIG, "subject": subject, "magic": 0}), None if value is None else _json(value)
 
 
 def mode_record(subject: str | None, mode: str | None) -> Record:
-    """A mode, of a subject or global; None removes it."""
+    """Return the record of a mode, of a subject or global; None removes it."""
     value = None if mode is None else {**_of(subject), "mode": mode}
     return _json({"keytype": MODE, "subject": subject, "magic": 0}), None if value is None else _json(value)
 

@@ -29,7 +29,7 @@ class Subjects:
         self._of_id: dict[int, dict[tuple[str, int], Version]] = {}
         """Versions by their id, then by subject and number."""
         self._referrers: dict[tuple[str, int], set[tuple[str, int]]] = {}
-        """By subject and number: the versions with a reference to this one, including deleted ones."""
+        """The versions with a reference to each version, by subject and number, including deleted ones."""
 
     # -- reading -----------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ async def handle(
     *,
     quota_settings: QuotaSettings,
 ) -> AlterClientQuotasResponse:
-    """An entity that is named twice is not changed at all."""
+    """Change each entity independently; an entity that is named twice is not changed."""
     response = AlterClientQuotasResponse(entries=[])
     named = [_key(entry) for entry in request.entries]
     times_named = Counter(named)

@@ -22,7 +22,7 @@ from ..request_context import RequestContext
 async def handle(
     ctx: RequestContext, request: AlterReplicaLogDirsRequest, *, log_dir_mover: LogDirMover, sliced_work: SlicedWork
 ) -> AlterReplicaLogDirsResponse:
-    """Each partition succeeds or fails on its own; of one named twice the last directory counts."""
+    """Move each partition independently; the last directory of a repeated partition counts."""
     return await sliced_work.complete(_build_response(ctx, request, log_dir_mover))
 
 

@@ -37,7 +37,7 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 async def handle(
     ctx: RequestContext, request: AlterUserScramCredentialsRequest, *, scram_credentials: ScramCredentials
 ) -> AlterUserScramCredentialsResponse:
-    """Each user succeeds or fails on their own, with all of their credentials. Raises KafkaError INVALID_REQUEST."""
+    """Change all credentials of each user together, and each user independently. Raises KafkaError INVALID_REQUEST."""
     if len(request.deletions) + len(request.upsertions) > MAX_CHANGES:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A request changes {MAX_CHANGES} credentials at most")
     changes: dict[str, list[Change]] = {}

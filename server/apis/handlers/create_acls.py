@@ -25,7 +25,7 @@ MAX_RULES = 10_000
 async def handle(
     ctx: RequestContext, request: CreateAclsRequest, *, acl_authorizer: AclAuthorizer | None
 ) -> CreateAclsResponse:
-    """Each rule on its own; they count from the next request on.
+    """Create each ACL independently; they apply from the next request on.
 
     Raises KafkaError POLICY_VIOLATION for more than `MAX_RULES`.
     """

@@ -37,7 +37,7 @@ async def handle(
 
 
 def _between(owner: str, requester: str, version: int) -> CreateDelegationTokenResponse:
-    """An answer without a token."""
+    """Return a response without a token."""
     response = CreateDelegationTokenResponse(issue_timestamp_ms=-1, expiry_timestamp_ms=-1, max_timestamp_ms=-1)
     response.principal_type, response.principal_name = split_principal(owner)
     if version >= FIRST_VERSION_WITH_OWNERS:

@@ -29,7 +29,7 @@ async def handle(
     group_coordinator: GroupCoordinator,
     zookeeper_offsets: ZooKeeperOffsets | None,
 ) -> DeleteGroupsResponse:
-    """Each group on its own, and once; answered when all that is removed is removed on disk."""
+    """Delete each group once and independently; respond when the deletions are on disk."""
     results = {group_id: DeletableGroupResult(group_id=group_id) for group_id in request.groups_names}
     undecided, is_decided = set(results), asyncio.Event()
 

@@ -28,7 +28,7 @@ FIRST_VERSION_WITH_NOT_FOUND = 6
 async def handle(
     ctx: RequestContext, request: DescribeGroupsRequest, *, group_coordinator: GroupCoordinator
 ) -> DescribeGroupsResponse:
-    """Each group on its own, and once.
+    """Describe each group once and independently.
 
     Groups for which there is no room in the answer are COORDINATOR_LOAD_IN_PROGRESS: the client requests them again.
     """

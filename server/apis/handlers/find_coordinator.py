@@ -78,7 +78,7 @@ async def _coordinator(
     finders: Mapping[int, Callable[[str], Awaitable[int]]],
     metadata_cache: MetadataCache,
 ) -> Coordinator:
-    """The coordinator of one key, or why there is none."""
+    """Return the coordinator of one key, or the reason why there is none."""
     version = ctx.api_version
     kinds = (GROUP, TRANSACTION, SHARE) if version >= FIRST_VERSION_WITH_SHARE_GROUPS else (GROUP, TRANSACTION)
     try:

@@ -225,7 +225,7 @@ class GroupFetch:
 
 
 def _check_member(group: Group | None, asked: OffsetFetchRequestGroup) -> None:
-    """A client that claims to be a member of the consumer protocol has to be one, if there is such a group.
+    """Refuse a client that claims to be a member of a consumer group and is not one.
 
     Raises KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
     """

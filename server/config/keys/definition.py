@@ -43,7 +43,7 @@ class Importance(Enum):
 
 
 class UpdateMode(Enum):
-    """When a broker key may change (KIP-226)."""
+    """The time at which a broker key may change (KIP-226)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"

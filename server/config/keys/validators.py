@@ -219,7 +219,7 @@ class MetadataVersion:
 
 
 class OffsetReset:
-    """Where a share group starts: an end of the log, or an ISO 8601 duration before now."""
+    """The position at which a share group starts: an end of the log, or an ISO 8601 duration before now."""
 
     def check(self, name: str, value: object) -> None:
         if value in ("latest", "earliest"):

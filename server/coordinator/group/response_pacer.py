@@ -18,7 +18,7 @@ of a second.
 """
 WAITING_RESPONSES_PER_INCREASE = 1000
 MORE_RESPONSES_PER_PAUSE = 4
-"""For each `WAITING_RESPONSES_PER_INCREASE` that wait, this many more are sent between two pauses, so that no client
+"""The additional responses between two pauses for each `WAITING_RESPONSES_PER_INCREASE` that wait, so that no client
 waits for seconds.
 """
 PAUSE_SECONDS = 0.001

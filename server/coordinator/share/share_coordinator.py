@@ -126,9 +126,9 @@ class ShareCoordinator:
             SHARE_GROUP_STATE_TOPIC, metadata=metadata, controller=controller, loop=loop, on_created=self._start_runtime
         )
         self._batches: dict[ShareCoordinatorShard, CoordinatorBatch] = {}
-        """By shard, the batch that is not appended yet."""
+        """The batch that is not appended yet, by shard."""
         self._appended: dict[ShareCoordinatorShard, CoordinatorBatch] = {}
-        """By shard, the last batch that is appended and has no outcome yet."""
+        """The last batch that is appended and has no outcome yet, by shard."""
         self._deleted_topic_ids: dict[UUID, None] = {}
         self._is_active = False
         metadata.on_topics_removed.append(self._on_topics_removed)

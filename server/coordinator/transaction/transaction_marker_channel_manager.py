@@ -171,7 +171,7 @@ class PendingMarker(NamedTuple):
 
     marker: TransactionMarker
     partitions: list[TopicPartitionKey]
-    """At most `PARTITIONS_PER_REQUEST`, the limit of one request."""
+    """The partitions, `PARTITIONS_PER_REQUEST` or fewer."""
     written: Written
 
 

@@ -31,7 +31,7 @@ class TransactionState(IntEnum):
     DEAD = 6
     """The id is being deleted: it has expired."""
     PREPARE_EPOCH_FENCE = 7
-    """In Kafka a step between ONGOING and PREPARE_ABORT that is never in the log; in Barnabas only a filter value."""
+    """Kafka's step between ONGOING and PREPARE_ABORT, which is never in the log; in Barnabas only a filter value."""
 
     @property
     def label(self) -> str:

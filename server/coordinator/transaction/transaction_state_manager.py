@@ -349,7 +349,7 @@ def concurrent_transactions() -> KafkaError:
 
 
 class TransactionWaiters(Protocol):
-    """Where a request waits: `TransactionStateManager`, or `AddPartitionsToTxnManager` for ids of any coordinator."""
+    """The queue of a waiting request: `TransactionStateManager`, or `AddPartitionsToTxnManager` for any coordinator."""
 
     def add_waiter(self, transactional_id: str, work: Callable[[], None]) -> None: ...
     def remove_waiter(self, transactional_id: str, work: Callable[[], None]) -> bool: ...

@@ -134,11 +134,11 @@ class TreeConnection(asyncio.Protocol):
             self.serve()
 
     def pause_writing(self) -> None:
-        """The client does not take its answers."""
+        """Stop reading: the client does not read its responses."""
         self.choked_tick = self._server.ticks
 
     def resume_writing(self) -> None:
-        """The client takes its answers again."""
+        """Read again: the client reads its responses."""
         self.choked_tick = None
         self.serve()
 
@@ -349,7 +349,7 @@ class TreeConnection(asyncio.Protocol):
         return True
 
     def connected(self, session: int, timeout_ms: int, password: bytes) -> None:
-        """The session has begun or continues; 0: it has expired, or never existed."""
+        """Respond to the connection request. The session is 0 if it has expired, or never existed."""
         self.in_flight -= 1
         self.session = session
         answer = encode(ConnectResponse(0, timeout_ms, session, password))

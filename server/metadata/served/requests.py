@@ -132,7 +132,7 @@ class Caller:
     who: tuple[Id, ...]
 
     def node(self, path: str, perms: int = 0) -> Node:
-        """A node, with one of these permissions if any. Raises NoNodeError, NoAuthError."""
+        """Return a node, with one of these permissions if any. Raises NoNodeError, NoAuthError."""
         node = self.tree.look(path)
         if node is None:
             raise NoNodeError(path)
@@ -141,7 +141,7 @@ class Caller:
         return node
 
     def stat(self, path: str, node: Node) -> NodeStat:
-        """A node's stat."""
+        """Return a node's stat."""
         return stat_of(node, len(self.tree.names(path)))
 
     def watch(self, path: str, kind: int) -> None:
@@ -153,7 +153,7 @@ class Caller:
 
 
 def stat_of(node: Node, children_count: int) -> NodeStat:
-    """A node's stat on the wire."""
+    """Return a node's stat on the wire."""
     return NodeStat(
         czxid=node.czxid,
         mzxid=node.mzxid,
@@ -248,7 +248,7 @@ def _remove_watches(caller: Caller, request: WatcherTypeRequest) -> tuple[()]:
 
 
 def _watches_of_type(caller: Caller, request: WatcherTypeRequest) -> int:
-    """The watches of the kind that a request names. Raises NoWatcherError if there are none."""
+    """Return the watches of the kind that a request names. Raises NoWatcherError if there are none."""
     if request.type not in list(WatcherType):
         raise BadArgumentsError(request.path)
     kind = _OF_TYPE[WatcherType(request.type)]
@@ -442,7 +442,7 @@ class Write(NamedTuple):
     is_multi: bool
 
     def answer(self, outcomes: Sequence[Outcome]) -> bytes:
-        """The response after all operations took place."""
+        """Return the response after all operations took place."""
         replies = [
             (opcode, WRITES[opcode].answer(outcome)) for opcode, outcome in zip(self.opcodes, outcomes, strict=True)
         ]
@@ -452,14 +452,14 @@ class Write(NamedTuple):
         return encode(reply) if reply else b""
 
     def refusal(self, error: StoreError) -> bytes:
-        """The response to a Multi that failed as a whole because of one operation."""
+        """Return the response to a Multi that failed as a whole because of one operation."""
         codes = [ZkError.OK] * error.index + [code_of(error)]
         codes += [ZkError.RUNTIME_INCONSISTENCY] * (len(self.opcodes) - len(codes))
         return encode_results((OpCode.ERROR, ErrorResponse(code)) for code in codes)
 
 
 def understood(opcode: int, frame: bytes, at: int) -> Write:
-    """A request to write, which begins at `at` of its frame. Raises ProtocolError."""
+    """Decode a write request that begins at `at` of its frame. Raises ProtocolError."""
     is_multi = opcode == OpCode.MULTI
     parts = (
         decode_parts(frame, at, WRITE_PARTS)

@@ -1,4 +1,4 @@
-"""When sessions expire. Time is counted in ticks, no clock is read.
+"""The times at which sessions expire, counted in ticks: no clock is read.
 
 A broker that was stopped for a while, or is busy, misses ticks and therefore does not mistake its own absence for its
 clients': requests that arrived during that time are read before the next tick. Source: ExpiryQueue and
@@ -39,7 +39,7 @@ class SessionTracker:
             self._heard[session] = self._now
 
     def end(self, session: int) -> None:
-        """A session is over."""
+        """Forget a session that has ended."""
         self._lives.pop(session, None)
         self._heard.pop(session, None)
 

@@ -158,7 +158,7 @@ class TreeServer:
         return connection in self._waiting
 
     def went_on(self, connection: TreeConnection) -> None:
-        """A write of a connection is done: others that wait may go on."""
+        """Let the connections that wait continue after the write of a connection."""
         connection.serve_soon()
         while self._waiting and self.queued_bytes <= QUEUED_BYTES:
             waiting = next(iter(self._waiting))

@@ -85,7 +85,7 @@ class StreamsGroup(GroupWithStaticMembers[StreamsGroupMember, TasksTuple]):
         """The member that has requested the shutdown of the application, until the group is empty."""
         self.endpoint_information_epoch = 0
         self.endpoint_cache: dict[str, EndpointToPartitions] = {}
-        """By member id, the partitions of the members with endpoints; removed when their tasks or the topics change."""
+        """The partitions of the members with endpoints, by member id; removed when their tasks or the topics change."""
         self._active_owners: dict[str, dict[int, str]] = {}
         self._standby_owners: dict[str, dict[int, Counter[str]]] = {}
         self._warmup_owners: dict[str, dict[int, Counter[str]]] = {}

@@ -66,7 +66,7 @@ class StreamsTopology:
 
     epoch: int
     subtopologies: Mapping[str, Subtopology] = field(default_factory=dict)
-    """By id."""
+    """The subtopologies by id."""
 
     @cached_property
     def source_topic_map(self) -> Mapping[str, Subtopology]:

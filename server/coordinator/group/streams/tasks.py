@@ -13,7 +13,7 @@ from types import MappingProxyType
 Tasks = Mapping[str, frozenset[int]]
 """Partition numbers by subtopology id, without subtopologies that have no tasks."""
 TasksWithEpochs = Mapping[str, Mapping[int, int]]
-"""By subtopology id and partition number, the epoch of the assignment in which the member received the task."""
+"""The epoch of the assignment in which the member received each task, by subtopology id and partition number."""
 
 NO_TASKS: Tasks = MappingProxyType({})
 NO_TASKS_WITH_EPOCHS: TasksWithEpochs = MappingProxyType({})

@@ -42,7 +42,7 @@ class ConfiguredTopology:
     topology_epoch: int
     metadata_hash: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
-    """By id, in the order of the ids; None if the topics do not allow a configuration."""
+    """The subtopologies by id, in the order of the ids; None if the topics do not allow a configuration."""
     internal_topics_to_create: Mapping[str, ConfiguredInternalTopic] = field(default_factory=dict)
     error: TopicConfigurationError | None = None
     """The reason why no task can be assigned."""
