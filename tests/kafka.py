@@ -7,6 +7,7 @@ with KafkaServer(tmp_path / "kafka", version="4.4.0") as kafka:
 
 import base64
 import socket
+import ssl
 import struct
 import subprocess
 import uuid
@@ -141,6 +142,8 @@ class KafkaServer(BrokerProcess):
         self._jvm_flags = jvm_flags
         self.mode = mode
         self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode().replace("-", "A")
+        self.format_arguments: Sequence[str] = ()
+        """More arguments for `kafka-storage format`."""
         self._zookeeper = zookeeper
         self._heap = heap
         self._log_level = log_level
@@ -195,7 +198,7 @@ class KafkaServer(BrokerProcess):
         return {**common, **own, **self._properties}
 
     def _format(self, properties_path: Path) -> None:
-        arguments = ["format", "-t", self.cluster_id, "-c", str(properties_path)]
+        arguments = ["format", "-t", self.cluster_id, "-c", str(properties_path), *self.format_arguments]
         flags = [*JVM_FLAGS, *logging_flags(self.version, "error")]
         result = run_java("kafka.tools.StorageTool", self._classpath, arguments, flags=flags)
         if result.returncode != 0:
@@ -262,6 +265,9 @@ class KafkaTools:
 class KafkaControllerServer(KafkaServer):
     """One controller of Apache Kafka without a broker (`process.roles=controller`); made by `KafkaControllers`."""
 
+    client_tls: ssl.SSLContext | None = None
+    """For a listener with TLS."""
+
     def server_properties(self) -> dict[str, str]:
         """The configuration the controller is started with."""
         return {"process.roles": "controller", "log.dirs": str(self.log_dir), **self._properties}
@@ -270,9 +276,12 @@ class KafkaControllerServer(KafkaServer):
         """Whether it answers an ApiVersions request."""
         body = struct.pack(">hhih", 18, 0, 1, -1)
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
-                connection.sendall(struct.pack(">i", len(body)) + body)
-                return len(connection.makefile("rb").read(4)) == 4
+            with socket.create_connection(("127.0.0.1", self.port), timeout=2) as plain:
+                tls = self.client_tls
+                connection = plain if tls is None else tls.wrap_socket(plain, server_hostname="127.0.0.1")
+                with connection:
+                    connection.sendall(struct.pack(">i", len(body)) + body)
+                    return len(connection.makefile("rb").read(4)) == 4
         except OSError:
             return False
 

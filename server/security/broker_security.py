@@ -109,8 +109,12 @@ class BrokerSecurity:
     def outgoing(self, listener: ListenerConfig) -> InterBrokerSecurity:
         """Return the security of connections to this listener of other brokers. Raises ConfigError."""
         outgoing = InterBrokerSecurity(self._config, listener)
-        self._outgoing.append(outgoing)
+        self.add_outgoing(outgoing)
         return outgoing
+
+    def add_outgoing(self, outgoing: InterBrokerSecurity) -> None:
+        """Include the security of other connections in `reload`."""
+        self._outgoing.append(outgoing)
 
     async def validate_reconfiguration(self, candidate: BrokerConfig, names: Collection[str]) -> None:
         """Raise ConfigError unless the listeners can be served and the other brokers reached with `candidate`.
@@ -183,7 +187,7 @@ class BrokerSecurity:
             if security.tls is not None:
                 self._build("certificates of listener", name, security.tls)
         for outgoing in self._outgoing:
-            self._build("settings of connections to other brokers on listener", outgoing.listener, outgoing)
+            self._build("settings of connections to listener", outgoing.listener, outgoing)
 
     def _build(self, what: str, listener: str, built: Reconfigurable[T]) -> None:
         def on_built(result: T | None, error: BaseException | None) -> None:

@@ -47,6 +47,7 @@ class InterBrokerSecurity:
         """
         self._config = config
         self._mechanism_key = mechanism_key
+        self._listener_key = "inter.broker.listener.name" if mechanism_key == MECHANISM else "controller.listener.names"
         self.listener = listener.name
         self._protocol = listener.security_protocol
         self._logged_reasons: dict[int, str] = {}
@@ -63,7 +64,7 @@ class InterBrokerSecurity:
         try:
             security = security_of(settings)
         except (OSError, ValueError) as error:
-            raise ConfigError("inter.broker.listener.name", self.listener, str(error)) from error
+            raise ConfigError(self._listener_key, self.listener, str(error)) from error
         if security.tls is not None:
             restrict_tls(security.tls, self._config, self.listener)
         return security
@@ -91,7 +92,8 @@ class InterBrokerSecurity:
     def _sasl(self) -> dict[str, str]:
         mechanism = str(self._config.get(self._mechanism_key)).upper()
         offered = self._value("sasl.enabled.mechanisms")
-        if mechanism not in (offered if isinstance(offered, tuple) else ()):
+        # The controllers' own settings, not those of the broker, enable the mechanism of their listener.
+        if self._mechanism_key == MECHANISM and mechanism not in (offered if isinstance(offered, tuple) else ()):
             reason = f"it must be one of sasl.enabled.mechanisms of listener {self.listener}"
             raise ConfigError(self._mechanism_key, mechanism, reason)
         key = f"listener.name.{self.listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
