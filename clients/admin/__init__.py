@@ -1,7 +1,7 @@
 """The admin client and the types of its parameters and results."""
 
 from .admin import HIGH_WATERMARK, Admin
-from .brokers import ClusterDescription, LogDirDescription
+from .brokers import ClusterDescription, LogDirDescription, QuorumInfo, ReplicaState
 from .configs import ConfigChange, ConfigEntry, ConfigResource
 from .group_descriptions import GroupDescription, GroupMember
 from .groups import GroupListing, PartitionLag
@@ -37,6 +37,8 @@ __all__ = [
     "NewTopic",
     "Outcome",
     "PartitionLag",
+    "QuorumInfo",
+    "ReplicaState",
     "ShareGroupDescription",
     "ShareMemberDescription",
     "SharePartitionOffset",

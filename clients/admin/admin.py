@@ -27,6 +27,9 @@ from ...protocol.messages.describe_cluster import DescribeClusterRequest
 from ...protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ...protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ...protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ...protocol.messages.describe_quorum import DescribeQuorumRequest
+from ...protocol.messages.describe_quorum import PartitionData as DescribeQuorumPartition
+from ...protocol.messages.describe_quorum import TopicData as DescribeQuorumTopic
 from ...protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ...protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -65,7 +68,7 @@ from ..name_list import name_list
 from ..offsets import OffsetAndTimestamp, OffsetLookup, by_leader_of
 from ..security import PLAINTEXT, Security
 from .acls import EVERY_ACL, acl_binding, creation_of, filter_fields
-from .brokers import ClusterDescription, LogDirDescription, sorted_by_id
+from .brokers import ClusterDescription, LogDirDescription, QuorumInfo, quorum_info, sorted_by_id
 from .configs import ConfigChange, ConfigEntry, ConfigResource, config_entry, group_by_broker
 from .controller_link import ControllerLink
 from .coordinators import Coordinators
@@ -309,6 +312,16 @@ class Admin:
         raise_error(response.error_code, response.error_message)
         brokers = [BrokerNode(b.broker_id, b.host, b.port, b.rack) for b in response.brokers]
         return ClusterDescription(response.cluster_id, response.controller_id, sorted_by_id(brokers))
+
+    async def describe_metadata_quorum(self) -> QuorumInfo:
+        """Return the controllers of a KRaft cluster and the lag of each replica of the metadata.
+
+        Raises KafkaError, UnsupportedVersionError if the cluster has no KRaft quorum.
+        """
+        partition = DescribeQuorumPartition(partition_index=0)
+        topic = DescribeQuorumTopic(topic_name="__cluster_metadata", partitions=[partition])
+        connection = await self._client.any_connection()
+        return quorum_info(await connection.send(DescribeQuorumRequest(topics=[topic])))
 
     async def describe_log_dirs(self, broker_ids: Collection[int] | None = None) -> list[LogDirDescription]:
         """Return the log directories of these brokers or all, with the size of every partition. Raises KafkaError."""

@@ -1,4 +1,4 @@
-"""`barnabas cluster`: several brokers on this machine, each a process, and a coordinator process."""
+"""`barnabas cluster`: several brokers on this machine, each a process, and a coordinator or Kafka's controllers."""
 
 from __future__ import annotations
 
@@ -8,35 +8,24 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .client_settings import parse_settings
-from .local_cluster import (
-    COORDINATOR,
-    LocalCluster,
-    LocalClusterError,
-    LocalProcess,
-    all_ready,
-    at_work,
-    check_config,
-    check_ports,
-    make_private,
-    wait_until,
-)
-from .session import (
-    Json,
-    Row,
-    fail,
-    print_json,
-    print_rows,
-)
+from ...clients.admin import QuorumInfo
+from . import session
+from .client_settings import DEFAULT_BOOTSTRAP, admin_of, parse_settings
+from .kafka_home import KafkaHome
+from .local_cluster import LocalCluster, all_ready, at_work, check_config, check_ports, wait_until
+from .local_process import ControllerProcess, LocalClusterError, LocalProcess, make_private
+from .session import Bootstrap, Json, Row, fail, print_json, print_rows
 
 app = typer.Typer(
-    help="Run several brokers on this machine, each a process. Number 0 is the coordinator; brokers are 1, 2, 3 …",
+    help="Run several brokers on this machine, each a process. Number 0 is the coordinator; brokers are 1, 2, 3 …; "
+    "controllers of Apache Kafka (--controllers kafka) are 101, 102 and 103.",
     short_help="Run several brokers on this machine, each a process.",
     no_args_is_help=True,
     add_completion=False,
@@ -47,7 +36,16 @@ DEFAULT_PORT = 9092
 READY_SECONDS = 60.0
 
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Directory of the cluster.")]
-Number = Annotated[int | None, typer.Argument(metavar="[N]", help="Only this process: a broker's id, or 0.")]
+Number = Annotated[
+    int | None, typer.Argument(metavar="[N]", help="Only this process: the id of a broker or controller, or 0.")
+]
+
+
+class Controllers(StrEnum):
+    """The processes with the metadata of a cluster."""
+
+    BUILTIN = "builtin"
+    KAFKA = "kafka"
 
 
 @app.command()
@@ -64,37 +62,70 @@ def start(
     config: Annotated[
         list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of all brokers.")
     ] = None,
+    controllers: Annotated[
+        Controllers | None,
+        typer.Option(
+            help="builtin (default): the coordinator of Barnabas. "
+            "kafka: three KRaft controllers of Apache Kafka, which require Java 17 and Kafka's jars."
+        ),
+    ] = None,
+    kafka_home: Annotated[
+        Path | None,
+        typer.Option("--kafka-home", metavar="DIR", help="Directory of an Apache Kafka release (KAFKA_HOME)."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Start a cluster, or its stopped processes. Broker k listens on PORT + k - 1, the coordinator on PORT - 1."""
+    """Start a cluster, or its stopped processes.
+
+    Broker k listens on PORT + k - 1, the coordinator on PORT - 1, controllers of Apache Kafka on the three ports before
+    PORT.
+    """
     began = time.perf_counter()
     with _errors(), _at_work(data, make=True) as folder:
         settings = parse_settings(config or ())
         check_config(settings)
         is_new = not (folder / "cluster.json").exists()
+        with_quorum = controllers is Controllers.KAFKA
+        home = KafkaHome.find(kafka_home) if is_new and with_quorum else None
+        first_port = DEFAULT_PORT if port is None else port
         cluster = (
-            LocalCluster.create(folder, brokers or 3, DEFAULT_PORT if port is None else port, settings)
+            LocalCluster.create(folder, brokers or 3, first_port, settings, with_quorum=with_quorum)
             if is_new
             else LocalCluster.load(folder)
         )
         if brokers not in (None, len(cluster.brokers)) or port not in (None, cluster.brokers[0].port, 0):
             raise LocalClusterError(f"{folder} has a cluster of {len(cluster.brokers)} brokers at {cluster.bootstrap}")
+        if controllers is not None and with_quorum != (cluster.quorum is not None):
+            present = Controllers.BUILTIN if cluster.quorum is None else Controllers.KAFKA
+            raise LocalClusterError(f"{folder} has a cluster with --controllers {present}")
+        if kafka_home is not None and cluster.quorum is None:
+            raise LocalClusterError("--kafka-home requires --controllers kafka")
         cluster.config.update(settings)
         chosen = cluster.members if number is None else [cluster.member(number)]
         missing = [member for member in chosen if member.pid() is None]
         if not missing:
             what = "the cluster" if number is None else cluster.member(number).name
             raise LocalClusterError(f"{what} is already running")
-        if number and cluster.members[COORDINATOR].pid() is None:
+        if number is not None and missing[0] in cluster.brokers and not cluster.has_metadata:
             raise LocalClusterError(
                 "a broker cannot start without the coordinator; `barnabas cluster start 0` starts it"
+                if cluster.quorum is None
+                else "a broker cannot start without a majority of the controllers; "
+                "`barnabas cluster start N` starts one"
             )
+        if home is None and any(isinstance(member, ControllerProcess) for member in missing):
+            assert cluster.quorum is not None, "only a quorum has controllers"
+            home = KafkaHome.find(kafka_home or cluster.quorum.kafka_home)
+        if home is not None and cluster.quorum is not None:
+            cluster.quorum.kafka_home = home.folder
         if settings:
             _check_values(cluster)
         check_ports(missing)
         cluster.save()
+        if home is not None:
+            cluster.format(home)
         try:
-            cluster.start(missing)
+            cluster.start(missing, home)
             # Imported while the started brokers import their own modules, not before.
             from .cluster_view import all_know
 
@@ -121,9 +152,27 @@ def status(*, data: Data = DEFAULT_FOLDER, json: Json = False) -> None:
         from .cluster_view import roles_in
 
         roles = asyncio.run(roles_in(cluster))
-        print_rows([{**row, **roles[number]} for number, row in enumerate(rows)], as_json=json)
+        print_rows([{**row, **role} for row, role in zip(rows, roles, strict=True)], as_json=json)
         if any(row["pid"] is None for row in rows):
             raise typer.Exit(1)
+
+
+@app.command()
+def quorum(*, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
+    """Show the controllers of any KRaft cluster, and the lag of the controllers and brokers behind the active one."""
+    from .cluster_view import quorum_rows
+
+    async def work() -> QuorumInfo:
+        async with admin_of(bootstrap) as admin:
+            return await admin.describe_metadata_quorum()
+
+    found = session.run(work())
+    if json:
+        about = {"leader": found.leader_id, "epoch": found.leader_epoch, "high watermark": found.high_watermark}
+        print_json({**about, "replicas": quorum_rows(found)})
+    else:
+        print(f"leader {found.leader_id}, epoch {found.leader_epoch}, high watermark {found.high_watermark}")
+        print_rows(quorum_rows(found))
 
 
 @app.command()
@@ -140,14 +189,14 @@ def stop(number: Number = None, *, data: Data = DEFAULT_FOLDER) -> None:
 
 @app.command()
 def kill(
-    number: Annotated[int, typer.Argument(metavar="N", help="A broker's id, or 0 for the coordinator.")],
+    number: Annotated[int, typer.Argument(metavar="N", help="A broker, a controller, or 0 for the coordinator.")],
     *,
     data: Data = DEFAULT_FOLDER,
 ) -> None:
     """Kill one process as kill -9 does. `start N` starts it again.
 
-    Without a broker, others become the leaders of its partitions. Without the coordinator brokers continue to serve
-    their partitions, and no leader is elected until it is restarted.
+    Without a broker, others become the leaders of its partitions. Without the coordinator, or a majority of the
+    controllers, brokers continue to serve their partitions, and no leader is elected until it is restarted.
     """
     with _errors(), _at_work(data) as folder:
         member = LocalCluster.load(folder).member(number)

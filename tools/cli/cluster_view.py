@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from ...clients.connection import BrokerConnection, ConnectionOptions
 from ...protocol.errors import KafkaError
 from ...protocol.messages.describe_cluster import DescribeClusterRequest
-from .local_cluster import HOST, LocalCluster, LocalProcess
+from .local_cluster import COORDINATOR, LocalCluster
+from .local_process import HOST, LocalProcess
 from .session import Row
 
+if TYPE_CHECKING:
+    from ...clients.admin import QuorumInfo
+
+QUORUM_SECONDS = 5.0
 OPTIONS = ConnectionOptions(client_id="barnabas-cluster", request_timeout_ms=5000, connect_timeout_ms=5000)
 
 
@@ -36,18 +43,27 @@ async def _known_to(broker: LocalProcess) -> set[int]:
 
 
 async def roles_in(cluster: LocalCluster) -> list[Row]:
-    """Return the role of each process, as far as it can be determined."""
-    unknown: Row = {"controller": None, "leads": None, "in sync": None}
+    """Return the role of each process, in the order of `members`, as far as it can be determined."""
+    quorum_columns: Row = {} if cluster.quorum is None else {"quorum": None, "lag": None}
+    unknown: Row = {"controller": None, **quorum_columns, "leads": None, "in sync": None}
     rows = [unknown] * len(cluster.members)
     running = [broker.address for broker in cluster.brokers if broker.pid() is not None]
     if not running:
         return rows
     from ...clients.admin import Admin
 
+    quorum: QuorumInfo | None = None
     try:
         async with Admin(running, request_timeout_ms=5000, default_api_timeout_ms=5000) as admin:
-            controller = (await admin.describe_cluster()).controller_id
             topics = await admin.describe_topics()
+            if cluster.quorum is None:
+                controller = (await admin.describe_cluster()).controller_id
+            else:
+                # Without a leader of the quorum the other columns are still useful.
+                with suppress(KafkaError, TimeoutError):
+                    async with asyncio.timeout(QUORUM_SECONDS):
+                        quorum = await admin.describe_metadata_quorum()
+                controller = -1 if quorum is None else quorum.leader_id
     except (KafkaError, TimeoutError):
         return rows
     leads: Counter[int] = Counter()
@@ -57,11 +73,29 @@ async def roles_in(cluster: LocalCluster) -> list[Row]:
         leads[partition.leader_id] += 1
         replicas.update(partition.replicas)
         in_sync.update(partition.in_sync_replicas)
-    for number in (broker.number for broker in cluster.brokers):
-        # A process killed a moment ago keeps its role until its session expires.
-        rows[number] = {
-            "controller": number == controller,
-            "leads": leads[number],
-            "in sync": f"{in_sync[number]} of {replicas[number]}",
+    states = {} if quorum is None else {row["id"]: row for row in quorum_rows(quorum)}
+    return [
+        {
+            # A process killed a moment ago keeps its role until its session expires.
+            "controller": None if member.number == COORDINATOR else member.number == controller,
+            **{name: states.get(member.number, {}).get(name) for name in quorum_columns},
+            "leads": leads[member.number] if member in cluster.brokers else None,
+            "in sync": f"{in_sync[member.number]} of {replicas[member.number]}" if member in cluster.brokers else None,
         }
-    return rows
+        for member in cluster.members
+    ]
+
+
+def quorum_rows(quorum: QuorumInfo) -> list[Row]:
+    """Return a row for each replica of the metadata log. The lag is counted in records."""
+    return [
+        {
+            "id": replica.replica_id,
+            "quorum": "leader" if replica.replica_id == quorum.leader_id else role,
+            "log end": replica.log_end_offset if replica.log_end_offset >= 0 else None,
+            "lag": quorum.lag(replica),
+            "address": " ".join(f"{host}:{port}" for _, host, port in quorum.nodes.get(replica.replica_id, ())) or None,
+        }
+        for role, replicas in (("voter", quorum.voters), ("observer", quorum.observers))
+        for replica in replicas
+    ]

@@ -1,165 +1,69 @@
-"""A cluster of processes on this machine: the contents of its directory, and the identification of its processes.
+"""A cluster of processes on this machine: the contents of its directory.
 
-DIR/cluster.json                          ports and settings
-DIR/lock                                  locked by a running command
-DIR/coordinator, DIR/broker-1, …          of each process: `pid`, `output.log`, its data
-
-A process has its `pid` file open and locked as long as it lives, without its own code: the lock is inherited from the
-process that started it. So no process is treated as a part of the cluster because of a number in a file.
+DIR/cluster.json                              ports and settings
+DIR/lock                                      locked by a running command
+DIR/coordinator or DIR/controller-101, …      of each process: `pid`, `output.log`, its data
+DIR/broker-1, …
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
-import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
-from shutil import disk_usage
 
 from ...common.properties import format_properties
+from .kafka_home import KafkaHome
+from .kafka_quorum import CONTROLLERS, KafkaQuorum
+from .local_process import (
+    BARNABAS,
+    HOST,
+    LOOK_SECONDS,
+    ControllerProcess,
+    LocalClusterError,
+    LocalProcess,
+    make_private,
+    write_private,
+)
 
-HOST = "127.0.0.1"
 COORDINATOR = 0
 """The number of the coordinator process; brokers begin with 1."""
-END_SECONDS = 60.0
-LOOK_SECONDS = 0.01
-LOG_LINES = 5
 HALF_WRITTEN = "cluster.json.new"
 """Files that a failed start on a full disk may leave instead of `cluster.json`."""
-_PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
-CHOSEN_HERE = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir", "zookeeper.connect")
+CHOSEN_HERE = (
+    "broker.id", "node.id", "listeners", "advertised.listeners", "log.dirs", "log.dir", "zookeeper.connect",
+    "process.roles", "controller.listener.names", "controller.quorum.bootstrap.servers", "controller.quorum.voters",
+)  # fmt: skip
 """Settings that make a broker a member of the cluster."""
-
-
-class LocalClusterError(Exception):
-    """The operation is impossible; the message contains the reason."""
-
-
-class LocalProcess:
-    """One process of the cluster, running or not."""
-
-    def __init__(self, number: int, folder: Path, port: int) -> None:
-        self.number = number
-        self.folder = folder
-        self.port = port
-        self.address = f"{HOST}:{port}"
-        self.name = "coordinator" if number == COORDINATOR else f"broker {number}"
-        self.log = folder / "output.log"
-        self._pid_file = folder / "pid"
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log_began = 0
-
-    def pid(self) -> int | None:
-        """Return the process id, None if it does not run. Raises LocalClusterError if it cannot be determined."""
-        try:
-            file = os.open(self._pid_file, os.O_RDONLY)
-        except FileNotFoundError:
-            return None
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            named = os.read(file, 20).decode(errors="replace")
-        else:
-            return None
-        finally:
-            os.close(file)
-        if not (named.isdecimal() and int(named)):
-            raise LocalClusterError(f"{self._pid_file} is locked, but contains no process id")
-        return int(named)
-
-    def start(self, arguments: Sequence[str]) -> None:
-        """Start the process, which outlives this one, without waiting for it. Raises OSError."""
-        make_private(self.folder)
-        file = os.open(self._pid_file, os.O_RDWR | os.O_CREAT, _PRIVATE_FILE)
-        try:
-            # No other command starts processes now; a command that only tests the lock releases it immediately.
-            fcntl.flock(file, fcntl.LOCK_EX)
-            os.ftruncate(file, 0)
-            with open(self.log, "ab", opener=_private_opener) as log:
-                self._log_began = log.tell()
-                self._process = subprocess.Popen(  # noqa: S603 - runs this program
-                    [sys.executable, "-m", "barnabas.tools.cli", *arguments],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    pass_fds=[file],
-                    preexec_fn=partial(_sign, file),
-                )
-        finally:
-            os.close(file)
-
-    def says_ready(self) -> bool:
-        """Return whether the started process serves. Raises LocalClusterError with the reason if it has ended."""
-        assert self._process is not None, "the process was started by this command"
-        ended = self._process.poll() is not None
-        with self.log.open("rb") as log:
-            log.seek(self._log_began)
-            said = log.read().decode(errors="replace").splitlines()
-        if ended:
-            # With a full disk the process cannot write the reason.
-            room = f"{self.log} is empty; its disk has {disk_usage(self.folder).free >> 20} MB left"
-            raise LocalClusterError("\n".join([f"{self.name} did not start", *(said[-LOG_LINES:] or [room])]))
-        return any(line.startswith("ready ") for line in said)
-
-    def send(self, number: signal.Signals) -> int | None:
-        """Send a signal to the process, and never to another process with its former id; return the id, None if there
-        is none.
-
-        Raises LocalClusterError if the file contains the id of another process.
-        """
-        pid = self.pid()
-        if pid is None:
-            return None
-        if not hasattr(os, "pidfd_open") or not Path("/proc/self/fd").exists():
-            os.kill(pid, number)  # the lock was held a moment before
-            return pid
-        try:
-            process = os.pidfd_open(pid)
-        except ProcessLookupError:
-            process = None
-        try:
-            if process is None or not _has_open(pid, self._pid_file):
-                if self.pid() is None:
-                    return None
-                raise LocalClusterError(f"{self._pid_file} contains {pid}, which is not a process of this cluster")
-            signal.pidfd_send_signal(process, number)
-        except ProcessLookupError:
-            return None
-        finally:
-            if process is not None:
-                os.close(process)
-        return pid
-
-    def await_end(self) -> None:
-        """Wait until the process has ended. Raises LocalClusterError."""
-        deadline = time.monotonic() + END_SECONDS
-        while self.pid() is not None:
-            if time.monotonic() > deadline:
-                raise LocalClusterError(
-                    f"{self.name} does not end; `barnabas cluster kill {self.number}` ends it immediately"
-                )
-            time.sleep(LOOK_SECONDS)
 
 
 class LocalCluster:
     """The cluster of a directory, created with `create` or `load`."""
 
-    def __init__(self, folder: Path, ports: Sequence[int], config: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, ports: Sequence[int], config: Mapping[str, str], quorum: KafkaQuorum | None = None
+    ) -> None:
+        """`ports` are those of the brokers, after that of the coordinator unless there is a quorum."""
         self.folder = folder
         self.config = dict(config)
-        self.members = [
-            LocalProcess(number, folder / ("coordinator" if number == COORDINATOR else f"broker-{number}"), port)
-            for number, port in enumerate(ports)
+        self.quorum = quorum
+        self.controllers: Sequence[LocalProcess] = (
+            [LocalProcess(COORDINATOR, "coordinator", folder / "coordinator", ports[0])]
+            if quorum is None
+            else quorum.processes
+        )
+        """The processes with the metadata: the coordinator, or the controllers of Apache Kafka."""
+        self.brokers = [
+            LocalProcess(number, f"broker {number}", folder / f"broker-{number}", port)
+            for number, port in enumerate(ports[1:] if quorum is None else ports, 1)
         ]
+        self.members: list[LocalProcess] = [*self.controllers, *self.brokers]
 
     @classmethod
     def load(cls, folder: Path) -> LocalCluster:
@@ -169,35 +73,42 @@ class LocalCluster:
             ports, config = list(map(int, known["ports"])), dict(known["config"])
             if len(ports) < 2 or not all(isinstance(value, str) for value in config.values()):
                 raise ValueError("expected ports of a coordinator and a broker, and settings as strings")
-            return cls(folder, ports, config)
+            if "quorum" not in known:
+                return cls(folder, ports, config)
+            quorum = KafkaQuorum.from_json(folder, ports[:CONTROLLERS], known["quorum"])
+            return cls(folder, ports[CONTROLLERS:], config, quorum)
         except FileNotFoundError:
             raise LocalClusterError(f"{folder} contains no cluster; `barnabas cluster start` creates one") from None
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise LocalClusterError(f"{folder}/cluster.json cannot be read: {error}") from error
 
     @classmethod
-    def create(cls, folder: Path, brokers: int, port: int, config: Mapping[str, str]) -> LocalCluster:
+    def create(
+        cls, folder: Path, brokers: int, port: int, config: Mapping[str, str], *, with_quorum: bool = False
+    ) -> LocalCluster:
         """Create a cluster in an empty directory; `port` is the first broker's, 0 for any free ports.
 
-        Raises LocalClusterError.
+        `with_quorum`: the controllers are Apache Kafka's. Raises LocalClusterError.
         """
         if any(path.name not in ("lock", HALF_WRITTEN) for path in folder.iterdir()):
             raise LocalClusterError(f"{folder} is not empty and contains no cluster")
-        last = port + brokers - 1
-        if port and (port < 2 or last > 65535):
-            raise LocalClusterError(f"ports {port - 1} to {last} are invalid; choose others with --port")
-        return cls(folder, list(range(port - 1, last + 1)) if port else _free_ports(brokers + 1), config)
+        before = CONTROLLERS if with_quorum else 1
+        first, last = port - before, port + brokers - 1
+        if port and (first < 1 or last > 65535):
+            raise LocalClusterError(f"ports {first} to {last} are invalid; choose others with --port")
+        ports = list(range(first, last + 1)) if port else _free_ports(before + brokers)
+        if not with_quorum:
+            return cls(folder, ports, config)
+        return cls(folder, ports[before:], config, KafkaQuorum.create(folder, ports[:before]))
 
     def save(self) -> None:
         """Write cluster.json atomically. Raises OSError."""
         known = {"ports": [member.port for member in self.members], "config": self.config}
+        if self.quorum is not None:
+            known["quorum"] = self.quorum.to_json()
         fresh = self.folder / HALF_WRITTEN
-        _write_private(fresh, json.dumps(known, indent=2) + "\n")
+        write_private(fresh, json.dumps(known, indent=2) + "\n")
         fresh.replace(self.folder / "cluster.json")
-
-    @property
-    def brokers(self) -> list[LocalProcess]:
-        return self.members[1:]
 
     @property
     def running(self) -> list[LocalProcess]:
@@ -208,32 +119,50 @@ class LocalCluster:
         """Return `bootstrap.servers` with all brokers."""
         return ",".join(member.address for member in self.brokers)
 
+    @property
+    def has_metadata(self) -> bool:
+        """Whether the coordinator, or a majority of the controllers, runs. Without it no broker can start."""
+        return 2 * sum(member.pid() is not None for member in self.controllers) > len(self.controllers)
+
     def member(self, number: int) -> LocalProcess:
         """Return the process. Raises LocalClusterError if it does not exist."""
-        if not 0 <= number < len(self.members):
-            raise LocalClusterError(
-                f"unknown number {number}: 0 is the coordinator, brokers are 1 to {len(self.brokers)}"
-            )
-        return self.members[number]
+        for member in self.members:
+            if member.number == number:
+                return member
+        first, last = self.controllers[0], self.controllers[-1]
+        others = "0 is the coordinator" if self.quorum is None else f"controllers are {first.number} to {last.number}"
+        raise LocalClusterError(f"unknown number {number}: {others}, brokers are 1 to {len(self.brokers)}")
 
-    def start(self, members: Iterable[LocalProcess]) -> None:
-        """Start the stopped processes, without waiting for them. Raises OSError."""
+    def start(self, members: Iterable[LocalProcess], home: KafkaHome | None = None) -> None:
+        """Start the stopped processes, without waiting for them. Raises LocalClusterError, OSError.
+
+        `home` is required to start controllers of Apache Kafka.
+        """
         for member in members:
-            if member.number == COORDINATOR:
+            if isinstance(member, ControllerProcess):
+                assert self.quorum is not None and home is not None, "a controller is a program of Apache Kafka"
+                member.start(self.quorum.command(home, member))
+            elif member.number == COORDINATOR:
                 arguments = ["coordinator", "--data", str(member.folder / "data"), "--listen", member.address]
                 if sys.platform == "linux":
                     # Otherwise other users of this machine could write into the tree.
                     arguments.append("--owner-only")
+                member.start([*BARNABAS, *arguments])
             else:
                 make_private(member.folder)
                 path = member.folder / "server.properties"
-                _write_private(path, format_properties(self.settings(member)))
-                arguments = ["start", str(path)]
-            member.start(arguments)
+                write_private(path, format_properties(self.settings(member)))
+                member.start([*BARNABAS, "start", str(path)])
 
-    def settings(self, member: LocalProcess) -> dict[str, str]:
-        """Return a broker's server.properties."""
-        listener = f"PLAINTEXT://{member.address}"
+    def format(self, home: KafkaHome) -> None:
+        """Prepare the directories of the controllers of Apache Kafka. Raises LocalClusterError, OSError."""
+        assert self.quorum is not None, "the coordinator has no format"
+        was_formatted = self.quorum.is_formatted
+        self.quorum.format(home, self._common_settings())
+        if not was_formatted:
+            self.save()
+
+    def _common_settings(self) -> dict[str, str]:
         replicas = min(3, len(self.brokers))
         in_sync = max(1, replicas - 1)
         return {
@@ -242,28 +171,47 @@ class LocalCluster:
             "offsets.topic.replication.factor": str(replicas),
             "transaction.state.log.replication.factor": str(replicas),
             "transaction.state.log.min.isr": str(in_sync),
-            # On one machine an unreachable broker has died, and preferred leaders should return while the user watches.
-            "zookeeper.session.timeout.ms": "2000",
+            "share.coordinator.state.topic.replication.factor": str(replicas),
+            "share.coordinator.state.topic.min.isr": str(in_sync),
+            # Preferred leaders should return while the user watches.
             "leader.imbalance.check.interval.seconds": "10",
             **self.config,
-            "broker.id": str(member.number),
+        }
+
+    def settings(self, member: LocalProcess) -> dict[str, str]:
+        """Return a broker's server.properties."""
+        listener = f"PLAINTEXT://{member.address}"
+        number = str(member.number)
+        if self.quorum is None:
+            # On one machine an unreachable broker has died.
+            common = {"zookeeper.session.timeout.ms": "2000", **self._common_settings()}
+            membership = {"broker.id": number, "zookeeper.connect": self.controllers[0].address}
+        else:
+            common = {"broker.heartbeat.interval.ms": "1000", **self._common_settings()}
+            membership = {
+                "process.roles": "broker",
+                "node.id": number,
+                **self.quorum.common_settings(self.config),
+            }
+        return {
+            **common,
+            **membership,
             "listeners": listener,
             "advertised.listeners": listener,
             "log.dirs": str(member.folder / "data"),
-            "zookeeper.connect": self.members[COORDINATOR].address,
         }
 
     def stop(self, members: Iterable[LocalProcess]) -> list[tuple[LocalProcess, int]]:
-        """End processes cleanly, and return which were killed; the coordinator is last. Raises LocalClusterError."""
-        members = sorted(members, key=lambda member: member.number == COORDINATOR)
-        # One after the other: each transfers its leaderships, which requires the coordinator.
-        one_by_one = self.members[COORDINATOR].pid() is not None
+        """End processes cleanly, and return which were ended; brokers are first. Raises LocalClusterError."""
+        members = sorted(members, key=lambda member: member in self.controllers)
+        # One after the other: each transfers its leaderships, which requires the controllers.
+        one_by_one = self.has_metadata
         stopped = []
         for member in members:
             pid = member.send(signal.SIGTERM)
             if pid is not None:
                 stopped.append((member, pid))
-                if one_by_one:
+                if one_by_one and member in self.brokers:
                     member.await_end()
         for member, _ in stopped:
             member.await_end()
@@ -312,35 +260,6 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> None:
         if time.monotonic() > deadline:
             raise LocalClusterError(f"the cluster is not ready after {seconds:.0f} s; each process has an output.log")
         time.sleep(LOOK_SECONDS)
-
-
-def make_private(folder: Path) -> None:
-    """Create a directory that only this user can read, or restrict an existing one. Raises OSError."""
-    folder.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
-    folder.chmod(_PRIVATE_FOLDER)
-
-
-def _private_opener(path: str, flags: int) -> int:
-    return os.open(path, flags, _PRIVATE_FILE)
-
-
-def _write_private(path: Path, text: str) -> None:
-    """Write a file that only this user can read, because settings may contain passwords. Raises OSError."""
-    with open(path, "w", opener=_private_opener) as file:
-        os.fchmod(file.fileno(), _PRIVATE_FILE)  # a file of an earlier version
-        file.write(text)
-
-
-def _sign(file: int) -> None:
-    """Prepare the new process before it executes another program."""
-    os.write(file, b"%d" % os.getpid())
-
-
-def _has_open(pid: int, path: Path) -> bool:
-    """Return whether a process has a file open (Linux)."""
-    with suppress(OSError):  # the process has ended, or belongs to another user
-        return any(link.exists() and link.samefile(path) for link in Path(f"/proc/{pid}/fd").iterdir())
-    return False
 
 
 def _free_ports(count: int) -> list[int]:

@@ -22,8 +22,8 @@ from tests.tools.cli.running import Run, run_command
 
 from barnabas.common.properties import parse_properties
 from barnabas.tools.cli import main
-from barnabas.tools.cli.cluster import LocalProcess
-from barnabas.tools.cli.local_cluster import LocalCluster, LocalClusterError
+from barnabas.tools.cli.local_cluster import LocalCluster
+from barnabas.tools.cli.local_process import BARNABAS, LocalClusterError, LocalProcess
 
 DEADLINE_S = 60
 
@@ -249,8 +249,8 @@ def test_a_start_that_had_no_room_does_not_keep_the_next_from_the_folder(tmp_pat
 
 
 def test_a_process_that_does_not_start_says_why(tmp_path: Path) -> None:
-    member = LocalProcess(1, tmp_path / "broker-1", free_port())
-    member.start(["start", str(tmp_path / "missing.properties")])
+    member = LocalProcess(1, "broker 1", tmp_path / "broker-1", free_port())
+    member.start([*BARNABAS, "start", str(tmp_path / "missing.properties")])
     with pytest.raises(Exception, match=r"(?s)broker 1 did not start.*missing.properties"):
         wait_until(member.says_ready, timeout_s=DEADLINE_S, what="an end")
     assert member.pid() is None
@@ -262,7 +262,7 @@ def coordinator(folder: Path, port: int, *more: str) -> list[str]:
 
 
 def test_a_process_that_cannot_even_say_why_is_told_of(tmp_path: Path) -> None:
-    member = LocalProcess(1, tmp_path, 1)
+    member = LocalProcess(1, "broker 1", tmp_path, 1)
     member.log.touch()
     member._process = subprocess.Popen(["true"])
     member._process.wait()
