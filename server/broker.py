@@ -35,7 +35,7 @@ from .coordinator.transaction.add_partitions_to_txn_manager import AddPartitions
 from .coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from .coordinator.transaction.transaction_marker_channel_manager import MarkerWriter
 from .metadata.acl_store import AclStore
-from .metadata.cluster_features import SHARE_VERSION, SINCE_SHARE_GROUPS, TRANSACTION_VERSION, ClusterFeatures
+from .metadata.cluster_features import SHARE_VERSION, TRANSACTION_VERSION, ClusterFeatures
 from .metadata.cluster_store import ClusterStore
 from .metadata.config_store import ConfigStore
 from .metadata.metadata_cache import MetadataCache
@@ -313,9 +313,11 @@ class BrokerServer:
         member = self._member
         producer_ids = ZkProducerIdManager(sources.tree.store, broker_id) if member is None else member.producer_ids
 
-        def share_version() -> int:
+        def feature_level(name: str) -> int:
             # Share groups identify topics by their ids.
-            return features.level(SHARE_VERSION) if has_topic_ids(config) else 0
+            return 0 if name == SHARE_VERSION and not has_topic_ids(config) else features.level(name)
+
+        share_version = partial(feature_level, SHARE_VERSION)
 
         share_coordinator = ShareCoordinator(
             config=config,
@@ -345,7 +347,7 @@ class BrokerServer:
             turn_queue=turn_queue,
             sliced_work=self._sliced_work,
             persister=persister,
-            are_share_groups_served=lambda: share_version() >= SINCE_SHARE_GROUPS,
+            feature_level=feature_level,
         )
         partition_metadata_client = PartitionMetadataClient(
             replica_manager,
@@ -379,6 +381,10 @@ class BrokerServer:
             send=None if member is None else member.send_transactions,
         )
         moving = moving_quota(config, self._loop.time)
+        share_partition_manager = self._share_partitions(
+            replica_manager, metadata, persister, dynamic_config, controller, share_version
+        )
+        features.on_change(share_partition_manager.on_share_version_change)
         return BrokerState(
             broker_id=broker_id,
             cluster_id=sources.cluster_id,
@@ -408,9 +414,7 @@ class BrokerServer:
             add_partitions_to_txn_manager=add_partitions_to_txn_manager,
             share_coordinator=share_coordinator,
             persister=persister,
-            share_partition_manager=self._share_partitions(
-                replica_manager, metadata, persister, dynamic_config, controller, share_version
-            ),
+            share_partition_manager=share_partition_manager,
             quotas=quotas,
             security=security,
             telemetry=self._telemetry(dynamic_config),

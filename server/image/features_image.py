@@ -9,8 +9,11 @@ from typing import Any
 from ...protocol.metadata_records import FeatureLevelRecord
 from ..runtime.loop_sharing import CountBudget
 from .map_changes import difference, with_changes
+from .metadata_error import MetadataError
 
 METADATA_VERSION = "metadata.version"
+MIN_VERSION, MAX_VERSION = 7, 33
+"""3.3-IV3 and 4.4-IV2: records of other levels may have another meaning. The broker registers with the same range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,11 @@ class FeaturesDelta:
         self.changes: dict[str, int | None] = {}
 
     def replay(self, record: FeatureLevelRecord) -> None:
-        """Set or remove a feature."""
+        """Set or remove a feature. Raises MetadataError for a `metadata.version` of which the records are not known."""
+        if record.name == METADATA_VERSION and not MIN_VERSION <= record.feature_level <= MAX_VERSION:
+            raise MetadataError(
+                f"metadata.version {record.feature_level}: Barnabas supports {MIN_VERSION} to {MAX_VERSION}"
+            )
         self.changes[record.name] = record.feature_level or None
 
     def apply(self) -> FeaturesImage:

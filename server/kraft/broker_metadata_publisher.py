@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ..quotas.quota_managers import QuotaManagers
     from ..replication.replica_manager import ReplicaManager
     from ..security.acl_authorizer import AclAuthorizer
+    from .image_features import ImageFeatures
     from .published_image import PublishedImage
 
 logger = room_logger("metadata")
@@ -64,6 +65,7 @@ class BrokerMetadataPublisher:
         *,
         dynamic_config: DynamicConfig,
         config_store: ConfigStore,
+        features: ImageFeatures,
         quotas: QuotaManagers,
         acls: AclAuthorizer | None,
         metadata: MetadataCache,
@@ -87,6 +89,7 @@ class BrokerMetadataPublisher:
         self._published = published
         self._dynamic_config = dynamic_config
         self._config_store = config_store
+        self._features = features
         self._quotas = quotas
         self._acls = acls
         self._acl_rules: dict[ResourcePattern, dict[UUID, AccessControlEntry]] = {}
@@ -125,6 +128,8 @@ class BrokerMetadataPublisher:
                     # The logs were opened for the topics of that image: another topic may have the name of one now.
                     since_start = await settings.topics.local_changes(self._broker_id)
                     await self._apply_part("topics", self._stop_replicas(since_start.deletes))
+            if delta.features is not None:
+                await self._apply_part("features", self._features.changed())
             if settings.configs is not None or settings.client_quotas is not None:
                 await self._apply_part("settings and quotas", self._apply_settings(settings, image))
             if delta.acls is not None and self._acls is not None:

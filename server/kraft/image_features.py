@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..metadata.cluster_features import OnFeatureChange
     from .published_image import PublishedImage
 
 METADATA_VERSION = "metadata.version"
@@ -15,6 +16,7 @@ class ImageFeatures:
 
     def __init__(self, published: PublishedImage) -> None:
         self._published = published
+        self._callbacks: list[OnFeatureChange] = []
 
     @property
     def epoch(self) -> int:
@@ -27,3 +29,12 @@ class ImageFeatures:
         if name == METADATA_VERSION:
             return features.metadata_version or 0
         return features.finalized_versions.get(name, 0)
+
+    def on_change(self, callback: OnFeatureChange) -> None:
+        """Call `callback` after each change of levels."""
+        self._callbacks.append(callback)
+
+    async def changed(self) -> None:
+        """Have the parts of the broker follow a change. The publisher of the metadata calls it."""
+        for callback in self._callbacks:
+            await callback()

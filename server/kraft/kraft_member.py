@@ -36,7 +36,7 @@ from ..security.inter_broker_security import InterBrokerSecurity
 from .assignments_manager import AssignmentsManager
 from .broker_metadata_publisher import BrokerMetadataPublisher, FirstImage
 from .image_config_store import ImageConfigStore
-from .image_features import ImageFeatures
+from .image_features import METADATA_VERSION, ImageFeatures
 from .image_token_store import ImageTokenStore
 from .image_topics import SECURITY_PROTOCOLS, local_topics
 from .kraft_controller_client import KRaftControllerClient
@@ -76,6 +76,8 @@ INTER_BROKER_PROTOCOL = "3.9-IV0"
 """The versions of requests between brokers: every Kafka broker of a KRaft cluster with Kafka 4 supports them."""
 LOG_DIRS_CHECK_MS = 1000
 """Interval in which the log directories of replicas are compared with the metadata."""
+SINCE_CORDONED_LOG_DIRS = 30
+"""metadata.version 4.3-IV0, the first level at which registrations contain cordoned log directories (KIP-1066)."""
 RETRY_TIMEOUT_MS = 60_000
 """Kafka's timeout of requests to the controller with all their attempts."""
 
@@ -137,6 +139,7 @@ class KRaftMember:
         self._publisher: BrokerMetadataPublisher | None = None
         self._directory_ids: dict[str, UUID] = {}
         self._reported_failures: set[UUID] = set()
+        self._reported_cordoned: list[UUID] = []
         self._cluster_id = ""
         self._is_closed = False
         self.controller = KRaftControllerClient(
@@ -266,6 +269,7 @@ class KRaftMember:
         # Clients send requests for the controller to any broker.
         metadata.controller_id = self._broker_id
         self._between_brokers = security.outgoing(config.inter_broker_listener)
+        security.add_outgoing(self._to_controllers)
         self._for_markers = self._connect(config.request_timeout_ms)
         self._for_transactions = self._connect(config.request_timeout_ms)
         # Two connections: AddPartitionsToTxn must not delay markers, for which readers of committed records wait.
@@ -289,11 +293,13 @@ class KRaftMember:
             loop=self._loop,
         )
         dynamic_config.on_broker_change(self._replication.fetchers.settings_changed)
+        dynamic_config.on_broker_change(self._settings_changed)
         self._publisher = BrokerMetadataPublisher(
             self._broker_id,
             self._published,
             dynamic_config=dynamic_config,
             config_store=self._config_store,
+            features=self._features,
             quotas=quotas,
             acls=security.acls,
             metadata=metadata,
@@ -352,6 +358,8 @@ class KRaftMember:
             incarnation_id=new_uuid(self._ports.token_bytes),
             config=lifecycle_config(self._config),
             loop=self._loop,
+            cordoned_log_dirs=self._cordoned_log_dirs,
+            on_registered=partial(setattr, state, "broker_epoch"),
             on_shutdown_required=self._on_shutdown_required,
         )
         lifecycle.start(
@@ -368,7 +376,6 @@ class KRaftMember:
         )
         await self._loader.install_publishers(BrokerRegistrationTracker(self._broker_id, lifecycle.resend_registration))
         await lifecycle.initial_catch_up()
-        state.broker_epoch = lifecycle.broker_epoch
         await self._loader.install_publishers(self._publisher)
         await self._publisher.has_published.wait()
         if self._publisher.first_failure is not None:
@@ -425,6 +432,18 @@ class KRaftMember:
                 connections.close()
         for connected in (self._channel, self._forwarding_channel, self._for_raft):
             connected.close()
+
+    def _cordoned_log_dirs(self) -> list[UUID] | None:
+        """Return the ids of the cordoned log directories; None if `metadata.version` does not support them."""
+        if self._features.level(METADATA_VERSION) < SINCE_CORDONED_LOG_DIRS:
+            return None
+        return [one for path, one in self._directory_ids.items() if self._config.is_cordoned(path)]
+
+    def _settings_changed(self) -> None:
+        cordoned = self._cordoned_log_dirs()
+        if self._lifecycle is not None and cordoned is not None and cordoned != self._reported_cordoned:
+            self._reported_cordoned = cordoned
+            self._lifecycle.propagate_directory_cordoned()
 
     # -- replicas --------------------------------------------------------------------------------------------------
 

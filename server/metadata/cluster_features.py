@@ -6,7 +6,7 @@ effect. ApiVersions reports them to clients as finalized.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
@@ -20,7 +20,9 @@ from .store_follower import StoreFollower
 
 logger = room_logger("metadata")
 TRANSACTION_VERSION = "transaction.version"
+GROUP_VERSION = "group.version"
 SHARE_VERSION = "share.version"
+STREAMS_VERSION = "streams.version"
 SINCE_SHARE_GROUPS = 1
 """The first level of `share.version` with share groups (KIP-932)."""
 SINCE_DEAD_LETTERS = 2
@@ -44,11 +46,11 @@ STREAMS_LEVEL: int | None = 1
 FEATURES: dict[str, Feature] = {
     "metadata.version": Feature(7, 33, None),
     "kraft.version": Feature(0, 1, None),
-    "group.version": Feature(0, 1, 1),
+    GROUP_VERSION: Feature(0, 1, 1),
     TRANSACTION_VERSION: Feature(0, znodes.TRANSACTION_LEVELS[1], znodes.TRANSACTION_LEVELS[1], is_choosable=True),
     "eligible.leader.replicas.version": Feature(0, 1, None),
     SHARE_VERSION: Feature(0, 2, SHARE_LEVEL),
-    "streams.version": Feature(0, 1, STREAMS_LEVEL),
+    STREAMS_VERSION: Feature(0, 1, STREAMS_LEVEL),
 }
 """The supported levels are Kafka 4.4's. While ZooKeeper has the metadata, `metadata.version`, `kraft.version` and
 `eligible.leader.replicas.version` are not in effect. `group.version` 1 is the consumer protocol for groups (KIP-848),
@@ -70,6 +72,9 @@ class FeatureUpdate(NamedTuple):
     upgrade_type: int
 
 
+OnFeatureChange = Callable[[], Awaitable[None]]
+
+
 class Features(Protocol):
     """The levels in effect: `ClusterFeatures` of a metadata tree, or `ImageFeatures` of a KRaft metadata image."""
 
@@ -79,6 +84,9 @@ class Features(Protocol):
 
     def level(self, name: str) -> int:
         """Return the level of a feature, 0 if it is not in effect."""
+
+    def on_change(self, callback: OnFeatureChange) -> None:
+        """Call `callback` after each change of levels."""
 
 
 class ClusterFeatures:
@@ -92,6 +100,7 @@ class ClusterFeatures:
         """The version of the node; -1 while it does not exist."""
         self._follower = StoreFollower(store, "features", self._follow)
         self._background = BackgroundWork()
+        self._callbacks: list[OnFeatureChange] = []
 
     @property
     def epoch(self) -> int:
@@ -106,6 +115,10 @@ class ClusterFeatures:
         if not feature.is_choosable or self._chosen is None:
             return feature.level or 0
         return min(max(self._chosen.get(name, 0), feature.lowest), feature.highest)
+
+    def on_change(self, callback: OnFeatureChange) -> None:
+        """Call `callback` after each change of levels."""
+        self._callbacks.append(callback)
 
     async def start(self) -> None:
         """Read the levels in effect, and follow changes. Raises StoreError."""
@@ -161,6 +174,8 @@ class ClusterFeatures:
 
     async def _follow(self, is_new_session: bool) -> None:
         await self._read(self._follower.watch(znodes.FEATURE))
+        for callback in self._callbacks:
+            await callback()
 
     async def _read(self, watch: Watch | None = None) -> None:
         if await self._store.exists(znodes.FEATURE, watch) is None:

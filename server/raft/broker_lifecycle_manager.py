@@ -85,10 +85,14 @@ class BrokerLifecycleManager:
         incarnation_id: UUID,
         config: LifecycleConfig,
         loop: asyncio.AbstractEventLoop,
+        cordoned_log_dirs: Callable[[], list[UUID] | None] = lambda: None,
+        on_registered: Callable[[int], None] = lambda _: None,
         on_shutdown_required: Callable[[], None],
     ) -> None:
         """`log_dirs` are the ids of the directories that are online; `incarnation_id` is new for each process.
 
+        `cordoned_log_dirs` returns the ids of the cordoned directories (KIP-1066), None while `metadata.version` does
+        not support them. `on_registered` is called with the broker epoch of each registration.
         `on_shutdown_required` is called if the failure of a log directory cannot be reported in time.
         """
         self._node_id = node_id
@@ -98,6 +102,8 @@ class BrokerLifecycleManager:
         self._incarnation_id = incarnation_id
         self._config = config
         self._loop = loop
+        self._cordoned_log_dirs = cordoned_log_dirs
+        self._on_registered = on_registered
         self._on_shutdown_required = on_shutdown_required
         self.broker_epoch = -1
         """The offset of the registration in the metadata log; -1 before the registration."""
@@ -192,6 +198,11 @@ class BrokerLifecycleManager:
         self._call_later(self._config.directory_failure_timeout_ms, lambda: self._check_directory_failure(directory_id))
         self._due.set()
 
+    def propagate_directory_cordoned(self) -> None:
+        """Report the cordoned log directories, which have changed, in a heartbeat that is sent immediately."""
+        if self._is_registered:
+            self._due.set()
+
     def resend_registration(self) -> None:
         """Register again, with the same incarnation."""
         self._is_registered = False
@@ -266,6 +277,7 @@ class BrokerLifecycleManager:
         self.broker_epoch = response.broker_epoch
         self._is_registered = True
         self._succeeded()
+        self._on_registered(self.broker_epoch)
         logger.info("registered broker %d with broker epoch %d", self._node_id, self.broker_epoch)
         return 0.0
 
@@ -279,6 +291,8 @@ class BrokerLifecycleManager:
             want_fence=not self._is_ready_to_unfence,
             want_shut_down=self.state is BrokerLifecycleState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=offline_dirs,
+            # As in Kafka: before, the registration of a former incarnation may be the one in the metadata.
+            cordoned_log_dirs=None if self.state is BrokerLifecycleState.STARTING else self._cordoned_log_dirs(),
         )
         response: BrokerHeartbeatResponse = await channel.send_request(request)
         error = code_of(response.error_code)

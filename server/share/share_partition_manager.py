@@ -225,6 +225,21 @@ class SharePartitionManager:
             if not managed.is_led or not managed.continue_in_present_leader_epoch():
                 self._remove(managed)
 
+    async def on_share_version_change(self) -> None:
+        """End all sessions and share-partitions if share groups were disabled (Kafka: onShareVersionToggle)."""
+        budget = CountBudget(LOADED_PARTITIONS_PER_TURN)
+        for session in self.sessions.sessions:
+            if self.is_enabled:
+                return
+            self.sessions.remove(session)
+            await budget.step()
+        for managed in self.share_partitions:
+            if self.is_enabled:
+                return
+            if managed.error is None:
+                self._remove(managed)
+            await budget.step()
+
     # -- acknowledgements ------------------------------------------------------------------------------------------
 
     def acknowledge(

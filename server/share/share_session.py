@@ -99,6 +99,11 @@ class ShareSessionCache:
         return len(self._sessions)
 
     @property
+    def sessions(self) -> list[ShareSession]:
+        """The open sessions."""
+        return list(self._sessions.values())
+
+    @property
     def partition_count(self) -> int:
         """The partitions of all sessions together."""
         return self._partitions

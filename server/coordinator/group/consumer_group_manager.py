@@ -7,7 +7,7 @@ in memory as soon as it is in the log; its response is sent once it is durable, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 logger = room_logger("groups")
 
 PROTOCOL = "consumer"
+SINCE_CONSUMER_GROUPS = 1
+"""The first level of `group.version` with the consumer protocol (KIP-848)."""
 
 
 class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
@@ -77,8 +79,11 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
         sliced_work: SlicedWork,
+        group_version: Callable[[], int],
     ) -> None:
+        """`group_version` returns the level of the feature `group.version`."""
         super().__init__(group_manager, loop)
+        self._group_version = group_version
         self._config = config
         self._dynamic_config = dynamic_config
         self._sliced_work = sliced_work
@@ -99,9 +104,10 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
 
     @property
     def are_served(self) -> bool:
-        """Whether the broker supports the consumer protocol, which requires topic ids."""
+        """Whether the consumer protocol is in effect, which requires topic ids and a level of `group.version`."""
         config = self._config
-        return has_topic_ids(config) and PROTOCOL in config.group_coordinator_rebalance_protocols
+        is_configured = has_topic_ids(config) and PROTOCOL in config.group_coordinator_rebalance_protocols
+        return is_configured and self._group_version() >= SINCE_CONSUMER_GROUPS
 
     def get_consumer_group(self, group_id: str) -> ConsumerGroup:
         """Return a consumer group. Raises KafkaError GROUP_ID_NOT_FOUND, also for a group of another type."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.producer_identity import ProducerIdentity
 from ....protocol.topic_partition import TopicPartitionKey
+from ...metadata.cluster_features import GROUP_VERSION, SHARE_VERSION, SINCE_SHARE_GROUPS, STREAMS_VERSION
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
 from ...runtime.loop_sharing import CountBudget
 from ...runtime.scheduler import IsolatedWork
@@ -77,9 +79,9 @@ class GroupCoordinator:
         turn_queue: TurnQueue,
         sliced_work: SlicedWork,
         persister: ShareStateStore,
-        are_share_groups_served: Callable[[], bool],
+        feature_level: Callable[[str], int],
     ) -> None:
-        """`are_share_groups_served` returns whether the level of `share.version` permits share groups."""
+        """`feature_level` returns the present level of a feature, which permits the protocols of modern groups."""
         self._now_ms = ports.now_ms
         self._metadata = metadata
         self.group_manager = GroupMetadataManager(
@@ -94,10 +96,26 @@ class GroupCoordinator:
         )
         self._classic = ClassicGroupManager(config, self.group_manager, ports, loop, turn_queue, sliced_work)
         self.consumer_group_manager = ConsumerGroupManager(
-            config, dynamic_config, self.group_manager, self._classic, metadata, ports, loop, sliced_work
+            config,
+            dynamic_config,
+            self.group_manager,
+            self._classic,
+            metadata,
+            ports,
+            loop,
+            sliced_work,
+            partial(feature_level, GROUP_VERSION),
         )
         self.streams_group_manager = StreamsGroupManager(
-            config, dynamic_config, self.group_manager, self._classic, metadata, ports, loop, sliced_work
+            config,
+            dynamic_config,
+            self.group_manager,
+            self._classic,
+            metadata,
+            ports,
+            loop,
+            sliced_work,
+            partial(feature_level, STREAMS_VERSION),
         )
         self.share_group_manager = ShareGroupManager(
             config,
@@ -108,7 +126,7 @@ class GroupCoordinator:
             ports,
             loop,
             sliced_work,
-            are_share_groups_served,
+            lambda: feature_level(SHARE_VERSION) >= SINCE_SHARE_GROUPS,
         )
         self._type_managers: dict[GroupType, GroupTypeManager[Any]] = {
             GroupType.CLASSIC: self._classic,

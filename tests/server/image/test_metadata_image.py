@@ -15,6 +15,7 @@ from barnabas.protocol.config_resources import ConfigResource, ConfigResourceTyp
 from barnabas.protocol.metadata_records import TYPES, decode_metadata_record, encode_metadata_record
 from barnabas.protocol.topic_partition import TopicIdPartition
 from barnabas.server.image.broker_registration import ListenerEndpoint, VersionRange
+from barnabas.server.image.features_image import MAX_VERSION, METADATA_VERSION, MIN_VERSION
 from barnabas.server.image.metadata_delta import MetadataDelta
 from barnabas.server.image.metadata_error import MetadataError
 from barnabas.server.image.metadata_image import EMPTY_IMAGE, MetadataImage
@@ -22,6 +23,7 @@ from barnabas.server.image.metadata_provenance import MetadataProvenance
 from barnabas.server.image.partition_registration import MIGRATING_DIRECTORY, PartitionRegistration
 from barnabas.server.image.scram_image import ScramCredentialData
 from barnabas.server.image.topics_image import TopicsDelta
+from barnabas.server.metadata.cluster_features import FEATURES
 
 T1, T2 = UUID(int=1), UUID(int=2)
 D1, D2, D3 = UUID(int=101), UUID(int=102), UUID(int=103)
@@ -144,6 +146,7 @@ async def test_settings_acls_quotas_credentials_tokens_features_and_producer_ids
     )
     set_records = [
         FEATURE,
+        r.FeatureLevelRecord(name="share.version", feature_level=1),
         r.ConfigRecord(resource_type=4, resource_name="", name="x", value="1"),
         r.ClientQuotaRecord(entity=entity, key="k", value=1.5),
         acl,
@@ -153,7 +156,7 @@ async def test_settings_acls_quotas_credentials_tokens_features_and_producer_ids
         r.RegisterControllerRecord(controller_id=5),
     ]
     image = await image_after(set_records)
-    assert image.features.metadata_version == 33
+    assert image.features.finalized_versions == {"metadata.version": 33, "share.version": 1}
     assert image.configs.configs == {ConfigResource(ConfigResourceType.BROKER, ""): {"x": "1"}}
     assert image.client_quotas.entities == {(("client-id", "c"), ("user", None)): {"k": 1.5}}
     pattern = ResourcePattern(AclResourceType.TOPIC, "n", AclPatternType.PREFIXED)
@@ -165,7 +168,7 @@ async def test_settings_acls_quotas_credentials_tokens_features_and_producer_ids
     assert image.producer_ids.next_producer_id == 1000
     assert list(image.cluster.controllers) == [5]
     removals = [
-        r.FeatureLevelRecord(name="metadata.version", feature_level=0),
+        r.FeatureLevelRecord(name="share.version", feature_level=0),
         r.ConfigRecord(resource_type=4, resource_name="", name="x", value=None),
         r.ClientQuotaRecord(entity=entity[::-1], key="k", remove=True),
         r.RemoveAccessControlEntryRecord(id=T1),
@@ -174,7 +177,13 @@ async def test_settings_acls_quotas_credentials_tokens_features_and_producer_ids
         r.UnregisterControllerRecord(controller_id=5),
     ]
     empty = await image_after(removals, image)
-    assert replace(empty, provenance=EMPTY_IMAGE.provenance, producer_ids=EMPTY_IMAGE.producer_ids) == EMPTY_IMAGE
+    assert empty.features.finalized_versions == {"metadata.version": 33}
+    kept = {name: getattr(EMPTY_IMAGE, name) for name in ("provenance", "producer_ids", "features")}
+    assert replace(empty, **kept) == EMPTY_IMAGE
+
+
+def test_the_range_of_metadata_versions_is_that_of_the_registration() -> None:
+    assert FEATURES[METADATA_VERSION][:2] == (MIN_VERSION, MAX_VERSION)
 
 
 @pytest.mark.parametrize(
@@ -187,6 +196,7 @@ async def test_settings_acls_quotas_credentials_tokens_features_and_producer_ids
         r.TopicRecord(name="u", topic_id=T2),
         r.RemoveTopicRecord(topic_id=T1),
         r.ClearElrRecord(topic_name="t"),
+        r.FeatureLevelRecord(name="metadata.version", feature_level=34),
         r.UnfenceBrokerRecord(id=9, epoch=7),
         r.UnfenceBrokerRecord(id=1, epoch=6),
         r.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, fenced=2),

@@ -23,6 +23,7 @@ from barnabas.server.image.metadata_delta import MetadataDelta
 from barnabas.server.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from barnabas.server.kraft.broker_metadata_publisher import BrokerMetadataPublisher
 from barnabas.server.kraft.image_config_store import ImageConfigStore
+from barnabas.server.kraft.image_features import ImageFeatures
 from barnabas.server.kraft.image_topics import UNASSIGNED_DIRECTORY
 from barnabas.server.kraft.published_image import PublishedImage
 from barnabas.server.metadata.metadata_cache import MetadataCache
@@ -54,6 +55,7 @@ class Parts:
             self.published,
             dynamic_config=self.dynamic_config,
             config_store=ImageConfigStore(self.published),
+            features=ImageFeatures(self.published),
             quotas=cast(Any, self),
             acls=cast(Any, self),
             metadata=self.metadata,

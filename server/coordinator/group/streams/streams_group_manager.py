@@ -8,7 +8,7 @@ the log; its response is sent once it is durable, in the loop's next turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 logger = room_logger("groups")
 
 PROTOCOL = "streams"
+SINCE_STREAMS_GROUPS = 1
+"""The first level of `streams.version` with the streams protocol (KIP-1071)."""
 FIRST_VERSION_WITH_TAG_STATUS = 1
 WHOLE_GROUP = ""
 """The key of the deadline that belongs to a group instead of a member."""
@@ -122,8 +124,11 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
         sliced_work: SlicedWork,
+        streams_version: Callable[[], int],
     ) -> None:
+        """`streams_version` returns the level of the feature `streams.version`."""
         super().__init__(group_manager, loop)
+        self._streams_version = streams_version
         self._config = config
         self._dynamic_config = dynamic_config
         self._now_ms = ports.now_ms
@@ -142,8 +147,9 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
 
     @property
     def are_served(self) -> bool:
-        """Whether the broker supports the streams protocol."""
-        return PROTOCOL in self._config.group_coordinator_rebalance_protocols
+        """Whether the streams protocol is in effect, which requires a level of `streams.version`."""
+        is_configured = PROTOCOL in self._config.group_coordinator_rebalance_protocols
+        return is_configured and self._streams_version() >= SINCE_STREAMS_GROUPS
 
     def get_streams_group(self, group_id: str) -> StreamsGroup:
         """Return a streams group. Raises KafkaError GROUP_ID_NOT_FOUND, also for a group of another type."""

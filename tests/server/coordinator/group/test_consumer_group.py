@@ -130,16 +130,17 @@ def test_the_protocol_can_be_turned_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "are_served"),
+    ("settings", "level", "are_served"),
     [
-        ({"zookeeper.connect": "zk:2181", "inter.broker.protocol.version": "2.8-IV0"}, False),
-        ({"zookeeper.connect": "zk:2181", "inter.broker.protocol.version": "2.8"}, True),
-        ({"zookeeper.connect": "zk:2181"}, True),
-        ({"inter.broker.protocol.version": "2.6"}, True),
+        ({"zookeeper.connect": "zk:2181", "inter.broker.protocol.version": "2.8-IV0"}, 1, False),
+        ({"zookeeper.connect": "zk:2181", "inter.broker.protocol.version": "2.8"}, 1, True),
+        ({"zookeeper.connect": "zk:2181"}, 1, True),
+        ({"inter.broker.protocol.version": "2.6"}, 1, True),
+        ({}, 0, False),
     ],
 )
-def test_the_protocol_is_not_spoken_where_brokers_hear_of_no_ids_of_topics(
-    settings: dict[str, str], are_served: bool
+def test_the_protocol_is_not_served_without_topic_ids_or_with_group_version_0(
+    settings: dict[str, str], level: int, are_served: bool
 ) -> None:
     """Members would be given what nobody can name, and wait for ever."""
     any_part = cast(Any, SimpleNamespace(now_ms=lambda: 0, token_bytes=bytes))
@@ -152,6 +153,7 @@ def test_the_protocol_is_not_spoken_where_brokers_hear_of_no_ids_of_topics(
         any_part,
         any_part,
         any_part,
+        lambda: level,
     )
     assert groups.are_served is are_served
 
