@@ -1,7 +1,7 @@
 """The admin client and the types of its parameters and results."""
 
 from .admin import HIGH_WATERMARK, Admin
-from .brokers import ClusterDescription, LogDirDescription, QuorumInfo, ReplicaState
+from .brokers import ClusterDescription, LogDirDescription, QuorumInfo, QuorumReplica
 from .configs import ConfigChange, ConfigEntry, ConfigResource
 from .group_descriptions import GroupDescription, GroupMember
 from .groups import GroupListing, PartitionLag
@@ -38,7 +38,7 @@ __all__ = [
     "Outcome",
     "PartitionLag",
     "QuorumInfo",
-    "ReplicaState",
+    "QuorumReplica",
     "ShareGroupDescription",
     "ShareMemberDescription",
     "SharePartitionOffset",

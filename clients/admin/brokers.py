@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_quorum import DescribeQuorumResponse
-from ...protocol.messages.describe_quorum import ReplicaState as QuorumReplica
+from ...protocol.messages.describe_quorum import ReplicaState as _WireReplica
 from ...protocol.topic_partition import TopicPartition
 from ..cluster import BrokerNode
 from .outcomes import raise_error
@@ -33,7 +33,7 @@ class LogDirDescription(NamedTuple):
     sizes: dict[TopicPartition, int]
 
 
-class ReplicaState(NamedTuple):
+class QuorumReplica(NamedTuple):
     """A replica of the metadata log. Times are in ms, -1 if they are not known; the lag is counted in records."""
 
     replica_id: int
@@ -49,12 +49,12 @@ class QuorumInfo(NamedTuple):
     leader_id: int
     leader_epoch: int
     high_watermark: int
-    voters: list[ReplicaState]
-    observers: list[ReplicaState]
+    voters: list[QuorumReplica]
+    observers: list[QuorumReplica]
     nodes: dict[int, list[tuple[str, str, int]]]
     """The endpoints of each voter: listener, host and port."""
 
-    def lag(self, replica: ReplicaState) -> int | None:
+    def lag(self, replica: QuorumReplica) -> int | None:
         """Return the number of records of the leader that a replica does not have; None if that is not known."""
         ends = [one.log_end_offset for one in self.voters if one.replica_id == self.leader_id]
         return ends[0] - replica.log_end_offset if ends and min(ends[0], replica.log_end_offset) >= 0 else None
@@ -69,9 +69,9 @@ def quorum_info(response: DescribeQuorumResponse) -> QuorumInfo:
     (data,) = partitions
     raise_error(data.error_code, data.error_message)
 
-    def states(found: Iterable[QuorumReplica]) -> list[ReplicaState]:
+    def states(found: Iterable[_WireReplica]) -> list[QuorumReplica]:
         return [
-            ReplicaState(
+            QuorumReplica(
                 one.replica_id,
                 one.replica_directory_id,
                 one.log_end_offset,

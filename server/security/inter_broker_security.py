@@ -92,7 +92,7 @@ class InterBrokerSecurity:
     def _sasl(self) -> dict[str, str]:
         mechanism = str(self._config.get(self._mechanism_key)).upper()
         offered = self._value("sasl.enabled.mechanisms")
-        # The controllers' own settings, not those of the broker, enable the mechanism of their listener.
+        # The settings of the controllers, and not of the broker, enable the mechanism of their listener.
         if self._mechanism_key == MECHANISM and mechanism not in (offered if isinstance(offered, tuple) else ()):
             reason = f"it must be one of sasl.enabled.mechanisms of listener {self.listener}"
             raise ConfigError(self._mechanism_key, mechanism, reason)

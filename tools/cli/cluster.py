@@ -159,7 +159,7 @@ def status(*, data: Data = DEFAULT_FOLDER, json: Json = False) -> None:
 
 @app.command()
 def quorum(*, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
-    """Show the controllers of any KRaft cluster, and the lag of the controllers and brokers behind the active one."""
+    """Show the controllers of any KRaft cluster, and the records that each replica lags by."""
     from .cluster_view import quorum_rows
 
     async def work() -> QuorumInfo:

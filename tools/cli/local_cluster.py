@@ -49,7 +49,7 @@ class LocalCluster:
     def __init__(
         self, folder: Path, ports: Sequence[int], config: Mapping[str, str], quorum: KafkaQuorum | None = None
     ) -> None:
-        """`ports` are those of the brokers, after that of the coordinator unless there is a quorum."""
+        """`ports` are the ports of the brokers, after the port of the coordinator unless there is a quorum."""
         self.folder = folder
         self.config = dict(config)
         self.quorum = quorum
