@@ -364,8 +364,26 @@ class Admin:
         return sorted(listing for listings in found for listing in listings)
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | KafkaError]:
-        """Return the state and members of groups, GROUP_ID_NOT_FOUND for a group that does not exist."""
+        """Return the state and members of classic and consumer groups, GROUP_ID_NOT_FOUND for other groups."""
         return await self._group_coordinators.ask(group_ids, describe_on)
+
+    async def describe_groups_of_all_types(
+        self, group_ids: Iterable[str]
+    ) -> dict[str, GroupDescription | StreamsGroupDescription | ShareGroupDescription | KafkaError]:
+        """Return the state and members of groups whose types are unknown, GROUP_ID_NOT_FOUND for a group that does not
+        exist.
+        """
+        # The request for one type reports GROUP_ID_NOT_FOUND for groups of the others.
+        found: dict[str, GroupDescription | StreamsGroupDescription | ShareGroupDescription | KafkaError] = {}
+        found.update(await self.describe_groups(group_ids))
+        others = [group_id for group_id, one in found.items() if is_of_another_type(one)]
+        if others:
+            streams, share = await asyncio.gather(
+                self.describe_streams_groups(others), self.describe_share_groups(others)
+            )
+            for answers in (streams, share):
+                found.update({group_id: one for group_id, one in answers.items() if not is_of_another_type(one)})
+        return found
 
     async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, Outcome]:
         """Delete groups of any type without members, with their committed offsets or share-group offsets."""
@@ -465,7 +483,7 @@ class Admin:
         KafkaError, also for a named group that does not exist.
         """
         ids = [g.group_id for g in await self.list_groups()] if group_ids is None else name_list(group_ids, "group_ids")
-        described = await self._describe_all_types(ids)
+        described = await self.describe_groups_of_all_types(ids)
         share_ids = [group_id for group_id, one in described.items() if isinstance(one, ShareGroupDescription)]
         committed, start_offsets = await asyncio.gather(
             self.list_group_offsets([group_id for group_id in described if group_id not in share_ids]),
@@ -489,21 +507,6 @@ class Admin:
             # The tasks of a subtopology exceed the partitions of its smaller source topics.
             if lag.type != STREAMS or lag.committed is not None or _exists(topics, lag.partition)
         ]
-
-    async def _describe_all_types(
-        self, group_ids: Iterable[str]
-    ) -> dict[str, GroupDescription | StreamsGroupDescription | ShareGroupDescription | KafkaError]:
-        """Describe groups whose types are unknown: a request for one type reports GROUP_ID_NOT_FOUND for the others."""
-        found: dict[str, GroupDescription | StreamsGroupDescription | ShareGroupDescription | KafkaError] = {}
-        found.update(await self.describe_groups(group_ids))
-        others = [group_id for group_id, one in found.items() if is_of_another_type(one)]
-        if others:
-            streams, share = await asyncio.gather(
-                self.describe_streams_groups(others), self.describe_share_groups(others)
-            )
-            for answers in (streams, share):
-                found.update({group_id: one for group_id, one in answers.items() if not is_of_another_type(one)})
-        return found
 
     async def _ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log end offset of each partition with a leader."""

@@ -6,6 +6,7 @@ import json
 import logging
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from ...common.printable_text import printable, printable_json
 
@@ -51,6 +52,10 @@ class TextFormatter(logging.Formatter):
         # A name from a client must not begin a line that resembles another event.
         record.message = printable(record.message)
         return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        # The message of an exception may have names from a client, too: its lines are indented, and an event is not.
+        return "\n".join(f"    {printable(line)}" for line in super().formatException(ei).splitlines())
 
 
 class JsonFormatter(logging.Formatter):

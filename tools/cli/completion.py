@@ -9,12 +9,13 @@ from pathlib import Path
 import typer
 
 from ...clients.admin import Admin
-from ...common.printable_text import printable
 from ...protocol.errors import KafkaError
 from .client_settings import DEFAULT_BOOTSTRAP, admin_of, begin
 
 _SECONDS = 2.0
 """Maximum wait after the Tab key."""
+_LITERAL = "_@+:,./-"
+"""Characters without a meaning in bash, zsh and fish."""
 
 
 def topics(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -61,12 +62,19 @@ def _asked(ctx: typer.Context, incomplete: str, names: Callable[[Admin], Awaitab
 
     async def ask() -> list[str]:
         async with asyncio.timeout(_SECONDS), admin_of(bootstrap) as admin:
-            # A name that a shell would have to escape cannot be completed.
-            found = (name for name in await names(admin) if name.startswith(incomplete) and printable(name) == name)
-            return sorted(found)
+            return sorted(name for name in await names(admin) if name.startswith(incomplete) and is_plain_word(name))
 
     try:
         begin(Path(path) if path else None, root.get("settings"))
         return asyncio.run(ask())
     except (KafkaError, OSError, TimeoutError, ValueError):
         return []
+
+
+def is_plain_word(name: str) -> bool:
+    """Whether a shell reads the name as one literal argument that is not an option.
+
+    A completion is inserted into the command line as it is, so the name of a group must not contain a command, such as
+    `$(reboot)`, or a pattern of file names.
+    """
+    return bool(name) and not name.startswith("-") and all(one.isalnum() or one in _LITERAL for one in name)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .reasons import reason
-from .session import fail, print_json
+from .session import fail, print_json, say
 
 app = typer.Typer(add_completion=False)
 
@@ -37,7 +37,7 @@ def dump_log(
         if verify and path.suffix != ".log":
             continue
         if not json:
-            print(f"Dumping {path}")
+            say(f"Dumping {path}")
         try:
             if verify:
                 entries = dump.verify_indexes(disk, str(path))
@@ -45,7 +45,10 @@ def dump_log(
                 entries = dump.dump_file(disk, str(path), deep_iteration=deep_iteration, print_data=print_data)
             for entry in entries:
                 problems += entry.kind == "problem"
-                print_json({"file": str(path), "kind": entry.kind} | _plain(entry.columns)) if json else print(entry)
+                if json:
+                    print_json({"file": str(path), "kind": entry.kind} | _plain(entry.columns))
+                else:
+                    say(str(entry))  # keys, values and ids in records are text of clients
         except OSError as error:
             fail(reason(error))
         except ValueError as error:

@@ -10,9 +10,16 @@ import typer
 from ...clients.admin import (
     GroupDescription,
     GroupListing,
+    GroupMember,
     Outcome,
     PartitionLag,
+    ShareGroupDescription,
+    ShareMemberDescription,
+    StreamsGroupDescription,
+    StreamsMemberDescription,
 )
+from ...clients.admin.share_groups import SHARE
+from ...clients.admin.streams_groups import STREAMS
 from ...protocol.errors import KafkaError
 from . import completion
 from .client_settings import DEFAULT_BOOTSTRAP, admin_of
@@ -23,6 +30,7 @@ from .group_options import (
     Topics,
     TypeFilter,
     named_partitions,
+    require_consumer_group,
     wants_json,
 )
 from .group_reset import reset_offsets
@@ -41,11 +49,12 @@ from .session import (
 )
 
 app = typer.Typer(
-    help="List, describe and delete consumer groups; show and reset their offsets.",
+    help="List, describe and delete groups of all types; show and reset offsets of consumer groups.",
     no_args_is_help=True,
     add_completion=False,
 )
 
+Described = GroupDescription | ShareGroupDescription | StreamsGroupDescription
 Groups = Annotated[list[str], typer.Argument(help="The groups.", autocompletion=completion.groups)]
 SomeGroups = Annotated[
     list[str] | None, typer.Argument(help="Groups; all by default.", autocompletion=completion.groups)
@@ -65,7 +74,7 @@ def list_groups(
     output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
-    """List the groups of the cluster."""
+    """List the groups of all types with their states."""
 
     async def work() -> list[GroupListing]:
         async with admin_of(bootstrap) as admin:
@@ -83,12 +92,15 @@ def describe(
     output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
-    """Show state, coordinator and members with their partitions."""
+    """Show type, state, coordinator and members of groups of all types.
 
-    async def work() -> list[GroupDescription]:
+    barnabas share-group and barnabas streams-group also show the offsets, epochs and topology of their groups.
+    """
+
+    async def work() -> list[Described]:
         async with admin_of(bootstrap) as admin:
             ids = groups or [g.group_id for g in await admin.list_groups()]
-            described = await admin.describe_groups(ids)
+            described = await admin.describe_groups_of_all_types(ids)
             errors = [answer for answer in described.values() if isinstance(answer, KafkaError)]
             if errors and groups:
                 raise errors[0]
@@ -101,7 +113,7 @@ def describe(
     for group in described:
         assignor = f"  assignor {group.assignor}" if group.assignor else ""
         say(
-            f"group {group.group_id}  {group.type}  {group.state}{assignor}  "
+            f"group {group.group_id}  {_type(group)}  {group.state}{assignor}  "
             f"coordinator {group.coordinator}  members {len(group.members)}"
         )
         if group.members:
@@ -182,6 +194,7 @@ def delete_offsets(
 
     async def work() -> dict[str, Outcome]:
         async with admin_of(bootstrap) as admin:
+            await require_consumer_group(admin, group)
             outcomes = await admin.delete_group_offsets(group, await named_partitions(admin, topic))
             return {str(tp): outcome for tp, outcome in outcomes.items()}
 
@@ -204,6 +217,7 @@ def remove_members(
 
     async def work() -> dict[str, Outcome]:
         async with admin_of(bootstrap) as admin:
+            await require_consumer_group(admin, group)
             return await admin.remove_members(group, instance)
 
     _report("removed", "member", run(work()), as_json=wants_json(output, json))
@@ -224,39 +238,50 @@ def _report(verb: str, what: str, outcomes: dict[str, Outcome], *, as_json: bool
         raise typer.Exit(1)
 
 
-def _member_rows(group: GroupDescription) -> list[Row]:
-    return [
-        {
-            "member": m.member_id,
-            "instance": m.group_instance_id,
-            "client": m.client_id,
-            "host": m.host,
-            "partitions": [str(tp) for tp in m.assigned],
-        }
-        for m in group.members
-    ]
+def _type(group: Described) -> str:
+    if isinstance(group, GroupDescription):
+        return group.type
+    return SHARE if isinstance(group, ShareGroupDescription) else STREAMS
 
 
-def _described(group: GroupDescription) -> dict[str, object]:
+def _member_rows(group: Described) -> list[Row]:
+    """Return one row per member; a member of a streams group has tasks in place of partitions."""
+    rows: list[Row] = []
+    for m in group.members:
+        assigned: Row = (
+            {"tasks": [str(task) for task in m.assignment.active]}
+            if isinstance(m, StreamsMemberDescription)
+            else {"partitions": [str(tp) for tp in m.assigned]}
+        )
+        # Share groups have no static members.
+        instance: Row = {} if isinstance(m, ShareMemberDescription) else {"instance": m.group_instance_id}
+        rows.append({"member": m.member_id, **instance, "client": m.client_id, "host": m.host, **assigned})
+    return rows
+
+
+def _described(group: Described) -> dict[str, object]:
     return {
         "group": group.group_id,
-        "type": group.type,
+        "type": _type(group),
         "state": group.state,
-        "protocol": group.protocol_type,
+        "protocol": group.protocol_type if isinstance(group, GroupDescription) else _type(group),
         "assignor": group.assignor or None,
         "coordinator": group.coordinator,
-        "members": [
-            {
-                "member": m.member_id,
-                "instance": m.group_instance_id,
-                "client": m.client_id,
-                "host": m.host,
-                "topics": sorted(m.topics),
-                "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in m.assigned],
-            }
-            for m in group.members
-        ],
+        "members": [_described_member(m) for m in group.members],
     }
+
+
+def _described_member(m: GroupMember | ShareMemberDescription | StreamsMemberDescription) -> dict[str, object]:
+    described: dict[str, object] = {
+        "member": m.member_id,
+        "instance": None if isinstance(m, ShareMemberDescription) else m.group_instance_id,
+        "client": m.client_id,
+        "host": m.host,
+    }
+    if isinstance(m, StreamsMemberDescription):
+        return {**described, "tasks": [str(task) for task in m.assignment.active]}
+    partitions = [{"topic": tp.topic, "partition": tp.partition} for tp in m.assigned]
+    return {**described, "topics": sorted(m.topics), "partitions": partitions}
 
 
 def _partition_rows(lags: Sequence[PartitionLag]) -> list[Row]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ...clients.admin import Admin, Outcome
+from ...clients.admin import Admin, Outcome, ShareGroupDescription, StreamsGroupDescription
 from ...protocol.topic_partition import TopicPartition
 from . import completion
 from .session import print_json, say, warn
@@ -59,6 +59,14 @@ As = Annotated[OutputFormat, typer.Option("--output", "-o", help="table or json;
 
 def wants_json(output: OutputFormat, json: bool) -> bool:
     return json or output is OutputFormat.JSON
+
+
+async def require_consumer_group(admin: Admin, group_id: str) -> None:
+    """Raise ValueError for a share group or a streams group, with the name of its command."""
+    described = (await admin.describe_groups_of_all_types([group_id]))[group_id]
+    for kind, name in ((ShareGroupDescription, "share"), (StreamsGroupDescription, "streams")):
+        if isinstance(described, kind):
+            raise ValueError(f"{group_id!r} is a {name} group: use barnabas {name}-group")
 
 
 async def named_partitions(admin: Admin, topics: Sequence[str]) -> list[TopicPartition]:

@@ -26,6 +26,7 @@ from .group_options import (
     OutputFormat,
     Topics,
     named_partitions,
+    require_consumer_group,
     wants_json,
 )
 from .session import (
@@ -114,6 +115,8 @@ async def _reset(
         partitions = None if topics is None else await named_partitions(admin, topics)
         plans = {}
         for group_id in ids:
+            if groups:
+                await require_consumer_group(admin, group_id)
             await require_inactive(admin, group_id)
             plans[group_id] = await plan_reset(admin, group_id, partitions, target)
             if groups and not plans[group_id]:

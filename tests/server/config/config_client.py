@@ -23,12 +23,13 @@ from barnabas.protocol.messages.describe_configs import (
 class ConfigClient:
     """One connection to one broker."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, client_id: str = "config-client") -> None:
+        self._client_id = client_id
         host, _, port = bootstrap.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=30)
 
     def call(self, key: ApiKey, version: int, request: Any) -> Any:
-        self._socket.sendall(framed(request_body(key, version, request, client_id="config-client")))
+        self._socket.sendall(framed(request_body(key, version, request, client_id=self._client_id)))
         (size,) = struct.unpack(">i", self._read(4))
         frame = self._read(size)
         _, position = decode_response_header(key, version, frame, 0, size)

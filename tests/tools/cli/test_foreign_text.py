@@ -32,6 +32,7 @@ from barnabas.tools.cli.session import rows_table
 
 FORGED = "a\nevil\tEmpty\x1b[2J\u202e\x9b1m"
 MARKUP = "[/x]"
+HOSTILE = (FORGED, MARKUP)
 COMMAND = [sys.executable, "-c", "import sys; from barnabas.tools.cli import main; sys.exit(main())"]
 
 
@@ -96,9 +97,10 @@ def test_completions_leave_out_names_that_cannot_be_typed(broker: Broker, groups
         def find_root(self) -> Context:
             return self
 
-    found = completion.groups(Context(), "")  # type: ignore[arg-type]
-    assert MARKUP in found
-    assert FORGED not in found
+    assert completion.groups(Context(), "") == []  # type: ignore[arg-type]
+    plain = ["readers", "team-a.reader_1", "ключ", "a:b"]
+    commands = ["$(reboot)", "`reboot`", "a;reboot", "a|b", "a&b", "a b", "a'b", 'a"b', "a\\b", "*", "a?", "~x", "-y"]
+    assert [name for name in [*plain, *commands, *HOSTILE, ""] if completion.is_plain_word(name)] == plain
 
 
 @pytest.mark.parametrize("formatter", [TextFormatter("%(levelname)s %(message)s"), JsonFormatter()])
@@ -107,6 +109,17 @@ def test_a_log_line_stays_one_line(formatter: logging.Formatter) -> None:
     text = formatter.format(record)
     assert text.isprintable()
     assert "evil" in text
+
+
+def test_an_exception_does_not_forge_a_log_line() -> None:
+    try:
+        raise ValueError(FORGED)
+    except ValueError:
+        record = logging.LogRecord("barnabas", logging.ERROR, "", 0, "failed", None, sys.exc_info())
+    event, *rest = TextFormatter("%(levelname)s %(message)s").format(record).split("\n")
+    assert event == "ERROR failed"
+    assert any("evil" in line for line in rest)
+    assert all(line.startswith("    ") and line.isprintable() for line in rest)
 
 
 # -- records that were printed are produced again --------------------------------------------------------------------

@@ -135,6 +135,36 @@ def test_a_group_with_members_keeps_its_offsets(run: Run, bootstrap: str, topic:
         assert (status, "NON_EMPTY_GROUP" in err) == (1, True), err
 
 
+def test_group_commands_describe_share_groups_and_name_the_command_for_their_offsets(
+    run: Run, bootstrap: str, topic: str
+) -> None:
+    group = f"group-{topic}"
+
+    async def while_reading(*command: str) -> tuple[int, str, str]:
+        async with ShareConsumer(bootstrap, group, [topic], client_id="worker") as consumer:
+            await consumer.getone()
+            return await asyncio.to_thread(run, *command)
+
+    status, out, err = asyncio.run(while_reading("group", "describe", group))
+    assert (status, err) == (0, "")
+    heading, *rows = out.splitlines()
+    assert heading.startswith(f"group {group}  share  Stable  assignor simple  coordinator 127.0.0.1:")
+    assert [row.split("\t")[1::2] for row in rows] == [["client", "partitions"], ["worker", f"{topic}-0,{topic}-1"]]
+    (described,) = json.loads(asyncio.run(while_reading("group", "describe", group, "--json"))[1])
+    assert (described["type"], described["protocol"], described["state"]) == ("share", "share", "Stable")
+    assert [len(member["partitions"]) for member in described["members"]] == [2]
+    assert group in [one["group"] for one in json.loads(run("group", "describe", "--json")[1])]
+    listed = json.loads(run("group", "list", "--json")[1])
+    assert {"group": group, "type": "share", "state": "Empty", "protocol": "share"} in listed
+    for command in (
+        ["reset-offsets", group, "-t", topic, "--to-latest", "--execute"],
+        ["delete-offsets", group, "-t", topic],
+        ["remove-members", group],
+    ):
+        hint = f"barnabas: '{group}' is a share group: use barnabas share-group\n"
+        assert run("group", *command) == (2, "", hint)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

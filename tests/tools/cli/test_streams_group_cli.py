@@ -96,6 +96,15 @@ def test_describe_a_group_with_members(run: Run, bootstrap: str, topic: str) -> 
             ("1", "repartition source", repartition, 2),
             ("1", "changelog", changelog, 2),
         ]
+        _, out, _ = run("group", "describe", group)
+        assert out.startswith(f"group {group}  streams  Stable  assignor sticky  coordinator 127.0.0.1:")
+        assert out.splitlines()[1].split("\t") == ["member", "instance", "client", "host", "tasks"]
+        (described,) = json.loads(run("group", "describe", group, "--json")[1])
+        assert (described["type"], described["state"]) == ("streams", "Stable")
+        tasks = [task for member in described["members"] for task in member["tasks"]]
+        assert sorted(tasks) == ["0_0", "0_1", "1_0", "1_1"]
+        status, _, err = run("group", "remove-members", group)
+        assert (status, err) == (2, f"barnabas: '{group}' is a streams group: use barnabas streams-group\n")
         for command in (
             ["reset-offsets", group, "-t", topic, "--to-latest", "--execute"],
             ["delete", group],
