@@ -29,6 +29,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -578,17 +579,21 @@ class KafkaController:
         self,
         names: Iterable[str],
         *,
+        topic_ids: Mapping[str, UUID] = MappingProxyType({}),
         timeout_ms: float = DELETION_MS,
         mutation_quota: ControllerMutationQuota = unbounded_controller_mutation_quota,
     ) -> dict[str, KafkaError | None]:
         """Delete topics: brokers stop serving them, and the replicas on all live brokers are deleted.
+
+        A topic in `topic_ids` is deleted only if it has this id: a topic of the same name may have been created since
+        the client read the id.
 
         The result of a topic is None where its directories are renamed on all live brokers, and REQUEST_TIMED_OUT where
         some are not after `timeout_ms`. Raises KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT if the deletion has not
         begun after `timeout_ms`. The deletion continues in either case.
         """
         began = asyncio.get_running_loop().time()
-        deletion = partial(self._begin_deletions, names, mutation_quota)
+        deletion = partial(self._begin_deletions, names, topic_ids, mutation_quota)
         results, term = await self._run_with_timeout("the deletion of topics", timeout_ms, deletion)
         begun = [name for name, error in results.items() if error is None]
         left_ms = timeout_ms - (asyncio.get_running_loop().time() - began) * 1000
@@ -598,7 +603,11 @@ class KafkaController:
         return results
 
     async def _begin_deletions(
-        self, names: Iterable[str], mutation_quota: ControllerMutationQuota, deadline: float | None
+        self,
+        names: Iterable[str],
+        topic_ids: Mapping[str, UUID],
+        mutation_quota: ControllerMutationQuota,
+        deadline: float | None,
     ) -> tuple[dict[str, KafkaError | None], ControllerTerm]:
         """Begin to delete topics. Return the results and the term in which the deletion began."""
         async with self._change(deadline) as term:
@@ -607,7 +616,11 @@ class KafkaController:
             budget = CountBudget(CHANGES_PER_TURN)
             for name in names:
                 await budget.step()
-                if self._context.topic(name) is None:
+                topic = self._context.topic(name)
+                if name in topic_ids and (topic is None or topic.topic_id != topic_ids[name]):
+                    text = "This server does not host this topic ID."
+                    results[name] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, text)
+                elif topic is None:
                     text = "This server does not host this topic-partition."
                     results[name] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
                 else:

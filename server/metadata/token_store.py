@@ -129,12 +129,13 @@ class TokenStore:
             return False
         return True
 
-    async def remove(self, token: DelegationToken) -> None:
-        """Remove a token; a missing token is not an error."""
+    async def remove(self, token: DelegationToken) -> bool:
+        """Remove a token; False if it does not exist any more."""
         try:
             await self._write(Delete(f"{ROOT}/{token.token_id}"), token)
         except NoNodeError:
-            return
+            return False
+        return True
 
     async def _write(self, write: Create | SetData | Delete, token: DelegationToken) -> None:
         await self._store.multi([write, self._notifications.notification(token.token_id.encode())])

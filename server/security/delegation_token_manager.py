@@ -105,7 +105,8 @@ class DelegationTokenManager:
         token = await self._own(principal, secret)
         if period_ms >= 0:
             return await self._set_expiry(token, period_ms)
-        await _stored(self._store.remove(token))
+        if not await _stored(self._store.remove(token)):
+            raise _unknown()
         logger.info("%s removed a delegation token of %s", principal, token.owner)
         return self._ports.now_ms()
 

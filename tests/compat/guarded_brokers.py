@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -63,7 +64,7 @@ class GuardedBroker:
 
     def hears(self, user: str | None, key: ApiKey, version: int, request: Any) -> Any:
         """What a user is answered, or that the connection is closed. None: who has not said who they are."""
-        client = self._clients.pop(user, None) or self._client(user)
+        client = self._clients.pop(user, None) or self.connect(user)
         try:
             answer = client.call(key, version, request)
         except (AssertionError, ConnectionError):
@@ -72,7 +73,8 @@ class GuardedBroker:
         self._clients[user] = client
         return answer
 
-    def _client(self, user: str | None) -> ConfigClient:
+    def connect(self, user: str | None) -> ConfigClient:
+        """Return another connection, which the caller closes."""
         client = ConfigClient(self._address)
         if user is not None:
             client.call(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="PLAIN"))
@@ -132,10 +134,12 @@ def _with_listeners(settings: Mapping[str, str], port: int, guarded: int, users:
 
 
 @contextmanager
-def guarded_barnabas(folder: Path, authorizer: str, users: set[str]) -> Iterator[GuardedBroker]:
+def guarded_barnabas(
+    folder: Path, authorizer: str, users: set[str], properties: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[GuardedBroker]:
     """This broker."""
     port, guarded = free_port(), free_port()
-    settings = _with_listeners(SETTINGS, port, guarded, users) | {"authorizer.class.name": authorizer}
+    settings = _with_listeners({**SETTINGS, **properties}, port, guarded, users) | {"authorizer.class.name": authorizer}
     with BarnabasServer(folder, port=port, properties=settings) as server:
         broker = GuardedBroker(server, guarded)
         with closing(broker):
@@ -143,10 +147,16 @@ def guarded_barnabas(folder: Path, authorizer: str, users: set[str]) -> Iterator
 
 
 @contextmanager
-def guarded_kafka(folder: Path, release: str, authorizer: str, users: set[str]) -> Iterator[GuardedBroker]:
+def guarded_kafka(
+    folder: Path,
+    release: str,
+    authorizer: str,
+    users: set[str],
+    properties: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[GuardedBroker]:
     """Apache Kafka: 3.9.1 with a ZooKeeper, any other without."""
     port, guarded, controller = (free_port() for _ in range(3))
-    settings = _with_listeners(SETTINGS, port, guarded, users) | {"authorizer.class.name": authorizer}
+    settings = _with_listeners({**SETTINGS, **properties}, port, guarded, users) | {"authorizer.class.name": authorizer}
     if release == LAST_WITH_ZOOKEEPER:
         with ZooKeeperServer(folder / "zookeeper") as keeper:
             kafka = KafkaServer(

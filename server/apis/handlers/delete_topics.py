@@ -53,10 +53,14 @@ async def handle(
         return DeleteTopicsResponse(responses=[_result(topic.name, topic.topic_id, disabled) for topic in wanted])
     resolved = await _resolve(wanted, metadata_cache=metadata_cache)
     names = [name for name, _, error in resolved if error is None and name is not None]
+    by_id = {topic.topic_id for topic in wanted if topic.name is None}
+    topic_ids = {name: topic_id for name, topic_id, _ in resolved if name is not None and topic_id in by_id}
     outcomes: dict[str, KafkaError | None]
     try:
         mutation_quota = new_controller_mutation_quota(ctx.quota_usage, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
-        outcomes = await controller.delete_topics(names, timeout_ms=request.timeout_ms, mutation_quota=mutation_quota)
+        outcomes = await controller.delete_topics(
+            names, topic_ids=topic_ids, timeout_ms=request.timeout_ms, mutation_quota=mutation_quota
+        )
     except KafkaError as failure:
         outcomes = dict.fromkeys(names, failure.as_result())
     responses, budget = [], CountBudget()

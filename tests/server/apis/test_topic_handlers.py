@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Iterable
 from types import ModuleType
@@ -410,6 +411,21 @@ async def test_delete_topics_by_name_in_every_version(version: int) -> None:
     assert list(plane.metadata.topic_names) == ["b"]
 
 
+async def test_the_id_of_a_deleted_topic_does_not_delete_a_new_topic_of_its_name() -> None:
+    """A repeated deletion waits for the first one, and in between another client creates the topic again."""
+    plane = await with_topics("a")
+    first_id = plane.metadata.topic_id("a")
+    by_id = [DeleteTopicState(name=None, topic_id=first_id)]
+    deleted, created, repeated = await asyncio.gather(
+        ask_delete(plane, 6, topics=by_id),
+        ask_create(plane, 7, CreatableTopic(name="a", num_partitions=1, replication_factor=1), timeout_ms=1000),
+        ask_delete(plane, 6, topics=by_id),
+    )
+    assert [response.responses[0].error_code for response in (deleted, repeated)] == [0, ErrorCode.UNKNOWN_TOPIC_ID]
+    assert created.topics[0].error_code == ErrorCode.NONE
+    assert plane.metadata.topic_id("a") == created.topics[0].topic_id != first_id
+
+
 async def test_delete_topics_by_name_or_id_since_version_6() -> None:
     plane = await with_topics("a", "b", "c", "d")
     ids = {name: plane.metadata.topic_id(name) or OTHER_ID for name in "abcd"}
@@ -447,7 +463,7 @@ async def test_deletion_can_be_disabled(version: int, code: ErrorCode) -> None:
 async def test_delete_topics_waits_for_as_long_as_the_client_says(monkeypatch: pytest.MonkeyPatch) -> None:
     plane, waited = await with_topics("a"), []
 
-    async def delete(names: list[str], *, timeout_ms: float, mutation_quota: Any) -> dict[str, KafkaError | None]:
+    async def delete(names: list[str], *, timeout_ms: float, **other: Any) -> dict[str, KafkaError | None]:
         waited.append(timeout_ms)
         return dict.fromkeys(names)
 

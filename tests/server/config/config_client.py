@@ -29,7 +29,14 @@ class ConfigClient:
         self._socket = socket.create_connection((host, int(port)), timeout=30)
 
     def call(self, key: ApiKey, version: int, request: Any) -> Any:
+        self.send(key, version, request)
+        return self.receive(key, version)
+
+    def send(self, key: ApiKey, version: int, request: Any) -> None:
         self._socket.sendall(framed(request_body(key, version, request, client_id=self._client_id)))
+
+    def receive(self, key: ApiKey, version: int) -> Any:
+        """Return the next response, which is for a request of this version."""
         (size,) = struct.unpack(">i", self._read(4))
         frame = self._read(size)
         _, position = decode_response_header(key, version, frame, 0, size)
