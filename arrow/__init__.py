@@ -1,1 +1,32 @@
-"""Topics and segment files as Arrow: record batches for Polars, DuckDB, pandas and pyarrow, without Spark or a JVM."""
+"""Topics and segment files as Arrow: record batches for Polars, DuckDB, pandas and pyarrow, without Spark or a JVM.
+
+`read_topic` reads from brokers, `read_folder` from Kafka's files. Both return a `RecordStream`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["RecordStream", "read_folder", "read_topic"]
+
+if TYPE_CHECKING:
+    from .folder_source import read_folder
+    from .record_stream import RecordStream
+    from .topic_source import read_topic
+
+_MODULES = {"RecordStream": "record_stream", "read_folder": "folder_source", "read_topic": "topic_source"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import pyarrow and numpy only when they are needed."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("pyarrow", "numpy"):
+            raise
+        message = f"{error.name} is not installed: pip install 'barnabas[arrow]'"
+        raise ModuleNotFoundError(message, name=error.name) from None

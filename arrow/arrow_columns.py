@@ -1,4 +1,4 @@
-"""Columns of records as Arrow arrays of exactly Spark's types."""
+"""Columns of records as Arrow arrays."""
 
 from __future__ import annotations
 
@@ -78,8 +78,10 @@ def int_array(values: Ints, kind: Any) -> Any:
 
 
 def time_array(milliseconds: Ints, kind: Any) -> Any:
-    """Return times in Spark's microseconds. No time may be beyond `MAX_MILLISECONDS`, where 64 bits end."""
-    return _number_array(milliseconds * 1000, kind)
+    """Return times in milliseconds or microseconds, of which no time may be beyond `MAX_MILLISECONDS`, where 64 bits
+    end.
+    """
+    return _number_array(milliseconds if kind.unit == "ms" else milliseconds * 1000, kind)
 
 
 MAX_MILLISECONDS = (2**63 - 1) // 1000

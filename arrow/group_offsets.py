@@ -1,11 +1,10 @@
-"""Commits of a stream's offsets to a consumer group, so that every tool for lag includes Spark.
-
-The commits are informational: a stream starts from its checkpoint.
+"""Committed offsets of a consumer group without members: they are read as the start of a read, and written for tools
+that show lag.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ..clients.cluster import BrokerNode
 from ..clients.errors import code_of
@@ -17,11 +16,13 @@ from ..protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from ..protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from ..protocol.negotiation import LAST_VERSIONS_BY_NAME
-from ..protocol.topic_partition import TopicPartition
+from ..protocol.topic_partition import TopicPartition, indexes_by_topic
 from .client import BlockingClient
 
 _LAST_COORDINATOR_VERSION_OF_ONE_KEY = 3
+_LAST_FETCH_VERSION_OF_ONE_GROUP = 7
 
 
 def commit_offsets(client: BlockingClient, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -54,3 +55,30 @@ def _coordinator(client: BlockingClient, group_id: str) -> int:
         raise KafkaError(code_of(found.error_code), f"coordinator of group {group_id!r}")
     client.cluster.add_brokers([BrokerNode(found.node_id, found.host, found.port)])
     return int(found.node_id)
+
+
+def fetch_offsets(
+    client: BlockingClient, group_id: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the committed offsets of a group, without partitions for which it has none. Raises KafkaError."""
+    wanted = indexes_by_topic(partitions)
+    topics = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in wanted.items()]
+    request = OffsetFetchRequest(group_id=group_id, topics=topics)
+
+    def attempt() -> dict[TopicPartition, int]:
+        response = client.connection(_coordinator(client, group_id)).ask(
+            request, highest=_LAST_FETCH_VERSION_OF_ONE_GROUP
+        )
+        found: dict[TopicPartition, int] = {}
+        codes = [response.error_code]
+        for topic in response.topics:
+            for partition in topic.partitions:
+                codes.append(partition.error_code)
+                if partition.committed_offset >= 0:
+                    found[TopicPartition(topic.name, partition.partition_index)] = partition.committed_offset
+        for code in codes:
+            if code != ErrorCode.NONE:
+                raise KafkaError(code_of(code), f"committed offsets of group {group_id!r}")
+        return found
+
+    return client.retrying(attempt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 
@@ -18,3 +19,8 @@ def monotonic() -> float:
 def pause(seconds: float) -> None:
     """Sleep."""
     time.sleep(seconds)
+
+
+def default_threads() -> int:
+    """Return the number of threads of a read: one per processor, from 2 to 8."""
+    return min(max(os.cpu_count() or 2, 2), 8)

@@ -11,10 +11,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..protocol.errors import ProtocolError
-from ..protocol.file_layouts import OFFSET_INDEX_ENTRY, decode_snapshot, decode_transaction_index
+from ..protocol.file_layouts import (
+    OFFSET_INDEX_ENTRY,
+    TIME_INDEX_ENTRY,
+    decode_snapshot,
+    decode_transaction_index,
+)
 from ..protocol.record import ENTRY_FRONT, MIN_ENTRY_HEADER_SIZE, entry_size
 from ..protocol.record_batch import Batch, RecordBatch, iter_batches
 from ..protocol.topic_partition import TopicPartition
+from .remote_path import AnyPath, expand, path_of
 
 _FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 _SEGMENT = re.compile(r"(?P<base>\d{20})\.log")
@@ -52,16 +58,16 @@ class SegmentRange:
         return self.end - self.start
 
 
-def find_folders(path: str, topics: frozenset[str]) -> list[tuple[TopicPartition, Path]]:
+def find_folders(path: str, topics: frozenset[str]) -> list[tuple[TopicPartition, AnyPath]]:
     """Return the partition directories at or below each path that `path` (a pattern, or several by comma) matches.
 
     Raises FileNotFoundError if there is none.
     """
-    found: dict[TopicPartition, Path] = {}
+    found: dict[TopicPartition, AnyPath] = {}
     for pattern in path.split(","):
-        for name in sorted(glob(pattern.strip())):  # noqa: PTH207  # a pattern may be absolute
-            root = Path(name)
-            for folder in [root, *(sorted(root.iterdir()) if root.is_dir() else [])]:
+        for root in _matching(pattern.strip()):
+            inside: list[AnyPath] = sorted(root.iterdir()) if root.is_dir() else []
+            for folder in [root, *inside]:
                 match = _FOLDER.fullmatch(folder.name)
                 if match is None or not folder.is_dir() or (folder == root and not _segments(folder)):
                     continue
@@ -73,7 +79,7 @@ def find_folders(path: str, topics: frozenset[str]) -> list[tuple[TopicPartition
     return sorted(found.items())
 
 
-def plan_segments(tp: TopicPartition, folder: Path, *, split_bytes: int, committed: bool) -> list[SegmentRange]:
+def plan_segments(tp: TopicPartition, folder: AnyPath, *, split_bytes: int, committed: bool) -> list[SegmentRange]:
     """Return the ranges of one directory, in order. With `committed` they contain the offsets to skip.
 
     Raises ProtocolError for files whose contents do not match their names.
@@ -101,7 +107,8 @@ def read_batches(r: SegmentRange) -> Iterator[list[Batch]]:
     Raises ProtocolError for an invalid batch, and for an incomplete or unwritten batch, except at the end of the log.
     """
     buffer = bytearray()
-    with Path(r.path).open("rb", buffering=0) as file:
+    path = path_of(r.path)
+    with path.open("rb", buffering=0) as file:
         position, wanted = r.start, BLOCK_BYTES
         while position < r.end:
             if len(buffer) < wanted + ROOM_BEHIND:
@@ -116,20 +123,20 @@ def read_batches(r: SegmentRange) -> Iterator[list[Batch]]:
                 position, wanted = batches[-1].position + batches[-1].size, BLOCK_BYTES
                 continue
             needed = _size_of_next(block)
-            if needed is None or position + needed > Path(r.path).stat().st_size:
-                if r.is_last and _is_end(file, r.path, position, head):
+            if needed is None or position + needed > path.stat().st_size:
+                if r.is_last and _is_end(file, path, position, head):
                     return
                 raise ProtocolError(f"{r.path}: incomplete batch at position {position}")
             wanted = needed
 
 
-def _is_end(file: BinaryIO, path: str, position: int, head: bytes) -> bool:
+def _is_end(file: BinaryIO, path: AnyPath, position: int, head: bytes) -> bool:
     """Return whether the log ends at `head`, an incomplete batch: it is not written yet, or a crash truncated it.
 
     It does not if the index has a later batch, or if there are bytes after zeros. A running broker may have continued
     to write.
     """
-    index = Path(path).with_suffix(".index")
+    index = path.with_suffix(".index")
     entries = OFFSET_INDEX_ENTRY.read_all(index.read_bytes()) if index.is_file() else ()
     goes_on = any(entry[1] > position for entry in entries)
     if not goes_on and head == _UNWRITTEN:
@@ -166,12 +173,19 @@ def _size_of_next(block: bytes | memoryview) -> int | None:
         return None
 
 
-def _segments(folder: Path) -> list[tuple[int, Path]]:
+def _matching(pattern: str) -> list[AnyPath]:
+    """Return the paths that a pattern, or a URL, matches, in order."""
+    if "://" in pattern:
+        return expand(pattern)
+    return [Path(name) for name in sorted(glob(pattern))]  # noqa: PTH207  # a pattern may be absolute
+
+
+def _segments(folder: AnyPath) -> list[tuple[int, AnyPath]]:
     matches = ((_SEGMENT.fullmatch(path.name), path) for path in folder.iterdir())
     return sorted((int(match["base"]), path) for match, path in matches if match is not None)
 
 
-def _cuts(path: Path, base: int, size: int, split_bytes: int) -> list[int]:
+def _cuts(path: AnyPath, base: int, size: int, split_bytes: int) -> list[int]:
     """Return positions of batches, about `split_bytes` apart: by the segment's index, whose entries are verified.
 
     A running broker has not written all of the index; after its last entry the headers of the batches are read.
@@ -212,15 +226,16 @@ def _is_batch(file: BinaryIO, position: int, last_offset: int) -> bool:
     return _size_of_next(head) is not None and ENTRY_FRONT.read(head).offset <= last_offset
 
 
-def _aborted(folder: Path) -> tuple[AbortedRange, ...]:
+def _aborted(folder: AnyPath) -> tuple[AbortedRange, ...]:
     found: list[AbortedRange] = []
-    for path in sorted(folder.glob("*.txnindex")):
+    paths: list[AnyPath] = sorted(folder.glob("*.txnindex"))
+    for path in paths:
         entries = decode_transaction_index(path.read_bytes())
         found += [AbortedRange(entry.producer_id, entry.first_offset, entry.last_offset) for entry in entries]
     return tuple(found)
 
 
-def _last_stable_offset(folder: Path, segments: list[tuple[int, Path]]) -> int | None:
+def _last_stable_offset(folder: AnyPath, segments: list[tuple[int, AnyPath]]) -> int | None:
     """Return the start of the oldest open transaction; None if there is none.
 
     By the newest valid producer snapshot at the start of a segment, and the headers of later batches.
@@ -241,7 +256,107 @@ def _last_stable_offset(folder: Path, segments: list[tuple[int, Path]]) -> int |
     return min(open_since.values(), default=None)
 
 
-def _newest_snapshot(folder: Path, bases: set[int]) -> tuple[int, dict[int, int]]:
+class PartitionFiles:
+    """The segments of one partition directory, with the names and sizes that they have now."""
+
+    def __init__(self, tp: TopicPartition, folder: AnyPath) -> None:
+        self.partition = tp
+        self._folder = folder
+        self._segments = _segments(folder)
+        self._sizes = [path.stat().st_size for _, path in self._segments]
+
+    @property
+    def first_offset(self) -> int:
+        """Return the base offset of the first segment; 0 without segments."""
+        return self._segments[0][0] if self._segments else 0
+
+    def end_offset(self) -> int:
+        """Return the offset after the last complete batch. Raises ProtocolError if the last segment is damaged."""
+        if not self._segments:
+            return 0
+        base, path = self._segments[-1]
+        size = self._sizes[-1]
+        with path.open("rb") as file:
+            known = [(base + delta, at) for delta, at in _index(path) if at < size]
+            is_sound = bool(known) and _is_batch(file, known[-1][1], known[-1][0])
+            last = _last_batch(file, path, known[-1][1] if is_sound else 0, size)
+            return base if last is None else last.last_offset + 1
+
+    def ranges_between(self, start: int, end: int) -> Iterator[SegmentRange]:
+        """Yield the parts of segments with these offsets; the first batches may be below `start`."""
+        for index, (base, path) in enumerate(self._segments):
+            behind = self._segments[index + 1][0] if index + 1 < len(self._segments) else None
+            if base >= end or (behind is not None and behind <= start):
+                continue
+            position = self._position(base, path, start) if start > base else 0
+            yield self._range(index, position)
+
+    def ranges_from_time(self, timestamp: int) -> Iterator[SegmentRange]:
+        """Yield the parts of segments that may have records at or after a time in ms."""
+        for index, (base, path) in enumerate(self._segments):
+            times = path.with_suffix(".timeindex")
+            entries = TIME_INDEX_ENTRY.read_all(times.read_bytes()) if times.is_file() else ()
+            # Zeros of a preallocated index have no offset.
+            before = [entry for entry in entries if entry[0] < timestamp and entry[1] > 0]
+            position = self._position(base, path, base + before[-1][1]) if before else 0
+            yield self._range(index, position)
+
+    def aborted(self) -> tuple[AbortedRange, ...]:
+        """Return the aborted transactions. Raises ProtocolError."""
+        return _aborted(self._folder)
+
+    def last_stable_offset(self) -> int | None:
+        """Return the start of the oldest open transaction; None if there is none. Raises ProtocolError."""
+        return _last_stable_offset(self._folder, self._segments)
+
+    def _range(self, index: int, position: int) -> SegmentRange:
+        base, path = self._segments[index]
+        is_last = index + 1 == len(self._segments)
+        return SegmentRange(self.partition, str(path), base, position, self._sizes[index], is_last)
+
+    def _position(self, base: int, path: AnyPath, offset: int) -> int:
+        """Return the position of a batch at or before the one with this offset, from the index if it is valid."""
+        below = [entry for entry in _index(path) if base + entry[0] < offset]
+        if not below:
+            return 0
+        with path.open("rb") as file:
+            return below[-1][1] if _is_batch(file, below[-1][1], base + below[-1][0]) else 0
+
+
+def _index(path: AnyPath) -> list[tuple[int, int]]:
+    """Return the entries of a segment's index without the zeros of a preallocated file: relative offset, position."""
+    index = path.with_suffix(".index")
+    found: list[tuple[int, int]] = []
+    for delta, position in OFFSET_INDEX_ENTRY.read_all(index.read_bytes()) if index.is_file() else ():
+        if found and position <= found[-1][1]:
+            break
+        found.append((delta, position))
+    return found
+
+
+def _last_batch(file: BinaryIO, path: AnyPath, position: int, size: int) -> Batch | None:
+    """Return the last batch from a position on, None without one. Raises ProtocolError if the log goes on after it."""
+    last: tuple[int, int] | None = None
+    while position < size:
+        file.seek(position)
+        head = file.read(MIN_ENTRY_HEADER_SIZE)
+        try:
+            is_start = len(head) == MIN_ENTRY_HEADER_SIZE and head != _UNWRITTEN
+            needed = entry_size(head, 0) if is_start else None
+        except ProtocolError as error:
+            raise ProtocolError(f"{path}: invalid batch at position {position}: {error}") from error
+        if needed is None or position + needed > size:
+            if not _is_end(file, path, position, head):
+                raise ProtocolError(f"{path}: incomplete batch at position {position}")
+            break
+        last, position = (position, needed), position + needed
+    if last is None:
+        return None
+    file.seek(last[0])
+    return next(iter_batches(memoryview(file.read(last[1]))))
+
+
+def _newest_snapshot(folder: AnyPath, bases: set[int]) -> tuple[int, dict[int, int]]:
     """Return the offset of a snapshot, and producer id -> start of its open transaction; (0, {}) without a snapshot."""
     paths = (path for path in folder.glob("*.snapshot") if path.stem.isdecimal() and int(path.stem) in bases)
     for path in sorted(paths, reverse=True):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyarrow import compute
@@ -28,6 +28,8 @@ from .value_conversion import (
     parse_json,
 )
 
+Failures: TypeAlias = dict[int, str]
+"""Row of an unreadable value -> the reason."""
 _CONFLUENT_HEADER = 5  # a schema registry's values begin with 0 and the schema's id
 
 
@@ -48,17 +50,20 @@ class ValueFormat:
         """Whether the user's schema sets the type."""
         return self.name in ("json", "avro", "confluent-avro", "registry")
 
-    def decode(self, binary: Any, kind: Any) -> Any:
-        """Return a binary array as an array of `kind`. Raises UnreadableValueError."""
+    def decode(self, binary: Any, kind: Any, failures: Failures | None = None) -> Any:
+        """Return a binary array as an array of `kind`. Raises UnreadableValueError.
+
+        With `failures` an unreadable value is null, and the dict receives the reason by row.
+        """
+        if failures is None and self.null_on_error:
+            failures = {}
         if self.name == "string":
-            return _texts(binary, null_on_error=self.null_on_error)
+            return _texts(binary, failures=failures)
         if self.name == "json":
-            return _from_json(binary, kind, null_on_error=self.null_on_error)
+            return _from_json(binary, kind, failures=failures)
         read = self._registry_reader(self.registry, kind) if self.registry is not None else self._avro_reader()
         is_text = self.registry is not None and pa.types.is_string(kind)
-        return _one_by_one(
-            binary, kind, read, _as_it_is if is_text else converter(kind), null_on_error=self.null_on_error
-        )
+        return _one_by_one(binary, kind, read, _as_it_is if is_text else converter(kind), failures=failures)
 
     def _registry_reader(self, url: str, kind: Any) -> Callable[[bytes], Any]:
         """Decode each value with its own schema; to JSON if the user's schema does not set the type."""
@@ -152,12 +157,12 @@ def _least_size(schema: Any, sizes: dict[str, int], open_names: set[str]) -> int
     return _least_size(kind, sizes, open_names)
 
 
-def _texts(binary: Any, *, null_on_error: bool) -> Any:
+def _texts(binary: Any, *, failures: Failures | None) -> Any:
     """Return bytes as text; bytes that are not UTF-8 are unreadable."""
     try:
         return binary.cast(pa.string())
     except pa.ArrowInvalid:
-        return _one_by_one(binary, pa.string(), _decoded, _as_it_is, null_on_error=null_on_error)
+        return _one_by_one(binary, pa.string(), _decoded, _as_it_is, failures=failures)
 
 
 def _decoded(value: bytes) -> str:
@@ -168,15 +173,13 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _from_json(binary: Any, kind: Any, *, null_on_error: bool) -> Any:
+def _from_json(binary: Any, kind: Any, *, failures: Failures | None) -> Any:
     if pa.types.is_string(kind):
-        return _texts(binary, null_on_error=null_on_error)
+        return _texts(binary, failures=failures)
     found = _by_arrow(binary, kind) if is_plain(kind) else None
     if found is not None:
         return found
-    return _one_by_one(
-        binary, kind, lambda value: parse_json(value.decode()), converter(kind), null_on_error=null_on_error
-    )
+    return _one_by_one(binary, kind, lambda value: parse_json(value.decode()), converter(kind), failures=failures)
 
 
 def _by_arrow(binary: Any, kind: Any) -> Any:
@@ -203,7 +206,9 @@ def _by_arrow(binary: Any, kind: Any) -> Any:
     return table.column("value").combine_chunks() if table.num_rows == len(binary) else None
 
 
-def _one_by_one(binary: Any, kind: Any, read: Callable[[bytes], Any], convert: Convert, *, null_on_error: bool) -> Any:
+def _one_by_one(
+    binary: Any, kind: Any, read: Callable[[bytes], Any], convert: Convert, *, failures: Failures | None
+) -> Any:
     """Decode value by value, for types without a parser in Arrow and to find the value that it rejected."""
     found: list[Any] = []
     for row, value in enumerate(binary.to_pylist()):
@@ -213,10 +218,10 @@ def _one_by_one(binary: Any, kind: Any, read: Callable[[bytes], Any], convert: C
         except (OSError, ImportError):
             raise  # the registry does not respond, or a package is missing: the value may be valid
         except Exception as error:  # libraries raise any exception for untrusted bytes, including MemoryError
-            if not null_on_error:
-                reason = (
-                    "nested too deeply" if isinstance(error, RecursionError) else str(error) or type(error).__name__
-                )
-                raise UnreadableValueError(row, f"value {value[:100]!r} cannot be read: {reason}") from error
+            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error) or type(error).__name__
+            message = f"value {value[:100]!r} cannot be read: {' '.join(reason.split())}"
+            if failures is None:
+                raise UnreadableValueError(row, message) from error
+            failures[row] = message
             found.append(None)
     return pa.array(found, kind)

@@ -8,9 +8,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-from pyarrow import compute
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -25,17 +22,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ..arrow.arrow_columns import (
-    binary_array,
-    constant_array,
-    find_unfit_times,
-    header_array,
-    int_array,
-    time_array,
-)
-from ..arrow.record_table import Ints, RecordTable
+from ..arrow.record_layout import RecordLayout
+from ..arrow.record_table import RecordTable
 from ..arrow.value_conversion import converter
-from ..arrow.value_formats import UnreadableValueError, ValueFormat
+from ..arrow.value_formats import ValueFormat
 from ..protocol.topic_partition import TopicPartition
 from .value_formats import formatted_type
 
@@ -79,10 +69,13 @@ class RowLayout:
         null_on_error: bool = False,
     ) -> None:
         self.schema = schema
-        self._arrow_schema = arrow_schema(schema)
-        self._formats = formats
-        self._null_on_error = null_on_error
-        self._constants: dict[str, tuple[Any, Any]] = {}
+        self._layout = RecordLayout(
+            arrow_schema(schema),
+            formats,
+            null_on_error=null_on_error,
+            fields={"timestampType": "timestamp_type"},
+            time_remedy="Set option valueErrors to null to read it as null.",
+        )
         known = {f.name: f.dataType for f in ROW.fields} | {"headers": HEADERS_TYPE} | dict(extra or {})
         for field in schema.fields:
             if field.name not in known:
@@ -96,7 +89,7 @@ class RowLayout:
             if is_free:
                 try:
                     _check_type(field.dataType)
-                    converter(self._arrow_schema.field(field.name).type)
+                    converter(self._layout.schema.field(field.name).type)
                 except ValueError as error:
                     raise ValueError(f"column {field.name!r}: {error}") from None
 
@@ -108,64 +101,7 @@ class RowLayout:
         self, columns: RecordTable, partition: TopicPartition, extra: Callable[[str, Any], Any] | None = None
     ) -> Any:
         """Build one Arrow batch; `extra` builds the columns that are not fields of a record, by name and type."""
-        schema = self._arrow_schema
-        arrays = [self._array(field.name, field.type, columns, partition, extra) for field in schema]
-        if not arrays:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(columns), pa.struct([])))
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-    def _array(self, name: str, kind: Any, columns: RecordTable, partition: TopicPartition, extra: Any) -> Any:
-        if name in ("key", "value"):
-            return self._bytes(name, kind, columns, partition)
-        if name == "topic":
-            return self._constant(name, partition.topic, len(columns), kind)
-        if name == "partition":
-            return self._constant(name, partition.partition, len(columns), kind)
-        if name == "offset":
-            return int_array(columns.offsets, kind)
-        if name == "timestamp":
-            return self._times(kind, columns, partition)
-        if name == "timestampType":
-            return int_array(columns.timestamp_types, kind)
-        if name == "headers":
-            assert columns.heads is not None
-            return header_array(columns.data, columns.heads, kind)
-        return extra(name, kind)
-
-    def _constant(self, name: str, value: Any, count: int, kind: Any) -> Any:
-        """Return a slice of the longest array of this value so far."""
-        known, array = self._constants.get(name, (None, ()))
-        if known != value or len(array) < count:
-            array = constant_array(value, count, kind)
-            self._constants[name] = value, array
-        return array[:count]
-
-    def _bytes(self, name: str, kind: Any, columns: RecordTable, partition: TopicPartition) -> Any:
-        binary = binary_array(columns.data, columns.keys if name == "key" else columns.values)
-        decoder = self._formats.get(name)
-        if decoder is None:
-            return binary
-        try:
-            return decoder.decode(binary, kind)
-        except UnreadableValueError as error:
-            raise ValueError(f"{name} of {partition} at offset {columns.offsets[error.row]}: {error}") from error
-
-    def _times(self, kind: Any, columns: RecordTable, partition: TopicPartition) -> Any:
-        unfit = find_unfit_times(columns.timestamps)
-        if not len(unfit):
-            return time_array(columns.timestamps, kind)
-        if not self._null_on_error:
-            first = unfit[0]
-            raise ValueError(
-                f"timestamp of {partition} at offset {columns.offsets[first]}: {columns.timestamps[first]} ms exceed "
-                "a timestamp in microseconds; is it in nanoseconds? Set option valueErrors to null to read it as "
-                "null."
-            )
-        milliseconds = columns.timestamps.copy()
-        milliseconds[unfit] = 0
-        is_unfit: Ints = np.zeros(len(columns), bool)
-        is_unfit[unfit] = True
-        return compute.if_else(pa.array(is_unfit), pa.scalar(None, kind), time_array(milliseconds, kind))
+        return self._layout.batch(columns, partition, extra)
 
 
 def _check_type(kind: DataType) -> None:

@@ -39,6 +39,7 @@ PORTS = {
     "clients/security.py": "secrets of an authentication",
     "arrow/host.py": "a reader's clock and waiting",
     "arrow/connection.py": "a reader's socket",
+    "arrow/batch_channel.py": "threads of a read",
     "spark/host.py": "what Spark's processes are started with, temporary files",
     "simulation/chance.py": "chance, by seed",
     "simulation/disk_names.py": "the operating system's texts for its errors",

@@ -1,0 +1,94 @@
+"""Reading threads and the bounded queue between them and the consumer of a read."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class BatchChannel(Generic[T]):
+    """Items of several threads for one consumer, at most `most_bytes` of them, and at least one.
+
+    The threads are daemons: a process can end although one of them waits for a broker.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._changed = threading.Condition()
+        self._items: deque[tuple[T, int]] = deque()
+        self._bytes = 0
+        self._running = 0
+        self._failure: BaseException | None = None
+        self._is_closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the consumer, or a failed thread, has ended the read."""
+        return self._is_closed
+
+    def run(self, work: Sequence[Callable[[], Iterator[tuple[T, int]]]]) -> Iterator[T]:
+        """Call each of `work` on a thread of its own, and yield the items, which come with their sizes.
+
+        Raises the first exception of a thread; the other threads then stop at their next item.
+        """
+        self._running = len(work)
+        try:
+            for each in work:
+                threading.Thread(target=self._put_all, args=(each,), name="barnabas-arrow", daemon=True).start()
+            while (item := self._take()) is not None:
+                yield item[0]
+        finally:
+            self._close()
+
+    def _put_all(self, work: Callable[[], Iterator[tuple[T, int]]]) -> None:
+        failure: BaseException | None = None
+        items = None
+        try:
+            items = work()
+            for item, size in items:
+                if not self._put(item, size):
+                    items.close()  # type: ignore[attr-defined]
+                    break
+        except BaseException as error:  # noqa: BLE001 - raised again on the consumer's thread
+            failure = error
+        with self._changed:
+            self._running -= 1
+            if failure is not None and self._failure is None:
+                self._failure, self._is_closed = failure, True
+            self._changed.notify_all()
+
+    def _put(self, item: T, size: int) -> bool:
+        """Wait for room; return whether the consumer still reads."""
+        with self._changed:
+            while not self._is_closed and self._items and self._bytes + size > self._most_bytes:
+                self._changed.wait()
+            if self._is_closed:
+                return False
+            self._items.append((item, size))
+            self._bytes += size
+            self._changed.notify_all()
+            return True
+
+    def _take(self) -> tuple[T, int] | None:
+        """Return the next item; None after the last one."""
+        with self._changed:
+            while not self._items and self._running and self._failure is None:
+                self._changed.wait()
+            if self._failure is not None:
+                raise self._failure
+            if not self._items:
+                return None
+            item = self._items.popleft()
+            self._bytes -= item[1]
+            self._changed.notify_all()
+            return item
+
+    def _close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._items.clear()
+            self._changed.notify_all()
