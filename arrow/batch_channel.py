@@ -31,7 +31,7 @@ class BatchChannel(Generic[T]):
         return self._is_closed
 
     def run(self, work: Sequence[Callable[[], Iterator[tuple[T, int]]]]) -> Iterator[T]:
-        """Call each of `work` on a thread of its own, and yield the items, which come with their sizes.
+        """Call each of `work` on a thread of its own, and yield the items, which the threads yield with their sizes.
 
         Raises the first exception of a thread; the other threads then stop at their next item.
         """

@@ -40,7 +40,7 @@ def read_folder(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> RecordStream:
-    """Return the records in a log directory, in partition directories, or in those that a pattern matches.
+    """Return the records in a log directory, or in partition directories, which a pattern may match.
 
     The path may be a URL of a file system of fsspec, such as `s3://bucket/logs`. A running broker may write to the
     files: records after the end of the log at the time of the call are not read. The other parameters are as for
@@ -84,7 +84,7 @@ def read_folder(
 
 
 class FolderSource:
-    """The files of partition directories, whose names and sizes are those at the time of the constructor."""
+    """The files of partition directories, with the names and sizes that they have in the constructor."""
 
     def __init__(self, folders: Mapping[TopicPartition, AnyPath], *, committed: bool) -> None:
         self._files = {tp: PartitionFiles(tp, folder) for tp, folder in folders.items()}
@@ -187,7 +187,7 @@ class HiddenBatches:
         """The last stable offset, as soon as a batch of a transaction has been seen; None without open transactions."""
 
     def is_hidden(self, batch: Batch) -> bool:
-        """Return whether a reader does not see the batch. The batches of a partition come in order."""
+        """Return whether a reader does not see the batch. It requires the batches of a partition in order."""
         if batch.is_control:
             return True
         if not self._committed or not batch.is_transactional:

@@ -42,7 +42,7 @@ class RecordSource(Protocol):
 
 
 class RecordStream(dataset.Dataset):
-    """Records of one or more partitions up to a fixed end, read anew by each consumer.
+    """Records of one or more partitions up to a fixed end, read again by each consumer.
 
     It is an Arrow stream (`pl.from_arrow(stream)`, `pa.table(stream)`, `pd.DataFrame.from_arrow(stream)`), and a
     dataset of pyarrow whose projection and filters reach the read (`duckdb.sql("from stream")`,
@@ -108,7 +108,7 @@ class RecordStream(dataset.Dataset):
         return self._batches(self._names, self._filter)
 
     def to_reader(self) -> Any:
-        """Return a `pyarrow.RecordBatchReader`. Its errors are those of the read: KafkaError, ValueError, OSError."""
+        """Return a `pyarrow.RecordBatchReader`. Its errors are the errors of the read: KafkaError, ValueError, OSError."""
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
     # A dataset
@@ -135,7 +135,7 @@ class RecordStream(dataset.Dataset):
         return dataset.Scanner.from_batches(reader, columns=expressions, **size)
 
     def to_batches(self, **options: Any) -> Iterator[Any]:
-        """Yield batches; the options are those of `scanner`."""
+        """Yield batches; the options are the parameters of `scanner`."""
         options.pop("batch_size", None)  # batches have the size in which they are decoded
         columns, wanted = options.pop("columns", None), options.pop("filter", None)
         if isinstance(columns, Mapping):
@@ -148,7 +148,7 @@ class RecordStream(dataset.Dataset):
         yield from self._batches(self._names if columns is None else list(columns), wanted)
 
     def to_table(self, **options: Any) -> Any:
-        """Return all records as a `pyarrow.Table`; the options are those of `scanner`."""
+        """Return all records as a `pyarrow.Table`; the options are the parameters of `scanner`."""
         if not options:
             return pa.Table.from_batches(iter(self), self.schema)
         return self.scanner(**options).to_table()
