@@ -108,7 +108,7 @@ class RecordStream(dataset.Dataset):
         return self._batches(self._names, self._filter)
 
     def to_reader(self) -> Any:
-        """Return a `pyarrow.RecordBatchReader`. Its errors are the errors of the read: KafkaError, ValueError, OSError."""
+        """Return a `pyarrow.RecordBatchReader`. It raises the errors of the read: KafkaError, ValueError, OSError."""
         return pa.RecordBatchReader.from_batches(self.schema, iter(self))
 
     # A dataset

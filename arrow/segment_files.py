@@ -335,7 +335,7 @@ def _index(path: AnyPath) -> list[tuple[int, int]]:
 
 
 def _last_batch(file: BinaryIO, path: AnyPath, position: int, size: int) -> Batch | None:
-    """Return the last batch from a position on, None without one. Raises ProtocolError if the log goes on after it."""
+    """Return the last batch from a position on, None without one. Raises ProtocolError if batches follow it."""
     last: tuple[int, int] | None = None
     while position < size:
         file.seek(position)
