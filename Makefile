@@ -9,7 +9,7 @@ PYTEST ?= $(BIN)/pytest
 # Tests start hundreds of Python processes. Without files of bytecode each of them compiles the broker again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo pipeline containers check test verify lint ruff mypy imports quick-tests tests coverage bench compat crash fuzz simulate clusters transactions compaction rebalances rounds sanitize wheels clean
+.PHONY: demo docs pipeline containers check test verify lint ruff mypy imports quick-tests tests coverage bench compat crash fuzz simulate clusters transactions compaction rebalances rounds sanitize wheels clean
 
 $(STAMP): pyproject.toml hatch_build.py $(wildcard protocol/speedups/*)
 	$(PYTHON) -m venv $(VENV)
@@ -17,8 +17,19 @@ $(STAMP): pyproject.toml hatch_build.py $(wildcard protocol/speedups/*)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $(STAMP)
 
-demo: $(STAMP)
+# The demo needs a client and its records only, not the gigabyte of packages that the tests need.
+demo: $(VENV)/.demo
 	$(BIN)/barnabas demo
+
+$(VENV)/.demo: pyproject.toml hatch_build.py $(wildcard protocol/speedups/*)
+	test -f $(STAMP) || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --upgrade pip \
+		&& $(BIN)/python -m pip install --quiet --editable '.[demo]'; }
+	touch $(VENV)/.demo
+
+# The documentation as a site with search, in build/site; a broken link is an error. No network is needed.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "build/site/index.html; with search: $(BIN)/mkdocs serve"
 
 pipeline: $(STAMP)
 	$(BIN)/barnabas spark pipeline

@@ -1,7 +1,7 @@
 """The broker that foreign clients are tried against, and the table of what works.
 
 `BARNABAS_COMPAT_TARGET=host:port` tries another server, for instance Apache Kafka, which proves the tests.
-`BARNABAS_WRITE_REPORT=1` rewrites the table in docs/compatibility.md and README.md, between their marker lines.
+`BARNABAS_WRITE_REPORT=1` rewrites the table in docs/compatibility.md, between its marker lines.
 """
 
 import json

@@ -33,7 +33,7 @@ COLUMNS = {
 
 PROPERTY = "compat"
 
-PAGES = (CHECKOUT / "docs" / "compatibility.md", CHECKOUT / "README.md")
+PAGES = (CHECKOUT / "docs" / "compatibility.md",)
 BEGIN, END = "<!-- compatibility -->", "<!-- /compatibility -->"
 
 
