@@ -66,8 +66,8 @@ def command_line_page() -> str:
     context = click.Context(group, info_name="barnabas")
     parts = [
         "# Command line",
-        "Every command prints this text with `--help`. The commands work with any Kafka cluster, except for those that start "
-        "a process or read a directory.",
+        "Every command prints this text with `--help`. The commands work with any Kafka cluster, except for those that "
+        "start a process or read a directory.",
         *_command_sections(group, context, level=2),
     ]
     return "\n\n".join(parts) + "\n"

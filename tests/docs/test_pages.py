@@ -127,6 +127,7 @@ def test_the_tutorial_of_a_cluster(tmp_path: Path) -> None:
 
 
 @pytest.mark.java
+@pytest.mark.verify
 @pytest.mark.timeout(TIMEOUT_SECONDS + 60)
 def test_the_tutorial_of_a_stream(tmp_path: Path) -> None:
     output = run_page("tutorials/stream-to-parquet.md", tmp_path, {usual: free_port() for usual in USUAL_PORTS})
