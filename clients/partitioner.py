@@ -38,7 +38,7 @@ def partition_of_key(key: bytes, partition_count: int) -> int:
 
 
 class Partitioner(Protocol):
-    """Interface of a partitioner; `available` are the partitions with a leader, possibly none."""
+    """The interface of an application's partitioner; `available` are the partitions with a leader, possibly none."""
 
     def partition(self, topic: str, key: bytes | None, partition_count: int, available: Sequence[int]) -> int:
         """Return the partition for the next record of `topic`, 0 to `partition_count` - 1."""

@@ -49,10 +49,10 @@ from .network.socket_server import SocketServer
 from .quotas.quota_managers import QuotaManagers
 from .quotas.replication_quota_manager import moving_quota
 from .quotas.stored_quotas import stored_quotas
-from .replication.fetch_session import FetchSessions
+from .replication.fetch_session import FetchSessionCache
 from .replication.inter_broker_versions import has_topic_ids
-from .replication.log_dir_mover import LogDirMover
 from .replication.log_directories import LogDirectories
+from .replication.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
 from .replication.replica_manager import ReplicaManager
 from .runtime.health import HealthServer
 from .runtime.loop_sharing import SlicedWork, TurnQueue
@@ -403,8 +403,10 @@ class BrokerServer:
             log_manager=log_manager,
             replica_manager=replica_manager,
             cleaner=cleaner,
-            mover=LogDirMover(log_manager, replica_manager, cleaner.paused, ports, self._loop, quota=moving),
-            fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, ports.random),
+            replica_alter_log_dirs_manager=ReplicaAlterLogDirsManager(
+                log_manager, replica_manager, cleaner.paused, ports, self._loop, quota=moving
+            ),
+            fetch_sessions=FetchSessionCache(config.max_incremental_fetch_session_cache_slots, ports.random),
             turn_queue=turn_queue,
             sliced_work=self._sliced_work,
             group_coordinator=group_coordinator,
@@ -576,7 +578,7 @@ class BrokerServer:
         state.group_coordinator.start()
         state.transaction_coordinator.start()
         state.share_coordinator.start()
-        state.mover.start()
+        state.replica_alter_log_dirs_manager.start()
         self._stops += [
             state.group_coordinator.close,
             state.transaction_coordinator.close,
@@ -584,7 +586,7 @@ class BrokerServer:
             state.share_coordinator.close,
             state.persister.close,
             state.share_partition_manager.close,
-            state.mover.close,
+            state.replica_alter_log_dirs_manager.close,
         ]
         # Before clients can use the space on the disk that the start has left.
         await self._directories.use_reserves(Reserve.fill)

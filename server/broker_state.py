@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from .metadata.metadata_stores import MetadataStores
     from .metadata.producer_id_manager import ProducerIdManager
     from .quotas.quota_managers import QuotaManagers
-    from .replication.fetch_session import FetchSessions
-    from .replication.log_dir_mover import LogDirMover
+    from .replication.fetch_session import FetchSessionCache
+    from .replication.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
     from .replication.replica_manager import ReplicaManager
     from .runtime.loop_sharing import SlicedWork, TurnQueue
     from .runtime.ports import Ports
@@ -69,8 +69,8 @@ class BrokerState:
     log_manager: LogManager
     replica_manager: ReplicaManager
     cleaner: LogCleaner
-    mover: LogDirMover
-    fetch_sessions: FetchSessions
+    replica_alter_log_dirs_manager: ReplicaAlterLogDirsManager
+    fetch_sessions: FetchSessionCache
     turn_queue: TurnQueue
     sliced_work: SlicedWork
     group_coordinator: GroupCoordinator
@@ -128,7 +128,7 @@ def services(state: BrokerState) -> Services:
         forwarding_manager=state.forwarding_manager,
         fetch_sessions=state.fetch_sessions,
         group_coordinator=state.group_coordinator,
-        log_dir_mover=state.mover,
+        replica_alter_log_dirs_manager=state.replica_alter_log_dirs_manager,
         marker_writer=state.marker_writer,
         metadata_cache=state.metadata,
         now_ms=state.ports.now_ms,

@@ -10,7 +10,7 @@ from ..common.room_logger import room_logger
 from ..common.uuid_text import new_uuid, uuid_from_text, uuid_text
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
-from .cleaning.cleaner_manager import CleanerManager
+from .cleaning.log_cleaner_manager import LogCleanerManager
 from .deletions import Deletions
 from .errors import FILE_ERRORS, CorruptCheckpointError
 from .filesystem import FileSystem
@@ -86,7 +86,7 @@ class LogManager:
             self._checkpoints.announced,
             random_bits=rng.getrandbits,
         )
-        self.cleaner_manager = CleanerManager(self.logs, now_ms)
+        self.cleaner_manager = LogCleanerManager(self.logs, now_ms)
         self.creation = LogCreation(self.held, self._found, self._checkpoints, fs)
         self.retention = Retention(self.held, self.cleaner_manager, self._deletions, fs)
         self._logs_per_closing_task = LOGS_PER_CLOSING_TASK

@@ -7,7 +7,7 @@ from functools import partial
 from ..common.room_logger import room_logger
 from ..protocol.errors import KafkaError
 from ..protocol.topic_partition import TopicPartition
-from .cleaning.cleaner_manager import CleanerManager
+from .cleaning.log_cleaner_manager import LogCleanerManager
 from .deletions import Deletions
 from .errors import LogDirFailedError
 from .filesystem import FileSystem
@@ -22,7 +22,9 @@ logger = room_logger("storage")
 class Retention:
     """Kafka's LogManager.cleanupLogs, cut where the thread changes. For the thread that owns the logs."""
 
-    def __init__(self, held: HeldLogs, cleaner_manager: CleanerManager, deletions: Deletions, fs: FileSystem) -> None:
+    def __init__(
+        self, held: HeldLogs, cleaner_manager: LogCleanerManager, deletions: Deletions, fs: FileSystem
+    ) -> None:
         self._held = held
         self._cleaner_manager = cleaner_manager
         self._deletions = deletions

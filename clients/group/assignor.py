@@ -38,7 +38,7 @@ NO_RACKS: PartitionRacks = MappingProxyType({})
 
 
 class Assignor(Protocol):
-    """A strategy with its name in the JoinGroup request; all members of a group must support one in common."""
+    """The interface of assignors, also of an application's own. All members of a group must support one in common."""
 
     name: str
     is_cooperative: bool

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ..metadata.metadata_cache import MetadataCache
     from ..metadata.producer_id_manager import ProducerIdManager
     from ..quotas.quota_settings import QuotaSettings
-    from ..replication.fetch_session import FetchSessions
-    from ..replication.log_dir_mover import LogDirMover
+    from ..replication.fetch_session import FetchSessionCache
+    from ..replication.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
     from ..replication.replica_manager import ReplicaManager
     from ..runtime.loop_sharing import SlicedWork
     from ..runtime.ports import Work
@@ -66,9 +66,9 @@ class Services:
     features: Features
     forwarding_manager: ForwardingManager | None
     """Forwards requests to the controllers of a KRaft cluster; None in other clusters."""
-    fetch_sessions: FetchSessions
+    fetch_sessions: FetchSessionCache
     group_coordinator: GroupCoordinator
-    log_dir_mover: LogDirMover
+    replica_alter_log_dirs_manager: ReplicaAlterLogDirsManager
     marker_writer: MarkerWriter
     metadata_cache: MetadataCache
     now_ms: Callable[[], int]

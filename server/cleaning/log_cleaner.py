@@ -18,7 +18,7 @@ from .cleaning_pass import CleaningRun, PassReport
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
-    from ...storage.cleaning.cleaner_manager import CleanerManager
+    from ...storage.cleaning.log_cleaner_manager import LogCleanerManager
     from ...storage.log import Log
     from ...storage.log_manager import LogManager
     from ..config.broker_config import BrokerConfig
@@ -61,7 +61,7 @@ class LogCleaner:
         self._is_closing = False
 
     @property
-    def manager(self) -> CleanerManager:
+    def manager(self) -> LogCleanerManager:
         """The manager of the states of logs: clean, dirty, paused."""
         return self._log_manager.cleaner_manager
 
@@ -133,7 +133,7 @@ class LogCleaner:
 
     def _begin_next(self) -> bool:
         """Start a pass over the dirtiest due log; return whether a log was due."""
-        grabbed = self.manager.grab_filthiest()
+        grabbed = self.manager.grab_filthiest_compacted_log()
         if grabbed is not None:
             self._begin(grabbed)
         return grabbed is not None
@@ -156,7 +156,7 @@ class LogCleaner:
             report = await one.run(job, self._loop.time)
         except Exception as error:  # noqa: BLE001 - one log's failure is not another's
             self._failed(topic_partition, error)
-        self.manager.done(one.grabbed, None if report is None else report.next_dirty_offset)
+        self.manager.done_cleaning(one.grabbed, None if report is None else report.next_dirty_offset)
         if report is not None:
             self._note(one.grabbed.log, report)
         del self.passes[topic_partition]
@@ -191,12 +191,14 @@ class LogCleaner:
             self._replica_manager.log_failed(error)
         elif isinstance(error, WorkerDiedError) or number in PASSING:
             logger.warning("cleaning of %s is tried again: %s", topic_partition, error)
-            self.manager.pause(topic_partition)
-            self._loop.call_later(self._config.log_cleaner_backoff_ms / 1000, self.manager.resume, topic_partition)
+            self.manager.pause_cleaning(topic_partition)
+            self._loop.call_later(
+                self._config.log_cleaner_backoff_ms / 1000, self.manager.resume_cleaning, topic_partition
+            )
         elif number is not None and number not in FILE_ERRORS and directory is not None:
             self._replica_manager.log_dir_failed(directory, error)
         else:
-            self.manager.mark_uncleanable(topic_partition, str(error))
+            self.manager.mark_partition_uncleanable(topic_partition, str(error))
 
     def _limit(self) -> None:
         self._ports.cleaning.limit(max(self._config.log_cleaner_io_max_bytes_per_second, 1.0))
@@ -214,19 +216,19 @@ class LogCleaner:
     # -- stopping --------------------------------------------------------------------------------------------------
 
     def _abort(self, topic_partition: TopicPartition) -> None:
-        if self.manager.abort(topic_partition) and topic_partition in self.passes:
+        if self.manager.abort_cleaning(topic_partition) and topic_partition in self.passes:
             self.passes[topic_partition].abort()
 
     @asynccontextmanager
     async def paused(self, topic_partition: TopicPartition) -> AsyncIterator[None]:
         """Prevent passes over a log that is truncated, moved or deleted."""
-        self.manager.pause(topic_partition)
+        self.manager.pause_cleaning(topic_partition)
         try:
             self._abort(topic_partition)
             await self._wait_for(topic_partition)
             yield
         finally:
-            self.manager.resume(topic_partition)
+            self.manager.resume_cleaning(topic_partition)
 
     @asynccontextmanager
     async def deleting(self, topic_partitions: Iterable[TopicPartition]) -> AsyncIterator[None]:

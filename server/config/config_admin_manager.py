@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from ...common.room_logger import room_logger
 from ...protocol.config_resources import ConfigOperation, ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.incremental_alter_configs import AlterableConfig
 from ..metadata.metadata_store import StoreFailedError
 from ..metadata.topic_names import check_name
 from ..metadata.znodes import UnreadableNodeError
@@ -34,12 +35,6 @@ class NamedConfig(Protocol):
 
     name: str
     value: str | None
-
-
-class NamedOperation(NamedConfig, Protocol):
-    """One key, what to do to it, and the value to do it with."""
-
-    config_operation: int
 
 
 class Resource(Protocol):
@@ -111,7 +106,7 @@ class ConfigAdminManager:
                 case _:
                     raise _unknown_type(resource)
 
-    async def edit(self, resource: Resource, operations: Sequence[NamedOperation]) -> None:
+    async def edit(self, resource: Resource, operations: Sequence[AlterableConfig]) -> None:
         """Apply operations to a resource's settings (IncrementalAlterConfigs). Raises KafkaError."""
         missing = [
             operation.name
@@ -134,7 +129,7 @@ class ConfigAdminManager:
                 case _:
                     raise _unknown_type(resource)
 
-    async def _edit_topic(self, topic: str, operations: Sequence[NamedOperation]) -> None:
+    async def _edit_topic(self, topic: str, operations: Sequence[AlterableConfig]) -> None:
         self._check_topic(topic)
         current = await self._configs.config_store.topic_config(topic)
         await self._set_topic(topic, _edited(current, operations, TOPIC_KEYS))
@@ -172,7 +167,7 @@ class ConfigAdminManager:
         check_broker_name(name, self._configs.broker_id)
         return self._configs.broker_id
 
-    async def _edit_broker(self, broker_id: int | None, operations: Sequence[NamedOperation]) -> None:
+    async def _edit_broker(self, broker_id: int | None, operations: Sequence[AlterableConfig]) -> None:
         stored = await self._configs.config_store.broker_config(broker_id)
         current = await self._configs.dynamic_config.passwords.from_persistent(stored)
         # A password that cannot be decoded, as with a wrong secret, must not be lost: its stored text is kept.
@@ -209,7 +204,7 @@ class ConfigAdminManager:
             await self._configs.config_store.set_broker_config(broker_id, {**persistent, **unread})
             dynamic_config.broker_config_changed(settings, per_broker=per_broker)
 
-    def _edit_loggers(self, name: str, operations: Sequence[NamedOperation]) -> None:
+    def _edit_loggers(self, name: str, operations: Sequence[AlterableConfig]) -> None:
         check_broker_name(name, self._configs.broker_id)
         for operation in operations:
             kind = _operation(operation)
@@ -263,7 +258,7 @@ def _unknown_type(resource: Resource) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
-def _operation(operation: NamedOperation) -> ConfigOperation:
+def _operation(operation: AlterableConfig) -> ConfigOperation:
     try:
         return ConfigOperation(operation.config_operation)
     except ValueError:
@@ -273,7 +268,7 @@ def _operation(operation: NamedOperation) -> ConfigOperation:
 
 def _edited(
     current: Mapping[str, str],
-    operations: Sequence[NamedOperation],
+    operations: Sequence[AlterableConfig],
     keys: Mapping[str, ConfigKey],
 ) -> dict[str, str]:
     """Settings after the operations. A list that is not set is appended to, or taken from, at its default."""

@@ -41,7 +41,7 @@ SINCE_BROKER_EPOCHS = 3
 """The first version of AlterPartition with the epochs of the brokers in the ISR, supported since Kafka 3.5."""
 
 
-class WaitingProposal(NamedTuple):
+class AlterPartitionItem(NamedTuple):
     """A change that has not been sent, with the future of its result."""
 
     change: IsrChange
@@ -68,13 +68,13 @@ class DefaultAlterPartitionManager:
         self._send_request = send_request
         self._controller = controller
         self._highest = highest_version(ApiKey.ALTER_PARTITION, inter_broker_protocol)
-        self._waiting: list[WaitingProposal] = []
+        self._waiting: list[AlterPartitionItem] = []
         self._sending: asyncio.Task[None] | None = None
 
-    async def propose(self, change: IsrChange) -> LeaderAndIsr:
+    async def submit(self, change: IsrChange) -> LeaderAndIsr:
         """Return the state after the change. Raises KafkaError."""
         loop = asyncio.get_running_loop()
-        waiting = WaitingProposal(change, loop.create_future())
+        waiting = AlterPartitionItem(change, loop.create_future())
         self._waiting.append(waiting)
         if self._sending is None:
             self._sending = loop.create_task(self._send_all())
@@ -170,7 +170,7 @@ def _result(answer: ResponsePartitionData) -> LeaderAndIsr | KafkaError:
     )
 
 
-def _settle(waiting: WaitingProposal, result: LeaderAndIsr | KafkaError | None) -> None:
+def _settle(waiting: AlterPartitionItem, result: LeaderAndIsr | KafkaError | None) -> None:
     if waiting.done.done():
         return
     if isinstance(result, LeaderAndIsr):
@@ -192,7 +192,7 @@ class ZkAlterPartitionManager:
         self._topics = topic_store
         self._cluster = cluster_store
 
-    async def propose(self, change: IsrChange) -> LeaderAndIsr:
+    async def submit(self, change: IsrChange) -> LeaderAndIsr:
         """Return the state after the change, or the present state if its partition epoch differs. Raises KafkaError.
 
         In a leader epoch only the leader writes: an unexpected partition epoch is the result of an earlier change of

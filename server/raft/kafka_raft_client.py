@@ -59,7 +59,10 @@ T = TypeVar("T")
 
 
 class RaftListener(Protocol):
-    """A component that follows the committed metadata. The methods are called one after another, on the loop."""
+    """A component that follows the committed metadata. The methods are called one after another, on the loop.
+
+    A Protocol, as Kafka's RaftClient.Listener: this package replicates the log and does not depend on its contents.
+    """
 
     async def handle_commit(self, batch: CommittedBatch) -> None:
         """Apply the next committed batch."""

@@ -29,7 +29,7 @@ KEYS_PER_STEP = 100
 
 
 class DelayedOperation(ABC):
-    """An operation that waits in a `Purgatory` for a condition or a deadline (Kafka: DelayedOperation).
+    """An operation that waits in a `DelayedOperationPurgatory` for a condition or a deadline (Kafka: DelayedOperation).
 
     Subclasses implement the condition (`try_complete`) and the response (`on_complete`). It replaces a future whose
     condition is computed again when one of its keys changes, without a task or future per request:
@@ -40,7 +40,7 @@ class DelayedOperation(ABC):
 
     def __init__(self) -> None:
         self.is_completed = False
-        self.purgatory: Purgatory | None = None
+        self.purgatory: DelayedOperationPurgatory | None = None
         """The purgatory in which it waits, which sets this and the following attributes."""
         self.timer: asyncio.TimerHandle | None = None
         self.deadline: float
@@ -82,7 +82,7 @@ class DelayedOperation(ABC):
             self.purgatory = None
 
 
-class Purgatory:
+class DelayedOperationPurgatory:
     """Operations of one kind, by the keys whose changes may complete them. Used on the loop's thread."""
 
     __slots__ = (
@@ -159,7 +159,7 @@ class Purgatory:
         for operation in untimed:
             operation.timer = self._loop.call_at(operation.deadline, self._deadline_passed, operation)
 
-    def check(self, key: Hashable) -> None:
+    def check_and_complete(self, key: Hashable) -> None:
         """Complete the operations that the change of `key` allows to complete.
 
         Up to `CHECKED_TOGETHER` operations are checked before this returns, more in the loop's next turns and in the
@@ -169,7 +169,7 @@ class Purgatory:
         if watching is None:
             return
         if len(watching) <= CHECKED_TOGETHER:
-            self.check_immediately(key)
+            self.check_and_complete_immediately(key)
             return
         if key in self._unchecked:
             # Operations that were checked before this change have to be checked again, after all others.
@@ -179,8 +179,8 @@ class Purgatory:
         if len(self._unchecked) == 1:
             self._sliced_work.run(self._check_changed(), raise_error)
 
-    def check_immediately(self, key: Hashable) -> None:
-        """Check as `check`, but all operations before this returns, however many wait."""
+    def check_and_complete_immediately(self, key: Hashable) -> None:
+        """Check as `check_and_complete`, but all operations before this returns, however many wait."""
         for operation in list(self.watchers.get(key, ())):
             if not operation.is_completed:
                 operation.try_complete()
@@ -204,7 +204,7 @@ class Purgatory:
                         self._unchecked[key] = deque(self.watchers[key])
 
     def forget(self, operation: DelayedOperation) -> None:
-        """Stop watching, in slices if the operation watches many keys: `check` skips completed operations."""
+        """Stop watching, in slices if the operation watches many keys: checks skip completed operations."""
         self._untimed.pop(operation, None)
         keys = operation.keys
         if len(keys) <= KEYS_PER_STEP:

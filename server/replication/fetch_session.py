@@ -34,7 +34,7 @@ PartitionKey = tuple[str | UUID, int]
 
 
 @dataclass(slots=True)
-class FetchItem:
+class CachedPartition:
     """One partition of a session, and the offsets in the last response."""
 
     topic: str | UUID
@@ -53,7 +53,7 @@ class FetchSession:
     def __init__(
         self,
         session_id: int,
-        items: dict[PartitionKey, FetchItem],
+        items: dict[PartitionKey, CachedPartition],
         *,
         uses_topic_ids: bool,
         now: float,
@@ -147,7 +147,7 @@ class Usage:
         return most_of_a_client > of_clients[client] + count or most_of_an_address > of_addresses[client[0]] + count
 
 
-class FetchSessions:
+class FetchSessionCache:
     """All sessions, at most `max.incremental.fetch.session.cache.slots` of them (Kafka's FetchSessionCache).
 
     Sessions of followers replace others, never the other way round: with any number of consumers, the requests of
@@ -168,7 +168,7 @@ class FetchSessions:
 
     def open(
         self,
-        items: dict[PartitionKey, FetchItem],
+        items: dict[PartitionKey, CachedPartition],
         *,
         uses_topic_ids: bool,
         now: float,
@@ -273,11 +273,11 @@ class FetchSessions:
         return self._partitions_used, partitions
 
 
-def requested_items(request: FetchRequest, *, uses_topic_ids: bool) -> dict[PartitionKey, FetchItem]:
+def requested_items(request: FetchRequest, *, uses_topic_ids: bool) -> dict[PartitionKey, CachedPartition]:
     """Return the partitions that a request names, in its order."""
-    items: dict[PartitionKey, FetchItem] = {}
+    items: dict[PartitionKey, CachedPartition] = {}
     for topic in request.topics:
         name: str | UUID = topic.topic_id if uses_topic_ids else topic.topic
         for partition in topic.partitions:
-            items[(name, partition.partition)] = FetchItem(name, partition)
+            items[(name, partition.partition)] = CachedPartition(name, partition)
     return items

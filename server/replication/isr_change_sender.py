@@ -60,7 +60,7 @@ class IsrChangeSender:
     async def _send(self, partition: Partition, change: IsrChange) -> None:
         while partition.is_pending(change):
             try:
-                now = await self._changes.propose(change)
+                now = await self._changes.submit(change)
             except KafkaError as error:
                 if error.code in FINAL_ERRORS:
                     self._log_refusal(change.topic_partition, error.code)

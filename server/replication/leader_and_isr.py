@@ -59,7 +59,7 @@ class AlterPartitionManager(Protocol):
     """Kafka's AlterPartitionManager: sends AlterPartition to the controller, or writes to the metadata store in older
     clusters."""
 
-    async def propose(self, change: IsrChange) -> LeaderAndIsr:
+    async def submit(self, change: IsrChange) -> LeaderAndIsr:
         """Request a change, and return the committed state; the caller repeats it. Raises KafkaError.
 
         After INELIGIBLE_REPLICA and OPERATION_NOT_ATTEMPTED the change was certainly not made. After

@@ -37,7 +37,7 @@ from .delayed_fetch import (
     must_respond,
     share_result,
 )
-from .delayed_operation import Purgatory
+from .delayed_operation import DelayedOperationPurgatory
 from .delayed_produce import AppendCallback, AppendResult, AwaitedAppend, DelayedProduce
 from .described_log_dirs import DescribedLogDir, describe_log_dirs
 from .group_commit import GroupCommit
@@ -124,10 +124,10 @@ class ReplicaManager:
         """The number of partitions that were not served because of an unexpected exception."""
         self._failure_log = LimitedLog(logger, loop.time)
         """Limited, because one request may fail in the same way in thousands of partitions."""
-        self._produce_purgatory = Purgatory("Produce", loop, sliced_work)
-        self._fetch_purgatory = Purgatory("Fetch", loop, sliced_work)
-        self._delete_records_purgatory = Purgatory("DeleteRecords", loop, sliced_work)
-        self.share_fetch_purgatory = Purgatory("ShareFetch", loop, sliced_work)
+        self._produce_purgatory = DelayedOperationPurgatory("Produce", loop, sliced_work)
+        self._fetch_purgatory = DelayedOperationPurgatory("Fetch", loop, sliced_work)
+        self._delete_records_purgatory = DelayedOperationPurgatory("DeleteRecords", loop, sliced_work)
+        self.share_fetch_purgatory = DelayedOperationPurgatory("ShareFetch", loop, sliced_work)
         """Share fetches, by partition and by group and partition."""
         self.group_commit = GroupCommit(ports, loop, self.log_dir_failed, self.log_failed)
         self._suspended = SuspendedAppends(ports.work, sliced_work)
@@ -646,7 +646,7 @@ class ReplicaManager:
             if self._holds_back(partition, params.follower):
                 max_bytes, whole_batch = 0, False
         if params.rack and self._selector is not None and partition.followers is not None:
-            nearer = self._selector.preferred(partition, wanted.fetch_offset, params.rack, params.listener)
+            nearer = self._selector.select(partition, wanted.fetch_offset, params.rack, params.listener)
             if nearer is not None:
                 ends = log.high_watermark, log.last_stable_offset, log.log_start_offset
                 return FetchedPartition(b"", *ends, preferred_read_replica=nearer)
@@ -914,23 +914,23 @@ class ReplicaManager:
         key, produce = partition.topic_partition, self._produce_purgatory
         if produce.watchers and key in produce.watchers:
             if partition.is_leader and not partition.is_offline:
-                produce.check(key)
+                produce.check_and_complete(key)
             else:
                 # A request that is checked a turn later could find this broker the leader again, and acknowledge
                 # records that the log has lost between.
-                produce.check_immediately(key)
+                produce.check_and_complete_immediately(key)
         # As `try_complete_delayed_fetches`, without another call on the path of every append.
         fetch, share_fetch = self._fetch_purgatory, self.share_fetch_purgatory
         if fetch.watchers and key in fetch.watchers:
-            fetch.check(key)
+            fetch.check_and_complete(key)
         if share_fetch.watchers and key in share_fetch.watchers:
-            share_fetch.check(key)
+            share_fetch.check_and_complete(key)
 
     def try_complete_delayed_fetches(self, partition: Partition) -> None:
         """Complete fetches of followers: the leader has more records."""
         watchers, key = self._fetch_purgatory.watchers, partition.topic_partition
         if watchers and key in watchers:
-            self._fetch_purgatory.check(key)
+            self._fetch_purgatory.check_and_complete(key)
 
     def submit_isr_change(self, partition: Partition, change: IsrChange) -> None:
         """Send a change of the ISR to the controller."""
@@ -939,7 +939,7 @@ class ReplicaManager:
 
     def try_complete_delayed_deletes(self, partition: Partition) -> None:
         """Complete DeleteRecords requests: a follower has raised its log start offset."""
-        self._delete_records_purgatory.check(partition.topic_partition)
+        self._delete_records_purgatory.check_and_complete(partition.topic_partition)
 
     async def shrink_isrs(self) -> None:
         """Remove followers that have not caught up for `replica.lag.time.max.ms` from the ISR, in slices.

@@ -23,7 +23,7 @@ class RackAwareReplicaSelector:
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
 
-    def preferred(self, partition: Partition, offset: int, rack: str, listener: str) -> int | None:
+    def select(self, partition: Partition, offset: int, rack: str, listener: str) -> int | None:
         """Return the broker in that rack with the offset and the highest log end offset.
 
         None if no broker is better than this one, for example because the leader is in that rack.

@@ -190,7 +190,7 @@ class SharePartitionManager:
         """Complete fetches that wait for records of a share-partition."""
         # Each check of a fetch walks through all its partitions: not for each of thousands that are loaded and empty.
         if _may_complete_fetches(managed):
-            self._replica_manager.share_fetch_purgatory.check(_group_key(managed))
+            self._replica_manager.share_fetch_purgatory.check_and_complete(_group_key(managed))
 
     def _on_failure(self, managed: ManagedSharePartition, error: KafkaError) -> None:
         logger.info("the share-partition %s:%s is dropped: %s", managed.group_id, managed.topic_id_partition, error)

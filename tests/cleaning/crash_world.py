@@ -108,7 +108,7 @@ class ManagedHistory(History):
                 self._put_into_place(event, between)
             elif isinstance(event, PassFinished):
                 next_dirty_offset = event.next_dirty_offset
-        manager.done(grabbed, next_dirty_offset)
+        manager.done_cleaning(grabbed, next_dirty_offset)
         self.owner.cleaner_checkpoint_task(ROOT)()
         delete_due(self.owner)
         assert next_dirty_offset is not None

@@ -14,20 +14,24 @@ from ....protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from ....protocol.topic_partition import TopicPartition
-from ...replication.log_dir_mover import LogDirMover
+from ...replication.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
 from ...runtime.loop_sharing import SlicedWork, Steps
 from ..request_context import RequestContext
 
 
 async def handle(
-    ctx: RequestContext, request: AlterReplicaLogDirsRequest, *, log_dir_mover: LogDirMover, sliced_work: SlicedWork
+    ctx: RequestContext,
+    request: AlterReplicaLogDirsRequest,
+    *,
+    replica_alter_log_dirs_manager: ReplicaAlterLogDirsManager,
+    sliced_work: SlicedWork,
 ) -> AlterReplicaLogDirsResponse:
     """Move each partition independently; the last directory of a repeated partition counts."""
-    return await sliced_work.complete(_build_response(ctx, request, log_dir_mover))
+    return await sliced_work.complete(_build_response(ctx, request, replica_alter_log_dirs_manager))
 
 
 def _build_response(
-    ctx: RequestContext, request: AlterReplicaLogDirsRequest, log_dir_mover: LogDirMover
+    ctx: RequestContext, request: AlterReplicaLogDirsRequest, replica_alter_log_dirs_manager: ReplicaAlterLogDirsManager
 ) -> Steps[AlterReplicaLogDirsResponse]:
     wanted = {
         TopicPartition(topic.name, partition): log_dir.path
@@ -39,15 +43,17 @@ def _build_response(
     for topic_partition, path in wanted.items():
         name, index = topic_partition
         topic = topics.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name))
-        error = _move(topic_partition, path, log_dir_mover=log_dir_mover)
+        error = _move(topic_partition, path, replica_alter_log_dirs_manager=replica_alter_log_dirs_manager)
         topic.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error))
         yield
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
-def _move(topic_partition: TopicPartition, path: str, *, log_dir_mover: LogDirMover) -> ErrorCode:
+def _move(
+    topic_partition: TopicPartition, path: str, *, replica_alter_log_dirs_manager: ReplicaAlterLogDirsManager
+) -> ErrorCode:
     try:
-        log_dir_mover.move(topic_partition, path)
+        replica_alter_log_dirs_manager.move(topic_partition, path)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE

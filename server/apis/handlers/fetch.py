@@ -36,7 +36,7 @@ from ...replication.delayed_fetch import CONSUMER, FetchParams, FetchResult
 from ...replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
-    FetchItem,
+    CachedPartition,
     FetchSession,
     PartitionKey,
     requested_items,
@@ -48,7 +48,7 @@ from ..request_context import RequestContext
 if TYPE_CHECKING:
     from ...config.settings import Settings
     from ...metadata.metadata_cache import MetadataCache
-    from ...replication.fetch_session import FetchSessions
+    from ...replication.fetch_session import FetchSessionCache
     from ...replication.replica_manager import ReplicaManager
     from ...runtime.ports import Work
 
@@ -75,7 +75,7 @@ def handle(
     *,
     config: Settings,
     fault: Callable[[str], bool],
-    fetch_sessions: FetchSessions,
+    fetch_sessions: FetchSessionCache,
     sliced_work: SlicedWork,
     metadata_cache: MetadataCache,
     replica_manager: ReplicaManager,
@@ -137,7 +137,7 @@ class _Fetch:
         self,
         ctx: RequestContext,
         request: FetchRequest,
-        sessions: FetchSessions,
+        sessions: FetchSessionCache,
         metadata_cache: MetadataCache,
         replica_manager: ReplicaManager,
     ) -> None:
@@ -158,11 +158,11 @@ class _Fetch:
         )
         ctx.is_replica_fetch = self._may_follow
         self._session: FetchSession | None = None
-        self._asked: list[tuple[FetchItem, str | ErrorCode]] = []
+        self._asked: list[tuple[CachedPartition, str | ErrorCode]] = []
         """The items of the response in its order, with the name of their topic or the error."""
         self._hints: LeaderHints | None = None
 
-    def open_session(self) -> dict[PartitionKey, FetchItem]:
+    def open_session(self) -> dict[PartitionKey, CachedPartition]:
         """Return the partitions to read. Raise KafkaError for an unknown session."""
         request, sessions = self._request, self._sessions
         epoch = request.session_epoch
@@ -186,7 +186,7 @@ class _Fetch:
         self._session = sessions.resume(request, uses_topic_ids=self._by_id, now=now)
         return {} if self._session is None else self._session.items
 
-    def params(self, items: dict[PartitionKey, FetchItem], most_bytes: int) -> FetchParams:
+    def params(self, items: dict[PartitionKey, CachedPartition], most_bytes: int) -> FetchParams:
         """Return the partitions to read and the conditions of the response."""
         ctx, request = self._ctx, self._request
         topic_name, guarded = self._metadata.topic_name, ctx.has_authorizer and not self._may_follow
@@ -282,7 +282,7 @@ class _Fetch:
     def _add_answers(
         self,
         topics: list[FetchableTopicResponse],
-        asked: list[tuple[FetchItem, str | ErrorCode]],
+        asked: list[tuple[CachedPartition, str | ErrorCode]],
         found: Iterator[FetchResult],
     ) -> None:
         session = self._session
@@ -321,7 +321,7 @@ class _Fetch:
 
     # -- one partition ---------------------------------------------------------------------------------------------
 
-    def _answer(self, item: FetchItem, topic: str, result: FetchResult) -> PartitionData:
+    def _answer(self, item: CachedPartition, topic: str, result: FetchResult) -> PartitionData:
         if isinstance(result, KafkaError):
             return self._error(item, topic, result)
         records = result.records
@@ -349,7 +349,7 @@ class _Fetch:
             return FetchableTopicResponse(topic_id=topic, partitions=[])
         return FetchableTopicResponse(topic=topic, topic_id=ZERO_UUID, partitions=[])
 
-    def _unread(self, item: FetchItem, code: ErrorCode) -> PartitionData:
+    def _unread(self, item: CachedPartition, code: ErrorCode) -> PartitionData:
         """Return the error of a topic that was not read."""
         return PartitionData(
             partition_index=item.request.partition,
@@ -358,7 +358,7 @@ class _Fetch:
             records=b"",
         )
 
-    def _error(self, item: FetchItem, topic: str, error: KafkaError) -> PartitionData:
+    def _error(self, item: CachedPartition, topic: str, error: KafkaError) -> PartitionData:
         code, index = error.code, item.request.partition
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version <= 5:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from ....common.room_logger import room_logger
 from ....protocol.errors import ErrorCode
-from ...replication.delayed_operation import DelayedOperation, Purgatory
+from ...replication.delayed_operation import DelayedOperation, DelayedOperationPurgatory
 from ...runtime.log_limit import LimitedLog
 from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorRecord, ResponseCallback
 from .classic_group import (
@@ -89,8 +89,8 @@ class ClassicGroupManager(GroupTypeManager[ClassicGroup]):
         self._turn_queue = turn_queue
         self._pacer = ResponsePacer(loop, turn_queue)
         self._sessions: MemberTimers[ClassicGroup] = MemberTimers(loop, self._expire_member_heartbeat)
-        self._delayed_joins = Purgatory("Rebalance", loop, sliced_work)
-        self._delayed_syncs = Purgatory("Sync", loop, sliced_work)
+        self._delayed_joins = DelayedOperationPurgatory("Rebalance", loop, sliced_work)
+        self._delayed_syncs = DelayedOperationPurgatory("Sync", loop, sliced_work)
         self._changes = LimitedLog(logger, loop.time)
 
     def pace(self, reply: Callable[[T], None]) -> PacedReply[T]:
@@ -116,7 +116,7 @@ class ClassicGroupManager(GroupTypeManager[ClassicGroup]):
         else:
             self._join_existing_member(group, joining)
         # This may have been the last member, or pending member id, that the rebalance waited for.
-        self._delayed_joins.check(group)
+        self._delayed_joins.check_and_complete(group)
 
     def _accepts_joining_member(self, group: ClassicGroup, member_id: str) -> bool:
         limit = self._config.group_max_size
@@ -225,7 +225,7 @@ class ClassicGroupManager(GroupTypeManager[ClassicGroup]):
                 joining.refuse(group.check_member(new_id, instance_id) or ErrorCode.UNKNOWN_MEMBER_ID)
             elif group.state is ClassicGroupState.PREPARING_REBALANCE:
                 group.update(member, joining.protocols, *timeouts, joining.reply)
-                self._delayed_joins.check(group)
+                self._delayed_joins.check_and_complete(group)
             else:
                 _reply_to_static_member(group, member, joining, leader_before)
 
@@ -352,7 +352,7 @@ class ClassicGroupManager(GroupTypeManager[ClassicGroup]):
             return
         member = group.members[syncing.member_id]
         group.pending_syncs.discard(member.member_id)
-        self._delayed_syncs.check(group)
+        self._delayed_syncs.check_and_complete(group)
         self._sessions.restart(group, member.member_id, member.session_timeout_ms)
         if group.state is ClassicGroupState.STABLE:
             syncing.reply(group.sync_result(member))
@@ -475,7 +475,7 @@ class ClassicGroupManager(GroupTypeManager[ClassicGroup]):
         group.pending_members.discard(member_id)
         self._sessions.end(group, member_id)
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
-            self._delayed_joins.check(group)
+            self._delayed_joins.check_and_complete(group)
         elif group.is_idle and group.generation == 0:
             self._group_manager.delete_unused_group(group)
 
@@ -494,7 +494,7 @@ class ClassicGroupManager(GroupTypeManager[ClassicGroup]):
     def _rebalance_after_removal(self, group: ClassicGroup, reason: str) -> None:
         """Start a rebalance, or check whether the rebalance in progress waits for no other member."""
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
-            self._delayed_joins.check(group)
+            self._delayed_joins.check_and_complete(group)
         else:
             self._maybe_prepare_rebalance(group, reason)
 

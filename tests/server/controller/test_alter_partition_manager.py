@@ -31,7 +31,7 @@ async def test_an_unexpected_error_does_not_end_the_changes_of_the_isr() -> None
     manager = DefaultAlterPartitionManager(1, lambda: 7, send_request, INTER_BROKER_PROTOCOL)
     change = IsrChange(TopicPartition("t", 0), 3, 4, (1,), (7,), topic_id=UUID(int=9))
     with pytest.raises(KafkaError) as error:
-        await manager.propose(change)
+        await manager.submit(change)
     assert error.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert (await manager.propose(change)).partition_epoch == 5
+    assert (await manager.submit(change)).partition_epoch == 5
     await manager.close()

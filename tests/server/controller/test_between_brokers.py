@@ -115,10 +115,10 @@ async def test_leaders_have_their_isr_changed_wherever_the_controller_is() -> No
                 return IsrChange(partition, 0, version, isr, topic_id=created.topic_id)
 
             narrow = tuple(one for one in (1, 2, 3) if one != 3)
-            now = await member.control.isr_changes.propose(change(narrow, state.partition_epoch))
+            now = await member.control.isr_changes.submit(change(narrow, state.partition_epoch))
             assert (now.leader, now.isr, now.partition_epoch) == (leader, narrow, state.partition_epoch + 1)
             with pytest.raises(KafkaError) as refused:
-                await member.control.isr_changes.propose(change((1, 2, 3), state.partition_epoch))
+                await member.control.isr_changes.submit(change((1, 2, 3), state.partition_epoch))
             assert refused.value.code is ErrorCode.INVALID_UPDATE_VERSION
 
 
@@ -135,7 +135,7 @@ async def test_a_leader_that_writes_its_isr_hears_of_what_it_wrote_without_an_an
             raise BadVersionError("as written before")
 
         notices.propagate_isr_change = write
-        now = await leader.control.isr_changes.propose(IsrChange(T0, 0, 0, (2, 3)))
+        now = await leader.control.isr_changes.submit(IsrChange(T0, 0, 0, (2, 3)))
         assert (now.isr, now.partition_epoch) == ((2, 3), 1)
 
 
@@ -144,7 +144,7 @@ async def test_isr_changes_that_come_together_go_in_one_request() -> None:
         created = await create(plane, (2, 3), (2, 3), (2, 3), (2, 3))
         changes = [IsrChange(TopicPartition("t", index), 0, 0, (2,), topic_id=created.topic_id) for index in range(4)]
         plane.sent.clear()
-        propose = plane.members[2].control.isr_changes.propose
+        propose = plane.members[2].control.isr_changes.submit
         results = await asyncio.gather(*map(propose, changes))
         assert [one.isr for one in results] == [(2,)] * 4
         asked = [name for _, _, name in plane.sent if name == "AlterPartitionRequest"]
@@ -160,7 +160,7 @@ async def test_leaders_of_older_clusters_write_their_isr_themselves() -> None:
         isr_changes = plane.members[2].control.isr_changes
         change = IsrChange(T0, 0, 0, (2,), topic_id=created.topic_id)
         for wish in (change, change, replace(change, isr=(2, 3))):
-            now = await isr_changes.propose(wish)
+            now = await isr_changes.submit(wish)
             assert (now.isr, now.partition_epoch) == ((2,), 1), "it goes on from what is there"
         for refused_change, code in (
             (IsrChange(T0, 7, 1, (2, 3), topic_id=created.topic_id), ErrorCode.FENCED_LEADER_EPOCH),
@@ -170,7 +170,7 @@ async def test_leaders_of_older_clusters_write_their_isr_themselves() -> None:
             ),
         ):
             with pytest.raises(KafkaError) as refused:
-                await isr_changes.propose(refused_change)
+                await isr_changes.submit(refused_change)
             assert refused.value.code is code
         await plane.until(lambda: _believed_isr(plane.members[3]) == (2,))
         assert not any(name == "AlterPartitionRequest" for _, _, name in plane.sent)
@@ -210,7 +210,7 @@ async def test_orders_are_as_the_oldest_broker_understands_them(
         order = leader.replicas.roles[T0]
         # With the topic id that the order came with, or without one.
         change = IsrChange(T0, order.leader_epoch, order.partition_epoch, (2,), topic_id=order.topic_id)
-        assert (await leader.control.isr_changes.propose(change)).isr == (2,)
+        assert (await leader.control.isr_changes.submit(change)).isr == (2,)
         await plane.until(lambda: _believed_isr(plane.members[3]) == (2,))
         assert await plane.controller.delete_topics(["t"]) == {"t": None}
         assert plane.members[3].replicas.deleted == [T0]
@@ -267,7 +267,7 @@ async def test_a_controller_that_knows_no_broker_epochs_is_asked_without_them() 
         await plane.until(lambda: plane.members[2].leads(T0))
         order = plane.members[2].replicas.roles[T0]
         change = IsrChange(T0, order.leader_epoch, order.partition_epoch, (2,), (7,), topic_id=order.topic_id)
-        assert (await plane.members[2].control.isr_changes.propose(change)).isr == (2,)
+        assert (await plane.members[2].control.isr_changes.submit(change)).isr == (2,)
         assert plane.spoken[ApiKey.ALTER_PARTITION] == {2}
 
 

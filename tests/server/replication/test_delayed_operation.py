@@ -7,7 +7,12 @@ from itertools import count
 
 import pytest
 
-from barnabas.server.replication.delayed_operation import CHECKED_TOGETHER, KEYS_PER_STEP, DelayedOperation, Purgatory
+from barnabas.server.replication.delayed_operation import (
+    CHECKED_TOGETHER,
+    KEYS_PER_STEP,
+    DelayedOperation,
+    DelayedOperationPurgatory,
+)
 from barnabas.server.runtime.loop_sharing import SLICE_SECONDS, SlicedWork
 
 PER_TURN = 10
@@ -15,10 +20,10 @@ PER_TURN = 10
 MANY = 500
 
 
-def new_purgatory() -> Purgatory:
+def new_purgatory() -> DelayedOperationPurgatory:
     """A purgatory whose stopwatch moves by a tenth of a turn's budget with each operation."""
     loop, clock = asyncio.get_running_loop(), count()
-    return Purgatory("test", loop, SlicedWork(loop, lambda: next(clock) * SLICE_SECONDS / PER_TURN))
+    return DelayedOperationPurgatory("test", loop, SlicedWork(loop, lambda: next(clock) * SLICE_SECONDS / PER_TURN))
 
 
 class Waiting(DelayedOperation):
@@ -47,11 +52,11 @@ async def test_the_condition_completes_it_once() -> None:
     purgatory = new_purgatory()
     operation = Waiting()
     purgatory.watch(operation, ["a", "b"], timeout_ms=60_000)
-    purgatory.check("a")
+    purgatory.check_and_complete("a")
     assert operation.events == []
     operation.ready = True
-    purgatory.check("b")
-    purgatory.check("a")
+    purgatory.check_and_complete("b")
+    purgatory.check_and_complete("a")
     assert operation.events == ["completed"]
     assert len(purgatory) == 0
     assert not operation.force_complete()
@@ -72,7 +77,7 @@ async def test_cancelling_answers_nobody() -> None:
     purgatory.watch(operation, ["a"], timeout_ms=60_000)
     operation.cancel()
     operation.ready = True
-    purgatory.check("a")
+    purgatory.check_and_complete("a")
     assert operation.events == []
     assert len(purgatory) == 0
 
@@ -87,7 +92,7 @@ async def test_shutdown_answers_everyone() -> None:
 
 
 def park(
-    purgatory: Purgatory, number: int, key: str, diary: list[Waiting], timeout_ms: float = 60_000
+    purgatory: DelayedOperationPurgatory, number: int, key: str, diary: list[Waiting], timeout_ms: float = 60_000
 ) -> list[Waiting]:
     waiting = [Waiting(diary) for _ in range(number)]
     for operation in waiting:
@@ -109,14 +114,14 @@ async def completions_per_turn(diary: list[Waiting], number: int) -> list[int]:
 async def test_few_operations_complete_before_the_check_returns() -> None:
     purgatory, diary = new_purgatory(), list[Waiting]()
     waiting = park(purgatory, CHECKED_TOGETHER, "a", diary)
-    purgatory.check("a")
+    purgatory.check_and_complete("a")
     assert diary == waiting
 
 
 async def test_many_operations_of_one_key_complete_in_order_and_in_several_turns() -> None:
     purgatory, diary = new_purgatory(), list[Waiting]()
     waiting = park(purgatory, MANY, "a", diary)
-    purgatory.check("a")
+    purgatory.check_and_complete("a")
     turns = await completions_per_turn(diary, MANY)
     assert max(turns) <= PER_TURN
     assert diary == waiting
@@ -139,8 +144,8 @@ async def test_a_key_with_few_operations_does_not_wait_for_a_key_with_many() -> 
     purgatory, diary = new_purgatory(), list[Waiting]()
     park(purgatory, MANY, "a", diary)
     few = park(purgatory, CHECKED_TOGETHER + 1, "b", diary)
-    purgatory.check("a")
-    purgatory.check("b")
+    purgatory.check_and_complete("a")
+    purgatory.check_and_complete("b")
     await completions_per_turn(diary, MANY + len(few))
     assert diary.index(few[-1]) < 6 * CHECKED_TOGETHER
 
@@ -150,11 +155,11 @@ async def test_a_change_during_a_check_is_seen_by_operations_that_were_checked_b
     waiting = park(purgatory, MANY, "a", diary)
     first = waiting[0]
     first.ready = False
-    purgatory.check("a")
+    purgatory.check_and_complete("a")
     assert first.checks == 1
     assert waiting[-1].checks == 0
     first.ready = True
-    purgatory.check("a")
+    purgatory.check_and_complete("a")
     await completions_per_turn(diary, MANY)
     assert first.events == ["completed"]
 
@@ -165,7 +170,7 @@ async def test_constant_changes_do_not_keep_a_check_from_its_last_operation() ->
     for operation in waiting[:-1]:
         operation.ready = False
     for _ in range(MANY):
-        purgatory.check("a")
+        purgatory.check_and_complete("a")
         await asyncio.sleep(0)
     assert diary == waiting[-1:]
 
@@ -181,13 +186,13 @@ async def test_an_operation_that_fails_costs_no_other_its_completion(caplog: pyt
         failing.ready = True
         purgatory.watch(failing, ["a"], deadline_ms)
         park(purgatory, MANY, "a", diary, deadline_ms)
-        purgatory.check("a")
+        purgatory.check_and_complete("a")
         await completions_per_turn(diary, MANY)
         diary.clear()
     assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["fails on purpose"] * 2
 
 
-async def until_watched(purgatory: Purgatory, count: int) -> int:
+async def until_watched(purgatory: DelayedOperationPurgatory, count: int) -> int:
     """Yield until so many keys are watched; return the number of turns of the loop."""
     turns = 0
     while len(purgatory.watchers) != count:
@@ -204,10 +209,10 @@ async def test_many_keys_are_watched_and_removed_in_slices() -> None:
     assert await until_watched(purgatory, count) >= 5
     assert operation.checks == 1  # once more after the last key: one may have changed before it was watched
     operation.ready = True
-    purgatory.check(count - 1)
+    purgatory.check_and_complete(count - 1)
     assert operation.events == ["completed"]
     assert len(purgatory.watchers) > count / 2
-    purgatory.check(count - 2)  # of the completed operation
+    purgatory.check_and_complete(count - 2)  # of the completed operation
     assert await until_watched(purgatory, 0) >= 5
     assert operation.events == ["completed"] and operation.checks == 2
 
@@ -216,7 +221,7 @@ async def test_a_change_before_the_last_key_is_watched_is_not_missed() -> None:
     purgatory, operation = new_purgatory(), Waiting()
     count = 100 * KEYS_PER_STEP
     purgatory.watch(operation, range(count), timeout_ms=60_000)
-    purgatory.check(count - 1)
+    purgatory.check_and_complete(count - 1)
     assert operation.checks == 0
     operation.ready = True
     await asyncio.wait_for(operation.done.wait(), 10)

@@ -12,7 +12,7 @@ from tests.server.data_plane import PAGE_CACHE, DataPlane, at, batch, fetch, fet
 from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, ReplicaState
-from barnabas.server.replication.fetch_session import EVICTION_MS, MAX_EPOCH, FetchSessions, requested_items
+from barnabas.server.replication.fetch_session import EVICTION_MS, MAX_EPOCH, FetchSessionCache, requested_items
 
 LAST = 18
 EVICTION_S = EVICTION_MS / 1000
@@ -280,18 +280,18 @@ def items(count: int) -> dict[Any, Any]:
     )
 
 
-def opened(sessions: FetchSessions, count: int, now: float, **whose: Any) -> int:
+def opened(sessions: FetchSessionCache, count: int, now: float, **whose: Any) -> int:
     session = sessions.open(items(count), uses_topic_ids=False, now=now, **whose)
     return session.id if session is not None else 0
 
 
-def use(sessions: FetchSessions, session_id: int, epoch: int, now: float) -> None:
+def use(sessions: FetchSessionCache, session_id: int, epoch: int, now: float) -> None:
     request = FetchRequest(session_id=session_id, session_epoch=epoch)
     sessions.resume(request, uses_topic_ids=False, now=now)
 
 
 def test_the_session_unused_for_longest_makes_room() -> None:
-    sessions = FetchSessions(2, random.Random(1))
+    sessions = FetchSessionCache(2, random.Random(1))
     first, second = opened(sessions, 1, 0.0), opened(sessions, 1, 1.0)
     use(sessions, first, 1, EVICTION_S)
     assert opened(sessions, 1, EVICTION_S + 1.0) == 0
@@ -304,7 +304,7 @@ def test_the_session_unused_for_longest_makes_room() -> None:
 
 
 def test_a_larger_session_takes_the_place_of_a_smaller_one_that_is_not_young() -> None:
-    sessions = FetchSessions(2, random.Random(1))
+    sessions = FetchSessionCache(2, random.Random(1))
     small, large = opened(sessions, 2, 0.0), opened(sessions, 9, 0.0)
     for epoch, now in ((1, EVICTION_S - 1), (2, EVICTION_S + 1)):
         use(sessions, small, epoch, now)
@@ -321,7 +321,7 @@ def test_a_larger_session_takes_the_place_of_a_smaller_one_that_is_not_young() -
 
 
 def test_followers_take_the_places_of_others_and_never_the_other_way_round() -> None:
-    sessions = FetchSessions(2, random.Random(1))
+    sessions = FetchSessionCache(2, random.Random(1))
     first, second = opened(sessions, 9, 0.0), opened(sessions, 8, 0.0)
     followers = [opened(sessions, 1, 1.0, is_follower=True), opened(sessions, 2, 1.0, is_follower=True)]
     for gone in (second, first):
@@ -339,7 +339,7 @@ def test_followers_take_the_places_of_others_and_never_the_other_way_round() -> 
 
 def test_a_follower_that_follows_more_makes_readers_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.server.replication.fetch_session.MAX_PARTITIONS", 10)
-    sessions = FetchSessions(5, random.Random(1))
+    sessions = FetchSessionCache(5, random.Random(1))
     follower, reader_ = opened(sessions, 4, 0.0, is_follower=True), opened(sessions, 6, 0.0)
     more = FetchRequest(session_id=follower, session_epoch=1)
     more.topics = [FetchTopic(topic="u", partitions=[at(0, index) for index in range(6)])]
@@ -355,7 +355,7 @@ def test_a_follower_that_follows_more_makes_readers_go(monkeypatch: pytest.Monke
 
 
 def test_one_connection_does_not_fill_the_cache() -> None:
-    sessions = FetchSessions(100, random.Random(1))
+    sessions = FetchSessionCache(100, random.Random(1))
     greedy = [opened(sessions, 1, 0.0, client=("h", 1)) for _ in range(150)]
     assert all(greedy[:100]) and not any(greedy[100:]), "its own sessions are young"
     readers = [opened(sessions, 1, 1.0, client=("h", port)) for port in range(2, 101)]
@@ -369,7 +369,7 @@ def test_one_connection_does_not_fill_the_cache() -> None:
 
 
 def test_addresses_share_the_cache_however_many_connections_one_has() -> None:
-    sessions = FetchSessions(100, random.Random(1))
+    sessions = FetchSessionCache(100, random.Random(1))
     for port in range(100):
         assert opened(sessions, 1, 0.0, client=("greedy", port))
     readers = [opened(sessions, 1, 1.0, client=("other", port)) for port in range(60)]
@@ -388,7 +388,7 @@ def test_addresses_share_the_cache_however_many_connections_one_has() -> None:
 
 def test_one_large_session_makes_room_for_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("barnabas.server.replication.fetch_session.MAX_PARTITIONS", 1000)
-    sessions = FetchSessions(100, random.Random(1))
+    sessions = FetchSessionCache(100, random.Random(1))
     greedy = opened(sessions, 995, 0.0, client=("h", 1))
     assert greedy
     assert opened(sessions, 10, 0.0, client=("h", 2))
@@ -402,7 +402,7 @@ def test_one_large_session_makes_room_for_those_of_others(monkeypatch: pytest.Mo
 
 
 def test_a_closed_session_gives_its_share_back() -> None:
-    sessions = FetchSessions(3, random.Random(1))
+    sessions = FetchSessionCache(3, random.Random(1))
     kept = [opened(sessions, 2, 0.0, client=("h", port)) for port in range(3)]
     for session_id in kept:
         use(sessions, session_id, 1, 0.0)

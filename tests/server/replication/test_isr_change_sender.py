@@ -40,7 +40,7 @@ async def test_expected_refusals_of_many_partitions_are_one_line_and_no_warning(
     partition: Any = SimpleNamespace(
         is_pending=lambda change: True, fail_isr_change=lambda change, error: failed.append(error)
     )
-    changes: Any = SimpleNamespace(propose=propose)
+    changes: Any = SimpleNamespace(submit=propose)
     sender = IsrChangeSender(changes, asyncio.get_running_loop())
     with caplog.at_level(logging.INFO, "barnabas.replication"):
         for number in range(PARTITIONS):

@@ -29,7 +29,7 @@ class Granted:
     def __init__(self) -> None:
         self.isr: tuple[int, ...] = (1,)
 
-    async def propose(self, change: IsrChange) -> LeaderAndIsr:
+    async def submit(self, change: IsrChange) -> LeaderAndIsr:
         self.isr = change.isr
         return LeaderAndIsr(1, change.leader_epoch, change.partition_epoch + 1, change.isr)
 

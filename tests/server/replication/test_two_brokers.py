@@ -135,7 +135,7 @@ class Cluster:
         member = self.members[broker_id]
         return (member.host, PORT) if member.broker.server is not None else None
 
-    async def propose(self, change: IsrChange) -> LeaderAndIsr:
+    async def submit(self, change: IsrChange) -> LeaderAndIsr:
         self.changes.append(change)
         await asyncio.sleep(0.01)
         if change.leader_epoch != self.leader_epoch:

@@ -29,7 +29,10 @@ from .tasks import (
 
 
 class TaskOwners(Protocol):
-    """The processes that have a task or have not confirmed its revocation. Implemented by `StreamsGroup`."""
+    """The processes that have a task or have not confirmed its revocation.
+
+    A Protocol because the tests generate owners that a `StreamsGroup` has only after many heartbeats.
+    """
 
     def active_task_process_id(self, subtopology_id: str, partition: int) -> str | None:
         """Return the process with the active task, None if the task is free."""

@@ -74,15 +74,15 @@ def test_the_dirtiest_log_comes_first(manager: Manager) -> None:
     manager.log(B, 4)
     manager.cleaner.clean_offsets[A] = 4
     manager.settings["min_cleanable_dirty_ratio"] = 0.0
-    first = manager.cleaner.grab_filthiest()
+    first = manager.cleaner.grab_filthiest_compacted_log()
     assert first is not None and (first.topic_partition, first.dirty_ratio) == (B, 1.0)
-    second = manager.cleaner.grab_filthiest()
+    second = manager.cleaner.grab_filthiest_compacted_log()
     assert second is None, "a ratio of exactly the threshold is not above it"
     for log in manager.logs.logs.values():
         log.config = replace(log.config, min_cleanable_dirty_ratio=0.49)
-    second = manager.cleaner.grab_filthiest()
+    second = manager.cleaner.grab_filthiest_compacted_log()
     assert second is not None and (second.topic_partition, second.dirty_ratio) == (A, 0.5)
-    assert manager.cleaner.grab_filthiest() is None, "both are being cleaned"
+    assert manager.cleaner.grab_filthiest_compacted_log() is None, "both are being cleaned"
 
 
 def test_only_compacted_logs_are_looked_at(manager: Manager) -> None:
@@ -147,12 +147,12 @@ def test_a_log_is_due_when_its_oldest_dirty_record_waited_for_too_long(manager: 
     manager.settings.update(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1000)
     log = manager.log(A, 2)
     manager.cleaner.clean_offsets[A] = 2
-    assert manager.cleaner.grab_filthiest() is None
+    assert manager.cleaner.grab_filthiest_compacted_log() is None
     manager.clock.advance(1001)
-    one = manager.cleaner.grab_filthiest()
+    one = manager.cleaner.grab_filthiest_compacted_log()
     assert one is not None and one.compaction_delay_ms == 1
-    manager.cleaner.done(one, log.log_end_offset)
-    assert manager.cleaner.grab_filthiest() is None, "nothing dirty is left, however old"
+    manager.cleaner.done_cleaning(one, log.log_end_offset)
+    assert manager.cleaner.grab_filthiest_compacted_log() is None, "nothing dirty is left, however old"
 
 
 def test_max_compaction_lag_closes_segments_early() -> None:
@@ -176,9 +176,9 @@ def test_a_clean_offset_outside_of_the_log_counts_as_none(manager: Manager, offs
 
 def test_what_is_clean_survives_a_restart(manager: Manager) -> None:
     log = manager.log(A, 4)
-    one = manager.cleaner.grab_filthiest()
+    one = manager.cleaner.grab_filthiest_compacted_log()
     assert one is not None
-    manager.cleaner.done(one, compact(log, manager.disk))
+    manager.cleaner.done_cleaning(one, compact(log, manager.disk))
     manager.note()
     assert manager.checkpoint() == ["a 0 8"]
     shut_down(manager.logs)
@@ -216,22 +216,22 @@ def test_a_log_that_is_cut_is_not_clean_beyond_the_cut(manager: Manager) -> None
 
 def test_an_aborted_pass_counts_for_nothing(manager: Manager) -> None:
     manager.log(A, 4)
-    one = manager.cleaner.grab_filthiest()
+    one = manager.cleaner.grab_filthiest_compacted_log()
     assert one is not None
-    assert manager.cleaner.abort(A) and manager.cleaner.is_aborted(A)
-    assert not manager.cleaner.abort(B)
-    manager.cleaner.done(one, 8)
+    assert manager.cleaner.abort_cleaning(A) and manager.cleaner.is_aborted(A)
+    assert not manager.cleaner.abort_cleaning(B)
+    manager.cleaner.done_cleaning(one, 8)
     assert A not in manager.cleaner.clean_offsets
-    assert manager.cleaner.grab_filthiest() is not None
+    assert manager.cleaner.grab_filthiest_compacted_log() is not None
 
 
 def test_a_log_is_named_in_the_checkpoint_before_its_first_pass(manager: Manager) -> None:
     manager.log(A, 4)
-    one = manager.cleaner.grab_filthiest()
+    one = manager.cleaner.grab_filthiest_compacted_log()
     assert one is not None and manager.cleaner.note_begun(one)
     manager.note()
     assert manager.checkpoint() == ["a 0 0"]
-    manager.cleaner.done(one, 8)
+    manager.cleaner.done_cleaning(one, 8)
     later = manager.cleaner.describe(A, manager.logs.logs[A])
     assert not manager.cleaner.note_begun(later), "that is known by now"
     assert manager.cleaner.clean_offsets == {A: 8}
@@ -239,19 +239,19 @@ def test_a_log_is_named_in_the_checkpoint_before_its_first_pass(manager: Manager
 
 def test_a_paused_log_waits_for_as_many_resumes(manager: Manager) -> None:
     manager.log(A, 4)
-    manager.cleaner.pause(A)
-    manager.cleaner.pause(A)
-    manager.cleaner.resume(A)
-    assert manager.cleaner.grab_filthiest() is None
-    manager.cleaner.resume(A)
-    assert manager.cleaner.grab_filthiest() is not None
+    manager.cleaner.pause_cleaning(A)
+    manager.cleaner.pause_cleaning(A)
+    manager.cleaner.resume_cleaning(A)
+    assert manager.cleaner.grab_filthiest_compacted_log() is None
+    manager.cleaner.resume_cleaning(A)
+    assert manager.cleaner.grab_filthiest_compacted_log() is not None
 
 
 def test_a_log_that_cannot_be_cleaned_is_left_alone_and_others_go_on(manager: Manager) -> None:
     manager.log(A, 4)
     manager.log(B, 4)
-    manager.cleaner.mark_uncleanable(A, "no sound batch")
-    one = manager.cleaner.grab_filthiest()
+    manager.cleaner.mark_partition_uncleanable(A, "no sound batch")
+    one = manager.cleaner.grab_filthiest_compacted_log()
     assert one is not None and one.topic_partition == B
     assert manager.cleaner.uncleanable == {A: "no sound batch"}
 
@@ -274,12 +274,12 @@ def test_a_log_that_cannot_even_be_looked_at_is_marked(manager: Manager, monkeyp
 def test_retention_waits_for_the_end_of_a_pass(manager: Manager) -> None:
     manager.settings.update(cleanup_policy="compact,delete", retention_ms=1000)
     log = manager.log(A, 4)
-    one = manager.cleaner.grab_filthiest()
+    one = manager.cleaner.grab_filthiest_compacted_log()
     assert one is not None
     manager.clock.advance(5000)
     retain(manager.logs)
     assert len(log.segments) == 5
-    manager.cleaner.done(one, None)
+    manager.cleaner.done_cleaning(one, None)
     retain(manager.logs)
     assert len(log.segments) == 1
 

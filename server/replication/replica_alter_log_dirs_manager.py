@@ -39,7 +39,7 @@ THROTTLED_SECONDS = 0.1
 LONGEST_NAME = 255
 
 
-class LogDirMover:
+class ReplicaAlterLogDirsManager:
     """All moves of a broker; a move continues after a restart. Runs on the event loop."""
 
     def __init__(

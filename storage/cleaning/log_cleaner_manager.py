@@ -13,11 +13,11 @@ from .log_to_clean import LogToClean, log_to_clean
 logger = room_logger("cleaner")
 
 
-class CleanerManager:
+class LogCleanerManager:
     """Kafka's LogCleanerManager. Called only by the thread that owns the logs.
 
-    A log is in a pass from `grab` to `done`. An aborted pass can no longer replace segments. A paused log is not
-    grabbed. `clean_offsets` holds the offset below which each log is clean; the checkpoints follow it.
+    A log is in a pass from `grab` to `done_cleaning`. An aborted pass can no longer replace segments. A paused log is
+    not grabbed. `clean_offsets` holds the offset below which each log is clean; the checkpoints follow it.
     """
 
     def __init__(self, logs: Mapping[TopicPartition, Log], now_ms: Callable[[], int]) -> None:
@@ -44,7 +44,7 @@ class CleanerManager:
                 try:
                     found.append(self.describe(topic_partition, log))
                 except Exception as error:  # noqa: BLE001 - an error of one log must not stop the cleaning of the others
-                    self.mark_uncleanable(topic_partition, f"{type(error).__name__}: {error}")
+                    self.mark_partition_uncleanable(topic_partition, f"{type(error).__name__}: {error}")
         self.last_look, self.last_look_ms = found, self._now_ms()
         return found
 
@@ -59,7 +59,7 @@ class CleanerManager:
             topic_partition in self._in_progress or self._paused[topic_partition] or topic_partition in self.uncleanable
         )
 
-    def grab_filthiest(self) -> LogToClean | None:
+    def grab_filthiest_compacted_log(self) -> LogToClean | None:
         """Start a pass over the due log with the highest ratio of dirty bytes; None if no log is due."""
         due = [one for one in self.look() if one.is_due]
         if not due:
@@ -93,7 +93,7 @@ class CleanerManager:
         self.clean_offsets.setdefault(grabbed.topic_partition, grabbed.first_dirty_offset)
         return is_new
 
-    def done(self, grabbed: LogToClean, clean_offset: int | None) -> None:
+    def done_cleaning(self, grabbed: LogToClean, clean_offset: int | None) -> None:
         """End a pass: the log is clean below `clean_offset` unless the pass failed (None) or was aborted."""
         topic_partition = grabbed.topic_partition
         del self._in_progress[topic_partition]
@@ -102,7 +102,7 @@ class CleanerManager:
         elif clean_offset is not None:
             self.clean_offsets[topic_partition] = clean_offset
 
-    def mark_uncleanable(self, topic_partition: TopicPartition, reason: str) -> None:
+    def mark_partition_uncleanable(self, topic_partition: TopicPartition, reason: str) -> None:
         """Leave a log alone from now on; others go on."""
         logger.error("%s cannot be cleaned and is left alone: %s", topic_partition, reason)
         self.uncleanable[topic_partition] = reason
@@ -117,22 +117,22 @@ class CleanerManager:
         """Whether the pass that is going on must not change the log any more."""
         return topic_partition in self._aborted
 
-    def abort(self, topic_partition: TopicPartition) -> bool:
+    def abort_cleaning(self, topic_partition: TopicPartition) -> bool:
         """Stop the pass in a log, if there is one, from changing the log; return whether there is one.
 
-        A replacement that has begun is completed: wait for `done`.
+        A replacement that has begun is completed: wait for `done_cleaning`.
         """
         if topic_partition in self._in_progress:
             self._aborted.add(topic_partition)
             return True
         return False
 
-    def pause(self, topic_partition: TopicPartition) -> None:
+    def pause_cleaning(self, topic_partition: TopicPartition) -> None:
         """Begin no pass in a log until `resume`, which is called as often as this was."""
         self._paused[topic_partition] += 1
 
-    def resume(self, topic_partition: TopicPartition) -> None:
-        """End one `pause`."""
+    def resume_cleaning(self, topic_partition: TopicPartition) -> None:
+        """End one `pause_cleaning`."""
         self._paused[topic_partition] -= 1
         if not self._paused[topic_partition]:
             del self._paused[topic_partition]

@@ -23,7 +23,7 @@ from barnabas.protocol.messages.alter_replica_log_dirs import (
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.replication import log_dir_mover
+from barnabas.server.replication import replica_alter_log_dirs_manager
 from barnabas.simulation.disk import Mode
 from barnabas.simulation.loop import SimLoop, run
 from barnabas.simulation.machines import BOOTSTRAP, WorkDelays, World
@@ -293,7 +293,7 @@ def test_a_move_outlives_the_broker_wherever_it_dies(mode: Mode, first: int) -> 
 
 
 def test_a_move_takes_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_dir_mover, "PIECE_BYTES", 500)
+    monkeypatch.setattr(replica_alter_log_dirs_manager, "PIECE_BYTES", 500)
 
     async def talk(scene: Scene) -> None:
         await scene.produce(values(200), [])
