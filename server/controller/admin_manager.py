@@ -9,6 +9,7 @@ import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import TypeAlias
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from ..config.dynamic_config import DynamicConfig
 from ..metadata.cluster_store import ControllerTerm
 from ..metadata.metadata_cache import MetadataCache
 from ..metadata.metadata_store import StoreUnavailableError
-from ..metadata.topic_names import check_name, collision_key
+from ..metadata.topic_names import check_name
 from ..metadata.topic_store import PlannedTopic, TopicStore
 from ..metadata.znodes import LeaderIsrAndControllerEpoch, TopicRegistration
 from ..quotas.request_quota_usage import ControllerMutationQuota
@@ -88,6 +89,9 @@ class CreatedTopic:
     config: Mapping[str, str]
 
 
+NOTHING_CREATED: Mapping[str, CreatedTopic | KafkaError] = MappingProxyType({})
+
+
 class AdminManager:
     """Kafka's AdminManager. `KafkaController` owns it and makes one change after another.
 
@@ -147,15 +151,19 @@ class AdminManager:
         *,
         validate_only: bool,
         mutation_quota: ControllerMutationQuota,
+        created: Mapping[str, CreatedTopic | KafkaError] = NOTHING_CREATED,
     ) -> dict[str, CreatedTopic | KafkaError]:
-        """Create the topics that are valid and within the quota."""
+        """Create the topics that are valid and within the quota.
+
+        `created` has the results of earlier portions of the request. As in Kafka, the topics of one request do not
+        collide with each other.
+        """
         results: dict[str, CreatedTopic | KafkaError] = {}
         plans: list[TopicPlan] = []
-        taken: dict[str, str] = {}
         budget = CountBudget(TOPICS_PER_TURN)
         for creation in creations:
             try:
-                self._check_free(creation.name, taken)
+                self._check_free(creation.name, created)
                 plan = self._plan_topic(creation)
                 if not validate_only:
                     mutation_quota(len(plan.assignment))
@@ -163,7 +171,6 @@ class AdminManager:
                 results[creation.name] = error.as_result()
             else:
                 plans.append(plan)
-                taken[collision_key(plan.name)] = plan.name
             await budget.step()
         new = {plan.name: self._new_topic(plan, term) for plan in plans}
         if not validate_only:
@@ -175,17 +182,13 @@ class AdminManager:
             results.setdefault(plan.name, created)
         return results
 
-    def _check_free(self, name: str, taken: Mapping[str, str]) -> None:
+    def _check_free(self, name: str, created: Mapping[str, CreatedTopic | KafkaError]) -> None:
         if self._context.topic(name) is not None or name in self._context.unreadable:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        rival = self._metadata.colliding_topic(name)
-        if rival is None:
-            other = taken.get(collision_key(name))
-            rival = other if other != name else None
-        if rival is not None:
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topics: {rival}"
-            )
+        for rival in self._metadata.colliding_topics(name):
+            if not isinstance(created.get(rival), CreatedTopic):
+                reason = f"Topic '{name}' collides with existing topic: {rival}"
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
 
     def _plan_topic(self, creation: TopicCreation) -> TopicPlan:
         """Validate and complete a topic. Raises KafkaError with the reason for the client."""

@@ -471,7 +471,7 @@ class KafkaController:
             try:
                 async with self._change(deadline) as term:
                     results |= await self._admin.create_topics(
-                        some, term, validate_only=validate_only, mutation_quota=mutation_quota
+                        some, term, validate_only=validate_only, mutation_quota=mutation_quota, created=results
                     )
                     self._resign_if_store_failed(results)
             except KafkaError as error:

@@ -17,7 +17,7 @@ from ...protocol.errors import ErrorCode
 from ...protocol.messages.metadata import MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic
 from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
-from .topic_names import collision_key, is_internal
+from .topic_names import collision_key, has_collision_chars, is_internal
 from .znodes import NO_LEADER, BrokerEndpoint, BrokerInfo
 
 
@@ -87,7 +87,8 @@ class MetadataCache:
         self.names: dict[bytes, str] = {}
         """The names of topics by the 16 bytes of their ids, the form in Produce requests. Controllers of old releases
         announce topics without ids, which are not in it."""
-        self._collision_names: dict[str, str] = {}
+        self._topics_with_collision_chars: dict[str, tuple[str, ...]] = {}
+        """The names with `.` or `_` by collision key; several if one request or an earlier broker created them."""
         self._broker_answers: dict[str, list[MetadataResponseBroker]] = {}
         self._topic_answers: dict[tuple[str, MetadataResponseFormat], dict[str, MetadataResponseTopic]] = {}
 
@@ -159,10 +160,9 @@ class MetadataCache:
         image = self._topics.get(topic)
         return image is not None and index in image.partitions
 
-    def colliding_topic(self, name: str) -> str | None:
-        """Return an existing topic of another name with the same metric names as a topic `name`."""
-        found = self._collision_names.get(collision_key(name))
-        return None if found == name else found
+    def colliding_topics(self, name: str) -> Iterable[str]:
+        """Return the existing topics of other names with the same metric names as a topic `name`."""
+        return (other for other in self._topics_with_collision_chars.get(collision_key(name), ()) if other != name)
 
     def partition(self, partition: TopicPartition) -> PartitionImage | None:
         topic = self._topics.get(partition.topic)
@@ -186,7 +186,9 @@ class MetadataCache:
             self._topics[topic.name] = topic
             if topic.topic_id != ZERO_UUID:
                 self.names[topic.topic_id.bytes] = topic.name
-            self._collision_names[collision_key(topic.name)] = topic.name
+            if former is None and has_collision_chars(topic.name):
+                key = collision_key(topic.name)
+                self._topics_with_collision_chars[key] = (*self._topics_with_collision_chars.get(key, ()), topic.name)
             self._forget_answers(topic.name)
         self._notify_removed_ids(removed_ids)
 
@@ -199,13 +201,22 @@ class MetadataCache:
                 removed.append(name)
                 removed_ids.append(topic.topic_id)
                 self.names.pop(topic.topic_id.bytes, None)
-                self._collision_names.pop(collision_key(name), None)
+                if has_collision_chars(name):
+                    self._remove_from_collisions(name)
                 self._forget_answers(name)
         if removed:
             self.version += 1
             for listener in self.on_topics_removed:
                 listener(removed)
         self._notify_removed_ids(removed_ids)
+
+    def _remove_from_collisions(self, name: str) -> None:
+        key = collision_key(name)
+        others = tuple(other for other in self._topics_with_collision_chars[key] if other != name)
+        if others:
+            self._topics_with_collision_chars[key] = others
+        else:
+            del self._topics_with_collision_chars[key]
 
     def _notify_removed_ids(self, topic_ids: Iterable[UUID]) -> None:
         removed = [topic_id for topic_id in topic_ids if topic_id != ZERO_UUID]

@@ -41,6 +41,11 @@ def check_name(name: str) -> None:
     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
+def has_collision_chars(name: str) -> bool:
+    """Return whether another name can have the same collision key."""
+    return "." in name or "_" in name
+
+
 def collision_key(name: str) -> str:
     """Return a key that is equal for colliding names: metric names do not distinguish `.` and `_`."""
     return name.replace(".", "_")

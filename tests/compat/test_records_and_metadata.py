@@ -97,3 +97,28 @@ def test_zstd_in_every_version(both: tuple[ConfigClient, ConfigClient], topic: s
         # The libraries compress a recompressed batch differently, so that only headers are compared.
         heads = [bytes(answer.responses[0].partitions[0].records)[:8] for answer in answers]
         assert heads == [bytes(8)] * 2, version
+
+
+def creation_errors(client: ConfigClient, *names: str) -> dict[str, tuple[int, str | None]]:
+    """The errors of a CreateTopics request with their messages."""
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    created = client.call(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=topics, timeout_ms=30_000))
+    return {topic.name: (topic.error_code, topic.error_message) for topic in created.topics}
+
+
+def test_topics_with_the_same_metric_names(both: tuple[ConfigClient, ConfigClient]) -> None:
+    theirs, ours = both
+    found = []
+    for client in both:
+        results = [creation_errors(client, "x.y", "x_y")]
+        wait_for_topics(client, 9, "x.y", "x_y")
+        results += [creation_errors(client, "z.a"), creation_errors(client, "m.a_b", "m_a.b", "twice", "twice")]
+        wait_for_topics(client, 9, "z.a", "m.a_b")
+        results += [creation_errors(client, "z_a", "x_y")]
+        errors(client, 9, "n.o", "n_o", "z_a")
+        wait_for_topics(client, 9, "n.o", "n_o")
+        assert errors(client, 9, "z_a") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        found.append(results)
+    assert found[0] == found[1]
+    assert found[0][0] == {"x.y": (0, None), "x_y": (0, None)}
+    assert found[0][3]["z_a"] == (ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic 'z_a' collides with existing topic: z.a")

@@ -56,8 +56,7 @@ async def handle(
     for topic in request.topics:
         await budget.step()
         if named[topic.name] > 1:
-            text = "Create topics request from client contains multiple entries for the following topics: "
-            refused[topic.name] = KafkaError(ErrorCode.INVALID_REQUEST, f"{text}{topic.name}")
+            refused[topic.name] = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         elif topic.name == CLUSTER_METADATA_TOPIC:
             text = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
             refused[topic.name] = KafkaError(ErrorCode.INVALID_REQUEST, text)

@@ -263,7 +263,12 @@ async def test_names_that_cannot_be_are_refused_beside_good_ones() -> None:
         "a.b": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert plane.metadata.topic("a_b") is not None
-    assert plane.metadata.topic("a.b") is None
+    # As in Kafka, the topics of one request do not collide with each other.
+    assert plane.metadata.topic("a.b") is not None
+    (refused,) = (await ask_metadata(plane, 9, topics=named("a_b", "x.y"))).topics[1:]
+    assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and plane.metadata.topic("x.y") is not None
+    await ask_metadata(plane, 9, topics=named("x_y"))
+    assert plane.metadata.topic("x_y") is None
 
 
 @pytest.mark.parametrize("version", range(14))

@@ -12,7 +12,12 @@ from tests.server.control_plane import BROKER_ID, LISTENER, ControlPlane
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.controller.admin_manager import CreatedTopic, PartitionsCreation, TopicCreation
+from barnabas.server.controller.admin_manager import (
+    PARTITIONS_PER_WRITE,
+    CreatedTopic,
+    PartitionsCreation,
+    TopicCreation,
+)
 from barnabas.server.controller.adoption import FoundReplica
 from barnabas.server.controller.controller_context import ControllerContext
 from barnabas.server.metadata import znodes
@@ -105,13 +110,20 @@ async def test_wrong_wishes_are_refused(wish: TopicCreation, code: ErrorCode, va
     assert list(plane.metadata.topic_names) == ["a.b"]
 
 
-async def test_topics_of_one_request_collide_too() -> None:
+@pytest.mark.parametrize("partitions", [1, PARTITIONS_PER_WRITE])
+async def test_topics_of_one_request_do_not_collide_with_each_other(partitions: int) -> None:
     plane = await ControlPlane().start()
-    results = await plane.controller.create_topics([TopicCreation("a.b", 1, 1), TopicCreation("a_b", 1, 1)])
-    assert isinstance(results["a.b"], CreatedTopic)
-    second = results["a_b"]
-    assert isinstance(second, KafkaError)
-    assert second.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    names = ["a.b", "a_b"]
+    results = await plane.controller.create_topics([TopicCreation(name, partitions, 1) for name in names])
+    assert all(isinstance(results[name], CreatedTopic) for name in names)
+    assert sorted(plane.metadata.topic_names) == names
+    found = (
+        await plane.controller.create_topics([TopicCreation("c.d_e", 1, 1), TopicCreation("c_d.e", 1, 1)])
+    ).values()
+    assert all(isinstance(one, CreatedTopic) for one in found)
+    (refused,) = (await plane.controller.create_topics([TopicCreation("c.d.e", 1, 1)])).values()
+    assert isinstance(refused, KafkaError) and refused.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert refused.message == "Topic 'c.d.e' collides with existing topic: c.d_e"
 
 
 async def test_good_topics_of_a_request_are_created_beside_bad_ones() -> None:

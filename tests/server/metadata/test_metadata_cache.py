@@ -53,7 +53,7 @@ def test_topics_are_found_by_name_and_id_until_removed() -> None:
     assert "t" not in cache
     assert cache.topic_name(UUID(int=1)) is None
     assert cache.response_topic("t", IN, 12) is None
-    assert cache.colliding_topic("t") is None
+    assert not list(cache.colliding_topics("t"))
 
 
 def test_topic_made_anew_has_only_its_new_id() -> None:
@@ -75,9 +75,14 @@ def test_a_topic_whose_id_nobody_told_is_not_found_by_no_id() -> None:
 def test_names_that_differ_in_dot_and_underscore_collide() -> None:
     cache = cluster()
     cache.put_topics([topic("a.b", topic_id=3)])
-    assert cache.colliding_topic("a_b") == "a.b"
-    assert cache.colliding_topic("a.b") is None
-    assert cache.colliding_topic("a-b") is None
+    assert list(cache.colliding_topics("a_b")) == ["a.b"]
+    assert not list(cache.colliding_topics("a.b")) and not list(cache.colliding_topics("a-b"))
+    cache.put_topics([topic("a_b", topic_id=4), topic("a.b", topic_id=5)])
+    assert list(cache.colliding_topics("a_b")) == ["a.b"] and list(cache.colliding_topics("a.b")) == ["a_b"]
+    cache.remove_topics(["a.b"])
+    assert list(cache.colliding_topics("a.b")) == ["a_b"] and not list(cache.colliding_topics("a_b"))
+    cache.remove_topics(["a_b"])
+    assert not list(cache.colliding_topics("a.b"))
 
 
 def test_brokers_are_listed_by_listener() -> None:
