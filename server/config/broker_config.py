@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from copy import copy
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from ...common.properties import parse_properties
 from .checks import ALL_LOG_DIRS, check_together, parse_overrides
@@ -17,6 +17,9 @@ from .listeners import ListenerConfig, is_loopback, parse_addresses, parse_liste
 from .message_format import heeds_message_format
 from .settings import Settings
 from .startup_warnings import startup_warnings
+
+if TYPE_CHECKING:
+    from .config_transformer import ConfigTransformer
 
 _LISTENER_PREFIX = "listener.name."
 _FALLBACK_BROKER_ID = 1
@@ -40,6 +43,11 @@ class BrokerConfig(Settings):
         self.static: Mapping[str, str] = MappingProxyType(_with_both_ids(properties or {}))
         self.cluster_overrides: Mapping[str, str] = MappingProxyType({})
         self.broker_overrides: Mapping[str, str] = MappingProxyType({})
+        """The dynamic layers as they are stored, with variables."""
+        self.transformer: ConfigTransformer | None = None
+        """The config providers of the file, which replace variables in dynamic values, too (KIP-421)."""
+        self._dynamic_layers: tuple[Mapping[str, str], ...] = ()
+        """The dynamic layers without variables, that of this broker first."""
         self._values: dict[str, ConfigValue] = {}
         self._of_listeners: dict[tuple[str, str], ConfigValue] = {}
         """A cache for connections, by listener and key. A new dict replaces an outdated one, because another thread may
@@ -64,12 +72,15 @@ class BrokerConfig(Settings):
 
         `environment` has the variables for Kafka's EnvVarConfigProvider. Raises ConfigError.
         """
-        if "config.providers" in properties:
-            # Imported only if it is used: few files have variables.
-            from .config_transformer import resolve_config_variables
+        if "config.providers" not in properties:
+            return cls(properties)
+        # Imported only if it is used: few files have variables.
+        from .config_transformer import new_config_transformer
 
-            properties = resolve_config_variables(properties, environment)
-        return cls(properties)
+        transformer = new_config_transformer(properties, environment)
+        config = cls(transformer.transform(properties))
+        config.transformer = transformer
+        return config
 
     @classmethod
     def from_file(cls, path: str | Path, environment: Mapping[str, str] = MappingProxyType({})) -> Self:
@@ -94,10 +105,19 @@ class BrokerConfig(Settings):
 
     def free_value(self, name: str) -> str | None:
         """Return the text of a key outside Kafka's list, such as a listener's JAAS strings."""
-        for layer in (self.broker_overrides, self.cluster_overrides, self.static):
+        text = self.dynamic_value(name)
+        return self.static.get(name) if text is None else text
+
+    def dynamic_value(self, name: str) -> str | None:
+        """Return the text of a dynamic setting, without variables; None if the key is set in no dynamic layer."""
+        for layer in self._dynamic_layers:
             if name in layer:
                 return layer[name]
         return None
+
+    def resolve(self, layer: Mapping[str, str]) -> Mapping[str, str]:
+        """Return a dynamic layer with the values of its variables. Raises ConfigError."""
+        return layer if self.transformer is None else self.transformer.transform(layer)
 
     def is_cordoned(self, log_dir: str) -> bool:
         """Return whether a log directory, with its path as in `log_dirs`, gets no new partitions (KIP-1066)."""
@@ -164,11 +184,14 @@ class BrokerConfig(Settings):
         return found
 
     def effective_properties(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, str]:
-        """Raw values that would hold with these dynamic layers over the file.
+        """Raw values that would hold with these dynamic layers over the file, variables replaced. Raises ConfigError.
 
         A dynamic value replaces the same setting in other units: `log.retention.ms` replaces a `log.retention.hours`
         of the file regardless of the precedence of units (Kafka: DynamicBrokerConfig).
         """
+        return self._merged(self.resolve(cluster), self.resolve(broker))
+
+    def _merged(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, str]:
         merged = dict(self.static)
         for layer in (cluster, broker):
             for name in layer:
@@ -187,9 +210,11 @@ class BrokerConfig(Settings):
 
         Raises ConfigError, and then nothing has changed.
         """
-        values = self._parse(self.effective_properties(cluster, broker))
+        layers = self.resolve(broker), self.resolve(cluster)
+        values = self._parse(self._merged(layers[1], layers[0]))
         check_together(self._typed(values))
         before = self._values
+        self._dynamic_layers = layers
         self.cluster_overrides = MappingProxyType(dict(cluster))
         self.broker_overrides = MappingProxyType(dict(broker))
         self._replace_values(values)

@@ -129,7 +129,10 @@ class ConfigHelper:
             if key is None:
                 yield self._unlisted_entry(name, raw, chain)
             else:
-                yield self._broker_entry(name, key, key.parse(raw), chain)
+                entry = self._broker_entry(name, key, _parsed(key, raw), chain)
+                if entry.value is None and not key.sensitive:
+                    entry.value = raw  # a variable of a config provider, which Kafka shows here as it is stored
+                yield entry
 
     def _loggers(self, name: str) -> Iterator[DescribeConfigsResourceResult]:
         if not name:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from .keys.validators import ConfigError
 from .provider.config_provider import ConfigProvider
@@ -21,6 +21,15 @@ class ConfigTransformer:
 
     def __init__(self, providers: Mapping[str, ConfigProvider]) -> None:
         self._providers = providers
+
+    @property
+    def provider_names(self) -> Collection[str]:
+        """The names of the providers."""
+        return self._providers.keys()
+
+    def only(self, names: Collection[str]) -> ConfigTransformer:
+        """Return a transformer with the providers of these names; unknown names are ignored."""
+        return ConfigTransformer({name: one for name, one in self._providers.items() if name in names})
 
     def transform(self, configs: Mapping[str, str]) -> dict[str, str]:
         """Return the settings with the values of variables. Raises ConfigError for a source that cannot be read.
@@ -43,25 +52,34 @@ class ConfigTransformer:
         return {key: _VARIABLE.sub(value_of, text) for key, text in configs.items()}
 
 
-def resolve_config_variables(properties: Mapping[str, str], environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the settings with the values of the providers in `config.providers`.
+def new_config_transformer(properties: Mapping[str, str], environment: Mapping[str, str]) -> ConfigTransformer:
+    """Return the providers in `config.providers`.
 
-    Kafka: AbstractConfig.resolveConfigVariables. Only Kafka's built-in providers are supported; like Kafka, this
+    Kafka: AbstractConfig.instantiateConfigProviders. Only Kafka's built-in providers are supported; like Kafka, this
     ignores a name without `config.providers.<name>.class`. Raises ConfigError.
     """
-    names = properties.get(CONFIG_PROVIDERS)
-    if not names:
-        return properties
-    providers = {
-        name: _new_provider(name, properties, environment)
-        for name in names.split(",")
-        if f"{CONFIG_PROVIDERS}.{name}.class" in properties
-    }
-    return ConfigTransformer(providers).transform(properties) if providers else properties
+    return ConfigTransformer(
+        {
+            name: _new_provider(name, properties, environment)
+            for name in provider_names(properties)
+            if class_key(name) in properties
+        }
+    )
+
+
+def provider_names(settings: Mapping[str, str]) -> list[str]:
+    """Return the names in `config.providers`."""
+    names = settings.get(CONFIG_PROVIDERS)
+    return names.split(",") if names else []
+
+
+def class_key(name: str) -> str:
+    """Return the key with the class of a provider."""
+    return f"{CONFIG_PROVIDERS}.{name}.class"
 
 
 def _new_provider(name: str, properties: Mapping[str, str], environment: Mapping[str, str]) -> ConfigProvider:
-    key, prefix = f"{CONFIG_PROVIDERS}.{name}.class", f"{CONFIG_PROVIDERS}.{name}.param."
+    key, prefix = class_key(name), f"{CONFIG_PROVIDERS}.{name}.param."
     parameters = {one.removeprefix(prefix): text for one, text in properties.items() if one.startswith(prefix)}
     match properties[key].removeprefix(_PACKAGE):
         case "FileConfigProvider":

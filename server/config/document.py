@@ -122,7 +122,11 @@ broker starts. `config.providers` names the providers, `config.providers.<name>.
 | `EnvVarConfigProvider` | `${{<name>:VARIABLE}}` | `allowlist.pattern`: a regular expression for whole names |
 
 A variable without a value remains as it is. The broker does not start with another class, or if a file cannot be read.
-Clients see the replaced values in DescribeConfigs, except passwords. Values that are set at run time are not replaced.
+Clients see the replaced values in DescribeConfigs, except passwords. Settings of brokers that are set at run time may
+have variables of these providers, too. They are stored with their variables, and the sources are read again at each
+change and start. As in Kafka, a value that is not text requires `config.providers`, with the names of providers, among
+the settings of the same resource. Unlike in Kafka, only the file can define providers: otherwise any client that may
+alter settings could read the files of the machine.
 
 **Durability.** With `acks.all.durability=disk` a record sent with acks=all is acknowledged when it is on disk; all
 waiting appends share one `fdatasync`. `page-cache` is Kafka's behaviour: the operating system writes it later.

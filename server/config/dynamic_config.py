@@ -15,6 +15,7 @@ from ...storage.log_config import NEVER, LogConfig
 from ..metadata.metadata_store import StoreError
 from .broker_config import BrokerConfig
 from .checks import WAYS_IN, is_zero
+from .config_transformer import CONFIG_PROVIDERS, class_key, provider_names
 from .keys.catalogue import BROKER_KEYS, DYNAMIC_ONLY_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, synonyms
 from .keys.definition import ConfigKey, ConfigValue, UpdateMode
 from .keys.validators import ConfigError
@@ -130,9 +131,13 @@ class DynamicConfig:
     async def _load_broker(
         self, config_of: Callable[[int | None], Awaitable[Mapping[str, str]]], broker_id: int
     ) -> None:
-        cluster = legal_settings(await config_of(None), BROKER_KEYS)
+        cluster = self._legal_broker_settings(await config_of(None))
         broker = await self.passwords.from_persistent(await config_of(broker_id))
-        self._apply(cluster, legal_settings(broker, BROKER_KEYS))
+        self._apply(cluster, self._legal_broker_settings(broker))
+
+    def _legal_broker_settings(self, settings: Mapping[str, str]) -> dict[str, str]:
+        legal = legal_settings(self.config.resolve(settings), BROKER_KEYS)
+        return {name: settings[name] for name in legal}
 
     async def _reencode_passwords(self, store: ConfigStore, broker_id: int) -> None:
         """Replace stored passwords in clear text or encoded with the old secret (Kafka: maybeReEncodePasswords)."""
@@ -165,8 +170,10 @@ class DynamicConfig:
             )
         cluster = self.config.cluster_overrides if per_broker else settings
         broker = settings if per_broker else self.config.broker_overrides
+        resolved = settings
         try:
-            for name, value in settings.items():
+            resolved = self._resolve_by_own_providers(settings)
+            for name, value in resolved.items():
                 key = broker_key(name)
                 if key is not None:
                     key.parse(value)
@@ -176,7 +183,29 @@ class DynamicConfig:
             self._check_threads(before, after)
             check_ways_in([listener.name for listener in self.config.listeners], before, after)
         except ConfigError as error:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+            reason, raw = str(error), settings.get(error.name)
+            if raw is not None and raw != resolved[error.name]:
+                # As Kafka: the value of a variable may be a secret.
+                reason = f"Invalid value {raw} for configuration {error.name}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, reason) from None
+
+    def _resolve_by_own_providers(self, settings: Mapping[str, str]) -> Mapping[str, str]:
+        """Return dynamic settings with the values of the providers that they name. Raises ConfigError.
+
+        As in Kafka (DynamicConfig.validate), variables in values that are not text require `config.providers` in the
+        settings of the same resource. Unlike there, the file of the broker must define the providers: otherwise any
+        client that may alter settings could read the files of the machine.
+        """
+        names = provider_names(settings)
+        if not names:
+            return settings
+        transformer = self.config.transformer
+        defined = () if transformer is None else transformer.provider_names
+        for name in names:
+            if class_key(name) in settings and name not in defined:
+                reason = f"the file of the broker does not define the config provider {name}. Add it there"
+                raise ConfigError(CONFIG_PROVIDERS, settings[CONFIG_PROVIDERS], reason)
+        return settings if transformer is None else transformer.only(names).transform(settings)
 
     def _check_threads(self, before: Mapping[str, str], properties: Mapping[str, str]) -> None:
         check_cleaner_threads(self.config, properties)

@@ -178,8 +178,8 @@ class AdminManager:
         for plan in plans:
             registration = new[plan.name].registration
             first = next(iter(plan.assignment.values()))
-            created = CreatedTopic(plan.name, registration.topic_id, len(plan.assignment), len(first), plan.config)
-            results.setdefault(plan.name, created)
+            topic = CreatedTopic(plan.name, registration.topic_id, len(plan.assignment), len(first), plan.config)
+            results.setdefault(plan.name, topic)
         return results
 
     def _check_free(self, name: str, created: Mapping[str, CreatedTopic | KafkaError]) -> None:

@@ -37,8 +37,8 @@ def stored_rate(config: BrokerConfig, name: str) -> Callable[[], float]:
     """Return a function that reads bytes per second from a dynamic setting of this broker, or else of all brokers."""
 
     def rate() -> float:
-        raw = config.broker_overrides.get(name) or config.cluster_overrides.get(name)
-        return math.inf if raw is None else float(raw)
+        raw = config.dynamic_value(name)
+        return float(raw) if raw else math.inf
 
     return rate
 

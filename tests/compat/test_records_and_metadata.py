@@ -107,7 +107,6 @@ def creation_errors(client: ConfigClient, *names: str) -> dict[str, tuple[int, s
 
 
 def test_topics_with_the_same_metric_names(both: tuple[ConfigClient, ConfigClient]) -> None:
-    theirs, ours = both
     found = []
     for client in both:
         results = [creation_errors(client, "x.y", "x_y")]

@@ -14,8 +14,8 @@ NETWORK_KEYS: tuple[ConfigKey, ...] = (
     class_name("client.quota.callback.class", None, LOW),
     list_of("config.providers", (), LOW, ValidList(), mode=CLUSTER_WIDE,
         doc=(
-            "Names of config providers, whose values replace variables such as `${file:/path:key}` in the file. A "
-            "change while the broker runs has no effect."
+            "Names of config providers, whose values replace variables such as `${file:/path:key}` in the file. In the "
+            "settings of a broker or of all brokers, names of providers of the file that apply there."
         )),
     integer("connection.failed.authentication.delay.ms", 100, LOW, Range(0),
         doc="Delay before a failed authentication is reported to the client."),

@@ -27,6 +27,9 @@ class FileConfigProvider(ConfigProvider):
             logger.warning("The path %s is not allowed to be accessed", path)
             return {}
         try:
+            if not file.is_file():
+                # A client that may alter settings can name any path: a device or a pipe would block the event loop.
+                raise OSError("not a regular file")
             properties = parse_properties(file.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, PropertiesError) as error:
             sentence = f"Could not read properties from file {path}"

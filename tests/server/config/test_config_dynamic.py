@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -237,3 +238,74 @@ async def test_stored_settings_that_contradict_each_other_do_not_stop_the_broker
     await dynamic.load(cast(Any, kept), 1)
     assert dynamic.config.cluster_overrides == {}
     assert dynamic.topic_log_config("a").segment_bytes == 50
+
+
+PROVIDERS = {
+    "config.providers": "file",
+    "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+}
+
+
+@pytest.fixture
+def secrets(tmp_path: Path) -> Path:
+    path = tmp_path / "secrets.properties"
+    path.write_text("hours=3\nword=secret\n")
+    return path
+
+
+def with_file_provider() -> DynamicConfig:
+    return DynamicConfig(BrokerConfig.from_properties(PROVIDERS))
+
+
+def test_variables_are_replaced_in_values_that_are_set_at_run_time(secrets: Path) -> None:
+    dynamic = with_file_provider()
+    settings = {**PROVIDERS, "log.retention.ms": f"${{file:{secrets}:hours}}"}
+    dynamic.check_broker_config(settings, per_broker=False)
+    dynamic.broker_config_changed(settings, per_broker=False)
+    config = dynamic.config
+    assert config.log_retention_ms == 3 and dynamic.topic_log_config("t").retention_ms == 3
+    assert config.cluster_overrides == settings, "the value is stored with its variable"
+    secrets.write_text("hours=4")
+    dynamic.broker_config_changed({"log.roll.ms": "7"}, per_broker=True)
+    assert config.log_retention_ms == 4, "as in Kafka, each change reads the sources again"
+    secrets.write_text("hours=x")
+    with pytest.raises(ConfigError):
+        dynamic.broker_config_changed({"log.roll.ms": "8"}, per_broker=True)
+    assert (config.log_retention_ms, config.log_roll_ms) == (4, 7)
+
+
+def test_text_of_a_listener_has_the_value_of_its_variable(secrets: Path) -> None:
+    dynamic, key = with_file_provider(), "listener.name.plaintext.ssl.key.password"
+    settings = {key: f"${{file:{secrets}:word}}"}
+    dynamic.check_broker_config(settings, per_broker=True)
+    dynamic.broker_config_changed(settings, per_broker=True)
+    assert dynamic.config.free_value(key) == dynamic.config.dynamic_value(key) == "secret"
+    assert dynamic.config.broker_overrides == settings
+
+
+def test_the_value_of_a_variable_is_not_in_an_error(secrets: Path) -> None:
+    raw = f"${{file:{secrets}:word}}"
+    reason = refusal(with_file_provider(), {**PROVIDERS, "log.retention.ms": raw}, per_broker=False)
+    assert reason == f"Invalid value {raw} for configuration log.retention.ms"
+    reason = refusal(with_file_provider(), {"log.retention.ms": raw}, per_broker=False)
+    assert reason == f"Invalid value {raw} for configuration log.retention.ms: Not a number of type LONG"
+
+
+def test_only_the_file_of_the_broker_defines_config_providers(secrets: Path) -> None:
+    raw = f"${{file:{secrets}:hours}}"
+    for dynamic in (DynamicConfig(BrokerConfig({})), DynamicConfig(BrokerConfig.from_properties({}))):
+        reason = refusal(dynamic, {**PROVIDERS, "log.retention.ms": raw}, per_broker=False)
+        assert reason.endswith("the file of the broker does not define the config provider file. Add it there")
+    allowed = BrokerConfig.from_properties({**PROVIDERS, "config.providers.file.param.allowed.paths": "/usr"})
+    settings = {**PROVIDERS, "config.providers.file.param.allowed.paths": "/", "log.retention.ms": raw}
+    assert "Not a number" in refusal(DynamicConfig(allowed), settings, per_broker=False)
+    reason = refusal(with_file_provider(), {**PROVIDERS, "log.retention.ms": "${file:/dev/zero:x}"}, per_broker=False)
+    assert reason == "Could not read properties from file /dev/zero"
+
+
+async def test_stored_variables_are_replaced_at_start(secrets: Path) -> None:
+    hours, word = (f"${{file:{secrets}:{key}}}" for key in ("hours", "word"))
+    dynamic = with_file_provider()
+    await dynamic.load(Kept({**PROVIDERS, "log.retention.ms": hours, "log.roll.ms": word}, {}), 1)  # type: ignore[arg-type]
+    assert dynamic.config.log_retention_ms == 3
+    assert dynamic.config.cluster_overrides == {**PROVIDERS, "log.retention.ms": hours}

@@ -37,9 +37,15 @@ OTHER |= {topic for topic, broker in TOPIC_SYNONYMS.items() if broker in OTHER}
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ConfigClient, ConfigClient]]:
+def variables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of the provider `file`."""
+    return Path(tmp_path_factory.mktemp("secrets")) / "broker.properties"
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory, variables: Path) -> Iterator[tuple[ConfigClient, ConfigClient]]:
     """A client of Apache Kafka and one of this broker, with the same file and a topic `flights`."""
-    secrets: Path = tmp_path_factory.mktemp("secrets")
+    secrets = variables.parent
     (secrets / "partitions").write_text("2")
     (secrets / "broker.properties").write_text("hours=3\nlast=seven\n")
     package = "org.apache.kafka.common.config.provider"
@@ -71,6 +77,53 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ConfigClien
             wait_until(lambda: not theirs.describe(TOPIC, "flights").error_code, timeout_s=DEADLINE_S, what="the topic")
             monkeypatch.undo()
             yield theirs, ours
+
+
+def test_variables_in_values_that_are_set_at_run_time(both: tuple[ConfigClient, ConfigClient], variables: Path) -> None:
+    hours, last = f"${{file:{variables}:hours}}", f"${{file:{variables}:last}}"
+    package = "org.apache.kafka.common.config.provider"
+    providers = [
+        ("config.providers", SET, "file"),
+        ("config.providers.file.class", SET, f"{package}.FileConfigProvider"),
+    ]
+    keys = ["log.retention.ms", "log.roll.ms", "config.providers", "message.max.bytes"]
+
+    def value(client: ConfigClient, name: str, key: str) -> str | None:
+        return next((one.value for one in client.describe(BROKER, name, [key]).configs), None)
+
+    results = []
+    for client in both:
+        answers: list[Any] = [
+            # The providers of the file alone do not count for values that are not text.
+            client.edit(BROKER, "", ("log.retention.ms", SET, hours)),
+            client.edit(BROKER, "", *providers, ("log.retention.ms", SET, hours)),
+            client.edit(BROKER, "1", ("log.roll.ms", SET, hours)),
+            client.edit(BROKER, "1", *providers, ("log.roll.ms", SET, hours)),
+        ]
+        for key in ("log.retention.ms", "log.roll.ms"):
+            wait_until(lambda: value(client, "1", key) == "3", timeout_s=DEADLINE_S, what=key)  # noqa: B023
+        answers += [
+            client.edit(BROKER, "", ("message.max.bytes", SET, last)),
+            client.edit(BROKER, "", ("message.max.bytes", SET, f"${{file:{variables}:none}}")),
+            client.edit(BROKER, "", ("message.max.bytes", SET, "${other:x}")),
+            client.edit(TOPIC, "flights", ("retention.ms", SET, hours)),
+            client.edit(BROKER, "", ("config.providers", DELETE, None)),
+        ]
+        for name in ("1", ""):
+            found = {one.name: one for one in client.describe(BROKER, name, keys).configs}
+            answers += [
+                (name, key, one.value, one.config_source, [(other.value, other.source) for other in one.synonyms])
+                for key, one in sorted(found.items())
+            ]
+        answers += [
+            client.edit(BROKER, "1", *((key, DELETE, None) for key in ("log.roll.ms", *(one[0] for one in providers)))),
+            client.edit(
+                BROKER, "", *((key, DELETE, None) for key in ("log.retention.ms", *(one[0] for one in providers)))
+            ),
+        ]
+        results.append(answers)
+    assert results[1] == results[0]
+    assert results[0][1] == (0, None)
 
 
 def test_variables_have_the_values_of_config_providers(both: tuple[ConfigClient, ConfigClient]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.common.properties import format_properties
 from barnabas.server.config.broker_config import BrokerConfig
-from barnabas.server.config.config_transformer import resolve_config_variables
+from barnabas.server.config.config_transformer import new_config_transformer
 from barnabas.server.config.keys.validators import ConfigError
 
 PACKAGE = "org.apache.kafka.common.config.provider"
@@ -22,7 +22,7 @@ def provided(name: str, kind: str, **parameters: str) -> dict[str, str]:
 
 
 def resolved(value: str, providers: dict[str, str], **environment: str) -> str:
-    return resolve_config_variables({**providers, "x": value}, environment)["x"]
+    return new_config_transformer(providers, environment).transform({"x": value})["x"]
 
 
 def test_values_of_files(tmp_path: Path) -> None:
