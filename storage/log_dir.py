@@ -111,7 +111,7 @@ class LogDir:
         marker = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         self.was_clean_shutdown = found.get(CLEAN_SHUTDOWN_FILE, False)
         if self.was_clean_shutdown:
-            self.previous_broker_epoch = self._broker_epoch_in(self._fs.read_bytes(marker))
+            self.previous_broker_epoch = broker_epoch_in(self._fs.read_bytes(marker))
             self._fs.unlink(marker)
             self._fs.fsync_dir(self.path)
         self.read_checkpoints()
@@ -222,15 +222,6 @@ class LogDir:
         write = partial(self._fs.write_atomic, f"{self.path}/{CLEAN_SHUTDOWN_FILE}", content.encode("ascii"))
         self._write_over(CLEAN_SHUTDOWN_FILE, write)
 
-    @staticmethod
-    def _broker_epoch_in(marker: bytes) -> int:
-        """Return the broker epoch in a clean-shutdown marker; -1 if there is none, as in markers of older brokers."""
-        try:
-            epoch = json.loads(marker)["brokerEpoch"]
-        except (ValueError, KeyError, TypeError):
-            return -1
-        return epoch if type(epoch) is int and epoch >= 0 else -1
-
     def _write_over(self, name: str, write: Callable[[], None]) -> None:
         """Replace one of the folder's own files, moving a directory with its name away. Raises `OSError`."""
         try:
@@ -277,3 +268,12 @@ class LogDir:
 
     def _file(self, name: str) -> OffsetCheckpointFile:
         return OffsetCheckpointFile(f"{self.path}/{name}", self._fs)
+
+
+def broker_epoch_in(marker: bytes) -> int:
+    """Return the broker epoch in a clean-shutdown marker; -1 if there is none, as in markers of older brokers."""
+    try:
+        epoch = json.loads(marker)["brokerEpoch"]
+    except (ValueError, KeyError, TypeError):
+        return -1
+    return epoch if type(epoch) is int and epoch >= 0 else -1

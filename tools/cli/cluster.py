@@ -176,6 +176,44 @@ def quorum(*, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> N
 
 
 @app.command()
+def migrate(
+    controllers: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Formatted log directories of the new controllers.")
+    ],
+    *,
+    source: Annotated[
+        list[Path],
+        typer.Option(
+            "--from",
+            metavar="DIR",
+            help="Log directory of the standalone broker; all of them, first the one with metadata.sqlite.",
+        ),
+    ],
+    json: Json = False,
+) -> None:
+    """Hand the directories of a standalone broker to a new KRaft cluster with controllers of Apache Kafka.
+
+    The broker must be stopped, and the controllers formatted with its cluster id and never started. Their directories
+    receive the topics, settings, ACLs, users and quotas of the broker, whose own directories are not changed.
+    Afterwards start the controllers, and the broker with process.roles=broker.
+    """
+    kraft_handover = import_module("barnabas.server.kraft.kraft_handover")
+    try:
+        found = asyncio.run(
+            kraft_handover.hand_over([str(one.absolute()) for one in source], [str(one) for one in controllers])
+        )
+    except (kraft_handover.HandoverError, OSError) as error:
+        fail(str(error))
+    if json:
+        print_json(found._asdict())
+        return
+    for path in found.checkpoints:
+        print(f"wrote {found.records} records to {path}")
+    print(f"{found.topics} topics of cluster {found.cluster_id}. Start the controllers, and then the broker with:")
+    print(f"process.roles=broker\nnode.id={found.broker_id}")
+
+
+@app.command()
 def stop(number: Number = None, *, data: Data = DEFAULT_FOLDER) -> None:
     """Stop the cluster, or one process, cleanly. The data are kept."""
     with _errors(), _at_work(data) as folder:
