@@ -8,11 +8,13 @@ version at the start of their value. Source: Kafka's `metadata/src/main/resource
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from uuid import UUID
 
 from .codec import decode_versioned, encode_item, peek_version
 from .errors import ProtocolError
+from .message_json import message_json
 from .record_batch_builder import CONTROL_RECORD_KEY, ControlType, parse_control_key
 from .schema import (
     boolean,
@@ -389,6 +391,13 @@ def decode_metadata_record(value: bytes) -> Any:
     if cls is None:
         raise ProtocolError(f"unknown type {value[1]} of a metadata record")
     return decode_versioned(cls, value[1:], version=value[2])
+
+
+def metadata_record_json(value: bytes) -> dict[str, Any]:
+    """Return the record in a value as Kafka's `--cluster-metadata-decoder` prints it. Raises ProtocolError."""
+    record = decode_metadata_record(value)
+    name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(record).__name__).upper()
+    return {"type": name, "version": value[2], "data": message_json(record, value[2])}
 
 
 def encode_metadata_record(record: Any, version: int | None = None) -> bytes:

@@ -4,6 +4,7 @@ No file is opened for writing. Damage is reported at its position and not raised
 All binary data is read by its `construct` description.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -13,6 +14,8 @@ import construct as c
 from ..protocol.compression import Compression
 from ..protocol.errors import KafkaError, ProtocolError
 from ..protocol.file_layouts import decode_snapshot
+from ..protocol.message_json import message_json
+from ..protocol.metadata_records import decode_control_record, metadata_record_json
 from ..protocol.record import Record, TimestampType
 from ..protocol.record_batch_builder import ControlType, parse_control_key
 from ..protocol.record_constructs import OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
@@ -27,6 +30,16 @@ _TIMESTAMP_NAMES = {
     TimestampType.CREATE_TIME: "CreateTime",
     TimestampType.LOG_APPEND_TIME: "LogAppendTime",
 }
+
+
+_QUORUM_RECORDS: dict[int | None, str] = {
+    ControlType.LEADER_CHANGE: "LeaderChange",
+    ControlType.SNAPSHOT_HEADER: "SnapshotHeader",
+    ControlType.SNAPSHOT_FOOTER: "SnapshotFooter",
+    ControlType.KRAFT_VERSION: "KRaftVersion",
+    ControlType.KRAFT_VOTERS: "KRaftVoters",
+}
+"""Control records of a quorum by their type, with Kafka's names."""
 
 
 @dataclass(slots=True)
@@ -45,6 +58,8 @@ class DumpEntry:
 
 
 def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return json.dumps(value, separators=(",", ":"))
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -61,20 +76,28 @@ def _problem(text: str, **columns: int) -> DumpEntry:
 
 
 def dump_file(
-    fs: FileSystem, path: str, *, deep_iteration: bool = False, print_data: bool = False
+    fs: FileSystem,
+    path: str,
+    *,
+    deep_iteration: bool = False,
+    print_data: bool = False,
+    decode_metadata: bool = False,
 ) -> Iterator[DumpEntry]:
     """Describe the content of one file, whose name determines its kind.
 
     A `.log` yields a line per batch, also after damaged parts; with `deep_iteration` a line per record follows each
-    batch, and with `print_data` their keys and values. Raises `OSError`, and ValueError for a name of no known kind.
+    batch, and with `print_data` their keys and values. A `.checkpoint` is a snapshot of the metadata of a KRaft cluster
+    and has batches, too. `decode_metadata` prints the values as records of the metadata, instead of the data. Raises
+    `OSError`, and ValueError for a name of no known kind.
     """
     name = path.rpartition("/")[2]
     data = fs.read_bytes(path)
     stem, _, suffix = name.partition(".")
     base_offset = int(stem) if stem.isdigit() else 0
     match suffix.split(".")[0]:
-        case "log":
-            yield from _dump_log(data, deep_iteration or print_data, print_data)
+        case "log" | "checkpoint":
+            deep = deep_iteration or print_data or decode_metadata
+            yield from _dump_log(data, deep, print_data, decode_metadata)
         case "index":
             yield from _dump_offset_index(data, base_offset)
         case "timeindex":
@@ -90,7 +113,7 @@ def dump_file(
             raise ValueError(f"{name}: not the name of a file of a partition or a log directory")
 
 
-def _dump_log(data: bytes, deep: bool, print_data: bool) -> Iterator[DumpEntry]:
+def _dump_log(data: bytes, deep: bool, print_data: bool, decode_metadata: bool) -> Iterator[DumpEntry]:
     for found in find_batches(data):
         if isinstance(found, Damage):
             yield _damage_in(found, data)
@@ -99,7 +122,7 @@ def _dump_log(data: bytes, deep: bool, print_data: bool) -> Iterator[DumpEntry]:
             yield DumpEntry("batch", _batch_row(found))
             batch = found
         if deep and batch is not None:
-            yield from _dump_records(batch, print_data)
+            yield from _dump_records(batch, print_data, decode_metadata)
 
 
 def _damage_in(damage: Damage, data: bytes) -> DumpEntry:
@@ -152,11 +175,11 @@ def _codec_name(codec: int) -> str:
     return Compression(codec).name.lower() if codec in set(Compression) else f"unknown({codec})"
 
 
-def _dump_records(batch: FoundBatch, print_data: bool) -> Iterator[DumpEntry]:
+def _dump_records(batch: FoundBatch, print_data: bool, decode_metadata: bool) -> Iterator[DumpEntry]:
     count = 0
     try:
         for record in batch.records():
-            yield DumpEntry("record", _record_row(batch, record, print_data))
+            yield DumpEntry("record", _record_row(batch, record, print_data, decode_metadata))
             count += 1
     except (ProtocolError, KafkaError, c.ConstructError) as error:
         what = str(error).splitlines()[-1]
@@ -164,7 +187,7 @@ def _dump_records(batch: FoundBatch, print_data: bool) -> Iterator[DumpEntry]:
         yield _problem(text, position=batch.position, records=count)
 
 
-def _record_row(batch: FoundBatch, record: Record, print_data: bool) -> Row:
+def _record_row(batch: FoundBatch, record: Record, print_data: bool, decode_metadata: bool) -> Row:
     key, value = record.key, record.value
     row: Row = {
         "offset": record.offset,
@@ -176,7 +199,15 @@ def _record_row(batch: FoundBatch, record: Record, print_data: bool) -> Row:
         sequence = _sequence(batch.fields, record.offset - batch.base_offset)
         row |= {"sequence": sequence, "headerKeys": [name for name, _ in record.headers]}
     if batch.magic == 2 and batch.fields.attributes.is_control:
-        row["endTxnMarker"] = _control_name(parse_control_key(key))
+        control_type = parse_control_key(key)
+        name = _QUORUM_RECORDS.get(control_type)
+        if name is None:
+            row["endTxnMarker"] = _control_name(control_type)
+        else:
+            control = decode_control_record(key, value)
+            row[name] = message_json(control, control.version)
+    elif decode_metadata:
+        row["payload"] = metadata_record_json(value or b"")
     elif print_data:
         row |= {"key": key, "payload": value}
     return row

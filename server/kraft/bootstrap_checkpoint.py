@@ -81,7 +81,7 @@ class BootstrapCheckpoint:
                 delta.replay(record)
         except MetadataError as error:
             raise BootstrapCheckpointError(f"{self.path}: {error}") from error
-        # The versions of all records are those of the metadata.version.
+        # The metadata.version determines the versions of all records.
         image = await delta.apply(MetadataProvenance(-1, 0, 0))
         first = [one for one in self._control if not isinstance(one, SnapshotFooterRecord)]
         headers = [one for one in first if isinstance(one, SnapshotHeaderRecord)]

@@ -112,6 +112,20 @@ async def wait_until_in_sync(bootstrap: str, wanted: set[int]) -> None:
             found = [set(one.in_sync_replicas) for one in topic.partitions.values()]
 
 
+def check_dump(capfd: pytest.CaptureFixture[str], tools: KafkaTools, path: Path) -> None:
+    """Compare the decoded records with those of kafka-dump-log."""
+    status, out, err = run_command(capfd, ["dump-log", "--cluster-metadata-decoder", str(path)])
+    assert status == 0, err
+    theirs = tools.output("kafka-dump-log", "--cluster-metadata-decoder", "--files", str(path))
+    found, wanted = (
+        [json.loads(line.partition("payload: ")[2]) for line in text.splitlines() if "payload: " in line]
+        for text in (out, theirs)
+    )
+    # The log may have grown in between.
+    assert found
+    assert found == wanted[: len(found)]
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_standalone_broker_becomes_the_first_broker_of_a_quorum(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], is_clean: bool
@@ -158,5 +172,8 @@ def test_a_standalone_broker_becomes_the_first_broker_of_a_quorum(
             election = ["--election-type", "preferred", "--all-topic-partitions"]
             tools.output("kafka-leader-election", "--bootstrap-server", broker.bootstrap, *election)
             assert len(asyncio.run(read(other.bootstrap, 23))) == 23
+        folder = server.log_dir / "__cluster_metadata-0"
+        for name in ("00000000000000000000-0000000000.checkpoint", "00000000000000000000.log"):
+            check_dump(capfd, tools, folder / name)
         # A controller that was started does not accept another handover.
         assert "the controller was started" in run_command(capfd, command)[2]

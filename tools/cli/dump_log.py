@@ -13,7 +13,7 @@ from .session import fail, print_json, say
 
 app = typer.Typer(add_completion=False)
 
-_KINDS = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+_KINDS = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
 
 
 @app.command("dump-log")
@@ -22,6 +22,9 @@ def dump_log(
     *,
     deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="One line per record, too.")] = False,
     print_data: Annotated[bool, typer.Option("--print-data-log", help="Include keys and values.")] = False,
+    decode_metadata: Annotated[
+        bool, typer.Option("--cluster-metadata-decoder", help="Decode the metadata of a KRaft cluster.")
+    ] = False,
     verify: Annotated[bool, typer.Option("--verify-index-only", help="Only inconsistencies with the log.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
@@ -42,7 +45,13 @@ def dump_log(
             if verify:
                 entries = dump.verify_indexes(disk, str(path))
             else:
-                entries = dump.dump_file(disk, str(path), deep_iteration=deep_iteration, print_data=print_data)
+                entries = dump.dump_file(
+                    disk,
+                    str(path),
+                    deep_iteration=deep_iteration,
+                    print_data=print_data,
+                    decode_metadata=decode_metadata,
+                )
             for entry in entries:
                 problems += entry.kind == "problem"
                 if json:
