@@ -7,8 +7,7 @@ settings and delegation tokens. The records, offsets of groups and transactions 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from os import urandom
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -44,21 +43,25 @@ class Handover(NamedTuple):
     """The changed files of the controllers."""
 
 
-async def hand_over(log_dirs: Sequence[str], controller_dirs: Sequence[str]) -> Handover:
+async def hand_over(
+    log_dirs: Sequence[str], controller_dirs: Sequence[str], token_bytes: Callable[[int], bytes]
+) -> Handover:
     """Add the metadata of a standalone broker to the bootstrap files of controllers that were never started.
 
     `log_dirs` are all log directories of the broker, the one with its metadata store first; they are only read.
     `controller_dirs` are the metadata log directories of the controllers, formatted with the cluster id of the broker.
-    Raises HandoverError, OSError.
+    `token_bytes` returns random bytes for ids. Raises HandoverError, OSError.
     """
     fs = OsFileSystem()
     try:
-        return await _hand_over(fs, log_dirs, controller_dirs)
+        return await _hand_over(fs, log_dirs, controller_dirs, token_bytes)
     except (StorageError, StoreError, UnreadableMetadataError, BootstrapCheckpointError, ValueError) as error:
         raise HandoverError(str(error)) from error
 
 
-async def _hand_over(fs: FileSystem, log_dirs: Sequence[str], controller_dirs: Sequence[str]) -> Handover:
+async def _hand_over(
+    fs: FileSystem, log_dirs: Sequence[str], controller_dirs: Sequence[str], token_bytes: Callable[[int], bytes]
+) -> Handover:
     identities = {path: _identity(fs, path) for path in log_dirs}
     broker_id, cluster_id = common_identity(identities.items())
     if broker_id is None or cluster_id is None:
@@ -78,7 +81,7 @@ async def _hand_over(fs: FileSystem, log_dirs: Sequence[str], controller_dirs: S
             store,
             broker_id=broker_id,
             broker_epoch=epochs.pop() if len(epochs) == 1 else -1,
-            token_bytes=urandom,
+            token_bytes=token_bytes,
         )
         records = [one async for one in metadata.records(_partitions(fs, directory_ids), list(directory_ids.values()))]
     finally:

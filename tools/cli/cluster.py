@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import time
@@ -200,7 +201,9 @@ def migrate(
     kraft_handover = import_module("barnabas.server.kraft.kraft_handover")
     try:
         found = asyncio.run(
-            kraft_handover.hand_over([str(one.absolute()) for one in source], [str(one) for one in controllers])
+            kraft_handover.hand_over(
+                [str(one.absolute()) for one in source], [str(one) for one in controllers], os.urandom
+            )
         )
     except (kraft_handover.HandoverError, OSError) as error:
         fail(str(error))
