@@ -6,12 +6,14 @@ with KafkaServer(tmp_path / "kafka", version="4.4.0") as kafka:
 """
 
 import base64
+import contextlib
+import json
 import socket
 import ssl
 import struct
 import subprocess
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -198,7 +200,9 @@ class KafkaServer(BrokerProcess):
         return {**common, **own, **self._properties}
 
     def _format(self, properties_path: Path) -> None:
-        arguments = ["format", "-t", self.cluster_id, "-c", str(properties_path), *self.format_arguments]
+        # A folder of another kind of broker, which this one continues, is formatted already.
+        arguments = ["format", "--ignore-formatted", "-t", self.cluster_id, "-c", str(properties_path)]
+        arguments += self.format_arguments
         flags = [*JVM_FLAGS, *logging_flags(self.version, "error")]
         result = run_java("kafka.tools.StorageTool", self._classpath, arguments, flags=flags)
         if result.returncode != 0:
@@ -287,14 +291,25 @@ class KafkaControllerServer(KafkaServer):
 
 
 class KafkaControllers:
-    """The controllers of a cluster, with the node ids 3000, 3001, …; a context manager that starts and kills them."""
+    """The controllers of a cluster, with the node ids 3000, 3001, …; a context manager that starts and kills them.
+
+    `forward` returns the port under which other processes find a controller, by its node id and its own port.
+    """
 
     def __init__(
-        self, folder: Path, *, count: int = 1, version: str = NEWEST, properties: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        *,
+        count: int = 1,
+        version: str = NEWEST,
+        properties: Mapping[str, str] | None = None,
+        forward: Callable[[int, int], int] = lambda _, port: port,
     ) -> None:
         ports = [free_port() for _ in range(count)]
-        self.voters = ",".join(f"{3000 + number}@127.0.0.1:{port}" for number, port in enumerate(ports))
-        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
+        advertised = [forward(3000 + number, port) for number, port in enumerate(ports)]
+        self.version = version
+        self.voters = ",".join(f"{3000 + number}@127.0.0.1:{port}" for number, port in enumerate(advertised))
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in advertised)
         self.servers = [
             KafkaControllerServer(
                 folder / str(3000 + number),
@@ -304,6 +319,7 @@ class KafkaControllers:
                 properties={
                     "node.id": str(3000 + number),
                     "listeners": f"CONTROLLER://127.0.0.1:{port}",
+                    "advertised.listeners": f"CONTROLLER://127.0.0.1:{advertised[number]}",
                     "controller.listener.names": "CONTROLLER",
                     "controller.quorum.voters": self.voters,
                     **(properties or {}),
@@ -326,14 +342,33 @@ class KafkaControllers:
         for server in self.servers:
             server.kill()
 
+    def leader(self) -> int | None:
+        """Return the node id of the leader of the quorum that the controllers have stored; None during an election."""
+        states: list[dict[str, int]] = []
+        for server in self.servers:
+            with contextlib.suppress(OSError, json.JSONDecodeError):
+                states.append(json.loads((server.log_dir / "__cluster_metadata-0" / "quorum-state").read_text()))
+        epoch = max((state["leaderEpoch"] for state in states), default=0)
+        return next((one["leaderId"] for one in states if one["leaderEpoch"] == epoch and one["leaderId"] >= 0), None)
+
 
 class KafkaBroker(KafkaServer):
     """One Apache Kafka broker of the KRaft cluster of `KafkaControllers` (`process.roles=broker`)."""
 
     def __init__(
-        self, folder: Path, controllers: KafkaControllers, node_id: int, *, properties: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        controllers: KafkaControllers,
+        node_id: int,
+        *,
+        port: int | None = None,
+        heap: str = "384m",
+        properties: Mapping[str, str] | None = None,
+        jvm_flags: Sequence[str] = QUICK_FLAGS,
     ) -> None:
-        super().__init__(folder, heap="384m", properties=properties)
+        super().__init__(
+            folder, version=controllers.version, port=port, heap=heap, properties=properties, jvm_flags=jvm_flags
+        )
         self.cluster_id = controllers.cluster_id
         self._voters = controllers.voters
         self._node_id = node_id

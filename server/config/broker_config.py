@@ -25,6 +25,17 @@ _LISTENER_PREFIX = "listener.name."
 _FALLBACK_BROKER_ID = 1
 _METADATA_FILE = "metadata.sqlite"
 
+_KRAFT_DEFAULTS = MappingProxyType(
+    {
+        "offsets.topic.num.partitions": "50",
+        "offsets.topic.replication.factor": "3",
+        "share.coordinator.state.topic.min.isr": "2",
+        "share.coordinator.state.topic.replication.factor": "3",
+        "transaction.state.log.min.isr": "2",
+        "transaction.state.log.replication.factor": "3",
+    }
+)
+
 _DEFAULTS_BY_ATTRIBUTE = MappingProxyType({key.attribute: key.default for key in BROKER_KEYS.values()})
 
 
@@ -40,7 +51,7 @@ class BrokerConfig(Settings):
     """
 
     def __init__(self, properties: Mapping[str, str] | None = None) -> None:
-        self.static: Mapping[str, str] = MappingProxyType(_with_both_ids(properties or {}))
+        self.static: Mapping[str, str] = MappingProxyType(_with_derived(properties or {}))
         self.cluster_overrides: Mapping[str, str] = MappingProxyType({})
         self.broker_overrides: Mapping[str, str] = MappingProxyType({})
         """The dynamic layers as they are stored, with variables."""
@@ -372,10 +383,16 @@ def _joined(value: ConfigValue) -> str:
     return ",".join(cast("tuple[str, ...]", value))
 
 
-def _with_both_ids(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties, with the broker's id under its older and its newer name, as Kafka has it."""
-    both = dict(properties)
+def _with_derived(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties with those that follow from others.
+
+    The broker's id has its older and its newer name, as in Kafka. A broker of a KRaft cluster, whose other brokers may
+    be Kafka's, creates the internal topics with Kafka's defaults.
+    """
+    derived = dict(properties)
     for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
         if name in properties:
-            both.setdefault(other, properties[name])
-    return both
+            derived.setdefault(other, properties[name])
+    if properties.get("process.roles", "").strip() == "broker":
+        derived = {**_KRAFT_DEFAULTS, **derived}
+    return derived

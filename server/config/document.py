@@ -39,7 +39,10 @@ class Deviation(NamedTuple):
     reason: str
 
 
-_ONE_BROKER = "one broker is the usual cluster, and the number of replicas cannot exceed the number of brokers"
+_IN_KRAFT = "With `process.roles=broker` Kafka's default holds"
+_ONE_BROKER = (
+    f"one broker is the usual cluster, and the number of replicas cannot exceed the number of brokers. {_IN_KRAFT}"
+)
 _FUTURE = "as in every release before 4.0, records of clients with a fast clock are accepted"
 _SMALL_SEGMENTS = "as in every release before 4.0; existing log directories and tests have small segments"
 _NO_BATCH_FITS = "no batch fits into a smaller segment, so the topic would reject every record"
@@ -47,7 +50,8 @@ _BOUNDED = "a flood reaches a limit of the broker before it reaches a limit of t
 _BOUND_ONCE = "sockets are bound once, at start"
 _NOT_ONLY_KRAFT = "as up to 3.9: not every configuration is for a KRaft quorum"
 _FEW_PARTITIONS = (
-    "the usual cluster is one broker, where more partitions only cause more files and more syncs of the disk"
+    "the usual cluster is one broker, where more partitions only cause more files and more syncs of the disk. "
+    f"{_IN_KRAFT}"
 )
 _LONG_MAX = str(2**63 - 1)
 
