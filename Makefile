@@ -9,7 +9,7 @@ PYTEST ?= $(BIN)/pytest
 # Tests start hundreds of Python processes. Without files of bytecode each of them compiles the broker again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo docs pipeline containers check test verify lint ruff mypy imports quick-tests tests coverage bench compat crash fuzz simulate clusters transactions compaction rebalances rounds sanitize wheels clean
+.PHONY: demo docs pipeline containers check test verify lint ruff mypy imports quick-tests tests coverage bench compat crash fuzz simulate clusters transactions compaction rebalances rounds kraft-rounds sanitize wheels clean
 
 $(STAMP): pyproject.toml hatch_build.py $(wildcard protocol/speedups/*)
 	$(PYTHON) -m venv $(VENV)
@@ -77,7 +77,8 @@ coverage: $(STAMP)
 verify: $(STAMP)
 	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m verify
 
-# The long shows. MINUTES bounds them, ROUNDS the kills of `crash` and the faults of `rounds`; FIRST is the seed to begin with.
+# The long shows. MINUTES bounds them, ROUNDS the kills of `crash` and the faults of `rounds` and `kraft-rounds`; FIRST is
+# the seed to begin with.
 simulate: $(STAMP)
 	$(BIN)/python -m soak.sim --seeds 100000 --first $${FIRST:-0} --minutes $${MINUTES:-30}
 
@@ -105,6 +106,9 @@ rebalances: $(STAMP)
 
 rounds: $(STAMP)
 	$(BIN)/python -m soak.cluster --rounds $${ROUNDS:-100} --first $${FIRST:-0} --minutes $${MINUTES:-60}
+
+kraft-rounds: $(STAMP)
+	$(BIN)/python -m soak.kraft --rounds $${ROUNDS:-100} --first $${FIRST:-0} --minutes $${MINUTES:-60}
 
 # AddressSanitizer and UndefinedBehaviorSanitizer over the compiled code: tests, then a mutation fuzz of MINUTES.
 sanitize: $(STAMP)

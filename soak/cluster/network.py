@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import multiprocessing
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -69,9 +71,9 @@ class Network:
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
 
-    def forward(self, target: str, upstream: int, source: str | None = None) -> int:
-        """A new port that leads to port `upstream` of `target`; who connects is looked up if `source` is not said."""
-        port = free_port()
+    def forward(self, target: str, upstream: int, source: str | None = None, port: int = 0) -> int:
+        """Return a port that leads to port `upstream` of `target`; without `source` each connection is looked up."""
+        port = port or free_port()
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(OSError, asyncio.CancelledError):
@@ -139,3 +141,59 @@ class Network:
             if self._shut[way]:
                 raise ConnectionResetError
             await self._opened.wait()
+
+
+class NetworkProcess:
+    """A `Network` in a process of its own: clients in this process that need its interpreter do not delay the proxies.
+
+    `processes` (name -> pid) has to be set again when a process has started.
+    """
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._commands, commands = context.Pipe()
+        self._process = context.Process(target=_serve, args=(commands,), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._process.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def forward(self, target: str, upstream: int, source: str | None = None) -> int:
+        """As `Network.forward`."""
+        port = free_port()
+        self._do("forward", target, upstream, source, port)
+        return port
+
+    def cut(self, ways: Iterable[Way], *, reset: bool = False) -> None:
+        """As `Network.cut`."""
+        self._do("cut", list(ways), reset=reset)
+
+    def heal(self) -> None:
+        """As `Network.heal`."""
+        self._do("heal")
+
+    def set_processes(self, processes: Mapping[str, int]) -> None:
+        """Set the pid of each process."""
+        self._do("set_processes", dict(processes))
+
+    def _do(self, name: str, *arguments: object, **named: object) -> None:
+        self._commands.send((name, arguments, named))
+        self._commands.recv()
+
+
+def _serve(commands: Connection) -> None:
+    processes: dict[str, int] = {}
+    with Network(lambda: processes) as network, contextlib.suppress(EOFError):
+        while True:
+            name, arguments, named = commands.recv()
+            if name == "set_processes":
+                (processes,) = arguments
+            else:
+                getattr(network, name)(*arguments, **named)
+            commands.send(None)

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -186,7 +187,15 @@ def _play(cluster: ProcessCluster, topic: str, outcome: Outcome) -> None:
             raise
 
 
-def administer(cluster: ProcessCluster, ask: Callable[[AdminClient], object]) -> None:
+class ReplicatedCluster(Protocol):
+    """A cluster of the brokers 1, 2 and 3, of either control plane."""
+
+    @property
+    def bootstrap(self) -> str: ...
+    def replica(self, broker_id: int, topic: str, index: int) -> bytes: ...
+
+
+def administer(cluster: ReplicatedCluster, ask: Callable[[AdminClient], object]) -> None:
     """Have the controller do something, whoever is controller when it hears of it."""
 
     def done() -> bool:
@@ -203,7 +212,7 @@ def administer(cluster: ProcessCluster, ask: Callable[[AdminClient], object]) ->
     wait_until(done, timeout_s=HEALED_S, what="a controller is found", interval_s=0.1)
 
 
-def differing_replicas(cluster: ProcessCluster, topic: str, partitions: int) -> list[str]:
+def differing_replicas(cluster: ReplicatedCluster, topic: str, partitions: int) -> list[str]:
     """Partitions whose replicas are not the same bytes, after a while in which they may become so."""
 
     def differing() -> list[str]:

@@ -13,7 +13,7 @@ from typing import Self
 
 from confluent_kafka.admin import AdminClient, PartitionMetadata
 from soak.cluster.load import IMPATIENT
-from soak.cluster.network import Network, Way
+from soak.cluster.network import NetworkProcess, Way
 from tests.barnabas_server import BarnabasServer
 from tests.kafka import NEWEST, KafkaBroker, KafkaControllers
 from tests.server_process import BrokerProcess, free_port, wait_until, wait_until_all_know
@@ -88,7 +88,7 @@ class KRaftProcessCluster:
         self._addresses: dict[int, dict[str, str]] = {}
         self._ports: dict[int, int] = {}
         self.kind = dict(kinds)
-        self.network = Network(self._pids)
+        self.network = NetworkProcess()
         self.brokers: dict[int, BrokerProcess] = {}
 
     def __enter__(self) -> Self:
@@ -101,14 +101,12 @@ class KRaftProcessCluster:
                 properties={**CONTROLLER_SETTINGS, **METADATA_LOG_SETTINGS},
                 forward=lambda node_id, port: self.network.forward(str(node_id), port),
             )
-            stack.callback(self._kill_brokers)
-            stack.enter_context(self.controllers)
+            stack.callback(self._kill_all)
             for broker_id in BROKERS:
                 self._place(broker_id)
                 self.brokers[broker_id] = self._broker(broker_id)
-                self.brokers[broker_id].launch()
-            for broker in self.brokers.values():
-                broker.wait_until_it_answers()
+            for nodes in (CONTROLLERS, tuple(map(str, BROKERS))):
+                self._start_together(nodes)
             self.wait_for_brokers()
             self._stack = stack.pop_all()
         return self
@@ -154,9 +152,16 @@ class KRaftProcessCluster:
         }
         return {name: one.pid for name, one in processes.items() if one.is_running}
 
-    def _kill_brokers(self) -> None:
-        for broker in self.brokers.values():
-            broker.kill()
+    def _start_together(self, nodes: Iterable[str]) -> None:
+        for node in nodes:
+            self.process(node).launch()
+        self.network.set_processes(self._pids())
+        for node in nodes:
+            self.process(node).wait_until_it_answers()
+
+    def _kill_all(self) -> None:
+        for node in (*map(str, self.brokers), *CONTROLLERS):
+            self.process(node).kill()
 
     def process(self, node: str) -> BrokerProcess:
         """Return the process of a broker or controller."""
@@ -171,7 +176,7 @@ class KRaftProcessCluster:
 
     def start(self, node: str) -> None:
         """Start a process that was killed or stopped, and wait until it answers."""
-        self.process(node).start()
+        self._start_together([node])
 
     def stop(self, node: str) -> None:
         """SIGTERM; a broker ends with a controlled shutdown."""
@@ -200,7 +205,7 @@ class KRaftProcessCluster:
         self.stop(str(broker_id))
         self.kind[broker_id] = kind
         self.brokers[broker_id] = self._broker(broker_id)
-        self.brokers[broker_id].start()
+        self.start(str(broker_id))
 
     def heal(self) -> None:
         """Connect all nodes, resume the paused processes and start the others."""
