@@ -103,6 +103,9 @@ class TransactionLoad(ClientThreads):
                     self._retried(producer.commit_transaction)
                     self.outcomes[value] = "committed"
                 else:
+                    # librdkafka may abort before its partitions are part of the transaction, while the markers of the
+                    # previous transaction are being written; INVALID_TXN_STATE is fatal then, with Kafka's brokers, too.
+                    producer.flush(PATIENCE_S)
                     self._retried(producer.abort_transaction)
                     self.outcomes[value] = "aborted"
             except KafkaException as error:

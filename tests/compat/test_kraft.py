@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.barnabas_server import BarnabasServer
-from tests.kafka import KafkaBroker, KafkaControllers, KafkaTools
+from tests.kafka import NEWEST, KafkaBroker, KafkaControllers, KafkaTools
 from tests.server_process import BrokerProcess, free_port
 
 from barnabas.clients.admin import Admin
@@ -170,10 +170,12 @@ class KRaftCluster:
 
 
 @asynccontextmanager
-async def kraft_cluster(folder: Path, controller_count: int) -> AsyncIterator[KRaftCluster]:
+async def kraft_cluster(folder: Path, controller_count: int, version: str = NEWEST) -> AsyncIterator[KRaftCluster]:
     """Start controllers, both brokers, and create the topic `t` through the broker of Barnabas."""
     async with AsyncExitStack() as stack:
-        controllers = KafkaControllers(folder / "controllers", count=controller_count, properties=AUTHORIZER)
+        controllers = KafkaControllers(
+            folder / "controllers", count=controller_count, version=version, properties=AUTHORIZER
+        )
         await asyncio.to_thread(stack.enter_context, controllers)
         cluster = KRaftCluster(folder, controllers)
         for broker_id in cluster.brokers:
@@ -211,6 +213,24 @@ async def test_both_kinds_lead_and_follow_after_crashes_and_controlled_shutdowns
             await cluster.check_group_reads_all(broker_id, f"last-of-{broker_id}")
         # With several directories the broker reports where a new replica is.
         assert "reported the log directories of" in cluster.brokers[OURS].log.read_text()
+
+
+@pytest.mark.parametrize("version", ["4.1.2", "4.0.2"])
+async def test_barnabas_joins_the_controllers_of_earlier_releases(version: str, tmp_path: Path) -> None:
+    async with kraft_cluster(tmp_path, 3, version) as cluster, Producer(cluster.addresses) as producer:
+        await cluster.produce(producer, 20)
+        await cluster.run_transactions()
+        await cluster.kill_active_controller()
+        await cluster.move([OURS], [OURS])
+        await cluster.produce(producer, 20)
+        await cluster.move([KAFKA, OURS], [OURS, KAFKA])
+        await cluster.kill(OURS)
+        await cluster.until(KAFKA, lambda found: found == {0: (KAFKA, {KAFKA}), 1: (KAFKA, {KAFKA})})
+        await cluster.produce(producer, 20)
+        await cluster.start(OURS)
+        await cluster.until(OURS, lambda found: all(isr == {1, 2} for _, isr in found.values()))
+        for broker_id in cluster.brokers:
+            await cluster.check_group_reads_all(broker_id, f"group-of-{broker_id}")
 
 
 async def test_settings_quotas_users_and_acls_of_the_controller_apply_to_barnabas(tmp_path: Path) -> None:
