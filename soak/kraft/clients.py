@@ -103,8 +103,8 @@ class TransactionLoad(ClientThreads):
                     self._retried(producer.commit_transaction)
                     self.outcomes[value] = "committed"
                 else:
-                    # librdkafka may abort before its partitions are part of the transaction, while the markers of the
-                    # previous transaction are being written; INVALID_TXN_STATE is fatal then, with Kafka's brokers, too.
+                    # librdkafka may end a transaction whose partitions are not added yet, while the markers of the
+                    # previous one are being written. The coordinator refuses it, as Kafka's does, which is fatal.
                     producer.flush(PATIENCE_S)
                     self._retried(producer.abort_transaction)
                     self.outcomes[value] = "aborted"
