@@ -384,7 +384,7 @@ def _joined(value: ConfigValue) -> str:
 
 
 def _with_derived(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties with those that follow from others.
+    """Return the properties, and the properties that follow from them.
 
     The broker's id has its older and its newer name, as in Kafka. A broker of a KRaft cluster, whose other brokers may
     be Kafka's, creates the internal topics with Kafka's defaults.

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import multiprocessing
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
@@ -15,27 +15,30 @@ from typing import Self
 from tests.server_process import free_port
 
 CHUNK_BYTES = 65536
+CONNECT_S = 5.0
+"""The time for which a new connection waits on a way that is shut."""
 
 Way = tuple[str, str]
 """From whom to whom."""
 
 
-def owner_of(port: int, processes: Mapping[str, int]) -> str | None:
-    """Which of these processes (name -> pid) has the connection that comes from this port of 127.0.0.1."""
-    here = f":{port:04X}"
-    inodes = set()
+def owners_of(ports: Collection[int], processes: Mapping[str, int]) -> dict[int, str]:
+    """Return which of these processes (name -> pid) have the connections from these ports of 127.0.0.1."""
+    sockets: dict[str, int] = {}
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:
             words = line.split()
-            if words[1].endswith(here):
-                inodes.add(f"socket:[{words[9]}]")
+            if (port := int(words[1][-4:], 16)) in ports:
+                sockets[f"socket:[{words[9]}]"] = port
+    found: dict[int, str] = {}
     for name, pid in processes.items():
         with contextlib.suppress(OSError):
             for descriptor in Path(f"/proc/{pid}/fd").iterdir():
                 with contextlib.suppress(OSError):
-                    if str(descriptor.readlink()) in inodes:
-                        return name
-    return None
+                    port = sockets.get(str(descriptor.readlink()))
+                    if port is not None:
+                        found[port] = name
+    return found
 
 
 class Network:
@@ -50,6 +53,8 @@ class Network:
         self._shut: dict[Way, bool] = {}
         self._links: dict[asyncio.StreamWriter, Way] = {}
         self._servers: list[asyncio.Server] = []
+        self._wanted: dict[int, asyncio.Future[str]] = {}
+        self._search: asyncio.Task[None] | None = None
         self._runs = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
 
@@ -78,12 +83,27 @@ class Network:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 peer = writer.get_extra_info("peername")
-                way = (source or owner_of(peer[1], self._processes()) or "client", target)
+                way = (source or await self._owner(peer[1]), target)
                 await self._carry(way, upstream, reader, writer)
 
         starting = asyncio.start_server(accept, "127.0.0.1", port)
         self._servers.append(asyncio.run_coroutine_threadsafe(starting, self._loop).result())
         return port
+
+    async def _owner(self, port: int) -> str:
+        """Return the process that connects from a port. One search is for all connections that wait for one."""
+        found = self._wanted[port] = self._loop.create_future()
+        if self._search is None or self._search.done():
+            self._search = self._loop.create_task(self._find_owners())
+        return await found
+
+    async def _find_owners(self) -> None:
+        while self._wanted:
+            wanted, self._wanted = self._wanted, {}
+            owners = await asyncio.to_thread(owners_of, wanted.keys(), self._processes())
+            for port, found in wanted.items():
+                if not found.done():
+                    found.set_result(owners.get(port, "client"))
 
     def cut(self, ways: Iterable[Way], *, reset: bool = False) -> None:
         """Shut these ways."""
@@ -112,8 +132,10 @@ class Network:
         opened = [writer]
         self._links[writer] = way
         try:
-            await self._passable(way)
-            await self._passable(back)
+            # A client that cannot connect gives up, and tries again: its attempts must not pile up.
+            async with asyncio.timeout(CONNECT_S):
+                await self._passable(way)
+                await self._passable(back)
             there, beyond = await asyncio.open_connection("127.0.0.1", upstream)
             opened.append(beyond)
             self._links[beyond] = way

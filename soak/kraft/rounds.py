@@ -173,12 +173,13 @@ def _play(cluster: KRaftProcessCluster, topic: str, outcome: Outcome) -> None:
     group = GroupLoad(cluster.bootstrap, topic, f"group-{plan.number}", protocol=plan.protocol)
     share = ShareLoad(cluster.bootstrap, topic, PARTITIONS, f"share-{plan.number}")
     with ExitStack() as clients:
-        clients.callback(cluster.heal)
         java = JavaLoad(cluster.bootstrap, topic) if plan.java else None
         if java is not None:
             clients.callback(java.kill)
         for one in (share, group, load, transactions):
             clients.enter_context(one)
+        # The clients cannot end without brokers.
+        clients.callback(cluster.heal)
         load.grows()
         transactions.grows()
         if java is not None:
