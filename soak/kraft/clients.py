@@ -1,4 +1,4 @@
-"""Transactions, a consumer group and a share group under faults, and the rules for what they see."""
+"""Transactions, a consumer group and a share group under faults, and the rules for their records."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ class ShareLoad(ClientThreads):
     """Two members of a share group, which accept records and sometimes release one first.
 
     A former leader that does not know its successor yet may deliver a record that is accepted already; only the
-    acknowledgement of such a delivery fails.
+    acknowledgement of that delivery fails.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, group_id: str) -> None:
