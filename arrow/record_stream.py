@@ -228,9 +228,9 @@ class RecordStream(dataset.Dataset):
 
     def _batches(self, names: Sequence[str], expression: Any) -> Iterator[Any]:
         """Read with threads; closing the iterator ends them."""
-        read_names = list(
-            dict.fromkeys([*names, *(columns_in(expression, self._whole) if expression is not None else ())])
-        )
+        filtered = columns_in(expression, self._whole) if expression is not None else []
+        decoded = [ERROR_COLUMNS[name] for name in (*names, *filtered) if name in ERROR_COLUMNS]
+        read_names = list(dict.fromkeys((*names, *filtered, *decoded)))
         schema = pa.schema([self._whole.field(name) for name in read_names])
         ranges = self._narrowed(expression)
         left = iter(sorted(ranges, key=lambda r: -r.records))

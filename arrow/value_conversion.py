@@ -69,16 +69,14 @@ def converter(kind: Any) -> Convert:
     if types.is_list(kind):
         return _list(converter(kind.value_type))
     if types.is_map(kind):
-        if not types.is_string(kind.key_type):
-            raise ValueError(f"a map has strings as keys, not {kind.key_type}")
-        return _map(converter(kind.item_type))
-    if types.is_signed_integer(kind):
-        return _whole(kind.bit_width)
-    if types.is_floating(kind):
+        return _map(converter(kind.key_type), converter(kind.item_type))
+    if types.is_integer(kind):
+        return _whole(kind.bit_width, is_signed=types.is_signed_integer(kind))
+    if types.is_floating(kind) and kind.bit_width >= 32:
         return _floating(kind.bit_width)
     if types.is_decimal(kind):
         return _decimal(kind.precision, kind.scale)
-    if types.is_timestamp(kind):
+    if types.is_timestamp(kind) and kind.unit == "us":
         return _zoned if kind.tz is not None else _unzoned
     for is_kind, convert in (
         (types.is_string, _text),
@@ -86,6 +84,7 @@ def converter(kind: Any) -> Convert:
         (types.is_boolean, _boolean),
         (types.is_date32, _days),
         (types.is_time, _time_of_day),
+        (types.is_duration, _duration),
         (types.is_null, _nothing),
     ):
         if is_kind(kind):
@@ -127,8 +126,13 @@ def _struct(kind: Any) -> Convert:
             raise _mismatch(value, "an object")
         return {name: _optional(of, value.get(name)) for name, of in fields}
 
+    # The records of a union are known by their fields; a member may have fewer fields than the record.
+    records = [field for field in kind if pa.types.is_struct(field.type)] if is_union else []
+    known_by = {field.name: {inner.name for inner in field.type} for field in records}
+
     def _member(value: Any) -> Any:
-        for name, of in fields:
+        exact = [(name, of) for name, of in fields if isinstance(value, dict) and known_by.get(name) == set(value)]
+        for name, of in [*exact, *fields]:
             try:
                 return {name: of(value)}
             except (ValueError, ArithmeticError):
@@ -147,17 +151,18 @@ def _list(of: Convert) -> Convert:
     return convert
 
 
-def _map(of: Convert) -> Convert:
+def _map(of_key: Convert, of: Convert) -> Convert:
     def convert(value: Any) -> Any:
         if not isinstance(value, dict):
             raise _mismatch(value, "an object")
-        return [(_text(key), _optional(of, item)) for key, item in value.items()]
+        return [(of_key(key), _optional(of, item)) for key, item in value.items()]
 
     return convert
 
 
-def _whole(bits: int) -> Convert:
-    most = (1 << (bits - 1)) - 1
+def _whole(bits: int, *, is_signed: bool = True) -> Convert:
+    most = (1 << (bits - is_signed)) - 1
+    least = -most - 1 if is_signed else 0
 
     def convert(value: Any) -> int:
         if isinstance(value, JsonNumber) and value.removeprefix("-").isdecimal():
@@ -170,8 +175,9 @@ def _whole(bits: int) -> Convert:
             number = micros // 1000 if bits <= 32 else micros
         else:
             raise _mismatch(value, "a whole number")
-        if not -most - 1 <= number <= most:
-            raise ValueError(f"{str(value)[:100]} does not fit into {bits} bits")
+        if not least <= number <= most:
+            unsigned = "" if is_signed else " without a sign"
+            raise ValueError(f"{str(value)[:100]} does not fit into {bits} bits{unsigned}")
         return number
 
     return convert
@@ -269,6 +275,12 @@ def _micros_of_day(value: time) -> int:
 def _time_of_day(value: Any) -> time:
     if not isinstance(value, time):
         raise _mismatch(value, "a time of a day")
+    return value
+
+
+def _duration(value: Any) -> timedelta:
+    if not isinstance(value, timedelta):
+        raise _mismatch(value, "a duration")
     return value
 
 

@@ -21,6 +21,7 @@ from pyarrow import compute
 from pyarrow import json as arrow_json
 
 from ..clients.decoding.registry_decoder import RegistryDecoder
+from .protobuf_values import MessageType, read_any_message
 from .value_conversion import (
     Convert,
     converter,
@@ -37,13 +38,14 @@ _CONFLUENT_HEADER = 5  # a schema registry's values begin with 0 and the schema'
 class ValueFormat:
     """The decoding of one column: `name` is string, json, avro, confluent-avro or registry.
 
-    `avro_schema` is JSON, `registry` a URL.
+    `avro_schema` is JSON, `registry` a URL, `protobuf` a message type.
     """
 
     name: str
     null_on_error: bool = False
     avro_schema: str | None = None
     registry: str | None = None
+    protobuf: MessageType | None = None
 
     @property
     def is_structured(self) -> bool:
@@ -61,13 +63,20 @@ class ValueFormat:
             return _texts(binary, failures=failures)
         if self.name == "json":
             return _from_json(binary, kind, failures=failures)
-        read = self._registry_reader(self.registry, kind) if self.registry is not None else self._avro_reader()
+        read: Callable[[bytes], Any]
+        if self.protobuf is not None:
+            read = self.protobuf.read
+        elif self.registry is not None:
+            read = self._registry_reader(self.registry, kind)
+        else:
+            read = self._avro_reader()
         is_text = self.registry is not None and pa.types.is_string(kind)
         return _one_by_one(binary, kind, read, _as_it_is if is_text else converter(kind), failures=failures)
 
     def _registry_reader(self, url: str, kind: Any) -> Callable[[bytes], Any]:
         """Decode each value with its own schema; to JSON if the user's schema does not set the type."""
-        decoder, is_text = _decoder_at(url), pa.types.is_string(kind)
+        is_text = pa.types.is_string(kind)
+        decoder = _decoder_at(url, is_text=is_text)
 
         def read(value: bytes) -> Any:
             return decoder.decode_text(value) if is_text else decoder.decode(value, parse_json)
@@ -96,9 +105,13 @@ class UnreadableValueError(ValueError):
 
 
 @lru_cache(maxsize=16)
-def _decoder_at(url: str) -> RegistryDecoder:
-    """Return the process's decoder of that registry. Raises ValueError."""
-    return RegistryDecoder(url, check_avro=_check_registered_avro)
+def _decoder_at(url: str, *, is_text: bool) -> RegistryDecoder:
+    """Return the decoder of that registry, to text or to typed values. Raises ValueError.
+
+    Two threads may look up the same schema twice; each operation on the decoder's caches is atomic.
+    """
+    read_message = None if is_text else read_any_message
+    return RegistryDecoder(url, check_avro=_check_registered_avro, read_message=read_message)
 
 
 def _check_registered_avro(text: str) -> None:

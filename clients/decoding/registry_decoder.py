@@ -26,11 +26,18 @@ FAILED_SECONDS = 30.0
 class RegistryDecoder:
     """The decoder of one registry, with a cache of schemas. Used by one thread at a time."""
 
-    def __init__(self, url: str, *, check_avro: Callable[[str], object] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        check_avro: Callable[[str], object] | None = None,
+        read_message: Callable[[Any], Any] | None = None,
+    ) -> None:
         """Accept `http://host:port`, or https with `user:password@` if the registry requires it. Raises ValueError for
         others.
 
-        `check_avro` raises ValueError for a schema that must not be used in this process.
+        `check_avro` raises ValueError for a schema that must not be used in this process. `read_message` converts a
+        message of Protobuf, by default to the values of its JSON form.
         """
         if urlsplit(url).scheme not in ("http", "https"):
             raise ValueError(
@@ -39,6 +46,7 @@ class RegistryDecoder:
         self._registry = SchemaRegistry(url)
         self._url = url
         self._check_avro = check_avro
+        self._read_message = read_message
         self._decoders: OrderedDict[int, Decode] = OrderedDict()
         self._failed: OrderedDict[int, tuple[type[Exception], str, float]] = OrderedDict()
 
@@ -101,7 +109,7 @@ class RegistryDecoder:
         try:
             if schema.kind == "AVRO" and self._check_avro is not None:
                 self._check_avro(schema.text)
-            return decoder_of(schema._asdict())
+            return decoder_of(schema._asdict(), self._read_message)
         except ModuleNotFoundError:
             raise
         except Exception as error:  # noqa: BLE001 - libraries raise any exception for untrusted schemas

@@ -107,11 +107,18 @@ class SchemaRegistry:
 
     def by_number(self, number: int) -> Schema:
         """Return the schema with its references. Raises SchemaNotFoundError, too."""
+        return self._schema_at(f"schemas/ids/{number}")
+
+    def _schema_at(self, path: str) -> Schema:
         room = _room()
-        found = self._get(f"schemas/ids/{number}", room)
+        found = self._get(path, room)
         references: dict[str, str] = {}
         self._add_references(found.get("references"), references, room)
         return Schema(str(found.get("schemaType", "AVRO")), str(found["schema"]), tuple(references.items()))
+
+    def latest(self, subject: str) -> Schema:
+        """Return the latest schema of a subject with its references. Raises SchemaNotFoundError, too."""
+        return self._schema_at(f"subjects/{quote(subject, safe='')}/versions/latest")
 
     def by_subject(self, topic: str, part: str) -> Schema | None:
         """Return None: a record without an id has no schema in a registry."""

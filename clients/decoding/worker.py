@@ -94,18 +94,20 @@ def _reason(error: BaseException) -> str:
     return (lines[0] if lines else type(error).__name__)[:_REASON_CHARS]
 
 
-def decoder_of(schema: Mapping[str, Any]) -> Decode:
+def decoder_of(schema: Mapping[str, Any], read_message: Callable[[Any], Any] | None = None) -> Decode:
     """Create the decoder for `kind`: AVRO, PROTOBUF, DESCRIPTORS or JSON. Raises the library's exceptions, and
     ModuleNotFoundError.
+
+    `read_message` converts a message of Protobuf, by default to the values of its JSON form.
     """
     text, references = schema["text"], schema["references"]
     match schema["kind"]:
         case "AVRO":
             return _avro(text, references)
         case "PROTOBUF":
-            return _protobuf(descriptors_of(text, references))
+            return _protobuf(descriptors_of(text, references), read_message)
         case "DESCRIPTORS":
-            return _protobuf(base64.b64decode(text))
+            return _protobuf(base64.b64decode(text), read_message)
         case "JSON":
             return lambda data, is_framed: parse_text(data)
     raise ValueError(f"unknown schema type {schema['kind']}. Expected Avro, Protobuf or JSON")
@@ -202,7 +204,7 @@ def _compiled(text: str, references: Iterable[tuple[str, str]]) -> bytes:
         return compiled
 
 
-def _protobuf(descriptors: bytes) -> Decode:
+def _protobuf(descriptors: bytes, read_message: Callable[[Any], Any] | None) -> Decode:
     """Decode with the last file of a set, which follows its imports; the first message unless framed."""
     from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
@@ -212,6 +214,7 @@ def _protobuf(descriptors: bytes) -> Decode:
         pool.Add(one)
     main = files[-1]
     to_json = partial(json_format.MessageToDict, preserving_proto_field_name=True, descriptor_pool=pool)
+    convert = read_message or to_json
 
     def decode(data: bytes, is_framed: bool) -> Any:
         path, start = _message_indexes(data) if is_framed else ([0], 0)
@@ -221,7 +224,7 @@ def _protobuf(descriptors: bytes) -> Decode:
             name = f"{name}.{at.name}" if name else at.name
         message = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))()
         message.ParseFromString(data[start:])
-        return to_json(message)
+        return convert(message)
 
     return decode
 
