@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Avro", "Json", "Protobuf", "RecordStream", "Registry", "read_folder", "read_topic"]
+__all__ = ["Avro", "Json", "Protobuf", "RecordStream", "RegistryValues", "read_folder", "read_topic"]
 
 if TYPE_CHECKING:
     from .folder_source import read_folder
     from .record_stream import RecordStream
     from .topic_source import read_topic
-    from .value_types import Avro, Json, Protobuf, Registry
+    from .value_types import Avro, Json, Protobuf, RegistryValues
 
 _MODULES = {
     "RecordStream": "record_stream",
     "read_folder": "folder_source",
     "read_topic": "topic_source",
-} | dict.fromkeys(("Avro", "Json", "Protobuf", "Registry"), "value_types")
+} | dict.fromkeys(("Avro", "Json", "Protobuf", "RegistryValues"), "value_types")
 
 
 def __getattr__(name: str) -> Any:

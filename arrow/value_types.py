@@ -60,7 +60,7 @@ class Protobuf:
 
 
 @dataclass(frozen=True)
-class Registry:
+class RegistryValues:
     """Values of a schema registry's serializers, each decoded with the schema whose id it contains.
 
     `type` is derived from the latest schema of `subject`, which is `TOPIC-key` or `TOPIC-value` if it is None.
@@ -72,7 +72,7 @@ class Registry:
     type: Any = None
 
 
-Format: TypeAlias = str | Json | Avro | Protobuf | Registry
+Format: TypeAlias = str | Json | Avro | Protobuf | RegistryValues
 """`binary`, `string`, `json` (JSON text), or one of the classes."""
 
 
@@ -103,12 +103,12 @@ def format_of(given: Format, column: str, topics: Sequence[str]) -> ColumnFormat
         case Protobuf():
             message = MessageType(_message_class(given), skip=_frame_size if given.framed else None)
             found = ColumnFormat(message.type, ValueFormat("protobuf", protobuf=message))
-        case Registry():
+        case RegistryValues():
             kind = _registered_type(given, column, topics) if given.type is None else given.type
             found = ColumnFormat(kind, ValueFormat("registry", registry=given.url))
         case _:
             raise ValueError(
-                f"{column}: unknown format {given!r}. Expected binary, string, json, Json, Avro, Protobuf or Registry"
+                f"{column}: unknown format {given!r}. Expected binary, string, json, Json, Avro, Protobuf or RegistryValues"
             )
     if given.type is not None:
         kind = pa.struct(list(given.type)) if isinstance(given.type, pa.Schema) else given.type
@@ -149,7 +149,7 @@ def _frame_size(value: bytes) -> int:
     return at
 
 
-def _registered_type(given: Registry, column: str, topics: Sequence[str]) -> Any:
+def _registered_type(given: RegistryValues, column: str, topics: Sequence[str]) -> Any:
     """Return the type of the latest schema; all topics of a read must have the same type."""
     subjects = [given.subject] if given.subject is not None else [f"{topic}-{column}" for topic in topics]
     kinds = {subject: _type_of_subject(given.url, subject) for subject in subjects}

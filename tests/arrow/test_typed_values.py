@@ -21,7 +21,7 @@ from pyarrow import json as arrow_json
 from tests.arrow.conftest import folder_of
 
 from barnabas import Broker
-from barnabas.arrow import Avro, Json, Protobuf, Registry, read_folder, read_topic
+from barnabas.arrow import Avro, Json, Protobuf, RegistryValues, read_folder, read_topic
 from barnabas.arrow.value_types import format_of
 from barnabas.clients.decoding.schemas import Schema
 from barnabas.clients.decoding.worker import descriptors_of
@@ -365,16 +365,16 @@ def test_types_come_from_a_registry() -> None:
             numbers[topic] = b"\0" + int(answer.json()["id"]).to_bytes(4, "big")
         broker.produce("a", [numbers["a"] + b"\x04N7"])
         broker.produce("p", [numbers["p"] + b"\0\x08" + b"\xff" * 9 + b"\x01"])
-        avro = read_topic(broker.bootstrap, "a", value=Registry(url))
+        avro = read_topic(broker.bootstrap, "a", value=RegistryValues(url))
         assert avro.schema.field("value").type == pa.struct([pa.field("tail", pa.string())])
         assert avro.to_table()["value"].to_pylist() == [{"tail": "N7"}]
-        protobuf = read_topic(broker.bootstrap, "p", value=Registry(url))
+        protobuf = read_topic(broker.bootstrap, "p", value=RegistryValues(url))
         assert protobuf.to_table()["value"].to_pylist() == [{"big": -1, "tail": None}]
-        text = read_topic(broker.bootstrap, ["a", "p"], value=Registry(url, type=pa.string())).to_table()
+        text = read_topic(broker.bootstrap, ["a", "p"], value=RegistryValues(url, type=pa.string())).to_table()
         assert sorted(map(json.loads, text["value"].to_pylist()), key=str) == [{"big": "-1"}, {"tail": "N7"}]
         with pytest.raises(ValueError, match="no subject 'none-value'"):
-            read_topic(broker.bootstrap, "none", value=Registry(url))
+            read_topic(broker.bootstrap, "none", value=RegistryValues(url))
         with pytest.raises(ValueError, match="different types"):
-            read_topic(broker.bootstrap, ["a", "p"], value=Registry(url))
+            read_topic(broker.bootstrap, ["a", "p"], value=RegistryValues(url))
         with pytest.raises(OSError, match=r"127\.0\.0\.1:1"):
-            read_topic(broker.bootstrap, "a", value=Registry("http://127.0.0.1:1"))
+            read_topic(broker.bootstrap, "a", value=RegistryValues("http://127.0.0.1:1"))
