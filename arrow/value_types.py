@@ -108,7 +108,8 @@ def format_of(given: Format, column: str, topics: Sequence[str]) -> ColumnFormat
             found = ColumnFormat(kind, ValueFormat("registry", registry=given.url))
         case _:
             raise ValueError(
-                f"{column}: unknown format {given!r}. Expected binary, string, json, Json, Avro, Protobuf or RegistryValues"
+                f"{column}: unknown format {given!r}. Expected binary, string, json, or a Json, Avro, Protobuf or "
+                "RegistryValues"
             )
     if given.type is not None:
         kind = pa.struct(list(given.type)) if isinstance(given.type, pa.Schema) else given.type
