@@ -5,8 +5,8 @@ code.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from math import inf
 from random import Random
 from typing import Any, TypeVar
@@ -329,6 +329,18 @@ class Client:
             if not limit.expired():
                 raise
             raise last_error or RequestTimeoutError(f"no response within {timeout_ms} ms") from None
+
+    @asynccontextmanager
+    async def time_limit(self, timeout_ms: int) -> AsyncIterator[None]:
+        """Cancel the block after `timeout_ms`, without retries. Raises RequestTimeoutError."""
+        limit = asyncio.timeout(timeout_ms / 1000)
+        try:
+            async with limit:
+                yield
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise RequestTimeoutError(f"no response within {timeout_ms} ms") from None
 
     async def ask(self, node_id: int | None, request: Any) -> Any:
         """Send `request` to a broker (None: any) in the newest common version, without retries."""

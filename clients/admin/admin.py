@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from functools import wraps
 from random import Random
 from types import TracebackType
-from typing import Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from ...protocol.acl_bindings import AclBinding, AclBindingFilter
 from ...protocol.apis import ApiKey
@@ -100,8 +101,23 @@ from .streams_groups import STREAMS, StreamsGroupDescription, describe_streams_g
 from .topics import BROKER_DEFAULT, FIRST_VERSION_WITH_DEFAULTS, NewTopic, creatable_topic
 from .transactions import NO_OFFSET, OpenTransaction, TransactionDescription, TransactionListing
 
+P = ParamSpec("P")
+R = TypeVar("R")
 HIGH_WATERMARK = -1
 """The offset with which `delete_records` deletes all records below the high watermark."""
+
+
+def _within_time_limit(
+    method: Callable[Concatenate[Admin, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Admin, P], Coroutine[Any, Any, R]]:
+    """Limit a method that sends several requests, or one without retries, to `default_api_timeout_ms` in total."""
+
+    @wraps(method)
+    async def call(self: Admin, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        async with self._client.time_limit(self._timeout_ms):
+            return await method(self, *args, **kwargs)
+
+    return call
 
 
 class Admin:
@@ -207,6 +223,7 @@ class Admin:
         response = await self._controller.ask(request, "results")
         return {r.name: outcome(r.error_code, r.error_message) for r in response.results}
 
+    @_within_time_limit
     async def describe_topics(self, names: Collection[str] | None = None) -> list[TopicInfo]:
         """Describe these topics or all, by name. A topic that does not exist has an `error`. Raises KafkaError."""
         response = await self._client.ask_metadata(None if names is None else name_list(names, "names"))
@@ -221,6 +238,7 @@ class Admin:
 
     # Settings
 
+    @_within_time_limit
     async def describe_configs(
         self, resources: Iterable[ConfigResource], *, documentation: bool = False
     ) -> dict[ConfigResource, list[ConfigEntry]]:
@@ -243,6 +261,7 @@ class Admin:
                 described[resource] = sorted(map(config_entry, result.configs))
         return described
 
+    @_within_time_limit
     async def alter_configs(
         self, changes: Mapping[ConfigResource, Iterable[ConfigChange]], *, validate_only: bool = False
     ) -> dict[ConfigResource, Outcome]:
@@ -281,6 +300,7 @@ class Admin:
         lookup = OffsetLookup(self._client, isolation_level=isolation_level)
         return await lookup.find(timestamps, timeout_ms=self._timeout_ms)
 
+    @_within_time_limit
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
         """Delete all records below each offset (`HIGH_WATERMARK` for that); returns the new log start offsets."""
         with self._client.watching({tp.topic for tp in before}):
@@ -301,6 +321,7 @@ class Admin:
 
     # Brokers
 
+    @_within_time_limit
     async def describe_cluster(self) -> ClusterDescription:
         """Return the cluster id, the controller and the brokers. Raises KafkaError."""
         connection = await self._client.any_connection()
@@ -313,6 +334,7 @@ class Admin:
         brokers = [BrokerNode(b.broker_id, b.host, b.port, b.rack) for b in response.brokers]
         return ClusterDescription(response.cluster_id, response.controller_id, sorted_by_id(brokers))
 
+    @_within_time_limit
     async def describe_metadata_quorum(self) -> QuorumInfo:
         """Return the controllers of a KRaft cluster and the lag of each replica of the metadata.
 
@@ -323,6 +345,7 @@ class Admin:
         connection = await self._client.any_connection()
         return quorum_info(await connection.send(DescribeQuorumRequest(topics=[topic])))
 
+    @_within_time_limit
     async def describe_log_dirs(self, broker_ids: Collection[int] | None = None) -> list[LogDirDescription]:
         """Return the log directories of these brokers or all, with the size of every partition. Raises KafkaError."""
         ids = sorted(self._client.cluster.brokers if broker_ids is None else broker_ids)
@@ -342,6 +365,7 @@ class Admin:
 
     # Groups
 
+    @_within_time_limit
     async def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
         """List groups of all brokers, by state (brokers since 2.6) and type (since 3.8). Raises KafkaError."""
         states_filter, types_filter = name_list(states, "states"), name_list(types, "types")
@@ -475,6 +499,7 @@ class Admin:
 
         return await self._group_coordinators.ask_one(group_id, ask)
 
+    @_within_time_limit
     async def group_lag(self, group_ids: Iterable[str] | None = None) -> list[PartitionLag]:
         """Return the lag of groups of all types (all groups by default) by group and partition, with or without
         members.
@@ -619,6 +644,7 @@ class Admin:
 
     # Quotas
 
+    @_within_time_limit
     async def describe_quotas(self) -> list[QuotaDescription]:
         """Return all quotas. Raises KafkaError."""
         response = await self._client.ask(None, DescribeClientQuotasRequest(components=[], strict=False))
@@ -641,6 +667,7 @@ class Admin:
 
     # ACLs
 
+    @_within_time_limit
     async def describe_acls(self, wanted: AclBindingFilter = EVERY_ACL) -> list[AclBinding]:
         """Return the ACLs that match a filter. Raises KafkaError, SECURITY_DISABLED without an authorizer."""
         response = await self._client.ask(None, DescribeAclsRequest(**filter_fields(wanted)))
@@ -709,6 +736,7 @@ class Admin:
 
         return await self._transaction_coordinators.ask(names, ask)
 
+    @_within_time_limit
     async def open_transactions(self, partitions: Iterable[TopicPartition]) -> list[OpenTransaction]:
         """Return the open transactions that the leaders of these partitions report. Raises KafkaError."""
         by_leader: dict[int, list[TopicPartition]] = {}
@@ -742,6 +770,7 @@ class Admin:
         answers = await asyncio.gather(*(ask(leader, topics) for leader, topics in by_leader.items()))
         return sorted(one for found in answers for one in found)
 
+    @_within_time_limit
     async def abort_transaction(self, transaction: OpenTransaction) -> None:
         """Abort the open transaction of a producer on one partition with a marker from this client.
 
