@@ -14,8 +14,10 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from math import ceil
 from pathlib import Path
 from struct import Struct
+from time import process_time
 from typing import Any, BinaryIO
 
 from .host import beside_loop, private_folder
@@ -24,6 +26,10 @@ START_SECONDS = 30.0
 """Timeout of the first response of a process, which loads its libraries before it."""
 MEMORY_BYTES = 1 << 30
 """Limit of address space, including libraries."""
+CPU_SECONDS = 60
+"""Limit of CPU time per request, longer than the timeout of each caller: it ends a process that loops after its parent
+was killed.
+"""
 MAX_FRAME_BYTES = 32 << 20
 _LENGTH = Struct(">I")
 _READY = b"{}"
@@ -115,15 +121,20 @@ class WorkerProcess:
 
 
 def serve(answer: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
-    """Handle requests in this process until its input ends, or its memory is exhausted."""
-    for kind, most in ((resource.RLIMIT_AS, MEMORY_BYTES), (resource.RLIMIT_CORE, 0)):
-        hard = resource.getrlimit(kind)[1]
-        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    """Handle requests in this process until its input ends, or a request exceeds its memory or CPU time."""
+    _limit(resource.RLIMIT_AS, MEMORY_BYTES)
+    _limit(resource.RLIMIT_CORE, 0)
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     while (frame := _read(source)) is not None:
+        _limit(resource.RLIMIT_CPU, ceil(process_time()) + CPU_SECONDS)
         said = json.dumps({} if frame == _READY else answer(json.loads(frame))).encode()
         sink.write(_LENGTH.pack(len(said)) + said)
         sink.flush()
+
+
+def _limit(kind: int, most: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def _read(source: BinaryIO) -> bytes | None:
