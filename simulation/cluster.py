@@ -11,27 +11,22 @@ from ..server.metadata.metadata_store import MetadataStore
 from ..server.metadata.zookeeper_store import ZooKeeperStore
 from ..server.runtime.ports import Ports
 from ..testing.faults import RequestFaults
+from .broker_world import BrokerWorld, ClusterMachine
 from .chance import chance
 from .ensemble import Ensemble
-from .machines import PORT, Machine, Machines
 from .zookeeper_client import SimKazoo
 
 
 @dataclass
-class ClusterWorld(Machines):
+class ClusterWorld(BrokerWorld):
     """The brokers 1, 2, 3 …; none is running yet."""
-
-    brokers_count: int = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.ensemble = Ensemble(self.loop, chance(f"{self.seed}/zookeeper"), self.network, self.now_ms)
-        self.brokers = {number: SimClusterBroker(self, number) for number in range(1, self.brokers_count + 1)}
-
-    @property
-    def bootstrap(self) -> str:
-        """Return all brokers, running or not."""
-        return ",".join(f"{broker.host}:{PORT}" for broker in self.brokers.values())
+        self.brokers: dict[int, SimClusterBroker] = {
+            number: SimClusterBroker(self, number) for number in range(1, self.brokers_count + 1)
+        }
 
     @property
     def running(self) -> list[SimClusterBroker]:
@@ -39,7 +34,7 @@ class ClusterWorld(Machines):
         return [broker for broker in self.brokers.values() if broker.server is not None]
 
 
-class SimClusterBroker(Machine):
+class SimClusterBroker(ClusterMachine):
     """One broker of the cluster."""
 
     world: ClusterWorld

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..server.metadata.metadata_store import Delete
+from .broker_world import BrokerWorld, ClusterMachine
 from .chance import chance
-from .cluster import ClusterWorld, SimClusterBroker
+from .cluster import ClusterWorld
 from .disk import Mode
 from .node import SimNode
 
@@ -65,16 +66,16 @@ class Harm:
     """Number of simultaneous faults."""
 
 
-class Nemesis:
-    """Injects the plan's faults until its time is over. Each broker has one fault at a time."""
+class BrokerNemesis:
+    """Injects faults of brokers, links and disks until its time is over. Each broker has one fault at a time."""
 
-    def __init__(self, world: ClusterWorld, plan: Harm) -> None:
+    def __init__(self, world: BrokerWorld, plan: Harm) -> None:
         self.world = world
         self.plan = plan
         self.random = chance(f"{world.seed}/nemesis")
         self.done: list[str] = []
         """The injected faults, for the report of a failure."""
-        self._suffering: set[SimClusterBroker] = set()
+        self._suffering: set[ClusterMachine] = set()
         self._ends_at = 0.0
         self._acts: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "kill": lambda: self._crash("kill"),
@@ -85,12 +86,8 @@ class Nemesis:
             "cut": self._cut,
             "cut off": self._cut_off,
             "cut one way": self._cut_one_way,
-            "cut from zookeeper": self._cut_from_zookeeper,
             "slow link": self._slow_link,
             "reset": self._reset,
-            "expire": self._expire,
-            "zookeeper down": self._zookeeper_down,
-            "move controller": self._move_controller,
             "clock jump": self._jump_clock,
             "disk full": self._fill_disk,
         }
@@ -104,9 +101,6 @@ class Nemesis:
 
     async def rage(self) -> None:
         """Inject faults until the time is over; every act is repaired when this returns."""
-        ensemble, faults = self.world.ensemble, self.plan.faults
-        ensemble.slow_chance = SLOW_ZOOKEEPER_CHANCE if "slow zookeeper" in faults else 0.0
-        ensemble.break_chance = BREAK_CHANCE if "zookeeper breaks" in faults else 0.0
         acts = [act for act in self._acts if act in self.plan.faults]
         self._ends_at = self.world.loop.time() + self.plan.seconds
         await asyncio.gather(*(self._go_on(acts) for _ in range(self.plan.nemeses)))
@@ -125,10 +119,9 @@ class Nemesis:
         world = self.world
         world.fault_points = frozenset()
         world.delays.slow_chance = world.network.faults.tail_chance = 0.0
-        world.ensemble.slow_chance = world.ensemble.break_chance = 0.0
         world.network.heal()
 
-    async def bring_up(self, broker: SimClusterBroker) -> None:
+    async def bring_up(self, broker: ClusterMachine) -> None:
         """Start a broker, with retries after failures and hangs, as a supervisor does."""
         while True:
             task = broker.begin()
@@ -142,7 +135,7 @@ class Nemesis:
 
     # -- acts ------------------------------------------------------------------------------------------------------
 
-    def _victim(self) -> SimClusterBroker | None:
+    def _victim(self) -> ClusterMachine | None:
         whole = [broker for broker in self.world.running if broker not in self._suffering]
         return self.random.choice(whole) if whole else None
 
@@ -172,7 +165,7 @@ class Nemesis:
         await self._end(broker)
         await self._return(broker)
 
-    async def _end(self, broker: SimClusterBroker) -> None:
+    async def _end(self, broker: ClusterMachine) -> None:
         """Stop it cleanly, or kill it if that takes too long."""
         task = self.world.loop.create_task(broker.stop())
         await asyncio.wait([task], timeout=STOP_SECONDS)
@@ -181,7 +174,7 @@ class Nemesis:
             await asyncio.wait([task])
             task.exception()
 
-    async def _return(self, broker: SimClusterBroker) -> None:
+    async def _return(self, broker: ClusterMachine) -> None:
         await self._last()
         await self.bring_up(broker)
         self._suffering.discard(broker)
@@ -214,19 +207,20 @@ class Nemesis:
         await self._between(*self._two(), both_ways=False)
 
     async def _cut_off(self) -> None:
-        """Cut it off from all other brokers, at times from ZooKeeper, too; clients still reach it."""
+        """Cut it off from all other brokers, at times from their metadata, too; clients still reach it."""
         lonely = self._one()
         others = [broker.node for broker in self.world.brokers.values() if broker.node is not lonely]
         if self.random.random() < 0.5:
-            others.append(self.world.ensemble.node)
+            others += self._metadata_nodes()
         for other in others:
             self.world.network.cut(lonely, other)
         await self._last()
         for other in others:
             self.world.network.mend(lonely, other)
 
-    async def _cut_from_zookeeper(self) -> None:
-        await self._between(self._one(), self.world.ensemble.node)
+    def _metadata_nodes(self) -> list[SimNode]:
+        """Return the machines that have the metadata of the cluster."""
+        return []
 
     async def _slow_link(self) -> None:
         first, second = self._two()
@@ -236,6 +230,53 @@ class Nemesis:
 
     async def _reset(self) -> None:
         self.world.network.reset_some(self.random.random())
+
+    async def _jump_clock(self) -> None:
+        broker = self.random.choice(list(self.world.brokers.values()))
+        broker.clock_ahead_ms = self.random.randrange(-HOUR_MS, HOUR_MS)
+
+    async def _fill_disk(self) -> None:
+        broker = self._victim()
+        if broker is not None:
+            self._suffering.add(broker)
+            broker.disk.capacity = broker.disk.used + self.random.randrange(20_000)
+            await self._last()
+            # The disk may have been replaced by now, with the same size: by the survivor of a crash.
+            broker.disk.capacity = None
+            self._suffering.discard(broker)
+
+
+class Nemesis(BrokerNemesis):
+    """A nemesis of a cluster with a ZooKeeper, and of its sessions."""
+
+    world: ClusterWorld
+
+    def __init__(self, world: ClusterWorld, plan: Harm) -> None:
+        super().__init__(world, plan)
+        acts = self._acts | {
+            "cut from zookeeper": self._cut_from_zookeeper,
+            "expire": self._expire,
+            "zookeeper down": self._zookeeper_down,
+            "move controller": self._move_controller,
+        }
+        # The order decides which act a seed draws.
+        self._acts = {name: acts[name] for name in ACTS}
+
+    async def rage(self) -> None:
+        ensemble, faults = self.world.ensemble, self.plan.faults
+        ensemble.slow_chance = SLOW_ZOOKEEPER_CHANCE if "slow zookeeper" in faults else 0.0
+        ensemble.break_chance = BREAK_CHANCE if "zookeeper breaks" in faults else 0.0
+        await super().rage()
+
+    def calm_down(self) -> None:
+        self.world.ensemble.slow_chance = self.world.ensemble.break_chance = 0.0
+        super().calm_down()
+
+    def _metadata_nodes(self) -> list[SimNode]:
+        return [self.world.ensemble.node]
+
+    async def _cut_from_zookeeper(self) -> None:
+        await self._between(self._one(), self.world.ensemble.node)
 
     async def _expire(self) -> None:
         sessions = list(self.world.ensemble.sessions)
@@ -254,17 +295,3 @@ class Nemesis:
             session = ensemble.tree.open_session()
             ensemble.commit([Delete(CONTROLLER)], session)
             ensemble.tree.end_session(session)
-
-    async def _jump_clock(self) -> None:
-        broker = self.random.choice(list(self.world.brokers.values()))
-        broker.clock_ahead_ms = self.random.randrange(-HOUR_MS, HOUR_MS)
-
-    async def _fill_disk(self) -> None:
-        broker = self._victim()
-        if broker is not None:
-            self._suffering.add(broker)
-            broker.disk.capacity = broker.disk.used + self.random.randrange(20_000)
-            await self._last()
-            # The disk may have been replaced by now, with the same size: by the survivor of a crash.
-            broker.disk.capacity = None
-            self._suffering.discard(broker)

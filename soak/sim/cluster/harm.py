@@ -14,7 +14,8 @@ from barnabas.protocol.record_batch import RecordBatch, iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.admin_manager import PartitionsCreation
 from barnabas.server.replication.partition import Partition
-from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
+from barnabas.simulation.broker_world import ClusterMachine
+from barnabas.simulation.cluster import ClusterWorld
 from barnabas.simulation.disk import SimDisk
 from barnabas.simulation.nemesis import Harm, Nemesis
 
@@ -77,7 +78,7 @@ class ClusterNemesis(Nemesis):
         self._suffering.update(others)
         await asyncio.gather(*map(self._stop_one, others))
 
-    async def _stop_one(self, broker: SimClusterBroker) -> None:
+    async def _stop_one(self, broker: ClusterMachine) -> None:
         await asyncio.sleep(self.random.random() * self.random.choice((0.01, 1.0)))
         await self._end(broker)
         await self._return(broker)
@@ -121,7 +122,7 @@ class ClusterNemesis(Nemesis):
         self._is_rotten = False
         await self._return(broker)
 
-    def _flip(self, broker: SimClusterBroker) -> tuple[Partition, Rot] | None:
+    def _flip(self, broker: ClusterMachine) -> tuple[Partition, Rot] | None:
         assert broker.server is not None
         held = [one for one in broker.server.state.replica_manager.partitions if one.topic_partition.topic == TOPIC]
         if not held:
@@ -141,7 +142,7 @@ class ClusterNemesis(Nemesis):
         broker.disk.overwrite(path, position, bytes(wrong))
         return partition, Rot(path, position, right, bytes(wrong))
 
-    async def _is_let_go(self, broker: SimClusterBroker, partition: TopicPartition) -> bool:
+    async def _is_let_go(self, broker: ClusterMachine, partition: TopicPartition) -> bool:
         """Whether nobody counts on the replica of a broker that is down, within some time."""
         deadline = self.world.loop.time() + LET_GO_SECONDS
         while broker.broker_id in self._in_sync().get(partition, []):

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from barnabas.protocol.record_batch import RecordBatch, iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.replication.partition import Partition
-from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
+from barnabas.simulation.broker_world import BrokerWorld, ClusterMachine
 
 
-def differences(world: ClusterWorld, in_sync: Mapping[TopicPartition, list[int]]) -> list[str]:
+def differences(world: BrokerWorld, in_sync: Mapping[TopicPartition, list[int]]) -> list[str]:
     """Return the replicas that differ from the expected state."""
     found: list[str] = []
-    hosts: dict[TopicPartition, list[tuple[SimClusterBroker, Partition]]] = {}
+    hosts: dict[TopicPartition, list[tuple[ClusterMachine, Partition]]] = {}
     for broker in world.running:
         assert broker.server is not None
         for partition in broker.server.state.replica_manager.partitions:
@@ -35,7 +35,7 @@ def differences(world: ClusterWorld, in_sync: Mapping[TopicPartition, list[int]]
     return found
 
 
-def _contents(broker: SimClusterBroker, partition: Partition, start: int) -> bytes:
+def _contents(broker: ClusterMachine, partition: Partition, start: int) -> bytes:
     """Return the batches that begin at an offset from `start` on."""
     folder = partition.log.path
     files = [

@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable
 
+from soak.sim.cluster.clients import LOOK_SECONDS, ClusterClients
 from soak.sim.cluster.harm import ClusterNemesis
 from soak.sim.cluster.invariants import Invariants
 from soak.sim.cluster.operator import Operator
 from soak.sim.cluster.plan import ClusterPlan
 from soak.sim.cluster.replicas import differences
-from soak.sim.cluster.work import WORK, Commits, Work
+from soak.sim.cluster.work import WORK, Work
 from soak.sim.history import WriterKind
 from soak.sim.outcome import Outcome, outcome_of
-from soak.sim.workload import TOPIC, Workload
+from soak.sim.workload import TOPIC
 
-from barnabas.clients.consumer import Consumer
-from barnabas.clients.producer import Producer
-from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.admin_manager import TopicCreation
 from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
 from barnabas.simulation.loop import SimLoop
 
-GROUP = "g"
-COMMITTED = TopicPartition(TOPIC, 0)
 READY_SECONDS = 30.0
 LIVE_SECONDS = 30.0
 """After the last fault every partition takes new records within this time."""
 WHOLE_SECONDS = 60.0
 """After the last broker is back all replicas are in sync, and equal, within this time."""
-LOOK_SECONDS = 0.05
 
 
-class ClusterRun(Workload):
+class ClusterRun(ClusterClients):
     """The run of a seed with a cluster."""
 
     plan: ClusterPlan
@@ -49,12 +43,12 @@ class ClusterRun(Workload):
             world, plan.harm, in_sync=self.invariants.in_sync, partitions=self._partitions, on_growth=self._write
         )
         self.nemesis.set_states()
-        self._written = 0
-        """How many partitions there are producers for."""
-        self.clients: list[asyncio.Task[None]] = []
         self.work: list[Work] = [WORK[name](self) for name in sorted(plan.work)]
-        self.commits = Commits()
         self.random = random.Random(f"{plan.seed}/run")
+
+    @property
+    def _kinds(self) -> tuple[WriterKind, ...]:
+        return self.plan.kinds
 
     def check(self) -> list[str]:
         found = [violation for work in self.work for violation in work.check()]
@@ -105,13 +99,6 @@ class ClusterRun(Workload):
         for work in self.work:
             await self._within(LIVE_SECONDS, work.name, world.spawn(world.machine("judge"), work.look()))
         self.invariants.look()
-
-    async def _within(self, seconds: float, complaint: str, work: Awaitable[object]) -> None:
-        task = asyncio.ensure_future(work)
-        self.loop.keep(task)
-        done, _ = await asyncio.wait([task], timeout=seconds)
-        assert done, f"stuck: {complaint} within {seconds} s"
-        await task
 
     def _absent(self) -> SimClusterBroker | None:
         """A broker without which the others must go on."""
@@ -168,84 +155,6 @@ class ClusterRun(Workload):
 
     def _partitions(self) -> list[TopicPartition]:
         return [TopicPartition(TOPIC, index) for index in range(self.invariants.partition_count(TOPIC))]
-
-    # -- clients ---------------------------------------------------------------------------------------------------
-
-    def _write(self) -> None:
-        """From now on there are producers for all partitions that there are."""
-        world, partitions = self.world, range(self._written, len(self._partitions()))
-        self._written = partitions.stop
-        self.clients += [
-            world.spawn(world.machine(f"writer-{partition}-{number}"), self._produce(partition, number))
-            for partition in partitions
-            for number in range(self.plan.writers)
-        ]
-
-    async def _read(self) -> None:
-        """A reader that follows all partitions there are at first; what has rotted it reads again."""
-        seen: list[tuple[int, int, bytes]] = []
-        self.history.seen.append(seen)
-        async with self._reached(lambda: self._consumer(1)) as consumer:
-            consumer.assign(self._partitions())
-            while not self.is_over:
-                try:
-                    self._take(await consumer.getmany(timeout_ms=500), seen)
-                except KafkaError as error:
-                    if error.code is not ErrorCode.CORRUPT_MESSAGE:
-                        raise
-                    await asyncio.sleep(LOOK_SECONDS)
-
-    def _kind(self, writer: str) -> WriterKind:
-        kinds = self.plan.kinds
-        return kinds[int(writer.partition("/")[2]) % len(kinds)]
-
-    async def _commit(self) -> None:
-        """Commits growing offsets to a group, one after the other."""
-        commits = self.commits
-        rng = random.Random(f"{self.plan.seed}/committer")
-        async with self._reached(lambda: self._member(rng)) as consumer:
-            consumer.assign([COMMITTED])
-            offset = 0
-            while not self.is_over:
-                commits.begin(offset)
-                try:
-                    await consumer.commit({COMMITTED: offset})
-                except KafkaError as error:
-                    if not error.code.retriable:
-                        raise
-                else:
-                    commits.done(offset)
-                offset += 1
-                await asyncio.sleep(rng.random() * 0.2)
-
-    async def _find_commit(self) -> None:
-        async with self._reached(lambda: self._member(random.Random(f"{self.plan.seed}/judge"))) as consumer:
-            found = (await consumer.committed([COMMITTED])).get(COMMITTED)
-            self.commits.found = -1 if found is None else found.offset
-
-    def _member(self, rng: random.Random) -> Consumer:
-        return Consumer(self.bootstrap, group_id=GROUP, enable_auto_commit=False, rng=rng, request_timeout_ms=3000)
-
-    async def _probe_all(self) -> None:
-        """New records are acknowledged everywhere."""
-        await asyncio.gather(
-            *(
-                self.world.spawn(self.world.machine(f"probe-{partition}"), self._probe(partition))
-                for _, partition in self._partitions()
-            )
-        )
-
-    async def _probe(self, partition: int) -> None:
-        name, value = f"{partition}/probe", f"{partition}/probe/0".encode()
-        self.history.kinds[name] = WriterKind()
-        rng = random.Random(f"{self.plan.seed}/{name}")
-        async with self._reached(
-            lambda: Producer(self.bootstrap, request_timeout_ms=2000, rng=rng, wall_clock_ms=self.world.now_ms)
-        ) as producer:
-            self.history.sent[value] = name
-            future = await producer.send(TOPIC, value, partition=partition)
-            future.add_done_callback(lambda done: self._sent(value, done))
-            await future
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

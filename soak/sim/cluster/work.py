@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +19,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.admin_manager import TopicCreation
 
 if TYPE_CHECKING:
+    from soak.sim.cluster.clients import ClusterClients
     from soak.sim.cluster.scenario import ClusterRun
 
 CHURNED = TopicPartition("churn", 0)
@@ -69,12 +71,12 @@ class Work(Protocol):
         ...
 
 
-class Churn:
+class Churn(ABC):
     """A topic of one name is made, written, read and deleted, again and again; each time it is another."""
 
     name = "churn"
 
-    def __init__(self, run: ClusterRun) -> None:
+    def __init__(self, run: ClusterClients) -> None:
         self._run = run
         self._random = random.Random(f"{run.plan.seed}/churn")
         self._violations: list[str] = []
@@ -86,20 +88,31 @@ class Churn:
         run, former = self._run, ""
         while not run.is_over:
             if self._present() in ("", former):
-                await run.operator.ask(lambda controller: controller.create_topics([TopicCreation("churn", 1, 3)]))
+                await self._create()
                 await asyncio.sleep(PAUSE)
                 continue
             former = self._present()
             await self._write(former)
             await self._read(former)
             while not run.is_over and self._present() == former:
-                await run.operator.ask(lambda controller: controller.delete_topics(["churn"]))
+                await self._delete()
                 await asyncio.sleep(PAUSE)
 
+    @abstractmethod
+    async def _create(self) -> None:
+        """Request the creation of the topic."""
+
+    @abstractmethod
+    async def _delete(self) -> None:
+        """Request the deletion of the topic."""
+
+    @abstractmethod
     def _present(self) -> str:
         """The id of the topic that there is now, or nothing."""
-        topic = self._run.invariants.topic("churn")
-        return "" if topic is None else topic["topic_id"]
+
+    @abstractmethod
+    def _is_being_deleted(self) -> bool:
+        """Return whether a deletion was requested and has not ended."""
 
     async def _write(self, topic_id: str) -> None:
         sent = self._sent.setdefault(topic_id, set())
@@ -150,7 +163,7 @@ class Churn:
 
     async def look(self) -> None:
         topic_id = self._present()
-        if not topic_id or self._run.world.ensemble.tree.look("/kafka/admin/delete_topics/churn") is not None:
+        if not topic_id or self._is_being_deleted():
             return
         found = await self._records(10.0)
         for offset, value in self._acknowledged.get(topic_id, {}).items():
@@ -164,16 +177,35 @@ class Churn:
         return self._violations
 
 
+class ClusterChurn(Churn):
+    """The topic of a cluster with a ZooKeeper."""
+
+    _run: ClusterRun
+
+    async def _create(self) -> None:
+        await self._run.operator.ask(lambda controller: controller.create_topics([TopicCreation("churn", 1, 3)]))
+
+    async def _delete(self) -> None:
+        await self._run.operator.ask(lambda controller: controller.delete_topics(["churn"]))
+
+    def _present(self) -> str:
+        topic = self._run.invariants.topic("churn")
+        return "" if topic is None else topic["topic_id"]
+
+    def _is_being_deleted(self) -> bool:
+        return self._run.world.ensemble.tree.look("/kafka/admin/delete_topics/churn") is not None
+
+
 class Members:
     """A group whose members come, go and die. Whatever it has passed was read, each partition by one at a time."""
 
     name = MEMBERS
 
-    def __init__(self, run: ClusterRun) -> None:
+    def __init__(self, run: ClusterClients, *, is_classic: bool = False) -> None:
         self._run = run
         self._random = random.Random(f"{run.plan.seed}/members")
         drawn: GroupProtocol = self._random.choice(("classic", "consumer"))
-        self._protocol: GroupProtocol = "classic" if run.plan.speaks_as_before else drawn
+        self._protocol: GroupProtocol = "classic" if is_classic else drawn
         self._commits: dict[TopicPartition, Commits] = {}
         self._read: dict[TopicPartition, set[int]] = {}
         self._owners: dict[tuple[int, TopicPartition], str] = {}
@@ -261,4 +293,7 @@ class Members:
         return [*self._violations, *found]
 
 
-WORK: Mapping[str, Callable[[ClusterRun], Work]] = {"churn": Churn, "members": Members}
+WORK: Mapping[str, Callable[[ClusterRun], Work]] = {
+    "churn": ClusterChurn,
+    "members": lambda run: Members(run, is_classic=run.plan.speaks_as_before),
+}
