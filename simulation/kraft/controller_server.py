@@ -104,6 +104,8 @@ class ControllerProtocol(asyncio.Protocol):
         term = self._controller.term
         if term is None or term.has_resigned:
             return None
+        for heed in self._quorum.on_request:
+            heed(request)
         try:
             return await term.controller.handle(request)
         except NotLeaderError:

@@ -284,7 +284,13 @@ class Quorum:
         self.elections = 0
         self._majority_log: list[LogBatch] = []
         """The log of the newest leader: the next one has a part of it."""
+        self.leaders: dict[int, int] = {}
+        """The leader of each epoch."""
+        self.disturbed_at = 0.0
+        """When an election, a crash or an isolation of controllers was seen last."""
         self.on_commit: list[Callable[[LogBatch], None]] = []
+        self.on_request: list[Callable[[Any], None]] = []
+        """Called with each request of a broker to a controller that executes it."""
         self._leaderless_since = 0.0
         self._patience = 0.0
 
@@ -320,6 +326,8 @@ class Quorum:
         now = self.loop.time()
         able = [one for one in self.controllers.values() if self.is_able(one)]
         has_majority = len(able) > len(self.controllers) // 2
+        if len(able) < len(self.controllers):
+            self.disturbed_at = now
         if self.active is not None and self.is_able(self.active.node) and has_majority:
             self._leaderless_since = now
             self._patience = self.config.election * (1 + self.random.random())
@@ -353,6 +361,8 @@ class Quorum:
             leader.term.resign()
         leader.term = term
         leader.known = (leader.node_id, self.epoch)
+        self.leaders[self.epoch] = leader.node_id
+        self.disturbed_at = self.loop.time()
         for one in self.controllers.values():
             if one is not leader:
                 self._tell(one, leader, self.epoch)

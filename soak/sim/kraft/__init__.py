@@ -1,0 +1,1 @@
+"""KRaft clusters in simulated time: whole brokers, modelled controllers, clients, faults, and their rules."""
