@@ -359,7 +359,10 @@ class ActiveController:
             if broker is None or not broker.is_active or epoch not in (ANY_EPOCH, broker.epoch):
                 return refused(ErrorCode.INELIGIBLE_REPLICA)
         isr = tuple(member for member in one.replicas if member in epochs)
-        record = self._change(key, one, isr=isr, **self._completion(one, isr)) if isr != one.isr else None
+        done = self._completion(one, isr)
+        if done:
+            isr = tuple(member for member in isr if member in done["replicas"])
+        record = self._change(key, one, isr=isr, **done) if done or isr != one.isr else None
         after = one if record is None else _after(state, key, record)
         if after.leader != broker_id:
             return alter.ResponsePartitionData(partition_index=key[1], error_code=ErrorCode.NEW_LEADER_ELECTED), record

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from soak.sim.kraft.folders import folders_of
 from soak.sim.kraft.images import comparable, first_difference, outdated_parts, state_of
 from soak.sim.kraft.nemesis import KRaftNemesis
 from soak.sim.kraft.plan import KRaftPlan
@@ -23,7 +24,6 @@ from barnabas.server.replication.partition import Partition
 from barnabas.simulation.broker_world import ClusterMachine
 from barnabas.simulation.kraft.cluster import KRaftWorld, SimKRaftBroker
 from barnabas.simulation.kraft.quorum import LogBatch
-from barnabas.storage.metadata_snapshot import OffsetAndEpoch
 
 HEARTBEAT_SLACK = 0.4
 """Seconds beyond the interval in which a heartbeat has to arrive."""
@@ -43,7 +43,10 @@ class Life:
     offset: int = -1
     high_watermark: int = -1
     epoch: int = -1
+    first_offset: int = -1
+    """The offset of the first image, with which the folders were opened."""
     has_checked_replica: bool = False
+    has_checked_strays: bool = False
     heartbeat_at: float = -1.0
 
 
@@ -65,8 +68,9 @@ class KRaftInvariants(ReplicaInvariants):
         """The life and the epoch of the last registration of each broker."""
         self._stopped_cleanly: set[tuple[int, int]] = set()
         """Lives that have ended with a clean stop."""
-        self._known_ends = {OffsetAndEpoch(0, 0)}
-        self._known_count = 0
+        self._applied: dict[int, int] = {}
+        """The last offset that each broker has applied in any life."""
+        self._strays: dict[int, set[str]] = {}
         self._quorum.on_request.append(self._requested)
         self._quorum.on_commit.append(self._committed)
 
@@ -167,11 +171,17 @@ class KRaftInvariants(ReplicaInvariants):
             offset = life.image.provenance.last_contained_offset
             if offset < life.offset:
                 self._say(f"backwards: {me} has published {life.offset}, now {offset}")
+            if life.first_offset < 0:
+                life.first_offset = offset
             life.offset = offset
         if member._loader.image is not life.loaded:
             life.loaded = member._loader.image
             self._check_image(me, "loaded", life.loaded)
         self._look_at_observer(me, life, member)
+        if member._lifecycle is not None and not life.has_checked_strays:
+            life.has_checked_strays = True
+            self._look_at_strays(broker, me, life)
+        self._applied[broker.broker_id] = max(life.offset, self._applied.get(broker.broker_id, -1))
         self._look_at_parts(broker, me, life, member)
         self._look_at_heartbeats(broker, me, life, member)
 
@@ -228,6 +238,18 @@ class KRaftInvariants(ReplicaInvariants):
         found = [(entry.epoch, entry.start_offset) for entry in replica._log.leader_epochs.entries]
         if [epoch for epoch, _ in found] != [epoch for epoch, _ in epochs]:
             self._say(f"epochs: {me} has {found}, its records have {epochs}")
+
+    def _look_at_strays(self, broker: SimKRaftBroker, me: str, life: Life) -> None:
+        """Check that the replicas that a start has put aside were moved or deleted since the broker knew them."""
+        known = self._strays.setdefault(broker.broker_id, set())
+        for folder in folders_of(broker.disk, self._plan.settings["log.dirs"].split(",")):
+            if folder.kind != "stray" or folder.path in known:
+                continue
+            known.add(folder.path)
+            since = self._quorum.states[self._applied.get(broker.broker_id, -1) + 1 : life.first_offset + 1]
+            partitions = [state.partitions.get(folder.key) for state in since]
+            if all(one is not None and broker.broker_id in one.replicas for one in partitions):
+                self._say(f"stray: {me} has opened its folders at {life.first_offset} and puts {folder.path} aside")
 
     def _look_at_parts(self, broker: SimKRaftBroker, me: str, life: Life, member: KRaftMember) -> None:
         publisher, server = member._publisher, broker.server

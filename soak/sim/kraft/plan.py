@@ -131,7 +131,7 @@ def _settings(rng: random.Random, durability: str, heartbeat: float, session: fl
         "controller.quorum.fetch.timeout.ms": "2000",
         "controller.quorum.retry.backoff.ms": "20",
         "default.replication.factor": str(replicas),
-        "file.delete.delay.ms": str(rng.choice([0, 1000])),
+        "log.segment.delete.delay.ms": str(rng.choice([0, 1000])),
         "group.consumer.heartbeat.interval.ms": "300",
         "group.consumer.min.heartbeat.interval.ms": "300",
         "group.consumer.min.session.timeout.ms": "1500",

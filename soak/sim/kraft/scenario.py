@@ -42,8 +42,17 @@ class KRaftChurn(Churn):
         self._run.order(lambda controller: controller.delete_topic("churn"))
 
     def _present(self) -> str:
+        """Return the id of the topic when no broker has a replica of a former one, which it would still serve."""
         topic_id = self._run.world.quorum.state.topic_id("churn")
-        return "" if topic_id is None else str(topic_id)
+        servers = [broker.server for broker in self._run.world.running]
+        held = {
+            partition.topic_id
+            for server in servers
+            if server is not None
+            for partition in server.state.replica_manager.partitions
+            if partition.topic_partition.topic == "churn"
+        }
+        return "" if topic_id is None or held - {topic_id} else str(topic_id)
 
     def _is_being_deleted(self) -> bool:
         active = self._run.world.quorum.active
