@@ -130,7 +130,10 @@ class KRaftMember:
         )
         self._published = PublishedImage()
         self._loader = MetadataLoader(
-            high_watermark=lambda: None if self._raft is None else self._raft.high_watermark, lock=asyncio.Lock()
+            # That of the leader: the folders of topics that are missing in the image of an incomplete replica, for
+            # example after a power failure, would be put aside, and their partitions would begin empty.
+            high_watermark=lambda: None if self._raft is None else self._raft.leader_high_watermark,
+            lock=asyncio.Lock(),
         )
         self._features = ImageFeatures(self._published)
         self._config_store = ImageConfigStore(self._published)

@@ -172,6 +172,14 @@ class KafkaRaftClient:
         return None if self._state is None else self._state.high_watermark
 
     @property
+    def leader_high_watermark(self) -> int | None:
+        """The end offset of the committed records of the quorum, as far as leaders have reported it.
+
+        The replica may end before it: a response has a part of the records only.
+        """
+        return None if self._state is None else self._state.leader_high_watermark
+
+    @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
         """The active controller and its epoch, as far as they are known."""
         return LeaderAndEpoch(None, 0) if self._state is None else self._state.leader_and_epoch

@@ -142,6 +142,8 @@ class ObserverState:
         self._fetching: _FetchingSnapshot | None = None
         self.high_watermark: int | None = None
         """The offset below which records are committed; None before the first response with it."""
+        self.leader_high_watermark: int | None = None
+        """The highest one that a leader has reported, also above the end of this log; None before the first report."""
         self._unexpected_errors = 0
         """The number of responses with unexpected errors since the last usable response."""
         self._logged_errors: dict[Endpoint, str] = {}
@@ -280,6 +282,8 @@ class ObserverState:
 
     def _effect_of(self, data: PartitionData) -> Effect | None:
         """Return the change of a response of the leader without an error."""
+        if data.high_watermark >= 0:
+            self.leader_high_watermark = max(data.high_watermark, self.leader_high_watermark or 0)
         diverging, snapshot_id = data.diverging_epoch, data.snapshot_id
         if diverging.epoch >= 0:
             if self.high_watermark is not None and diverging.end_offset < self.high_watermark:

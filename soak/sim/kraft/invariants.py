@@ -255,7 +255,7 @@ class KRaftInvariants(ReplicaInvariants):
         publisher, server = member._publisher, broker.server
         if publisher is None or server is None or server._stopping or not publisher.has_published.is_set():
             return
-        if publisher._turn.locked() or publisher._failed or life.checked is life.image:
+        if publisher._publication_lock.locked() or publisher._failed or life.checked is life.image:
             return
         life.checked = life.image
         offset = life.image.provenance.last_contained_offset

@@ -255,7 +255,7 @@ def send_heartbeats_behind_the_metadata(patch: Patch) -> None:
 
     async def send(self: BrokerLifecycleManager, channel: Any) -> float:
         member: Any = getattr(self._highest_metadata_offset, "__self__", None)
-        async with member._publisher._turn:
+        async with member._publisher._publication_lock:
             return await original(self, channel)
 
     patch.setattr(BrokerLifecycleManager, "_send_heartbeat", send)
