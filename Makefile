@@ -85,6 +85,7 @@ simulate: $(STAMP)
 clusters: $(STAMP)
 	mkdir -p build
 	$(BIN)/python -m soak.sim.cluster --seeds 5000 --minutes $${MINUTES:-60} --jobs 0 --progress build/clusters.json
+	$(BIN)/python -m soak.sim.kraft --seeds 5000 --minutes $${MINUTES:-60} --jobs 0 --progress build/kraft.json
 	$(BIN)/python -m soak.sim.share_groups --seeds 5000 --minutes $${MINUTES:-60} --jobs 0 --progress build/share-groups.json
 	$(BIN)/python -m soak.sim.streams_groups --seeds 5000 --minutes $${MINUTES:-60} --jobs 0 --progress build/streams-groups.json
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from barnabas.server.broker import BrokerServer
 from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.kraft import kraft_member
+from barnabas.server.raft.kafka_raft_log import METADATA_DIRECTORY
 from barnabas.server.runtime.host import host_ports
 
 BROKER_ID, BROKER_EPOCH = 7, 5
@@ -142,6 +144,20 @@ async def test_a_replaced_directory_is_reported_before_the_broker_is_unfenced(
         assert [one.id for one in assigned.directories] == registration.log_dirs
         kinds = [(type(one), getattr(one, "want_fence", None)) for one in controllers.requests]
         assert kinds.index((AssignReplicasToDirsRequest, None)) < kinds.index((BrokerHeartbeatRequest, False))
+
+
+async def test_logs_are_opened_with_metadata_that_have_caught_up(controllers: Controllers, tmp_path: Path) -> None:
+    """Without its replica of the metadata, as after a power failure, a broker must put no folder aside."""
+    async with broker(tmp_path) as server:
+        await server.start()
+    folders = sorted(one.name for one in tmp_path.iterdir() if one.is_dir() and one.name.startswith("t-"))
+    assert folders == ["t-0"]
+    shutil.rmtree(tmp_path / METADATA_DIRECTORY)
+    controllers.quorum.batches_per_fetch = 1
+    async with broker(tmp_path) as server:
+        await server.start()
+        assert server.state.replica_manager.get_leader_partition("t", 0).topic_id == TOPIC_ID
+    assert folders == sorted(one.name for one in tmp_path.iterdir() if one.is_dir() and one.name.startswith("t-"))
 
 
 async def test_heartbeats_have_the_offset_up_to_which_the_metadata_are_applied(

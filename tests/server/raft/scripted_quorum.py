@@ -36,6 +36,8 @@ class ScriptedQuorum:
     down: set[int] = field(default_factory=set)
     cut_off: dict[int, tuple[int | None, int]] = field(default_factory=dict)
     """Controllers that do not know the state of the others: each with the leader and the epoch that it knows."""
+    batches_per_fetch: int | None = None
+    """The number of batches in a response."""
     damage: bool = False
     """Whether the records in responses are damaged."""
     error: Exception | None = None
@@ -208,7 +210,8 @@ class ScriptedQuorum:
         if epoch != wanted.last_fetched_epoch or end < wanted.fetch_offset:
             data.diverging_epoch = fetch.EpochEndOffset(epoch=epoch, end_offset=end)
             return data
-        data.records = b"".join(batch for _, _, last, batch in self.batches if last >= wanted.fetch_offset)
+        batches = [batch for _, _, last, batch in self.batches if last >= wanted.fetch_offset]
+        data.records = b"".join(batches[: self.batches_per_fetch])
         if self.damage:
             data.records = data.records[:-1] + bytes(one ^ 1 for one in data.records[-1:])
         return data
