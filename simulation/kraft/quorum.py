@@ -437,6 +437,8 @@ class Quorum:
     def take_snapshot(self, controller: ModelledController, batch: LogBatch) -> None:
         """Store a snapshot up to a committed batch, and at times delete the records before a snapshot."""
         assert batch.before_transaction is None, "a snapshot has no part of a transaction"
+        if controller.is_down or controller.known[1] < batch.epoch:
+            return  # it does not have the records of leaders that it does not know
         snapshot_id = OffsetAndEpoch(batch.last + 1, batch.epoch)
         controller.snapshots[snapshot_id] = snapshot_of(batch.state, snapshot_id, self.now_ms())
         if self.config.deletes_before_snapshots and self.random.random() < 0.7:

@@ -27,6 +27,8 @@ from barnabas.simulation.kraft.quorum import LogBatch
 
 HEARTBEAT_SLACK = 0.4
 """Seconds beyond the interval in which a heartbeat has to arrive."""
+LAG = 3.0
+"""Seconds within which a broker that nothing disturbs has the records that are committed."""
 CALM = 1.5
 """Seconds for a broker to find the active controller again, in addition to the timeouts of requests."""
 
@@ -48,6 +50,8 @@ class Life:
     has_checked_replica: bool = False
     has_checked_strays: bool = False
     heartbeat_at: float = -1.0
+    goal: tuple[int, float] = (-1, 0.0)
+    """An end of the committed log that the broker has to reach, and when it was committed."""
 
 
 class KRaftInvariants(ReplicaInvariants):
@@ -177,7 +181,7 @@ class KRaftInvariants(ReplicaInvariants):
         if member._loader.image is not life.loaded:
             life.loaded = member._loader.image
             self._check_image(me, "loaded", life.loaded)
-        self._look_at_observer(me, life, member)
+        self._look_at_observer(broker.broker_id, me, life, member)
         if member._lifecycle is not None and not life.has_checked_strays:
             life.has_checked_strays = True
             self._look_at_strays(broker, me, life)
@@ -196,7 +200,7 @@ class KRaftInvariants(ReplicaInvariants):
         if difference:
             self._say(f"image: {me} has {kind} at {offset} {difference}")
 
-    def _look_at_observer(self, me: str, life: Life, member: KRaftMember) -> None:
+    def _look_at_observer(self, broker_id: int, me: str, life: Life, member: KRaftMember) -> None:
         raft = member._raft
         state, replica = (None, None) if raft is None else (raft._state, raft._replica)
         if state is None or replica is None:
@@ -213,6 +217,12 @@ class KRaftInvariants(ReplicaInvariants):
         if high_watermark > self._quorum.end:
             self._say(f"high watermark: {me} has {high_watermark}, {self._quorum.end} are committed")
         life.high_watermark = high_watermark
+        now = self.world.loop.time()
+        if high_watermark >= life.goal[0] or not self._is_calm(broker_id):
+            life.goal = (self._quorum.end, now)
+        elif now - life.goal[1] > LAG:
+            self._say(f"lag: {me} has {high_watermark} of {life.goal[0]} records after {LAG} s")
+            life.goal = (self._quorum.end, now)
         if not life.has_checked_replica:
             life.has_checked_replica = True
             self.check_replica(me, replica)

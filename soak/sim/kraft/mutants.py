@@ -292,7 +292,12 @@ KRAFT_MUTANTS = (
     KRaftMutant(apply_uncommitted_records, "KIP-595", FAILOVERS),
     KRaftMutant(miss_truncations, "KIP-595", FAILOVERS),
     KRaftMutant(keep_epochs_of_truncated_records, "KAFKA-12153", FAILOVERS),
-    KRaftMutant(follow_leaders_of_earlier_epochs, "KIP-595", FAILOVERS | {"pause controller"}),
+    KRaftMutant(
+        follow_leaders_of_earlier_epochs,
+        "KIP-595",
+        FAILOVERS | {"cut from leader", "lose responses"},
+        changes={"election": 1.0, "nemeses": 2, "seconds": 5.0},
+    ),
     KRaftMutant(lower_the_high_watermark, "KIP-595", FAILOVERS),
     KRaftMutant(halt_on_a_snapshot, "KIP-630", SNAPSHOTS),
     KRaftMutant(skip_the_first_record_after_a_snapshot, "KIP-630", SNAPSHOTS),

@@ -104,7 +104,7 @@ class KRaftPlan(Load):
     def quorum(self) -> QuorumConfig:
         """The behaviour of the controllers."""
         return QuorumConfig(
-            slow_commit_chance=0.1 if "slow commits" in self.faults else 0.0,
+            slow_commit_chance=0.3 if "slow commits" in self.faults else 0.0,
             election=self.election,
             stale=2 * self.election,
             snapshot_records=12 if "many snapshots" in self.faults else 60,

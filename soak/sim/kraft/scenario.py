@@ -119,6 +119,7 @@ class KRaftRun(ClusterClients):
         ]
         idle = self.loop.create_task(self._write_no_ops())
         await self.nemesis.rage()
+        self._end_after_violations()
         self.nemesis.calm_down()
         await self._within(LIVE_SECONDS, "no new record is acknowledged", self._probe_all())
         self.is_over = True
@@ -131,6 +132,10 @@ class KRaftRun(ClusterClients):
         idle.cancel()
         self.invariants.look()
         self._look_at_brokers()
+
+    def _end_after_violations(self) -> None:
+        """End a run that has failed: a broker that does not follow the quorum may keep it busy for a long time."""
+        assert not self.invariants.violations, self.invariants.violations[0]
 
     def order(self, change: Any) -> None:
         """Have the present leader change the metadata."""
@@ -164,6 +169,7 @@ class KRaftRun(ClusterClients):
             found = [*self._unfinished(), *differences(self.world, self._in_sync())]
             if not found:
                 return
+            self._end_after_violations()
             assert self.loop.time() < deadline, f"stuck: {found[0]} after {WHOLE_SECONDS} s"
             await asyncio.sleep(LOOK_SECONDS * 5)
 
