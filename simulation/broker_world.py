@@ -1,4 +1,4 @@
-"""The brokers of a cluster, whatever has their metadata."""
+"""The brokers of a cluster, with any source of metadata."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class ObserverState:
         self.high_watermark: int | None = None
         """The offset below which records are committed; None before the first response with it."""
         self.leader_high_watermark: int | None = None
-        """The highest one that a leader has reported, also above the end of this log; None before the first report."""
+        """The highest value of a leader, also above the end of this log; None before the first response with it."""
         self._unexpected_errors = 0
         """The number of responses with unexpected errors since the last usable response."""
         self._logged_errors: dict[Endpoint, str] = {}

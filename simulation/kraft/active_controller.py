@@ -1,6 +1,6 @@
 """The active controller of a modelled quorum: requests of brokers and operators, made into records.
 
-The rules are those of Kafka's ClusterControlManager, BrokerHeartbeatManager and ReplicationControlManager, without
+It follows the rules of Kafka's ClusterControlManager, BrokerHeartbeatManager and ReplicationControlManager, without
 eligible leader replicas.
 """
 
@@ -133,7 +133,7 @@ class ActiveController:
             return registration.BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
         records: list[Any] = []
         if former is not None and not is_same:
-            # Whatever the former process led or had in sync, the new one may not have.
+            # The new process may have lost records of the former process.
             records += self._removal(broker_id)
         epoch = former.epoch if is_same and former is not None else self._log.end
         record = r.RegisterBrokerRecord(
@@ -189,7 +189,7 @@ class ActiveController:
         )
 
     def _leaves(self, broker_id: int, broker: ModelBroker) -> bool:
-        """Move the leaders of a broker; return whether all other brokers know it."""
+        """Move the leaders of a broker; return whether all other brokers have applied that."""
         if not broker.leaving:
             change = r.BrokerRegistrationChangeRecord(
                 broker_id=broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=1

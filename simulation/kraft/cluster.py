@@ -12,14 +12,14 @@ from ...server.runtime.ports import Ports
 from ..broker_world import BrokerWorld, ClusterMachine
 from ..chance import chance
 from .controller_server import serve
-from .quorum import ModelledController, Quorum, QuorumConfig
+from .quorum import ModelledController, Quorum, QuorumBehavior
 
 
 @dataclass
 class KRaftWorld(BrokerWorld):
     """The brokers 1, 2, 3 … and the controllers; none is running yet."""
 
-    quorum_config: QuorumConfig = field(default_factory=QuorumConfig)
+    quorum_config: QuorumBehavior = field(default_factory=QuorumBehavior)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,8 +1,8 @@
 """A modelled metadata quorum: the visible behaviour of Raft, without its messages.
 
-One object knows the log of each leader and the committed prefix, which never changes. A new leader has the committed
-records and a part of the uncommitted ones of its predecessor; the rest vanishes. A deposed leader that does not know
-of its successor continues in its epoch: it serves its log, appends, and commits nothing.
+One object has the log of each leader and the committed prefix, which never changes. A new leader has the committed
+records and a part of the uncommitted ones of its predecessor; the rest vanishes. A deposed leader that was not
+informed of its successor continues in its epoch: it serves its log, appends, and commits nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ IDLE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LogBatch:
+class QuorumBatch:
     """A batch with the metadata after it."""
 
     epoch: int
@@ -40,17 +40,17 @@ class LogBatch:
     records: tuple[Any, ...]
     """None of a control batch."""
     last: int
-    previous: LogBatch | None
+    previous: QuorumBatch | None
     state: MetadataState
     """The state of the active controller after the batch: with the records of an open transaction."""
     before_transaction: MetadataState | None
     """The state at the beginning of the transaction that is open after the batch."""
     visible: tuple[MetadataState, ...]
-    """What a broker has applied after each record: without the records of an open transaction."""
+    """The metadata that a broker has applied after each record: without the records of an open transaction."""
 
 
 @dataclass(slots=True)
-class QuorumConfig:
+class QuorumBehavior:
     """The behaviour of the quorum. Times are seconds."""
 
     commit: float = 0.003
@@ -58,7 +58,7 @@ class QuorumConfig:
     slow_commit_chance: float = 0.0
     slow_commit: float = 1.0
     election: float = 0.5
-    """Time without a leader after which another one is elected, at least."""
+    """Minimum time without a leader before an election."""
     stale: float = 1.0
     """Maximum time for which a deposed leader continues."""
     snapshot_records: int = 1_000_000
@@ -74,7 +74,7 @@ class QuorumConfig:
 class Term:
     """A leader in an epoch, with its log."""
 
-    def __init__(self, quorum: Quorum, node: ModelledController, epoch: int, log: list[LogBatch]) -> None:
+    def __init__(self, quorum: Quorum, node: ModelledController, epoch: int, log: list[QuorumBatch]) -> None:
         self.quorum = quorum
         self.node = node
         self.epoch = epoch
@@ -140,7 +140,7 @@ class Term:
         pairs += [r.encode_control_record(one) for one in control]
         data = batch_of(base, self.epoch, pairs, quorum.now_ms(), is_control=bool(control))
         seen = state if before is None else before
-        batch = LogBatch(
+        batch = QuorumBatch(
             self.epoch,
             base,
             data,
@@ -233,15 +233,15 @@ class Term:
 
 @dataclass(eq=False)
 class ModelledController:
-    """A controller: its machine, the leader that it knows, and its snapshots. Its disk loses nothing."""
+    """A controller: its machine, the leader in its state, and its snapshots. Its disk loses nothing."""
 
     node_id: int
     host: str
     node: SimNode
     known: tuple[int, int] = (NO_LEADER, 0)
-    """The leader and the epoch that this controller knows."""
+    """The leader and the epoch in the state of this controller."""
     term: Term | None = None
-    """Its term while it is the leader, as far as it knows."""
+    """Its term while it is the leader by its own state."""
     snapshots: dict[OffsetAndEpoch, bytes] = field(default_factory=dict)
     log_start: int = 0
     is_down: bool = False
@@ -261,7 +261,7 @@ class Quorum:
     """The controllers 101, 102 and 103, their elections and the committed log."""
 
     def __init__(
-        self, loop: SimLoop, rng: Random, network: SimNetwork, now_ms: Callable[[], int], config: QuorumConfig
+        self, loop: SimLoop, rng: Random, network: SimNetwork, now_ms: Callable[[], int], config: QuorumBehavior
     ) -> None:
         self.loop = loop
         self.random = rng
@@ -274,21 +274,21 @@ class Quorum:
         }
         self.epoch = 0
         self.active: Term | None = None
-        self.committed: list[LogBatch] = []
-        self.appended: dict[tuple[int, int], LogBatch] = {}
+        self.committed: list[QuorumBatch] = []
+        self.appended: dict[tuple[int, int], QuorumBatch] = {}
         """Every batch that a leader has appended, by epoch and base offset."""
         self.states: list[MetadataState] = []
-        """What brokers see after each committed offset."""
+        """The metadata of brokers after each committed offset."""
         self.isolated: set[ModelledController] = set()
         """The controllers that do not reach the others."""
         self.elections = 0
-        self._majority_log: list[LogBatch] = []
-        """The log of the newest leader: the next one has a part of it."""
+        self._majority_log: list[QuorumBatch] = []
+        """The log of the newest leader: the next leader has a part of it."""
         self.leaders: dict[int, int] = {}
         """The leader of each epoch."""
         self.disturbed_at = 0.0
         """When an election, a crash or an isolation of controllers was seen last."""
-        self.on_commit: list[Callable[[LogBatch], None]] = []
+        self.on_commit: list[Callable[[QuorumBatch], None]] = []
         self.on_request: list[Callable[[Any], None]] = []
         """Called with each request of a broker to a controller that executes it."""
         self._leaderless_since = 0.0
@@ -351,7 +351,7 @@ class Quorum:
         self.epoch += rng.choice((1, 1, 1, 2, 3))
         self.elections += 1
         log = list(self.committed)
-        # What a majority may have: the batches up to any one after the committed ones.
+        # A majority may have the batches up to any one after the committed ones.
         uncommitted = self._majority_log[len(log) :]
         log += uncommitted[: rng.choice((0, len(uncommitted), rng.randint(0, len(uncommitted))))]
         self.active = term = Term(self, leader, self.epoch, log)
@@ -434,7 +434,7 @@ class Quorum:
             if since >= self.config.snapshot_records * (0.5 + self.random.random()):
                 self.take_snapshot(controller, batch)
 
-    def take_snapshot(self, controller: ModelledController, batch: LogBatch) -> None:
+    def take_snapshot(self, controller: ModelledController, batch: QuorumBatch) -> None:
         """Store a snapshot up to a committed batch, and at times delete the records before a snapshot."""
         assert batch.before_transaction is None, "a snapshot has no part of a transaction"
         if controller.is_down or controller.known[1] < batch.epoch:
@@ -450,9 +450,9 @@ class Quorum:
 
     # -- observation -------------------------------------------------------------------------------------------------
 
-    def chain(self, batch: LogBatch) -> Iterator[LogBatch]:
+    def chain(self, batch: QuorumBatch) -> Iterator[QuorumBatch]:
         """Yield a batch and all batches before it in its log."""
-        found: LogBatch | None = batch
+        found: QuorumBatch | None = batch
         while found is not None:
             yield found
             found = found.previous

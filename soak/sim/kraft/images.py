@@ -20,7 +20,7 @@ FETCHERS = "num.replica.fetchers"
 
 
 def state_of(image: MetadataImage) -> MetadataState:
-    """Return what an image has."""
+    """Return the content of an image."""
     return MetadataState(
         {
             one.id: ModelBroker(

@@ -23,7 +23,7 @@ from barnabas.server.raft.kafka_raft_log import KafkaRaftLog
 from barnabas.server.replication.partition import Partition
 from barnabas.simulation.broker_world import ClusterMachine
 from barnabas.simulation.kraft.cluster import KRaftWorld, SimKRaftBroker
-from barnabas.simulation.kraft.quorum import LogBatch
+from barnabas.simulation.kraft.quorum import QuorumBatch
 
 HEARTBEAT_SLACK = 0.4
 """Seconds beyond the interval in which a heartbeat has to arrive."""
@@ -35,7 +35,7 @@ CALM = 1.5
 
 @dataclass
 class Life:
-    """What was seen of one process of a broker."""
+    """The observations of one process of a broker."""
 
     number: int
     image: MetadataImage = EMPTY_IMAGE
@@ -100,7 +100,7 @@ class KRaftInvariants(ReplicaInvariants):
             if not is_clean and life != broker.lives:
                 self._say(f"clean stop: {me} had epoch {epoch}, has not stopped cleanly, and claims {previous}")
 
-    def _committed(self, batch: LogBatch) -> None:
+    def _committed(self, batch: QuorumBatch) -> None:
         for offset, record in enumerate(batch.records, batch.base):
             if isinstance(record, r.RegisterBrokerRecord):
                 broker = self._brokers[record.broker_id]
@@ -185,7 +185,9 @@ class KRaftInvariants(ReplicaInvariants):
         if member._lifecycle is not None and not life.has_checked_strays:
             life.has_checked_strays = True
             self._look_at_strays(broker, me, life)
-        self._applied[broker.broker_id] = max(life.offset, self._applied.get(broker.broker_id, -1))
+        if member._publisher is not None:
+            applied = self._applied.get(broker.broker_id, -1)
+            self._applied[broker.broker_id] = max(member._publisher.applied_offset, applied)
         self._look_at_parts(broker, me, life, member)
         self._look_at_heartbeats(broker, me, life, member)
 
@@ -230,7 +232,7 @@ class KRaftInvariants(ReplicaInvariants):
     def check_replica(self, me: str, replica: KafkaRaftLog) -> None:
         """Check that a replica has a log that a leader had, and its epochs."""
         offset, epochs = replica.start_offset, list[tuple[int, int]]()
-        known: LogBatch | None = None
+        known: QuorumBatch | None = None
         while offset < replica.end_offset:
             for batch in replica.read(offset, replica.end_offset):
                 assert isinstance(batch, RecordBatch)

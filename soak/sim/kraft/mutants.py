@@ -84,15 +84,6 @@ def follow_leaders_of_earlier_epochs(patch: Patch) -> None:
     patch.setattr(ObserverState, "_handle_leader", handle)
 
 
-def lower_the_high_watermark(patch: Patch) -> None:
-    def update(self: ObserverState, offset: int) -> bool:
-        is_changed = offset != self.high_watermark
-        self.high_watermark = offset
-        return is_changed
-
-    patch.setattr(ObserverState, "update_high_watermark", update)
-
-
 def halt_on_a_snapshot(patch: Patch) -> None:
     original = KafkaRaftClient._loaded_snapshot
 
@@ -250,7 +241,7 @@ def claim_a_clean_stop_after_a_crash(patch: Patch) -> None:
     patch.setattr(BrokerLifecycleManager, "_register", keep)
 
 
-def send_heartbeats_behind_the_metadata(patch: Patch) -> None:
+def send_heartbeats_after_the_metadata(patch: Patch) -> None:
     original = BrokerLifecycleManager._send_heartbeat
 
     async def send(self: BrokerLifecycleManager, channel: Any) -> float:
@@ -298,7 +289,6 @@ KRAFT_MUTANTS = (
         FAILOVERS | {"cut from leader", "lose responses"},
         changes={"election": 1.0, "nemeses": 2, "seconds": 5.0},
     ),
-    KRaftMutant(lower_the_high_watermark, "KIP-595", FAILOVERS),
     KRaftMutant(halt_on_a_snapshot, "KIP-630", SNAPSHOTS),
     KRaftMutant(skip_the_first_record_after_a_snapshot, "KIP-630", SNAPSHOTS),
     KRaftMutant(apply_a_snapshot_as_a_delta, "KIP-630", SNAPSHOTS),
@@ -316,7 +306,7 @@ KRAFT_MUTANTS = (
     KRaftMutant(use_the_epoch_of_a_former_registration, "KIP-841", frozenset({"kill", "reassign"})),
     KRaftMutant(claim_a_clean_stop_after_a_crash, "KIP-966", frozenset({"kill", "stop"})),
     KRaftMutant(
-        send_heartbeats_behind_the_metadata,
+        send_heartbeats_after_the_metadata,
         "KIP-631",
         frozenset({"slow disk", "replace topic", "grow"}),
         changes=LONG | {"slow_job": 4.0},

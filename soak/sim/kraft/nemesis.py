@@ -1,4 +1,4 @@
-"""Faults of a KRaft cluster: of brokers, of controllers and between them, and changes of the metadata meanwhile."""
+"""Faults of a KRaft cluster: of brokers, of controllers and between them, and changes of the metadata during them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from barnabas.simulation.broker_world import ClusterMachine
 from barnabas.simulation.kraft.active_controller import ActiveController
 from barnabas.simulation.kraft.cluster import KRaftWorld
 from barnabas.simulation.kraft.metadata_state import BROKER_RESOURCE, TOPIC_RESOURCE
-from barnabas.simulation.kraft.quorum import ModelledController
-from barnabas.simulation.nemesis import STOP_SECONDS, BrokerNemesis
-from barnabas.simulation.node import SimNode
+from barnabas.simulation.kraft.nemesis import QuorumNemesis
+from barnabas.simulation.nemesis import STOP_SECONDS
 
 SCRATCH = "scratch"
 """A topic without clients, for changes of its metadata."""
@@ -25,19 +24,13 @@ TURN_MARGIN = 0.3
 """The share of the session that a long turn leaves for heartbeats."""
 
 
-class KRaftNemesis(BrokerNemesis):
+class KRaftNemesis(QuorumNemesis):
     """Injects the faults of the plan until its time is over."""
-
-    world: KRaftWorld
 
     def __init__(self, world: KRaftWorld, plan: KRaftPlan) -> None:
         super().__init__(world, plan.harm)
         self._plan = plan
-        self._quorum = world.quorum
         self._growth = 0
-        self.is_over = False
-        self.disturbed_at = 0.0
-        """When connections were broken last."""
         self.in_turn: set[ClusterMachine] = set()
         """The brokers with a long turn of their loops."""
         self._turn_ended_at: dict[ClusterMachine, float] = {}
@@ -46,14 +39,6 @@ class KRaftNemesis(BrokerNemesis):
         self._acts |= {
             "long turn": self._long_turn,
             "stop all": self._stop_all,
-            "kill controller": self._kill_controller,
-            "pause controller": self._pause_controller,
-            "isolate leader": self._isolate_leader,
-            "elect": self._elect,
-            "cut from controllers": self._cut_from_controllers,
-            "cut from leader": self._cut_from_leader,
-            "lose responses": self._lose_responses,
-            "snapshot": self._snapshot,
             "reassign": self._reassign,
             "grow": self._grow,
             "replace topic": self._replace_topic,
@@ -66,15 +51,6 @@ class KRaftNemesis(BrokerNemesis):
     def set_states(self) -> None:
         super().set_states()
         self.world.delays.slow = self._plan.slow_job
-
-    def calm_down(self) -> None:
-        super().calm_down()
-        self.is_over = True
-        self._quorum.config.slow_commit_chance = 0.0
-        self._quorum.isolated.clear()
-
-    def _metadata_nodes(self) -> list[SimNode]:
-        return [one.node for one in self._quorum.controllers.values()]
 
     # -- brokers -----------------------------------------------------------------------------------------------------
 
@@ -119,78 +95,6 @@ class KRaftNemesis(BrokerNemesis):
         await asyncio.sleep(self.random.random() * self.random.choice((0.01, 1.0)))
         await self._end(broker)
         await self._return(broker)
-
-    # -- controllers -------------------------------------------------------------------------------------------------
-
-    def _controller(self) -> ModelledController | None:
-        """A controller whose loss leaves a majority; the active one more often than others."""
-        able = [one for one in self._quorum.controllers.values() if self._quorum.is_able(one)]
-        if len(able) < len(self._quorum.controllers):
-            return None
-        active = self._quorum.active
-        if active is not None and self.random.random() < 0.6:
-            return active.node
-        return self.random.choice(able)
-
-    async def _kill_controller(self) -> None:
-        controller = self._controller()
-        if controller is not None:
-            self._quorum.crash(controller)
-            await self._last()
-            await self.world.restart_controller(controller)
-
-    async def _pause_controller(self) -> None:
-        controller = self._controller()
-        if controller is not None:
-            self.world.loop.frozen.add(controller.node)
-            await self._last()
-            self.world.loop.frozen.discard(controller.node)
-
-    async def _isolate_leader(self) -> None:
-        """The leader does not reach the other controllers, but brokers reach it."""
-        active = self._quorum.active
-        if active is not None and self._controller() is not None:
-            self._quorum.isolated.add(active.node)
-            await self._last()
-            self._quorum.isolated.discard(active.node)
-
-    async def _elect(self) -> None:
-        if self._controller() is not None:
-            self._quorum.elect_another()
-
-    async def _cut_from_controllers(self) -> None:
-        lonely = self._one()
-        controllers = [one.node for one in self._quorum.controllers.values()]
-        both_ways = self.random.random() < 0.6
-        for other in controllers:
-            self.world.network.cut(lonely, other, both_ways=both_ways)
-        await self._last()
-        for other in controllers:
-            self.world.network.mend(lonely, other)
-
-    async def _cut_from_leader(self) -> None:
-        active = self._quorum.active
-        if active is not None:
-            await self._between(self._one(), active.node.node, both_ways=self.random.random() < 0.6)
-
-    async def _reset(self) -> None:
-        self.disturbed_at = self.world.loop.time()
-        await super()._reset()
-
-    async def _lose_responses(self) -> None:
-        """Requests arrive, and their responses are lost with the connections."""
-        self.disturbed_at = self.world.loop.time()
-        controllers = {one.node for one in self._quorum.controllers.values()}
-        for stream in list(self.world.network.connections):
-            if stream.node not in controllers and stream.peer.node in controllers and self.random.random() < 0.5:
-                stream.turn_deaf()
-
-    async def _snapshot(self) -> None:
-        committed = self._quorum.committed
-        if committed and committed[-1].before_transaction is None:
-            for controller in self._quorum.controllers.values():
-                if self.random.random() < 0.8:
-                    self._quorum.take_snapshot(controller, committed[-1])
 
     # -- changes -----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from soak.sim.history import WriterKind
 from soak.sim.workload import Load
 
-from barnabas.simulation.kraft.quorum import QuorumConfig
+from barnabas.simulation.kraft.quorum import QuorumBehavior
 from barnabas.simulation.nemesis import NEEDS_DISK, Harm
 
 BROKER_ACTS = (
@@ -101,9 +101,9 @@ class KRaftPlan(Load):
         return Harm(self.faults, self.seconds, self.gap, self.downtime, self.nemeses)
 
     @property
-    def quorum(self) -> QuorumConfig:
+    def quorum(self) -> QuorumBehavior:
         """The behaviour of the controllers."""
-        return QuorumConfig(
+        return QuorumBehavior(
             slow_commit_chance=0.3 if "slow commits" in self.faults else 0.0,
             election=self.election,
             stale=2 * self.election,
@@ -114,7 +114,7 @@ class KRaftPlan(Load):
         )
 
     def with_faults(self, faults: frozenset[str], work: frozenset[str] = frozenset(), **changes: object) -> KRaftPlan:
-        """The same with these faults, which come often, and this work."""
+        """Return the same plan with these faults, which are frequent, and this work."""
         settings = dict(self.settings)
         if faults & NEEDS_DISK:
             settings["acks.all.durability"] = "disk"

@@ -27,6 +27,8 @@ LIVE_SECONDS = 40.0
 """After the last fault every partition takes new records within this time."""
 WHOLE_SECONDS = 60.0
 """After the last fault all replicas are in sync, and equal, within this time."""
+MAX_LAG = 3
+"""Records that a broker may still have to apply: they are committed continuously."""
 FEATURES = {"metadata.version": 25, "group.version": 1, "transaction.version": 2}
 
 
@@ -188,6 +190,10 @@ class KRaftRun(ClusterClients):
             if broker.server is None or registered is None or not registered.is_active:
                 yield f"broker {broker.broker_id} is registered as {registered}"
                 continue
+            member = self.invariants.member(broker)
+            applied = -1 if member is None or member._publisher is None else member._publisher.applied_offset
+            if applied < self.world.quorum.end - MAX_LAG:
+                yield f"broker {broker.broker_id} has applied {applied} of {self.world.quorum.end} records"
             folders = self._folders(broker)
             # The delay of deletions is one of the wall clock, which may have been set back.
             is_late = "clock jump" in self.plan.faults
@@ -213,7 +219,7 @@ class KRaftRun(ClusterClients):
 
 
 def play(plan: KRaftPlan) -> Outcome[KRaftPlan]:
-    """Carry out a plan and check what came of it."""
+    """Carry out a plan and check the result."""
     command = f"python -m soak.sim.kraft --seed {plan.seed}{' --quick' if plan.is_quick else ''}"
     return outcome_of(KRaftRun, plan, command)
 
