@@ -334,7 +334,7 @@ class BrokerServer:
             self._loop,
             ports.random,
             broker_id=broker_id,
-            send=None if member is None else member.send_share_state,
+            send=None if member is None else member.share_state_connections.send_request,
         )
         group_coordinator = GroupCoordinator(
             config=config,
@@ -354,7 +354,7 @@ class BrokerServer:
             metadata,
             self._sliced_work,
             broker_id=broker_id,
-            send=None if member is None else member.send_share_state,
+            send=None if member is None else member.share_state_connections.send_request,
         )
         marker_writer = MarkerWriter(
             replica_manager, group_coordinator, ports.now_ms, lambda: config.request_timeout_ms, self._sliced_work
@@ -370,7 +370,7 @@ class BrokerServer:
             transaction_version=partial(features.level, TRANSACTION_VERSION),
             ports=ports,
             loop=self._loop,
-            send_markers=None if member is None else member.send_markers,
+            send_markers=None if member is None else member.marker_connections.send_request,
         )
         add_partitions_to_txn_manager = AddPartitionsToTxnManager(
             transaction_coordinator,
@@ -378,7 +378,7 @@ class BrokerServer:
             metadata,
             self._loop,
             broker_id=broker_id,
-            send=None if member is None else member.send_transactions,
+            send=None if member is None else member.transaction_connections.send_request,
         )
         moving = moving_quota(config, self._loop.time)
         share_partition_manager = self._share_partitions(
@@ -445,7 +445,7 @@ class BrokerServer:
             work=ports.work,
             chance=ports.random,
             now_ms=ports.now_ms,
-            send=None if self._member is None else self._member.send_share_state,
+            send=None if self._member is None else self._member.share_state_connections.send_request,
         )
         return SharePartitionManager(
             replica_manager=replica_manager,

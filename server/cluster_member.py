@@ -153,12 +153,9 @@ class ClusterMember:
         self._controller_to_brokers = self._connect(config.controller_socket_timeout_ms, control_plane)
         self._broker_to_controller = self._connect(config.controller_socket_timeout_ms, control_plane)
         # Two connections: AddPartitionsToTxn must not delay markers, for which readers of committed records wait.
-        self._for_markers = self._connect(config.request_timeout_ms)
-        self._for_transactions = self._connect(config.request_timeout_ms)
-        self._for_share_state = self._connect(config.request_timeout_ms)
-        self.send_markers = self._for_markers.send_request
-        self.send_transactions = self._for_transactions.send_request
-        self.send_share_state = self._for_share_state.send_request
+        self.marker_connections = self._connect(config.request_timeout_ms)
+        self.transaction_connections = self._connect(config.request_timeout_ms)
+        self.share_state_connections = self._connect(config.request_timeout_ms)
         self.request_handler = ControllerRequestHandler(
             broker_id,
             replica_manager,
@@ -326,9 +323,9 @@ class ClusterMember:
         for connections in (
             self._controller_to_brokers,
             self._broker_to_controller,
-            self._for_markers,
-            self._for_transactions,
-            self._for_share_state,
+            self.marker_connections,
+            self.transaction_connections,
+            self.share_state_connections,
         ):
             connections.close()
 

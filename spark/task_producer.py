@@ -73,7 +73,7 @@ class TaskProducer:
         written: Mapping[TopicPartition, int] | None = None,
         transaction: TaskTransaction | None = None,
     ) -> None:
-        """With a `transaction`, `identity` is its producer identity."""
+        """`identity` is the producer identity of the `transaction`, if there is one."""
         self._client = client
         self._identity = identity
         self._transaction = transaction

@@ -22,7 +22,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINE = ROOT / "tests" / "language_baseline.json"
-ROOMS = ("common", "native", "protocol", "storage", "server", "clients", "spark", "tools", "simulation", "testing")
+ROOMS = (
+    "common",
+    "native",
+    "protocol",
+    "storage",
+    "server",
+    "clients",
+    "arrow",
+    "spark",
+    "tools",
+    "simulation",
+    "testing",
+)
 PAGES = ("*.md", "*/README.md", "docs/**/*.md", ".github/**/*.md", ".github/**/*.yml")
 PEOPLE = (
     r"operators?|users?|readers?|developers?|engineers?|persons?|people|authors?|contributors?|maintainers?|attackers?"
@@ -272,6 +284,14 @@ def test_no_file_has_more_findings_than_its_baseline() -> None:
     found = {name: len(of_file) for name, of_file in findings(read_files()).items()}
     lines = compare(found, baseline())
     assert lines == [], "\n" + "\n".join(lines)
+
+
+def test_no_docstring_begins_with_a_preposition() -> None:
+    """Such an opening, as in "By partition, the oldest first.", leaves out the noun that the text describes."""
+    opening = re.compile(r'^ *"""(?:By|For|From|With)\b.*', re.MULTILINE)
+    paths = [path for path in read_files() if path.suffix == ".py"]
+    found = [f"{path.relative_to(ROOT)}: {text}" for path in paths for text in opening.findall(path.read_text())]
+    assert found == [], "\n" + "\n".join(found)
 
 
 def test_findings_are_found_and_plain_sentences_are_not() -> None:

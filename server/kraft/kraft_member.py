@@ -273,13 +273,10 @@ class KRaftMember:
         metadata.controller_id = self._broker_id
         self._between_brokers = security.outgoing(config.inter_broker_listener)
         security.add_outgoing(self._to_controllers)
-        self._for_markers = self._connect(config.request_timeout_ms)
-        self._for_transactions = self._connect(config.request_timeout_ms)
+        self.marker_connections = self._connect(config.request_timeout_ms)
+        self.transaction_connections = self._connect(config.request_timeout_ms)
         # Two connections: AddPartitionsToTxn must not delay markers, for which readers of committed records wait.
-        self._for_share_state = self._connect(config.request_timeout_ms)
-        self.send_markers = self._for_markers.send_request
-        self.send_transactions = self._for_transactions.send_request
-        self.send_share_state = self._for_share_state.send_request
+        self.share_state_connections = self._connect(config.request_timeout_ms)
         self._alter_partition_manager = DefaultAlterPartitionManager(
             self._broker_id, self._broker_epoch, self._send_to_controller, INTER_BROKER_PROTOCOL
         )
@@ -431,7 +428,7 @@ class KRaftMember:
             await self._publisher.close()
             await self._alter_partition_manager.close()
             await self._replication.close()
-            for connections in (self._for_markers, self._for_transactions, self._for_share_state):
+            for connections in (self.marker_connections, self.transaction_connections, self.share_state_connections):
                 connections.close()
         for connected in (self._channel, self._forwarding_channel, self._for_raft):
             connected.close()

@@ -34,7 +34,7 @@ JOIN_BYTES = 1 << 16
 STALL_BYTES = 1 << 18
 """A client that takes less than this between two checks, and at most half of the unsent bytes, has stalled."""
 
-_HANDLING, _CLOSING = ServerState.HANDLING, ServerState.CLOSING
+_HANDLING, _CLOSING = SERVING[ServerState.OPEN][ServerEvent.REQUEST], ServerState.CLOSING
 
 Handle = Callable[["Connection", memoryview, int, int], None]
 """Handles the frame at [start, end) of the view, and calls `send`, `skip` or `close` then or later."""
@@ -440,7 +440,7 @@ class Connection(asyncio.BufferedProtocol):
                 if bounds is None:
                     break
                 start, end = bounds
-                # `SERVING[OPEN][REQUEST]` without two look-ups per request; the loop's condition holds it to OPEN.
+                # As `_on_event(REQUEST)`, without two look-ups per request: the loop's condition holds only in OPEN.
                 self._state = _HANDLING
                 handle(self, reader.data, start, end)
                 if self._out_bytes > JOIN_BYTES:

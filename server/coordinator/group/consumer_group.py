@@ -202,10 +202,6 @@ class ConsumerGroup(GroupWithStaticMembers[ConsumerGroupMember, Assignment]):
         """The names of all topics that the members read."""
         return frozenset().union(*map(self.topics_of, self._subscriptions))
 
-    def is_subscribed(self, topic: str) -> bool:
-        """Return whether a member reads the topic."""
-        return any(topic in self.topics_of(subscription) for subscription in self._subscriptions)
-
     @property
     def used_regexes(self) -> Set[str]:
         """The regular expressions to which members subscribe."""

@@ -95,11 +95,6 @@ class Group(ABC):
     def subscribed_topics(self) -> frozenset[str] | None:
         """The topics that the members read; None if they are not known."""
 
-    def is_subscribed(self, topic: str) -> bool:
-        """Return whether a member is known to read the topic."""
-        topics = self.subscribed_topics
-        return topics is not None and topic in topics
-
     @abstractmethod
     def validate_offset_commit(
         self, member_id: str, group_instance_id: str | None, generation: int, version: int

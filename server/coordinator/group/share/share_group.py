@@ -108,9 +108,6 @@ class ShareGroup(ModernGroup[ShareGroupMember, Assignment]):
     def subscribed_topics(self) -> frozenset[str]:
         return frozenset().union(*self._subscriptions)
 
-    def is_subscribed(self, topic: str) -> bool:
-        return any(topic in topics for topics in self._subscriptions)
-
     def has_unassigned_partitions(self, get_topic_name: Callable[[UUID], str | None]) -> bool:
         """Return whether initialized partitions of subscribed topics are not in the target assignment.
 

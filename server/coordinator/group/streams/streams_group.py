@@ -188,10 +188,6 @@ class StreamsGroup(GroupWithStaticMembers[StreamsGroupMember, TasksTuple]):
             return frozenset()
         return frozenset(self.topology.source_topic_map)
 
-    def is_subscribed(self, topic: str) -> bool:
-        """Return whether tasks of the members read the topic."""
-        return bool(self.members) and self.topology is not None and topic in self.topology.source_topic_map
-
     # -- offsets ---------------------------------------------------------------------------------------------------
 
     @property

@@ -51,11 +51,6 @@ def iterate_tasks(tasks: Mapping[str, frozenset[int]] | TasksWithEpochs) -> Iter
             yield name, partition
 
 
-def count_tasks(tasks: Tasks | TasksWithEpochs) -> int:
-    """Return the number of tasks."""
-    return sum(map(len, tasks.values()))
-
-
 def without_epochs(tasks: TasksWithEpochs) -> Tasks:
     """Return the tasks without the epochs of their assignment."""
     return {name: frozenset(partitions) for name, partitions in tasks.items()}

@@ -219,7 +219,7 @@ def test_what_the_consumers_of_a_generation_read() -> None:
     group = make_group(make_member("a", metadata=subscribed("t", "u")), make_member("b", metadata=subscribed("v")))
     group.state = ClassicGroupState.PREPARING_REBALANCE
     group.begin_generation(9)
-    assert group.subscribed_topics == {"t", "u", "v"} and group.is_subscribed("u")
+    assert group.subscribed_topics == {"t", "u", "v"}
     group.update(group.members["b"], (("range", b"\0"),), 1, 1, None)
     group.state = ClassicGroupState.PREPARING_REBALANCE
     group.begin_generation(9)
