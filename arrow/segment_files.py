@@ -148,7 +148,7 @@ def _is_end(file: BinaryIO, path: AnyPath, position: int, head: bytes) -> bool:
 
 
 def _first_batches(block: memoryview, r: SegmentRange, position: int) -> list[Batch]:
-    """Yield the batches of a block that belong to the range, up to the first invalid bytes.
+    """Return the batches of a block that belong to the range, up to the first invalid bytes.
 
     Raises ProtocolError if these are at the start of the block.
     """

@@ -85,7 +85,7 @@ def compress(data: memoryview, level: int | None, magic: int) -> bytes:
 
 
 def _packed_well(data: memoryview, level: int) -> Iterator[memoryview]:
-    """Return blocks with their lengths, by the high compressor: the library has it for whole frames only, with
+    """Yield blocks with their lengths, by the high compressor: the library has it for whole frames only, with
     checksums.
     """
     level = min(max(level, _MIN_HIGH_LEVEL), _MAX_LEVEL)

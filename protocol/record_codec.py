@@ -157,7 +157,7 @@ def locate_bytes(data: bytes | memoryview, position: int, limit: int) -> tuple[i
 
 
 def locate_headers(data: bytes | memoryview, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Return start and size of the key and of the value of each header. Raises ProtocolError unless they end the
+    """Yield start and size of the key and of the value of each header. Raises ProtocolError unless they end the
     record.
     """
     count, at = decode_varint(data, position)

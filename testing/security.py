@@ -23,7 +23,7 @@ class BrokerAccess:
     def __init__(
         self, passwords: Mapping[str, str], *, tls: bool, host: str = "127.0.0.1", is_cluster: bool = False
     ) -> None:
-        """Return the settings of brokers of a cluster, which authenticate as user `BROKER` if required."""
+        """Brokers of a cluster (`is_cluster`) authenticate as user `BROKER` if clients have passwords."""
         self.passwords = dict(passwords)
         self._own = ""
         if is_cluster and passwords:

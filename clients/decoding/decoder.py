@@ -125,7 +125,7 @@ class Decoder:
 
     @staticmethod
     def _is_stale(where: _Where, found: _Found, now: float) -> bool:
-        """Return the schema of an id, which never changes."""
+        """Return whether a result must be looked up again; the schema of an id never changes."""
         return (not isinstance(where, int) or found.schema is None) and now - found.at > FRESH_SECONDS
 
     def _known(self, where: _Where) -> _Found | None:

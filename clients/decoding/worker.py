@@ -174,7 +174,7 @@ def registered_descriptor(text: str) -> Any:
 
 
 def _add_googles(name: str, found: dict[str, Any]) -> None:
-    """Return one of Google's own files, which are not registered, and its imports."""
+    """Add one of Google's own files, which are not registered, and its imports."""
     from google.protobuf import descriptor_pb2
 
     if name in found or not name.startswith("google/"):

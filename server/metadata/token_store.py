@@ -110,7 +110,7 @@ class TokenStore:
         return decode_token(data)
 
     async def all(self) -> AsyncIterator[DelegationToken]:
-        """Return every token, some at a time. Raises ValueError."""
+        """Yield every token; some are read at a time. Raises ValueError."""
         ids = iter(await self.ids())
         while some := [f"{ROOT}/{token_id}" for token_id in islice(ids, TOKENS_PER_READ)]:
             for node in await self._store.get_many(some):

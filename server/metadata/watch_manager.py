@@ -138,7 +138,7 @@ class WatchManager:
 
 
 def _above(path: str) -> list[str]:
-    """Yield the paths of all ancestors, the nearest first."""
+    """Return the paths of all ancestors, the nearest first."""
     above = []
     while path != "/":
         path = path[: path.rindex("/")] or "/"

@@ -109,6 +109,6 @@ class SlowRequests:
                 api.next_minute()
 
     def slowest(self) -> list[tuple[str, SlowRequest]]:
-        """Return the slowest first, each with its API's name."""
+        """Return the slowest requests with the names of their APIs, slowest first."""
         kept = [(name, one) for name, api in self._apis.items() for one in api.kept]
         return sorted(kept, key=lambda found: -found[1].slowness)[:TOLD]

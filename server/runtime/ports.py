@@ -91,7 +91,7 @@ no_faults: Callable[[str], bool] = frozenset[str]().__contains__
 
 
 def no_time() -> float:
-    """Return the stopwatch of a simulation, in which work takes no time."""
+    """Return 0, as the stopwatch of a simulation, in which work takes no time."""
     return 0.0
 
 

@@ -32,7 +32,7 @@ class BatchVisitor(Protocol):
         ...
 
     def on_aborted(self, batch: RecordBatch) -> bool:
-        """Data of an aborted transaction."""
+        """Handle data of an aborted transaction."""
         ...
 
     def on_control(self, batch: RecordBatch, has_no_data: bool) -> bool:
@@ -40,7 +40,7 @@ class BatchVisitor(Protocol):
         ...
 
     def on_legacy(self, batch: LegacyBatch) -> bool:
-        """Return a message of format v0 or v1, or a wrapper of many."""
+        """Handle a message of format v0 or v1, or a wrapper of several."""
         ...
 
 

@@ -271,7 +271,7 @@ def _listed(schema: Mapping[str, Any]) -> set[str] | None:
 
 
 def _bounds(reader: Mapping[str, Any], writer: Mapping[str, Any], kinds: set[str], at: str) -> Iterator[str]:
-    """Return the kinds of values that may have been written."""
+    """Yield the kinds of values that may have been written."""
     reader = {name: bound for name, bound in reader.items() if not kinds.isdisjoint(_OF_KINDS.get(name, kinds))}
     for names, sign in ((_UPPER, 1), (_LOWER, -1)):
         for name in names:

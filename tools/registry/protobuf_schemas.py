@@ -222,7 +222,7 @@ def _deleted_oneofs(reader: DescriptorProto, writer: DescriptorProto) -> set[str
 
 
 def _made_exclusive(reader: DescriptorProto, writer: DescriptorProto, at: str) -> Iterator[str]:
-    """Return fields that could be set together before."""
+    """Yield fields that could be set together before."""
     before = {field.number: _oneof(writer, field) for field in writer.field}
     for name, numbers in _oneofs(reader).items():
         known = [number for number in numbers if number in before]

@@ -64,7 +64,7 @@ class Subjects:
         return max(self._versions.get(subject, {}), default=0) + 1
 
     def all_versions(self, *, deleted: bool = False) -> Iterator[Version]:
-        """Return the versions of all subjects."""
+        """Yield the versions of all subjects."""
         for subject in self.names(deleted=deleted):
             yield from self.versions(subject, deleted=deleted)
 
