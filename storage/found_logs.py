@@ -218,6 +218,7 @@ class FoundLogs:
             log_start_offset=log_dir.offsets[LOG_START_OFFSET_CHECKPOINT].get(topic_partition, 0),
             clean_shutdown=log_dir.was_clean_shutdown,
             may_have_gaps=self.known_topics is not None and topic_partition.topic not in self.known_topics,
+            transaction_indexes=log_dir.transaction_indexes.pop(topic_partition, {}),
         )
         log.restore_high_watermark(log_dir.offsets[HIGH_WATERMARK_CHECKPOINT].get(topic_partition, 0))
         return log

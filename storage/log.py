@@ -1,7 +1,8 @@
 """The log of one partition: appends, reads, rolls, truncates, flushes and forgets. Owns the offset invariants."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NoReturn
 from uuid import UUID
 
@@ -42,6 +43,7 @@ from .segment_changes import SegmentChanges
 from .segment_indexes import RunInSteps
 from .segment_swap import SegmentSwap
 from .time_index import TimestampOffset
+from .transaction_index import IndexChecksum
 from .unreplicated_transactions import find_unreplicated
 from .unsynced_files import FlushTask, UnsyncedFiles
 
@@ -100,16 +102,18 @@ class Log:
         rng: RandomSource,
         topic_id: UUID | None = None,
         may_have_gaps: bool = False,
+        transaction_indexes: Mapping[int, IndexChecksum] = MappingProxyType({}),
     ) -> "Log":
         """Open the partition directory at `path`, creating it if there is none, and repair it after an unclean stop.
 
-        With `may_have_gaps` it may have been compacted, though `config` does not say so.
+        With `may_have_gaps` it may have been compacted, though `config` does not say so. `transaction_indexes` are the
+        checksums of the clean stop before this start, by base offset.
         A new directory's own name is for the caller to make durable, in its parent. The high watermark starts at the
         log start. Raises OSError, and StorageError for a directory that contradicts itself or the given topic id.
         """
         if not fs.is_dir(path):
             fs.mkdir(path)
-        loader = LogLoader(path, config, fs, now_ms, rng, may_have_gaps)
+        loader = LogLoader(path, config, fs, now_ms, rng, may_have_gaps, transaction_indexes)
         loaded = loader.load(
             recovery_point=recovery_point, log_start_offset=log_start_offset, clean_shutdown=clean_shutdown
         )
@@ -680,6 +684,15 @@ class Log:
                 task.run()
             self.complete_flush(task)
         self.close_handles()
+
+    def index_checksums(self) -> dict[int, IndexChecksum]:
+        """Return the checksums of the transaction indexes by base offset, for a log that is closed. Reads no file."""
+        found = {}
+        for segment in self.segments:
+            index = segment.indexes.loaded_transactions
+            if index is not None and (checksum := index.checksum(segment.size)) is not None:
+                found[segment.base_offset] = checksum
+        return found
 
     def _begin_snapshot(self) -> None:
         """Have the next flush write a snapshot of the producer state."""

@@ -11,7 +11,7 @@ from ..common.error_description import describe_error
 from ..common.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .checkpoint_file import OffsetCheckpointFile
-from .errors import FILE_ERRORS, CorruptCheckpointError, LogDirFailedError
+from .errors import FILE_ERRORS, PASSING, CorruptCheckpointError, LogDirFailedError
 from .filesystem import FileSystem, Lock, parent_of
 from .meta_properties import MetaProperties, read_meta_properties
 from .partition_dir import KRAFT_NAMES, PartitionDir, parse_partition_dir
@@ -19,6 +19,9 @@ from .partition_files import TEMPORARY_SUFFIX, clear_name, remove_log, set_aside
 from .partition_metadata import begin_partition_metadata, finish_partition_metadata
 from .reserve import Reserve
 from .segment_files import LOG_SUFFIX, segment_file_name
+from .transaction_index import IndexChecksum
+from .transaction_index_checkpoint import FILE_NAME as TRANSACTION_INDEX_CHECKPOINT
+from .transaction_index_checkpoint import TransactionIndexCheckpoint
 
 T = TypeVar("T")
 
@@ -34,7 +37,7 @@ CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATE
 ORDINARY_NAMES = KRAFT_NAMES | {"lost+found"}
 MANY_FOLDERS = 64
 """The number of new folders from which on one sync of the whole disk replaces the syncs of the folders."""
-OWN_FILES = (CLEAN_SHUTDOWN_FILE, *CHECKPOINTS)
+OWN_FILES = (CLEAN_SHUTDOWN_FILE, TRANSACTION_INDEX_CHECKPOINT, *CHECKPOINTS)
 
 logger = room_logger("storage")
 
@@ -43,7 +46,8 @@ class LogDir:
     """A folder that holds partition folders.
 
     Layout: `.lock`, `.reserve`, `meta.properties`, four text checkpoints of one line per partition, and
-    `.kafka_cleanshutdown`, which exists only between a clean shutdown and the next start. Checkpoints are replaced
+    `.kafka_cleanshutdown` and `transaction-index-checkpoint`, which exist only between a clean shutdown and the next
+    start. Checkpoints are replaced
     whole, by temp file and rename, so a crash leaves the old or the new one. An unreadable checkpoint counts as empty:
     recovery then starts at 0, which costs time and no data.
 
@@ -66,6 +70,8 @@ class LogDir:
         self.was_clean_shutdown = False
         self.previous_broker_epoch = -1
         """The broker epoch at the clean stop before this start; -1 after an unclean stop."""
+        self.transaction_indexes: dict[TopicPartition, dict[int, IndexChecksum]] = {}
+        """Checksums of the clean stop before this start, until the log of each partition is opened."""
         self.is_new = False
         """Whether it had neither an identity nor a partition when the broker started."""
         self.partition_count = 0
@@ -100,7 +106,7 @@ class LogDir:
         self.is_new = self.meta_properties is None
 
     def begin_loading(self) -> list[PartitionDir]:
-        """Read and remove the clean-shutdown marker, read the checkpoints, list the partition folders.
+        """Read and remove the clean-shutdown marker with its checksums, read the checkpoints, list partition folders.
 
         The marker is removed, durably, before any log is opened: a crash from then on is an unclean shutdown. Raises
         `OSError`.
@@ -112,7 +118,11 @@ class LogDir:
         self.was_clean_shutdown = found.get(CLEAN_SHUTDOWN_FILE, False)
         if self.was_clean_shutdown:
             self.previous_broker_epoch = broker_epoch_in(self._fs.read_bytes(marker))
+            self.transaction_indexes = self.read_index_checksums()
             self._fs.unlink(marker)
+        if found.get(TRANSACTION_INDEX_CHECKPOINT, False):
+            self._fs.unlink(f"{self.path}/{TRANSACTION_INDEX_CHECKPOINT}")
+        if self.was_clean_shutdown:
             self._fs.fsync_dir(self.path)
         self.read_checkpoints()
         partition_dirs = self._partition_dirs(name for name, is_file in found.items() if not is_file)
@@ -215,6 +225,35 @@ class LogDir:
                 remove_log(self._fs, path)
             raise
         return list(new)
+
+    def read_index_checksums(self) -> dict[TopicPartition, dict[int, IndexChecksum]]:
+        """Return the checksums that were written after the clean-shutdown marker, if readable. Raises `OSError`."""
+        modified_ms = self._fs.modified_ms(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
+        try:
+            return TransactionIndexCheckpoint(self.path, self._fs).read(modified_ms)
+        except CorruptCheckpointError as error:
+            logger.warning("%s is damaged and is ignored: %s", TRANSACTION_INDEX_CHECKPOINT, error)
+        except OSError as error:
+            if error.errno not in FILE_ERRORS:
+                raise
+            logger.warning("%s cannot be read and is ignored: %s", TRANSACTION_INDEX_CHECKPOINT, error)
+        return {}
+
+    def write_index_checksums(self, checksums: Mapping[TopicPartition, Mapping[int, IndexChecksum]]) -> None:
+        """Write checksums for the next start, after the clean-shutdown marker. Raises `OSError`.
+
+        If the disk is full, the next start has no checksums.
+        """
+        if not any(checksums.values()):
+            return
+        modified_ms = self._fs.modified_ms(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
+        checkpoint = TransactionIndexCheckpoint(self.path, self._fs)
+        try:
+            self._write_over(TRANSACTION_INDEX_CHECKPOINT, partial(checkpoint.write, modified_ms, checksums))
+        except OSError as error:
+            if error.errno not in PASSING:
+                raise
+            logger.warning("%s could not be written: %s", checkpoint.path, error)
 
     def write_clean_shutdown_marker(self, broker_epoch: int = -1) -> None:
         """Mark the directory for the next start: every log was flushed and closed. Raises `OSError`."""

@@ -1,7 +1,7 @@
 """Opening a log after a clean or an unclean stop: the only code that repairs."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import Protocol
@@ -31,7 +31,7 @@ from .segment_files import (
     TXN_INDEX_SUFFIX,
     segment_file_name,
 )
-from .transaction_index import AbortedTxn
+from .transaction_index import AbortedTxn, IndexChecksum
 
 NO_RECOVERY_POINT = -1
 _NEW_NAMES = frozenset({segment_file_name(0, LOG_SUFFIX), METADATA_FILE_NAME, EPOCHS_FILE_NAME})
@@ -72,6 +72,8 @@ class LogLoader:
     rng: RandomSource
     may_have_gaps: bool = False
     """Whether it may have been compacted, even if the current configuration does not compact it."""
+    transaction_indexes: Mapping[int, IndexChecksum] = field(default_factory=dict)
+    """Checksums of the transaction indexes at the clean stop before this start, by base offset."""
 
     def load(self, *, recovery_point: int, log_start_offset: int, clean_shutdown: bool) -> LoadedLog:
         """Open all files in the directory; an empty directory gets a first segment. Raises OSError, StorageError.
@@ -306,8 +308,9 @@ class LogLoader:
     ) -> None:
         """Rebuild all indexes of a segment together if any is missing, and damaged transaction indexes.
 
-        A segment without aborted transactions has no transaction index. Therefore only a missing offset or time index,
-        which every segment has, shows that files were deleted, and Kafka also rebuilds all three then.
+        A segment without aborted transactions has no transaction index. Without a checksum of it, therefore, only a
+        missing offset or time index, which every segment has, shows that files were deleted, and Kafka also rebuilds
+        all three then.
         """
         present = set(names)
         ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset][: len(segments)]
@@ -316,8 +319,11 @@ class LogLoader:
                 continue
             base_offset = segment.base_offset
             is_whole = all(segment_file_name(base_offset, one) in present for one in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
-            has_transactions = segment_file_name(base_offset, TXN_INDEX_SUFFIX) in present
-            if is_whole and (not has_transactions or self._is_transaction_index_sound(segment, end_offset)):
+            checksum = self.transaction_indexes.get(base_offset)
+            if checksum is not None and checksum.log_size != segment.size:
+                checksum = None
+            has_transactions = checksum is not None or segment_file_name(base_offset, TXN_INDEX_SUFFIX) in present
+            if is_whole and (not has_transactions or self._is_transaction_index_sound(segment, end_offset, checksum)):
                 continue
             try:
                 if not is_whole:
@@ -332,9 +338,12 @@ class LogLoader:
             finally:
                 segment.close_handles()
 
-    def _is_transaction_index_sound(self, segment: LogSegment, end_offset: int) -> bool:
+    def _is_transaction_index_sound(self, segment: LogSegment, end_offset: int, checksum: IndexChecksum | None) -> bool:
         try:
-            segment.indexes.transactions.sanity_check(end_offset)
+            if checksum is not None:
+                segment.indexes.transactions.check(checksum)
+            else:
+                segment.indexes.transactions.sanity_check(end_offset)
         except CorruptIndexError as error:
             logger.warning("%s; it is rebuilt", error)
             return False

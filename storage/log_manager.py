@@ -198,6 +198,7 @@ class LogManager:
     def finish_loading(self) -> None:
         """Count the opened logs, and close the logs of directories that failed while others were loading."""
         for log_dir in self.dirs:
+            log_dir.transaction_indexes = {}  # of partitions whose folders are missing
             log_dir.partition_count = len(self.held.held_by(log_dir))
             if log_dir.failure is not None:
                 self.held.take_offline(log_dir, log_dir.failure)
@@ -345,7 +346,8 @@ class LogManager:
             if log_dir in unclosed:
                 continue
             checkpoints = [self._checkpoints.take(log_dir, name) for name in CHECKPOINTED]
-            tasks.append(LaneTask(log_dir.path, partial(_mark_clean, log_dir, checkpoints, broker_epoch)))
+            logs = [self.logs[key] for key in self.held.held_by(log_dir)]
+            tasks.append(LaneTask(log_dir.path, partial(_mark_clean, log_dir, checkpoints, logs, broker_epoch)))
         return tasks
 
     def close(self) -> None:
@@ -360,7 +362,8 @@ class LogManager:
             log_dir.close()
 
 
-def _mark_clean(log_dir: LogDir, checkpoints: Sequence[Checkpoint], broker_epoch: int) -> None:
+def _mark_clean(log_dir: LogDir, checkpoints: Sequence[Checkpoint], logs: Sequence[Log], broker_epoch: int) -> None:
     for checkpoint in checkpoints:
         checkpoint.write_if_room()
     log_dir.write_clean_shutdown_marker(broker_epoch)
+    log_dir.write_index_checksums({log.topic_partition: log.index_checksums() for log in logs})

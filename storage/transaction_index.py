@@ -1,6 +1,7 @@
 """The transaction index of a segment: the aborted transactions whose markers are in the segment."""
 
 from typing import NamedTuple
+from zlib import crc32
 
 from ..protocol.file_layouts import TRANSACTION_INDEX_ENTRY, TRANSACTION_INDEX_VERSION
 from .errors import FILE_ERRORS, CorruptIndexError
@@ -18,6 +19,18 @@ class AbortedTxn(NamedTuple):
     last_offset: int
     last_stable_offset: int
     """The last stable offset when the marker was appended: no transaction that ends later can reach below it."""
+
+
+class IndexChecksum(NamedTuple):
+    """The content of a segment's transaction index at a clean stop, and the size of the segment's `.log` file.
+
+    A segment of another size was written to since then, by Apache Kafka for example, so its checksum is void.
+    """
+
+    log_size: int
+    entries: int
+    crc: int
+    """CRC-32 of the file."""
 
 
 class TransactionIndex:
@@ -104,6 +117,24 @@ class TransactionIndex:
                 raise CorruptIndexError(f"{self.path}: {aborted} has a last stable offset beyond its marker")
         if not self.entries:
             raise CorruptIndexError(f"{self.path} is empty")
+
+    def checksum(self, log_size: int) -> IndexChecksum | None:
+        """Return the checksum of the entries in memory, next to a log of `log_size` bytes; None if there are none.
+
+        A start loads every index that exists, and new entries are added in memory.
+        """
+        if not self._entries:
+            return None
+        content = b"".join(_ENTRY.pack(TRANSACTION_INDEX_VERSION, *aborted) for aborted in self._entries)
+        return IndexChecksum(log_size, len(self._entries), crc32(content))
+
+    def check(self, expected: IndexChecksum) -> None:
+        """Raise OSError, and `CorruptIndexError` if the file has other entries than at the last clean stop."""
+        found = len(self.entries)
+        if self.checksum(expected.log_size) != expected:
+            raise CorruptIndexError(
+                f"{self.path}: its {found} entries are not the {expected.entries} entries of the last clean stop"
+            )
 
     @property
     def has_news(self) -> bool:

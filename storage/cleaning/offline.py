@@ -95,11 +95,13 @@ class OfflineCleaner:
             # Until the marker is written again, the directory counts as not cleanly closed.
             content = self._fs.read_bytes(marker) if log_dir.was_clean_shutdown else b""
             if log_dir.was_clean_shutdown:
+                log_dir.transaction_indexes = log_dir.read_index_checksums()
                 self._fs.unlink(marker)
                 self._fs.fsync_dir(directory)
             yield log_dir
             if log_dir.was_clean_shutdown:
                 self._fs.write_atomic(marker, content)
+                log_dir.write_index_checksums(log_dir.transaction_indexes)
         finally:
             log_dir.close()
 
@@ -124,6 +126,8 @@ class OfflineCleaner:
             report.bytes_after, report.segments_after = log.size, len(log.segments)
         finally:
             log.close()
+        if log_dir is not None:
+            log_dir.transaction_indexes[key] = log.index_checksums()
         return report
 
     def _open(self, path: str, key: TopicPartition, log_dir: LogDir | None) -> Log:
@@ -138,6 +142,7 @@ class OfflineCleaner:
             log_start_offset=offsets.get(LOG_START_OFFSET_CHECKPOINT) or 0,
             clean_shutdown=log_dir is not None and log_dir.was_clean_shutdown,
             rng=self._rng,
+            transaction_indexes={} if log_dir is None else log_dir.transaction_indexes.get(key, {}),
         )
         high_watermark = offsets.get(HIGH_WATERMARK_CHECKPOINT)
         log.restore_high_watermark(log.log_end_offset if high_watermark is None else high_watermark)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer
 from tests.compat.test_java import program
@@ -206,3 +206,82 @@ def test_we_serve_a_folder_kafka_left(version: str, end: str, tmp_path: Path) ->
             name = path.parent.name[:-2]
             if name in expected:
                 assert re.findall(r"topic_id: (\S+)", path.read_text()) == [identities[name]], name
+
+
+def abort_and_commit(bootstrap: str, topic: str, name: str, *, rounds: int = 6) -> list[bytes]:
+    """Run transactions, every second of which is aborted; return the values that were committed."""
+    committed: list[bytes] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+    producer.init_transactions(60)
+    for number in range(rounds):
+        producer.begin_transaction()
+        values = [b"%s %d %d " % (name.encode(), number, each) + b"x" * 300 for each in range(10)]
+        for value in values:
+            producer.produce(topic, value=value)
+        producer.flush(30)
+        if number % 2:
+            producer.commit_transaction(60)
+            committed += values
+        else:
+            producer.abort_transaction(60)
+    return committed
+
+
+def read_committed(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    """The values that a read_committed consumer gets: all of them once `count` have arrived, and one more second."""
+    config = {"bootstrap.servers": bootstrap, "group.id": "unused", "isolation.level": "read_committed"}
+    consumer = Consumer({**config, "enable.auto.commit": False, "enable.partition.eof": True})
+    consumer.list_topics(topic, timeout=60)
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    values: list[bytes] = []
+    deadline, ended = time.monotonic() + 60, False
+    while (len(values) < count or not ended) and time.monotonic() < deadline:
+        for message in consumer.consume(100, 0.5):
+            if message.error():
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                ended = True
+            else:
+                values.append(message.value() or b"")
+    consumer.close()
+    return values
+
+
+def test_kafka_ignores_the_checksums_of_transaction_indexes_and_makes_them_void(tmp_path: Path) -> None:
+    """Barnabas → Kafka → Barnabas on one folder: no false alarm, and lost indexes are rebuilt."""
+    properties = {
+        "log.segment.bytes": "1048576",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    }
+    with KafkaServer(tmp_path / "kafka", heap="512m", properties=properties) as kafka:
+        create(kafka.bootstrap, "aborted", config={"segment.bytes": "1048576"})
+        committed = abort_and_commit(kafka.bootstrap, "aborted", "kafka")
+        kafka.stop()
+        checksums = kafka.log_dir / "transaction-index-checkpoint"
+        settings = kafka.folder / "server.properties"
+        with BarnabasServer(tmp_path / "first", settings=settings, port=kafka.port) as ours:
+            committed += abort_and_commit(ours.bootstrap, "aborted", "ours")
+            assert read_committed(ours.bootstrap, "aborted", len(committed)) == committed
+            ours.stop()
+        stale = checksums.read_text()
+        assert re.findall(r"^aborted 0 0 \d+ (\d+) \d+$", stale, re.MULTILINE) == ["6"]
+        kafka.start()
+        # With an existing transactional id: the metadata log of Kafka lacks the producer ids that Barnabas assigned.
+        committed += abort_and_commit(kafka.bootstrap, "aborted", "kafka")
+        assert read_committed(kafka.bootstrap, "aborted", len(committed)) == committed
+        kafka.stop()
+        problems = [line for line in kafka.log_tail().splitlines() if "aborted-0" in line or checksums.name in line]
+        assert not problems, problems
+        assert checksums.read_text() == stale
+        with BarnabasServer(tmp_path / "second", settings=settings, port=kafka.port) as ours:
+            assert read_committed(ours.bootstrap, "aborted", len(committed)) == committed
+            assert "rebuilt" not in ours.log_tail()
+            assert checksums.name not in ours.log_tail()
+            ours.stop()
+        (index,) = (kafka.log_dir / "aborted-0").glob("*.txnindex")
+        index.unlink()
+        with BarnabasServer(tmp_path / "third", settings=settings, port=kafka.port) as ours:
+            assert read_committed(ours.bootstrap, "aborted", len(committed)) == committed
+            assert "its 0 entries are not the 9 entries of the last clean stop" in ours.log_tail()

@@ -6,6 +6,8 @@ A damaged file costs its own segment or partition. What the log itself says is s
 from __future__ import annotations
 
 import errno
+import logging
+import random
 import shutil
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -16,18 +18,23 @@ from typing import Any
 import pytest
 from tests.storage.crash_world import SMALL
 from tests.storage.lanes import checkpoint, shut_down
+from tests.storage.lanes import retain as retain_all
 from tests.storage.logs import NOW_MS, Clock, batch, finished, marker, open_log, retain
 from tests.storage.test_log_manager import ID_A, ID_B, A, B, started
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
-from barnabas.protocol.record_batch import iter_batches
-from barnabas.storage.errors import LogDirFailedError
+from barnabas.protocol.record_batch import RecordBatch, iter_batches
+from barnabas.storage.cleaning.log_to_clean import CleanerSettings
+from barnabas.storage.cleaning.offline import OfflineCleaner
+from barnabas.storage.errors import CorruptCheckpointError, LogDirFailedError
 from barnabas.storage.file_records import FileRecords
 from barnabas.storage.filesystem import OsFile, OsFileSystem
 from barnabas.storage.log import Log
 from barnabas.storage.log_dir import CHECKPOINTS, CLEAN_SHUTDOWN_FILE
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.log_validator import COORDINATOR_RULES
+from barnabas.storage.transaction_index_checkpoint import FILE_NAME as TRANSACTION_INDEX_CHECKPOINT
+from barnabas.storage.transaction_index_checkpoint import TransactionIndexCheckpoint
 
 CONFIG = replace(SMALL, segment_bytes=4000, segment_index_bytes=4000, index_interval_bytes=200)
 BATCHES = 90
@@ -158,7 +165,7 @@ def test_a_negative_position_in_an_index_is_rebuilt_and_served(root: Path, origi
     assert path.read_bytes() == whole
 
 
-@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
 @pytest.mark.parametrize("bit", range(8))
 @pytest.mark.parametrize("lane", range(4))
 @pytest.mark.verify
@@ -181,8 +188,7 @@ def test_a_damaged_index_is_rebuilt_after_a_stop(
     root: Path, original: tuple[Path, Seen], suffix: str, damage: str, number: int
 ) -> None:
     path = segment_file(root, suffix, number)
-    if not path.exists() or (suffix == ".txnindex" and damage == "deleted"):
-        pytest.skip("nothing says that there was one")
+    assert path.exists()
     DAMAGES[damage](path)
     manager = start(root)
     assert seen(manager.logs[A]) == original[1]
@@ -277,6 +283,284 @@ def test_an_epoch_out_of_range_counts_as_damage(root: Path, original: tuple[Path
     shut_down(manager)
 
 
+# Transaction indexes, of which only checksums show that they lost entries
+
+
+def txn_indexes(root: Path) -> list[Path]:
+    """The transaction indexes of log A."""
+    return sorted((root / "a-0").glob("*.txnindex"))
+
+
+def believed_in_silence(root: Path, expected: Seen, caplog: pytest.LogCaptureFixture) -> LogManager:
+    """The manager of a start that rebuilds nothing and logs no warning, and whose log A is as expected."""
+    caplog.clear()
+    manager = start(root)
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert seen(manager.logs[A]) == expected
+    return manager
+
+
+def abort_again(log: Log) -> None:
+    """Append another aborted transaction."""
+    fields: dict[str, Any] = {"producer_id": 50, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    log.append_as_leader(batch(1, **fields), leader_epoch=2)
+    log.append_as_leader(marker(50, commit=False), leader_epoch=2, rules=COORDINATOR_RULES)
+    log.flush()
+
+
+def committed_offsets(log: Log) -> list[int]:
+    """The offsets of the records that a read_committed consumer returns."""
+    offset, offsets = log.log_start_offset, list[int]()
+    while offset < log.last_stable_offset:
+        found = log.read(offset, 1 << 20, max_offset=log.last_stable_offset, read_committed=True)
+        assert found.aborted_transactions is not None
+        aborted = {(one.producer_id, number) for one in found.aborted_transactions for number in range(*one[1:3])}
+        for each in iter_batches(bytes(found.data)):
+            assert isinstance(each, RecordBatch)
+            if not each.header.is_control and (each.header.producer_id, each.base_offset) not in aborted:
+                offsets += [record.offset for record in each.records()]
+            offset = each.last_offset + 1
+    return offsets
+
+
+def test_checksums_exist_between_a_clean_stop_and_the_next_start(
+    root: Path, original: tuple[Path, Seen], caplog: pytest.LogCaptureFixture
+) -> None:
+    content = (root / TRANSACTION_INDEX_CHECKPOINT).read_text()
+    assert [line.split()[:2] for line in content.splitlines()[3:]].count(["a", "0"]) == len(txn_indexes(root)) >= 2
+    manager = believed_in_silence(root, original[1], caplog)
+    assert not (root / TRANSACTION_INDEX_CHECKPOINT).exists()
+    shut_down(manager)
+    later = (root / TRANSACTION_INDEX_CHECKPOINT).read_text()
+    assert later.splitlines()[3:] == content.splitlines()[3:]
+
+
+def test_a_directory_without_aborted_transactions_has_no_checksums(tmp_path: Path) -> None:
+    manager = start(tmp_path / "data")
+    manager.creation.get_or_create_log(A, topic_id=ID_A, is_new=True).append_as_leader(batch(1), leader_epoch=0)
+    shut_down(manager)
+    assert (tmp_path / "data" / CLEAN_SHUTDOWN_FILE).exists()
+    assert not (tmp_path / "data" / TRANSACTION_INDEX_CHECKPOINT).exists()
+
+
+def test_all_transaction_indexes_deleted_alone_are_rebuilt(
+    root: Path, original: tuple[Path, Seen], caplog: pytest.LogCaptureFixture
+) -> None:
+    deleted = txn_indexes(root)
+    for path in deleted:
+        path.unlink()
+    manager = start(root)
+    assert seen(manager.logs[A]) == original[1]
+    warnings = [record.getMessage() for record in caplog.records if "last clean stop" in record.getMessage()]
+    assert [f"{path}: its 0 entries" in line for path, line in zip(deleted, warnings, strict=True)] == [True] * len(
+        deleted
+    )
+    shut_down(manager)
+    assert [path.read_bytes() for path in deleted] == [path.read_bytes() for path in txn_indexes(original[0])]
+    shut_down(believed_in_silence(root, original[1], caplog))
+
+
+# The lowest bits of the producer id, of the first offset, and of the last stable offset: all remain plausible.
+@pytest.mark.parametrize("position", [9, 17, 33])
+def test_a_plausible_entry_of_a_transaction_index_is_not_believed(
+    root: Path, original: tuple[Path, Seen], position: int
+) -> None:
+    path = txn_indexes(root)[-1]
+    whole = path.read_bytes()
+    flip(path, position, 0)
+    manager = start(root)
+    assert seen(manager.logs[A]) == original[1]
+    shut_down(manager)
+    assert path.read_bytes() == whole
+
+
+def test_a_transaction_index_of_a_partition_that_cannot_be_rebuilt_is_not_served(
+    root: Path, original: tuple[Path, Seen]
+) -> None:
+    """A segment with damage inside, of which nothing shows the aborted transactions any more."""
+    path = txn_indexes(root)[0]
+    path.unlink()
+    data = bytearray(path.with_suffix(".log").read_bytes())
+    data[300:1000] = bytes(700)
+    path.with_suffix(".log").write_bytes(data)
+    manager = start(root)
+    assert set(manager.logs) == {B}
+    assert seen(manager.logs[B]) == original[1]
+    shut_down(manager)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_checksums_are_ignored_with_a_warning(
+    root: Path, original: tuple[Path, Seen], damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    DAMAGES[damage](root / TRANSACTION_INDEX_CHECKPOINT)
+    manager = start(root)
+    assert seen(manager.logs[A]) == original[1]
+    named = [record for record in caplog.records if TRANSACTION_INDEX_CHECKPOINT in record.getMessage()]
+    assert len(named) == (damage not in ("deleted", "empty"))
+    assert not [record for record in caplog.records if "rebuilt" in record.getMessage()]
+    shut_down(manager)
+    assert (root / TRANSACTION_INDEX_CHECKPOINT).is_file()
+
+
+def test_no_bit_of_the_checksums_makes_an_index_wrong(
+    root: Path, original: tuple[Path, Seen], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = root / TRANSACTION_INDEX_CHECKPOINT
+    whole = path.read_bytes()
+    checkpoint_file = TransactionIndexCheckpoint(str(root), OsFileSystem())
+    modified_ms = OsFileSystem().modified_ms(f"{root}/{CLEAN_SHUTDOWN_FILE}")
+    expected = checkpoint_file.read(modified_ms)
+    assert expected[A]
+    for position in range(len(whole)):
+        for bit in range(8):
+            flip(path, position, bit)
+            try:
+                found = checkpoint_file.read(modified_ms)
+            except CorruptCheckpointError:
+                found = {}
+            assert found in (expected, {}), (position, bit)
+            path.write_bytes(whole)
+    flip(path, len(whole) // 2, 0)
+    manager = start(root)
+    assert seen(manager.logs[A]) == original[1]
+    assert "is damaged and is ignored" in caplog.text
+    shut_down(manager)
+
+
+def test_checksums_of_an_earlier_stop_are_void(
+    root: Path, original: tuple[Path, Seen], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another broker, which leaves the file alone, has opened and closed the directory since."""
+    stale = (root / TRANSACTION_INDEX_CHECKPOINT).read_bytes()
+    fs = OsFileSystem()
+    manager = start(root)
+    log = manager.logs[A]
+    log.truncate_to(log.segments[1].base_offset + 5)
+    abort_again(log)
+    after = seen(log)
+    assert after.aborted != original[1].aborted
+    shut_down(manager)
+    (root / TRANSACTION_INDEX_CHECKPOINT).write_bytes(stale)
+    shut_down(believed_in_silence(root, after, caplog))
+    marker_file = f"{root}/{CLEAN_SHUTDOWN_FILE}"
+    fs.set_modified_ms(marker_file, fs.modified_ms(marker_file) + 1)
+    for path in txn_indexes(root):
+        flip(path, 9, 0)
+    manager = start(root)
+    assert not [record for record in caplog.records if "last clean stop" in record.getMessage()]
+    shut_down(manager)
+
+
+def test_a_segment_that_grew_has_no_checksum(
+    root: Path, original: tuple[Path, Seen], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Even if the clean-shutdown marker had the time of the one before."""
+    fs = OsFileSystem()
+    stale, modified_ms = (
+        (root / TRANSACTION_INDEX_CHECKPOINT).read_bytes(),
+        fs.modified_ms(f"{root}/{CLEAN_SHUTDOWN_FILE}"),
+    )
+    manager = start(root)
+    abort_again(manager.logs[A])
+    after = seen(manager.logs[A])
+    assert len(after.aborted) == len(original[1].aborted) + 1
+    shut_down(manager)
+    (root / TRANSACTION_INDEX_CHECKPOINT).write_bytes(stale)
+    fs.set_modified_ms(f"{root}/{CLEAN_SHUTDOWN_FILE}", modified_ms)
+    shut_down(believed_in_silence(root, after, caplog))
+
+
+def test_checksums_after_a_crash_are_void(
+    root: Path, original: tuple[Path, Seen], caplog: pytest.LogCaptureFixture
+) -> None:
+    stale = (root / TRANSACTION_INDEX_CHECKPOINT).read_bytes()
+    manager = start(root)
+    abort_again(manager.logs[A])
+    after = seen(manager.logs[A])
+    manager.close()
+    assert not (root / CLEAN_SHUTDOWN_FILE).exists()
+    assert not (root / TRANSACTION_INDEX_CHECKPOINT).exists()
+    (root / TRANSACTION_INDEX_CHECKPOINT).write_bytes(stale)
+    for path in txn_indexes(root)[-1:]:
+        path.unlink(missing_ok=True)
+    again = start(root)
+    assert "last clean stop" not in caplog.text
+    assert seen(again.logs[A]) == after
+    shut_down(again)
+
+
+def test_indexes_after_retention_have_their_checksums(
+    root: Path, original: tuple[Path, Seen], caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = start(root)
+    log = manager.logs[A]
+    log.maybe_increment_log_start_offset(log.segments[2].base_offset + 1)
+    retain_all(manager)
+    after = seen(log)
+    assert after.aborted and after.aborted != original[1].aborted
+    shut_down(manager)
+    shut_down(believed_in_silence(root, after, caplog))
+    for path in txn_indexes(root):
+        path.unlink()
+    manager = start(root)
+    assert seen(manager.logs[A]) == after
+    shut_down(manager)
+
+
+def test_indexes_after_compaction_have_their_checksums(
+    root: Path, original: tuple[Path, Seen], caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the offline cleaner, which the directory's checksums follow."""
+    before = {path.name: path.stat().st_size for path in (root / "a-0").glob("*.log")}
+    OfflineCleaner(
+        OsFileSystem(),
+        now_ms=lambda: NOW_MS + 10**9,
+        rng=random.Random(0),
+        config=replace(CONFIG, cleanup_policy="compact"),
+        settings=CleanerSettings(),
+    ).compact(str(root / "a-0"), lambda progress: None)
+    assert {path.name: path.stat().st_size for path in (root / "a-0").glob("*.log")} != before
+    manager = start(root)
+    after, committed = seen(manager.logs[A]), committed_offsets(manager.logs[A])
+    assert 0 < len(after.records) < len(original[1].records)
+    shut_down(manager)
+    shut_down(believed_in_silence(root, after, caplog))
+    damaged = txn_indexes(root) + sorted((root / f"{B}").glob("*.txnindex"))
+    assert len(damaged) > len(txn_indexes(root))
+    for path in damaged:
+        path.unlink()
+    manager = start(root)
+    # A rebuild does not find transactions of which the cleaner has removed every record.
+    assert set(seen(manager.logs[A]).aborted) < set(after.aborted)
+    assert committed_offsets(manager.logs[A]) == committed
+    assert seen(manager.logs[B]) == original[1]
+    shut_down(manager)
+
+
+def test_an_offline_compaction_rebuilds_transaction_indexes_first(root: Path, original: tuple[Path, Seen]) -> None:
+    """Else it would keep aborted records as committed ones."""
+
+    def compacted(folder: Path) -> Seen:
+        OfflineCleaner(
+            OsFileSystem(),
+            now_ms=lambda: NOW_MS + 10**9,
+            rng=random.Random(0),
+            config=replace(CONFIG, cleanup_policy="compact"),
+            settings=CleanerSettings(),
+        ).compact(str(folder / "a-0"), lambda progress: None)
+        manager = start(folder)
+        try:
+            return seen(manager.logs[A])
+        finally:
+            shut_down(manager)
+
+    shutil.copytree(root, other := root.with_name("damaged"))
+    for path in txn_indexes(other):
+        path.unlink()
+    assert compacted(other) == compacted(root)
+
+
 # While the broker runs
 
 
@@ -356,8 +640,7 @@ def check_damage_at_run_time(root: Path, expected: Seen, file: tuple[int, str], 
     after = seen(again.logs[A])
     assert after.records[: len(expected.records)] == expected.records
     assert len(after.records) >= len(expected.records) + acknowledged
-    if suffix != ".txnindex" or damage != "deleted":
-        assert after.aborted == expected.aborted
+    assert after.aborted == expected.aborted
     assert seen(again.logs[B]).records[: len(expected.records)] == expected.records
     shut_down(again)
 
