@@ -711,6 +711,7 @@ class BrokerServer:
             token_bytes=self._ports.token_bytes,
             open_files=self._ports.open_files,
             is_trusted=self._ports.is_own_user if self.config.coordinator_owner_only else no_users,
+            memory_limit=self._ports.memory_limit,
         )
         self._stops.append(server.close)
         await server.start()

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.schema import Message, fields_of
+from ..runtime.memory_budget import memory_budget
 
 if TYPE_CHECKING:
     from ..network.connection import Connection
@@ -19,8 +20,6 @@ LANE = "requests"
 """The lane that reads large requests and writes the answers to long ones."""
 DECODED_BYTES = 256 << 20
 """Budget of decoded requests that are not answered, unless the memory limit of the process is small."""
-SHARE_OF_MEMORY = 4
-"""The budget is at most this part of the memory limit."""
 OBJECT_BYTES, FIELD_BYTES = 48, 56
 """The memory of a decoded item: the object with its slot in a list, and each field with its value.
 
@@ -77,7 +76,7 @@ class LargeRequests:
     def __init__(self, work: Work, loop: asyncio.AbstractEventLoop, memory_limit: int | None) -> None:
         self._work = work
         self._loop = loop
-        self._budget = DECODED_BYTES if memory_limit is None else min(DECODED_BYTES, memory_limit // SHARE_OF_MEMORY)
+        self._budget = memory_budget(DECODED_BYTES, memory_limit)
         self._waiting: dict[str, deque[LargeRequest]] = {}
         """The waiting requests by client address, in the order of the addresses' turns."""
         self._used: Counter[str] = Counter()

@@ -11,7 +11,9 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ...storage.cleaning.log_to_clean import CleanerSettings, LogToClean
 from ...storage.errors import FILE_ERRORS, PASSING, LogDirFailedError
+from ..config.keys.log_keys import DEFAULT_DEDUPE_BUFFER_BYTES
 from ..runtime.loop_sharing import CountBudget
+from ..runtime.memory_budget import memory_budget
 from ..runtime.ports import PassFailedError, WorkerDiedError
 from .cleaning_pass import CleaningRun, PassReport
 
@@ -205,10 +207,12 @@ class LogCleaner:
 
     def _settings(self) -> CleanerSettings:
         config = self._config
-        threads = max(config.log_cleaner_threads, 1)
+        threads, dedupe_buffer_bytes = max(config.log_cleaner_threads, 1), config.log_cleaner_dedupe_buffer_size
+        if dedupe_buffer_bytes == DEFAULT_DEDUPE_BUFFER_BYTES:
+            dedupe_buffer_bytes = memory_budget(dedupe_buffer_bytes, self._ports.memory_limit)
         return CleanerSettings(
             hash_name=config.log_cleaner_hash_algorithm,
-            dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size // threads,
+            dedupe_buffer_bytes=dedupe_buffer_bytes // threads,
             load_factor=config.log_cleaner_io_buffer_load_factor,
             io_buffer_bytes=max(config.log_cleaner_io_buffer_size // threads, 1),
         )

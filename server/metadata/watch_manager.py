@@ -6,6 +6,7 @@ receives one event for its deletion.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -70,6 +71,8 @@ class WatchManager:
         self._recursive = 0
         self.total_cost = 0
         """Bytes of memory for all of them, about."""
+        self.max_cost = sys.maxsize
+        """The limit for `total_cost`, beyond which a server refuses watches."""
 
     @property
     def count(self) -> int:

@@ -21,6 +21,7 @@ from ..quotas.client_quota_manager import ListenerConnectionRate
 from ..quotas.rates import QuotaWindow
 from ..runtime.log_limit import LimitedLog
 from ..runtime.loop_sharing import raise_error
+from ..runtime.memory_budget import memory_budget
 from ..security.listener_security import PLAINTEXT, ListenerSecurity
 from ..security.sasl_server_authenticator import SaslServerAuthenticator
 from .admission import UnauthenticatedConnections
@@ -52,8 +53,6 @@ SMALL_FRAME_BYTES = 8 << 20
 """The largest size of requests other than Produce."""
 HALF_RECEIVED_BYTES = 256 << 20
 """The size of the `MemoryPool` where `queued.max.request.bytes` is not set."""
-SHARE_OF_MEMORY = 4
-"""The `MemoryPool` has at most one part in this number of the memory of a process with a limit."""
 RELEASE_AFTER = 100
 """The number of closed connections after which free memory is returned to the operating system."""
 FRAME_SECONDS = 30.0
@@ -132,9 +131,7 @@ class SocketServer:
         self._pool = BufferPool(RECEIVE_BYTES, SPARE_BUFFERS, allocate)
         queued = config.queued_max_request_bytes
         if queued <= 0:
-            queued = HALF_RECEIVED_BYTES
-            if memory_limit is not None:
-                queued = min(queued, memory_limit // SHARE_OF_MEMORY)
+            queued = memory_budget(HALF_RECEIVED_BYTES, memory_limit)
         self.memory_pool = MemoryPool(queued, self._pool.run_short)
         self._release_memory = release_memory
         self._work = work

@@ -5,17 +5,23 @@ from __future__ import annotations
 import re
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer
+from tests.control_groups import memory_group
 from tests.frames import framed, request_body
 from tests.server_process import wait_until
 
 from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.codec import decode_response
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.record_batch import RecordBatchBuilder
 
 MB = 1 << 20
 LARGE = 95 * MB
@@ -118,3 +124,59 @@ def test_requests_that_are_handled_stay_within_the_budget_and_end_with_their_cli
         for client in clients:
             client.close()
         wait_until(lambda: broker.memory() < 120 * MB, timeout_s=60, what="the work to end")
+
+
+class LimitedServer(BarnabasServer):
+    """A broker that enters a control group before it starts."""
+
+    def __init__(self, folder: Path, group: Path) -> None:
+        super().__init__(folder)
+        self._group = group
+
+    def command(self) -> list[str]:
+        enter = 'echo $$ > "$0" && exec "$@"'
+        return ["sh", "-c", enter, str(self._group / "cgroup.procs"), *super().command()]
+
+
+def produce_frame(partition: int, records: bytes | bytearray) -> bytes:
+    """A request to append a batch to topic "large", with acks 1."""
+    data = TopicProduceData(name="large", partition_data=[PartitionProduceData(index=partition, records=records)])
+    return framed(request_body(ApiKey.PRODUCE, 7, ProduceRequest(acks=1, timeout_ms=60_000, topic_data=[data])))
+
+
+def produce_response(client: socket.socket) -> int:
+    """The error code of the only partition."""
+    (size,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
+    body = client.recv(size, socket.MSG_WAITALL)
+    response = decode_response(ApiKey.PRODUCE, 7, body, 4, len(body))
+    return int(response.responses[0].partition_responses[0].error_code)
+
+
+@pytest.mark.verify
+def test_two_large_requests_at_a_time_survive_in_300_megabytes(tmp_path: Path) -> None:
+    """Each has a batch of 95 MB, which is appended, three times; the second request waits for memory."""
+    with memory_group(300 * MB) as group, LimitedServer(tmp_path, group) as server:
+        broker = Watched(server)
+        assert str(server.pid) in (group / "cgroup.procs").read_text().split()
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        config = {"max.message.bytes": str(100 * MB)}
+        for future in admin.create_topics([NewTopic("large", 2, 1, config=config)]).values():
+            future.result(60)
+        builder = RecordBatchBuilder(max_size=100 * MB)
+        assert builder.append(None, bytes(LARGE - MB), (), 1_700_000_000_000)
+        records = builder.build()
+        frames = [produce_frame(number, records) for number in (0, 1)]
+        before = broker.memory()
+        for _ in range(3):
+            clients = [broker.connect() for _ in frames]
+            senders = [
+                threading.Thread(target=one.sendall, args=(frame,)) for one, frame in zip(clients, frames, strict=True)
+            ]
+            for sender in senders:
+                sender.start()
+            assert [produce_response(one) for one in clients] == [0, 0]
+            for sender, one in zip(senders, clients, strict=True):
+                sender.join()
+                one.close()
+        assert str(server.pid) in (group / "cgroup.procs").read_text().split(), "it was not killed and restarted"
+        wait_until(lambda: broker.memory() - before < 24 * MB, timeout_s=60, what="memory to return")

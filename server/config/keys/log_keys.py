@@ -26,6 +26,8 @@ from .topic_keys import (
 )
 from .validators import MetadataVersion, OneOf, Range, RangeOr, ValidList
 
+DEFAULT_DEDUPE_BUFFER_BYTES = 134217728
+
 # fmt: off
 LOG_KEYS: tuple[ConfigKey, ...] = (
     integer("compression.gzip.level", -1, MEDIUM, RangeOr(1, 9, -1), mode=CLUSTER_WIDE,
@@ -47,8 +49,11 @@ LOG_KEYS: tuple[ConfigKey, ...] = (
         doc="Compression level of the broker for zstd."),
     long("log.cleaner.backoff.ms", 15000, MEDIUM, Range(0), mode=CLUSTER_WIDE,
         doc="Pause of the cleaner when no log is dirty enough."),
-    long("log.cleaner.dedupe.buffer.size", 134217728, MEDIUM, mode=CLUSTER_WIDE,
-        doc="Memory for the offset maps of all `log.cleaner.threads` together."),
+    long("log.cleaner.dedupe.buffer.size", DEFAULT_DEDUPE_BUFFER_BYTES, MEDIUM, mode=CLUSTER_WIDE,
+        doc=(
+            "Memory for the offset maps of all `log.cleaner.threads` together. The default value means a quarter of "
+            "the control group's memory limit if that is less."
+        )),
     long("log.cleaner.delete.retention.ms", 86400000, MEDIUM, Range(0), mode=CLUSTER_WIDE,
         doc="Time for which a tombstone, a key without a value, is retained in a compacted log."),
     boolean("log.cleaner.enable", True, MEDIUM,

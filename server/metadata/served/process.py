@@ -15,7 +15,16 @@ from ....common.error_description import describe_error
 from ....common.room_logger import room_logger
 from ....storage.filesystem import OsFileSystem
 from ....storage.reserve import Reserve
-from ...runtime.host import RESERVE_BYTES, ThreadWork, event_loop, is_own_user, now_ms, open_files, raise_open_files
+from ...runtime.host import (
+    RESERVE_BYTES,
+    ThreadWork,
+    event_loop,
+    is_own_user,
+    memory_limit,
+    now_ms,
+    open_files,
+    raise_open_files,
+)
 from ...runtime.log_output import LogOutput
 from ..embedded_store import EmbeddedStore
 from ..metadata_store import STORE_LANE
@@ -70,6 +79,7 @@ async def _serve(
         token_bytes=secrets.token_bytes,
         open_files=open_files,
         is_trusted=is_own_user if owner_only else lambda peer, own: True,
+        memory_limit=memory_limit(),
     )
     try:
         await server.start()

@@ -72,8 +72,6 @@ WATCH_BYTES = 32 << 20
 MULTI_READ_BYTES, CHILD_BYTES = 4 << 20, 50
 """The size limit of the response to one MultiRead, which may request the same large node thousands of times, and the
 cost of each child name beyond its characters. ZooKeeper's client accepts responses of 1 MiB by default."""
-ALL_WATCH_BYTES = 256 << 20
-"""Memory for all watches together."""
 
 _ILLEGAL = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 """Characters that ZooKeeper allows in no path (PathUtils)."""
@@ -147,7 +145,7 @@ class Caller:
     def watch(self, path: str, kind: int) -> None:
         """Set a watch of this connection. Raises TooManyWatchesError."""
         watches = self.tree.watches
-        if watches.cost(self.session) > WATCH_BYTES or watches.total_cost > ALL_WATCH_BYTES:
+        if watches.cost(self.session) > WATCH_BYTES or watches.total_cost > watches.max_cost:
             raise TooManyWatchesError(path)
         watches.add(path, self.session, self.watcher, kind)
 

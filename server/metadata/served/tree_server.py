@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ....common.room_logger import room_logger
 from ....protocol.zookeeper.constants import PASSWORD_SIZE
 from ...runtime.log_limit import LimitedLog
+from ...runtime.memory_budget import memory_budget
 from ..data_tree import RemoteSession, Transaction
 from .connection import TreeConnection
 from .four_letter_commands import answer
@@ -36,6 +37,8 @@ QUEUED_BYTES = 32 << 20
 """Reading pauses while this number of bytes of writes waits for the disk."""
 HALF_RECEIVED_BYTES = 32 << 20
 """The limit for incomplete frames of all connections; beyond it the connection with the oldest frame is closed."""
+ALL_WATCH_BYTES = 256 << 20
+"""Memory for the watches of all sessions together."""
 FREE_BYTES = 1 << 16
 """A half-received frame up to this size does not count."""
 PATIENCE_TICKS = 20
@@ -54,11 +57,12 @@ class TreeServer:
         token_bytes: Callable[[int], bytes],
         open_files: Callable[[], int | None] = lambda: None,
         is_trusted: Callable[[tuple[str, int], tuple[str, int]], bool] = lambda peer, own: True,
+        memory_limit: int | None = None,
     ) -> None:
         """`request_processor` orders the tree's writes, `addresses` are hosts and ports to listen at.
 
         `token_bytes` returns secret random bytes; `open_files` is the limit of the process; `is_trusted` decides by
-        both addresses of a new connection whether it is served.
+        both addresses of a new connection whether it is served. `memory_limit` is that of the process in bytes, if any.
         """
         self.request_processor = request_processor
         self.loop = loop
@@ -70,6 +74,8 @@ class TreeServer:
         self._token_bytes = token_bytes
         self._open_files = open_files
         self._is_trusted = is_trusted
+        self._memory_limit = memory_limit
+        request_processor.tree.watches.max_cost = memory_budget(ALL_WATCH_BYTES, memory_limit)
         self._servers: list[asyncio.Server] = []
         self._owners: dict[int, TreeConnection] = {}
         """The connection of each session that has one."""
@@ -148,7 +154,7 @@ class TreeServer:
 
     def has_room(self, connection: TreeConnection) -> bool:
         """Whether a connection may have something handled; if not, it is called when it may."""
-        if self.queued_bytes <= QUEUED_BYTES:
+        if self.queued_bytes <= memory_budget(QUEUED_BYTES, self._memory_limit):
             return True
         self._waiting[connection] = None
         return False
@@ -160,7 +166,7 @@ class TreeServer:
     def went_on(self, connection: TreeConnection) -> None:
         """Let the connections that wait continue after the write of a connection."""
         connection.serve_soon()
-        while self._waiting and self.queued_bytes <= QUEUED_BYTES:
+        while self._waiting and self.queued_bytes <= memory_budget(QUEUED_BYTES, self._memory_limit):
             waiting = next(iter(self._waiting))
             del self._waiting[waiting]
             waiting.serve_soon()
@@ -172,7 +178,7 @@ class TreeServer:
             self._arriving.pop(connection, None)
             return
         self._arriving[connection] = size
-        if sum(self._arriving.values()) > HALF_RECEIVED_BYTES:
+        if sum(self._arriving.values()) > memory_budget(HALF_RECEIVED_BYTES, self._memory_limit):
             slowest = next(iter(self._arriving))
             self.log_refusal("closed the connection from %s: a request takes too long to arrive", slowest.host)
             del self._arriving[slowest]

@@ -12,6 +12,7 @@ import pytest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.server.apis import large_requests
 from barnabas.server.apis.large_requests import LargeRequest, LargeRequests, RequestAdmission, decoded_size
+from barnabas.server.runtime.memory_budget import SHARE_OF_MEMORY
 
 BUDGET = 1000
 
@@ -41,7 +42,7 @@ class World:
         monkeypatch.setattr(large_requests, "decoded_size", lambda _: 0)
         self.lane = Lane()
         work: Any = self.lane
-        self.requests = LargeRequests(work, asyncio.get_running_loop(), BUDGET * large_requests.SHARE_OF_MEMORY)
+        self.requests = LargeRequests(work, asyncio.get_running_loop(), BUDGET * SHARE_OF_MEMORY)
         self.decoded: list[str] = []
         self.admissions: list[RequestAdmission] = []
         self.errors: list[BaseException | None] = []

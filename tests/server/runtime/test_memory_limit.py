@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from barnabas import Broker
 from barnabas.server.apis.large_requests import LargeRequests
 from barnabas.server.runtime import host
 from barnabas.server.runtime.host import memory_limit
+from barnabas.server.runtime.memory_budget import memory_budget
 
 MB = 1 << 20
 
@@ -50,3 +53,20 @@ def test_mapped_memory_that_there_is_not_is_an_error_that_names_its_size() -> No
 def test_byte_limits_follow_the_memory_limit(limit: int | None, budget: int) -> None:
     requests = LargeRequests(None, None, limit)  # type: ignore[arg-type] # neither is used
     assert requests._budget == budget
+    assert memory_budget(256 * MB, limit) == budget
+
+
+async def test_offset_maps_of_the_cleaner_follow_the_memory_limit_unless_their_size_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Broker(data_dir=tmp_path) as broker:
+        cleaner = broker.server.state.cleaner
+        assert cleaner._ports.memory_limit == memory_limit()
+        monkeypatch.setattr(cleaner, "_ports", replace(cleaner._ports, memory_limit=300 * MB))
+        assert cleaner._settings().dedupe_buffer_bytes == 75 * MB
+        monkeypatch.setattr(cleaner, "_ports", replace(cleaner._ports, memory_limit=64 << 30))
+        assert cleaner._settings().dedupe_buffer_bytes == 128 * MB
+    async with Broker(data_dir=tmp_path, config={"log.cleaner.dedupe.buffer.size": str(100 * MB)}) as broker:
+        cleaner = broker.server.state.cleaner
+        monkeypatch.setattr(cleaner, "_ports", replace(cleaner._ports, memory_limit=300 * MB))
+        assert cleaner._settings().dedupe_buffer_bytes == 100 * MB
