@@ -251,6 +251,48 @@ def test_states_survive_a_restart() -> None:
     play(talk, settings={**SETTINGS, "share.coordinator.snapshot.update.records.per.snapshot": "4"})
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"\0\0\0\1", b"\0\0"),  # the key ends within the group id
+        (b"\0\1", None),
+        ("its own", b"\0\0\xff"),
+        ("its own", b"\0\x63" + bytes(40)),
+        ("its own", None),
+    ],
+)
+def test_a_damaged_record_costs_no_other_share_partition_when_the_log_is_loaded(
+    key: bytes | str, value: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def talk(plane: DataPlane) -> None:
+        topic_id = await begin(plane, "a", initialize_data(0), initialize_data(1))
+        persister = plane.state.persister
+        await persister.write_state(write("a", topic_id, write_data((0, 4, 2, 1), start=0)))
+        written = [one for one in records_of(plane) if one.type is CoordinatorRecordType.SHARE_UPDATE]
+        assert written, "the state has an update"
+        damaged = written[0].encode()[0] if isinstance(key, str) else key
+        outcomes: list[ErrorCode] = []
+        log = plane.state.share_coordinator._log
+        assert log.append(0, [(damaged, value)], outcomes.append, timeout_ms=10_000)
+        await plane.until(lambda: outcomes == [NONE])
+        await begin(plane, "z", initialize_data(0, start=7))
+        await persister.write_state(write("a", topic_id, write_data((5, 6, 2, 1), start=0)))
+        caplog.clear()
+        await plane.world.broker.stop()
+        await plane.world.broker.start()
+        coordinator = plane.state.share_coordinator
+        await plane.until(lambda: not coordinator.is_loading)
+        assert "a record of a share-partition is skipped" in caplog.text
+        assert coordinator.count_partitions() == {"loading": 0, "active": 1, "failed": 0}
+        state = only(await coordinator.read_state(read("a", topic_id, read_data())))
+        assert (state.error_code, state.start_offset) == (NONE, 0)
+        assert [(one.first_offset, one.last_offset) for one in state.state_batches] == [(0, 6)]
+        other = only(await coordinator.read_state(read("z", topic_id, read_data())))
+        assert (other.error_code, other.start_offset) == (NONE, 7)
+
+    play(talk, settings=SETTINGS)
+
+
 def test_redundant_records_are_deleted() -> None:
     async def talk(plane: DataPlane) -> None:
         topic_id = await begin(plane)
