@@ -30,6 +30,7 @@ from .runtime.host import (
     return_freed_memory,
 )
 from .runtime.log_output import LogOutput
+from .runtime.service_notifier import ServiceNotifier
 
 if TYPE_CHECKING:
     from .broker import BrokerServer
@@ -74,12 +75,14 @@ def run(
     loop = event_loop()
     asyncio.set_event_loop(loop)
     started = asyncio.Event()
+    notifier = ServiceNotifier(loop, os.environ)
     try:
-        return loop.run_until_complete(_serve(config, topics or {}, loop, companion, started))
+        return loop.run_until_complete(_serve(config, topics or {}, loop, companion, started, notifier))
     except BaseException as error:
         logger.error("the broker %s: %s", "ended" if started.is_set() else "did not start", describe_error(error))
         raise
     finally:
+        notifier.close()
         loop.close()
 
 
@@ -89,6 +92,7 @@ async def _serve(
     loop: asyncio.AbstractEventLoop,
     companion: Companion | None,
     started: asyncio.Event,
+    notifier: ServiceNotifier,
 ) -> int:
     """Serve; sets `started` once clients are served."""
     from .broker import BrokerServer
@@ -147,11 +151,13 @@ async def _serve(
         print(beside)
     print(f"ready broker.id={server.state.broker_id} cluster.id={server.state.cluster_id}", flush=True)
     started.set()
+    notifier.ready(f"serves clients as broker {server.state.broker_id}")
     failed = loop.create_task(server.failed.wait())
     ends: list[asyncio.Future[Any]] = [failed, stop]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     reason = stop.result().name if stop.done() else "a failure"
     logger.info("shutting down because of %s", reason)
+    notifier.stopping()
     began = time.perf_counter()
     if companion is not None:
         await companion.stop()

@@ -28,6 +28,7 @@ PORTS = {
     "server/cleaning/worker.py": "the process of the cleaner: its pipes, its priority, its clock",
     "server/cleaning/thread_pool.py": "passes in threads: their priority, their clock",
     "server/cleaning/worker_pool.py": "starting that process and listening to it",
+    "server/runtime/service_notifier.py": "systemd's socket",
     "server/network/output.py": "a descriptor of its own for a transport's socket",
     "server/__main__.py": "the process: signals, environment",
     "server/metadata/served/process.py": "the coordinator's process: signals, sessions' passwords",

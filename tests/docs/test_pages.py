@@ -49,7 +49,7 @@ PARSED = {
     "compaction.md": "a fragment",
     "console.md": "servers in the foreground",
     "metrics.md": "a server in the foreground, and scripts of Apache Kafka",
-    "operations.md": "Docker",
+    "how-to/service.md": "a unit of the user who runs the tests",
     "schema-registry.md": "a server in the foreground",
     "spark.md": "fragments, and formats whose jars are not installed",
     "transactions.md": "scripts of Apache Kafka",

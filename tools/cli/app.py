@@ -51,6 +51,7 @@ COMMANDS = (
     "demo",
     "spark",
     "certs",
+    "service",
 )
 """The Typer object `app` of each module, except for the commands in `SERVERS`."""
 SERVERS = {"start": (start.parser, start.START_HELP), "coordinator": (coordinator.parser, coordinator.COORDINATOR_HELP)}
