@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,11 @@ def monotonic_seconds() -> float:
 def new_random() -> random.Random:
     """Create a random generator for one client, for jitter and for choices."""
     return random.Random()
+
+
+def new_salt(size: int) -> bytes:
+    """Return random bytes of the operating system, for a stored password."""
+    return secrets.token_bytes(size)
 
 
 async def beside_loop(job: Callable[[], T]) -> T:

@@ -3,9 +3,11 @@
 from .admin import HIGH_WATERMARK, Admin
 from .brokers import ClusterDescription, LogDirDescription, QuorumInfo, QuorumReplica
 from .configs import ConfigChange, ConfigEntry, ConfigResource
+from .features import FeatureLevel, FeatureUpgradeType
 from .group_descriptions import GroupDescription, GroupMember
 from .groups import GroupListing, PartitionLag
 from .outcomes import Outcome, raise_first
+from .reassignments import ElectionType, PartitionReassignment, spread_replicas
 from .share_groups import ShareGroupDescription, ShareMemberDescription, SharePartitionOffset
 from .streams_groups import (
     InternalTopic,
@@ -20,6 +22,7 @@ from .streams_groups import (
     TopologyNodeType,
 )
 from .topics import BROKER_DEFAULT, NewTopic
+from .users import ScramCredentialInfo, ScramMechanism
 
 __all__ = [
     "BROKER_DEFAULT",
@@ -29,6 +32,9 @@ __all__ = [
     "ConfigChange",
     "ConfigEntry",
     "ConfigResource",
+    "ElectionType",
+    "FeatureLevel",
+    "FeatureUpgradeType",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
@@ -37,8 +43,11 @@ __all__ = [
     "NewTopic",
     "Outcome",
     "PartitionLag",
+    "PartitionReassignment",
     "QuorumInfo",
     "QuorumReplica",
+    "ScramCredentialInfo",
+    "ScramMechanism",
     "ShareGroupDescription",
     "ShareMemberDescription",
     "SharePartitionOffset",
@@ -52,4 +61,5 @@ __all__ = [
     "TopologyNode",
     "TopologyNodeType",
     "raise_first",
+    "spread_replicas",
 ]

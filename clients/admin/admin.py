@@ -14,6 +14,22 @@ from ...protocol.apis import ApiKey
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ...protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ...protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from ...protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ...protocol.messages.create_topics import (
     CreateTopicsRequest,
@@ -32,19 +48,25 @@ from ...protocol.messages.describe_quorum import DescribeQuorumRequest
 from ...protocol.messages.describe_quorum import PartitionData as DescribeQuorumPartition
 from ...protocol.messages.describe_quorum import TopicData as DescribeQuorumTopic
 from ...protocol.messages.describe_transactions import DescribeTransactionsRequest
+from ...protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from ...protocol.messages.elect_leaders import ElectLeadersRequest
+from ...protocol.messages.elect_leaders import TopicPartitions as ElectLeadersTopic
 from ...protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from ...protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ...protocol.messages.list_config_resources import ListConfigResourcesRequest
 from ...protocol.messages.list_groups import ListGroupsRequest
+from ...protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ...protocol.messages.list_transactions import ListTransactionsRequest
 from ...protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from ...protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ...protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -64,7 +86,7 @@ from ..group.offset_requests import (
     committed_offsets,
     fetch_requests,
 )
-from ..host import new_random
+from ..host import new_random, new_salt
 from ..name_list import name_list
 from ..offsets import OffsetAndTimestamp, OffsetLookup, by_leader_of
 from ..security import PLAINTEXT, Security
@@ -73,6 +95,7 @@ from .brokers import ClusterDescription, LogDirDescription, QuorumInfo, quorum_i
 from .configs import ConfigChange, ConfigEntry, ConfigResource, config_entry, group_by_broker
 from .controller_link import ControllerLink
 from .coordinators import Coordinators
+from .features import FeatureLevel, FeatureUpgradeType, feature_levels
 from .group_descriptions import GroupDescription, describe_on
 from .groups import (
     FIRST_LEAVE_OF_MANY,
@@ -89,6 +112,7 @@ from .groups import (
 )
 from .outcomes import Outcome, outcome, raise_error, raise_first
 from .quotas import QuotaDescription, QuotaEntity
+from .reassignments import ElectionType, PartitionReassignment
 from .share_groups import (
     ShareGroupDescription,
     ShareOffsets,
@@ -100,6 +124,7 @@ from .share_groups import (
 from .streams_groups import STREAMS, StreamsGroupDescription, describe_streams_groups_on
 from .topics import BROKER_DEFAULT, FIRST_VERSION_WITH_DEFAULTS, NewTopic, creatable_topic
 from .transactions import NO_OFFSET, OpenTransaction, TransactionDescription, TransactionListing
+from .users import DEFAULT_ITERATIONS, SALT_BYTES, ScramCredentialInfo, ScramMechanism, upsertion
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -262,6 +287,19 @@ class Admin:
         return described
 
     @_within_time_limit
+    async def list_config_resources(self, resource_type: ConfigResourceType) -> list[str]:
+        """Return the names of the resources of a type that have settings of their own (KIP-1142). Raises KafkaError.
+
+        Brokers before Kafka 4.1 list client metrics subscriptions only.
+        """
+        connection = await self._client.any_connection()
+        version = connection.version_for(ApiKey.LIST_CONFIG_RESOURCES)
+        types = [resource_type] if version >= 1 else []
+        response = await connection.send(ListConfigResourcesRequest(resource_types=types), version)
+        raise_error(response.error_code, None)
+        return sorted(one.resource_name for one in response.config_resources if one.resource_type == resource_type)
+
+    @_within_time_limit
     async def alter_configs(
         self, changes: Mapping[ConfigResource, Iterable[ConfigChange]], *, validate_only: bool = False
     ) -> dict[ConfigResource, Outcome]:
@@ -362,6 +400,125 @@ class Admin:
                     LogDirDescription(broker_id, r.log_dir, code_of(r.error_code), r.total_bytes, r.usable_bytes, sizes)
                 )
         return log_dirs
+
+    async def alter_replica_log_dirs(
+        self, broker_id: int, moves: Mapping[TopicPartition, str]
+    ) -> dict[TopicPartition, Outcome]:
+        """Move replicas of a broker to other log directories of it. They are moved in the background."""
+        partitions: dict[str, list[TopicPartition]] = {}
+        for topic_partition, path in moves.items():
+            partitions.setdefault(path, []).append(topic_partition)
+        dirs = [
+            AlterReplicaLogDir(
+                path=path,
+                topics=[
+                    AlterReplicaLogDirTopic(name=topic, partitions=indexes)
+                    for topic, indexes in indexes_by_topic(moved).items()
+                ],
+            )
+            for path, moved in partitions.items()
+        ]
+        response = await self._client.ask(broker_id, AlterReplicaLogDirsRequest(dirs=dirs))
+        return {
+            TopicPartition(topic.topic_name, one.partition_index): outcome(one.error_code, None)
+            for topic in response.results
+            for one in topic.partitions
+        }
+
+    async def describe_features(self) -> list[FeatureLevel]:
+        """Return the supported and the finalized levels of all features. Raises KafkaError."""
+        response = await self._client.ask(
+            None, ApiVersionsRequest(client_software_name="barnabas", client_software_version="0")
+        )
+        raise_error(response.error_code, None)
+        return feature_levels(response)
+
+    async def update_features(
+        self,
+        levels: Mapping[str, int],
+        *,
+        upgrade_type: FeatureUpgradeType = FeatureUpgradeType.UPGRADE,
+        validate_only: bool = False,
+    ) -> None:
+        """Change finalized levels; level 0 disables a feature. Raises KafkaError, and changes nothing then."""
+        updates = [
+            FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=upgrade_type)
+            for name, level in levels.items()
+        ]
+        request = UpdateFeaturesRequest(
+            timeout_ms=self._request_timeout_ms, feature_updates=updates, validate_only=validate_only
+        )
+        response = await self._controller.ask(request, "results", lowest=1)
+        raise_error(response.error_code, response.error_message)
+        raise_first({one.feature: outcome(one.error_code, one.error_message) for one in response.results})
+
+    # Leaders and replicas
+
+    async def elect_leaders(
+        self, election_type: ElectionType, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Outcome]:
+        """Elect the preferred leaders, or any live replicas as leaders, of these partitions or of all.
+
+        An unclean election can lose acknowledged records. ELECTION_NOT_NEEDED is the outcome of a partition that keeps
+        its leader; with None such partitions are not reported. Raises KafkaError.
+        """
+        topics = None
+        if partitions is not None:
+            topics = [
+                ElectLeadersTopic(topic=topic, partitions=indexes)
+                for topic, indexes in indexes_by_topic(partitions).items()
+            ]
+        request = ElectLeadersRequest(
+            election_type=election_type, topic_partitions=topics, timeout_ms=self._request_timeout_ms
+        )
+        lowest = 0 if election_type is ElectionType.PREFERRED else 1
+        response = await self._controller.ask(request, "", lowest=lowest)
+        raise_error(response.error_code, None)
+        return {
+            TopicPartition(topic.topic, one.partition_id): outcome(one.error_code, one.error_message)
+            for topic in response.replica_election_results
+            for one in topic.partition_result
+        }
+
+    async def alter_partition_reassignments(
+        self, replicas: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, Outcome]:
+        """Begin to move partitions to these replicas, the preferred leader first; None cancels a reassignment.
+
+        Raises KafkaError.
+        """
+        topics = [
+            ReassignableTopic(
+                name=topic,
+                partitions=[
+                    ReassignablePartition(partition_index=index, replicas=None if wanted is None else list(wanted))
+                    for index in indexes
+                    for wanted in [replicas[TopicPartition(topic, index)]]
+                ],
+            )
+            for topic, indexes in indexes_by_topic(replicas).items()
+        ]
+        request = AlterPartitionReassignmentsRequest(timeout_ms=self._request_timeout_ms, topics=topics)
+        response = await self._controller.ask(request, "")
+        raise_error(response.error_code, response.error_message)
+        return {
+            TopicPartition(topic.name, one.partition_index): outcome(one.error_code, one.error_message)
+            for topic in response.responses
+            for one in topic.partitions
+        }
+
+    async def list_partition_reassignments(self) -> dict[TopicPartition, PartitionReassignment]:
+        """Return the reassignments in progress. Raises KafkaError."""
+        request = ListPartitionReassignmentsRequest(timeout_ms=self._request_timeout_ms)
+        response = await self._controller.ask(request, "")
+        raise_error(response.error_code, response.error_message)
+        return {
+            TopicPartition(topic.name, one.partition_index): PartitionReassignment(
+                one.replicas, one.adding_replicas, one.removing_replicas
+            )
+            for topic in response.topics
+            for one in topic.partitions
+        }
 
     # Groups
 
@@ -689,6 +846,49 @@ class Admin:
         for rule in result.matching_acls:
             raise_error(rule.error_code, rule.error_message)
         return sorted(acl_binding(r.resource_type, r.resource_name, r.pattern_type, r) for r in result.matching_acls)
+
+    # Users
+
+    async def describe_user_scram_credentials(
+        self, users: Collection[str] | None = None
+    ) -> dict[str, list[ScramCredentialInfo]]:
+        """Return the SCRAM credentials of these users or of all. Raises KafkaError."""
+        names = None if users is None else [UserName(name=user) for user in users]
+        response = await self._client.ask(None, DescribeUserScramCredentialsRequest(users=names))
+        raise_error(response.error_code, response.error_message)
+        raise_first({one.user: outcome(one.error_code, one.error_message) for one in response.results})
+        return {
+            one.user: [
+                ScramCredentialInfo(ScramMechanism(info.mechanism), info.iterations) for info in one.credential_infos
+            ]
+            for one in sorted(response.results, key=lambda one: one.user)
+        }
+
+    async def upsert_user_scram_credential(
+        self,
+        user: str,
+        password: str,
+        mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_512,
+        *,
+        iterations: int = DEFAULT_ITERATIONS,
+    ) -> None:
+        """Add a user, or set a new password. The password is not sent, only its salted hash. Raises KafkaError."""
+        entry = upsertion(user, password, mechanism, iterations, new_salt(SALT_BYTES))
+        await self._alter_user_scram_credentials(upsertions=[entry])
+
+    async def delete_user_scram_credential(self, user: str, mechanism: ScramMechanism) -> None:
+        """Delete one credential of a user. Raises KafkaError, RESOURCE_NOT_FOUND if the user does not have it."""
+        await self._alter_user_scram_credentials(deletions=[ScramCredentialDeletion(name=user, mechanism=mechanism)])
+
+    async def _alter_user_scram_credentials(
+        self,
+        *,
+        upsertions: Sequence[ScramCredentialUpsertion] = (),
+        deletions: Sequence[ScramCredentialDeletion] = (),
+    ) -> None:
+        request = AlterUserScramCredentialsRequest(deletions=list(deletions), upsertions=list(upsertions))
+        response = await self._controller.ask(request, "results")
+        raise_first({one.user: outcome(one.error_code, one.error_message) for one in response.results})
 
     # Transactions
 

@@ -34,7 +34,8 @@ def group_by_broker(resources: Iterable[ConfigResource]) -> dict[int | None, lis
     """
     groups: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
-        own = resource.type is not ConfigResourceType.TOPIC and resource.name.isdecimal()
+        is_of_a_broker = resource.type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
+        own = is_of_a_broker and resource.name.isdecimal()
         groups.setdefault(int(resource.name) if own else None, []).append(resource)
     return groups
 

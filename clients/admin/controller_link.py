@@ -20,7 +20,8 @@ class ControllerLink:
     async def ask(self, request: Any, results: str, *, lowest: int = 0, fit: Any = None) -> Any:
         """Send a request to the controller, and again after NOT_CONTROLLER.
 
-        `results` is the name of the response's list of outcomes. `fit` adapts the request to the negotiated version.
+        `results` is the name of the response's list of outcomes, empty if it has none with error codes. `fit` adapts
+        the request to the negotiated version.
         """
 
         async def ask() -> Any:
@@ -30,7 +31,9 @@ class ControllerLink:
                 fit(version)
             timeout_ms = self.request_timeout_ms + self._timeout_ms
             response = await connection.send(request, version, timeout_ms=timeout_ms)
-            if any(result.error_code == ErrorCode.NOT_CONTROLLER for result in getattr(response, results)):
+            codes = {one.error_code for one in getattr(response, results)} if results else set()
+            codes.add(getattr(response, "error_code", ErrorCode.NONE))
+            if ErrorCode.NOT_CONTROLLER in codes:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, f"broker {connection.address}")
             return response
 

@@ -19,8 +19,8 @@ EXTENSION_SECONDS = 60
 class ServiceNotifier:
     """The state of this process as systemd sees it (sd_notify(3)); does nothing if systemd did not start the process.
 
-    A timer of the event loop sends the watchdog's notifications, so that systemd restarts a broker whose loop stands
-    still. During a start and a stop the same timer requests more time, because the recovery of large logs can take
+    A timer of the event loop sends the watchdog's notifications, so that systemd restarts a broker whose loop is
+    blocked. During a start and a stop the same timer requests more time, because the recovery of large logs can take
     longer than a unit's time limit. Used on the loop's thread only.
     """
 

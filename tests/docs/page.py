@@ -58,7 +58,9 @@ def script_of(page: str, ports: dict[str, int]) -> str:
 
 def _start_and_wait(found: re.Match[str], log: str, port: int) -> str:
     log = found["log"] or log
-    command = found["command"] if "--port" in found["command"] else f"{found['command']} --port {port}"
+    command = found["command"]
+    if "--port" not in command and ".properties" not in command:
+        command += f" --port {port}"
     return (
         f"{command} > {log} 2>&1 &\n"
         f"timeout {READY_SECONDS} bash -c 'until grep -q ^ready {log}; do sleep 0.1; done' || {{ cat {log}; exit 1; }}"
