@@ -294,7 +294,7 @@ class Admin:
         """
         connection = await self._client.any_connection()
         version = connection.version_for(ApiKey.LIST_CONFIG_RESOURCES)
-        types = [resource_type] if version >= 1 else []
+        types: list[int] = [resource_type] if version >= 1 else []
         response = await connection.send(ListConfigResourcesRequest(resource_types=types), version)
         raise_error(response.error_code, None)
         return sorted(one.resource_name for one in response.config_resources if one.resource_type == resource_type)

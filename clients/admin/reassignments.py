@@ -48,8 +48,9 @@ def spread_replicas(
             free = [broker for broker in leads if broker not in replicas]
             elsewhere = [broker for broker in free if racks.get(broker) not in used] or free
             counts = leads if position == 0 else holds
-            replicas.append(min(elsewhere, key=lambda broker, counts=counts: (counts[broker], holds[broker], broker)))
-            holds[replicas[-1]] += 1
+            _, _, broker = min((counts[broker], holds[broker], broker) for broker in elsewhere)
+            replicas.append(broker)
+            holds[broker] += 1
         leads[replicas[0]] += 1
         assigned[topic_partition] = replicas
     return assigned

@@ -96,7 +96,7 @@ async def user_rows(admin: Admin) -> list[Row]:
     acls: dict[str, list[AclBinding]] = {}
     try:
         for binding in await admin.describe_acls():
-            acls.setdefault(binding.principal.removeprefix("User:"), []).append(binding)
+            acls.setdefault(binding.entry.principal.removeprefix("User:"), []).append(binding)
     except KafkaError as error:
         if error.code is not ErrorCode.SECURITY_DISABLED:  # a cluster without an authorizer has no ACLs
             raise

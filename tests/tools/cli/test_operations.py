@@ -123,14 +123,16 @@ def test_elections_and_reassignments(run: Run, cluster: Cluster, tmp_path: Path)
 
     run("elections", "preferred", "moved")
     wait_until(lambda: rows(run("elections", "list", "moved", "--json")) == [])
-    other = wanted["moved", 0][1]
-    cluster.move_leader("moved", 0, to=other)
+    first, other = wanted["moved", 0]
+    cluster.stop(first)
+    cluster.start(first)
+    cluster.wait_for_isr("moved", 0, (first, other))
     wait_until(lambda: rows(run("elections", "list", "moved", "--json")))  # every broker has the new leader
     (needed,) = rows(run("elections", "list", "moved", "--json"))
-    assert (needed["leader"], needed["preferred"], needed["election"]) == (other, wanted["moved", 0][0], "preferred")
+    assert (needed["leader"], needed["preferred"], needed["election"]) == (other, first, "preferred")
     elected = rows(run("elections", "preferred", "moved:0,1", "--json"))
     assert [one["result"] for one in elected] == ["elected", "election not needed"]
-    assert cluster.leader("moved", 0) == wanted["moved", 0][0]
+    assert cluster.leader("moved", 0) == first
     assert "cancelled 0 reassignments" in run("reassign", "cancel").output
 
 

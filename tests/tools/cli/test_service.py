@@ -27,7 +27,7 @@ def unit_of(*arguments: str) -> configparser.ConfigParser:
     shown = runner.invoke(app, ["service", "print", *arguments])
     assert shown.exit_code == 0, shown.output
     unit = configparser.ConfigParser(strict=False, interpolation=None)
-    unit.optionxform = str
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
     unit.read_string(shown.output)
     return unit
 
