@@ -18,6 +18,7 @@ from ..protocol.apis import ApiKey, api_key_of
 from ..protocol.client_connection import ClientConnection, Introduction
 from ..protocol.codec import encode_request
 from ..protocol.errors import ConnectionLostError, KafkaError
+from ..protocol.messages.api_versions import ApiVersionsResponse
 from ..protocol.sasl import SaslExchange
 from ..protocol.schema import UNBOUNDED, Buffer, Versions
 from .errors import BrokerUnreachableError, RequestTimeoutError
@@ -156,6 +157,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def supports(self, api_key: ApiKey, version: int = 0) -> bool:
         """Return whether the broker supports `version` (or a later one) of this API."""
         return self._core.supports(api_key, version)
+
+    def describe_versions(self) -> asyncio.Future[ApiVersionsResponse]:
+        """Request the APIs and the features again. The connection continues with the versions of its start."""
+        return self.send(self._core.versions_request())
 
     def version_for(self, api_key: ApiKey, *, lowest: int = 0, highest: int = UNBOUNDED) -> int:
         """Return the newest common version within the given bounds. Raises UnsupportedVersionError."""

@@ -369,10 +369,13 @@ class ClientConnection(Generic[T]):
         self._outbox += self._framed(api_key, version, [encode_request(request, version)])
         self._in_flight.append(InFlight(self._correlation_id, api_key, version, self._deadline, None, True))
 
-    def _ask_versions(self, version: int) -> None:
+    def versions_request(self) -> ApiVersionsRequest:
+        """Return a request for the APIs and the features of the broker, with the names of this software."""
         me = self._introduction
-        request = ApiVersionsRequest(client_software_name=me.software_name, client_software_version=me.software_version)
-        self._ask(ApiKey.API_VERSIONS, version, request)
+        return ApiVersionsRequest(client_software_name=me.software_name, client_software_version=me.software_version)
+
+    def _ask_versions(self, version: int) -> None:
+        self._ask(ApiKey.API_VERSIONS, version, self.versions_request())
 
     def _on_greeting(self, frame: memoryview) -> None:
         """Process a response before the connection is ready."""

@@ -29,7 +29,6 @@ from ...protocol.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ...protocol.messages.create_topics import (
     CreateTopicsRequest,
@@ -427,9 +426,7 @@ class Admin:
 
     async def describe_features(self) -> list[FeatureLevel]:
         """Return the supported and the finalized levels of all features. Raises KafkaError."""
-        response = await self._client.ask(
-            None, ApiVersionsRequest(client_software_name="barnabas", client_software_version="0")
-        )
+        response = await (await self._client.any_connection()).describe_versions()
         raise_error(response.error_code, None)
         return feature_levels(response)
 
