@@ -400,6 +400,7 @@ class Admin:
                 )
         return log_dirs
 
+    @_within_time_limit
     async def alter_replica_log_dirs(
         self, broker_id: int, moves: Mapping[TopicPartition, str]
     ) -> dict[TopicPartition, Outcome]:
@@ -424,12 +425,14 @@ class Admin:
             for one in topic.partitions
         }
 
+    @_within_time_limit
     async def describe_features(self) -> list[FeatureLevel]:
         """Return the supported and the finalized levels of all features. Raises KafkaError."""
         response = await (await self._client.any_connection()).describe_versions()
         raise_error(response.error_code, None)
         return feature_levels(response)
 
+    @_within_time_limit
     async def update_features(
         self,
         levels: Mapping[str, int],
@@ -451,6 +454,7 @@ class Admin:
 
     # Leaders and replicas
 
+    @_within_time_limit
     async def elect_leaders(
         self, election_type: ElectionType, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, Outcome]:
@@ -477,6 +481,7 @@ class Admin:
             for one in topic.partition_result
         }
 
+    @_within_time_limit
     async def alter_partition_reassignments(
         self, replicas: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, Outcome]:
@@ -504,6 +509,7 @@ class Admin:
             for one in topic.partitions
         }
 
+    @_within_time_limit
     async def list_partition_reassignments(self) -> dict[TopicPartition, PartitionReassignment]:
         """Return the reassignments in progress. Raises KafkaError."""
         request = ListPartitionReassignmentsRequest(timeout_ms=self._request_timeout_ms)
@@ -846,6 +852,7 @@ class Admin:
 
     # Users
 
+    @_within_time_limit
     async def describe_user_scram_credentials(
         self, users: Collection[str] | None = None
     ) -> dict[str, list[ScramCredentialInfo]]:
@@ -861,6 +868,7 @@ class Admin:
             for one in sorted(response.results, key=lambda one: one.user)
         }
 
+    @_within_time_limit
     async def upsert_user_scram_credential(
         self,
         user: str,
@@ -873,6 +881,7 @@ class Admin:
         entry = upsertion(user, password, mechanism, iterations, new_salt(SALT_BYTES))
         await self._alter_user_scram_credentials(upsertions=[entry])
 
+    @_within_time_limit
     async def delete_user_scram_credential(self, user: str, mechanism: ScramMechanism) -> None:
         """Delete one credential of a user. Raises KafkaError, RESOURCE_NOT_FOUND if the user does not have it."""
         await self._alter_user_scram_credentials(deletions=[ScramCredentialDeletion(name=user, mechanism=mechanism)])

@@ -81,6 +81,7 @@ def test_a_user_is_added_and_can_log_in() -> None:
         )
         producer.produce("orders", b"one coffee")
         assert producer.flush(30) == 0
+        del producer  # its threads would reconnect after the broker has stopped
         assert command("user", "remove", "ann").exit_code == 0
         missing = command("user", "remove", "ann", "--mechanism", "SCRAM-SHA-512")
         assert missing.exit_code == 1
