@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from ..nemesis import BrokerNemesis, Harm
 from ..node import SimNode
 from .cluster import KRaftWorld
 from .quorum import ModelledController
+
+ELECTION_SECONDS = 0.5
+"""The longest time for which an election waits for records that are not committed."""
+ELECTION_DELAY = 0.02
+LOOK_SECONDS = 0.001
 
 
 class QuorumNemesis(BrokerNemesis):
@@ -72,6 +79,14 @@ class QuorumNemesis(BrokerNemesis):
             self._quorum.isolated.discard(active.node)
 
     async def _elect(self) -> None:
+        """Elect another leader, mostly when brokers have records that are not committed."""
+        ends_at = self.world.loop.time() + ELECTION_SECONDS
+        while self.world.loop.time() < ends_at:
+            active = self._quorum.active
+            if active is not None and active.end > max(active.high_watermark, self._quorum.end):
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(self.random.random() * ELECTION_DELAY)
         if self._controller() is not None:
             self._quorum.elect_another()
 

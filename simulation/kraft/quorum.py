@@ -353,7 +353,7 @@ class Quorum:
         log = list(self.committed)
         # A majority may have the batches up to any one after the committed ones.
         uncommitted = self._majority_log[len(log) :]
-        log += uncommitted[: rng.choice((0, len(uncommitted), rng.randint(0, len(uncommitted))))]
+        log += uncommitted[: rng.choice((0, 0, len(uncommitted), rng.randint(0, len(uncommitted))))]
         self.active = term = Term(self, leader, self.epoch, log)
         term.begin()
         self._majority_log = term.log

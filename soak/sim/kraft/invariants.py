@@ -220,7 +220,8 @@ class KRaftInvariants(ReplicaInvariants):
             self._say(f"high watermark: {me} has {high_watermark}, {self._quorum.end} are committed")
         life.high_watermark = high_watermark
         now = self.world.loop.time()
-        if high_watermark >= life.goal[0] or not self._is_calm(broker_id):
+        is_slow = "slow disk" in self._plan.faults and not self._nemesis.is_over
+        if high_watermark >= life.goal[0] or is_slow or not self._is_calm(broker_id):
             life.goal = (self._quorum.end, now)
         elif now - life.goal[1] > LAG:
             self._say(f"lag: {me} has {high_watermark} of {life.goal[0]} records after {LAG} s")

@@ -95,18 +95,6 @@ def halt_on_a_snapshot(patch: Patch) -> None:
     patch.setattr(KafkaRaftClient, "_loaded_snapshot", loaded)
 
 
-def skip_the_first_record_after_a_snapshot(patch: Patch) -> None:
-    original = KafkaRaftClient._deliver_next
-
-    async def deliver(self: KafkaRaftClient, replica: KafkaRaftLog, context: Any, high_watermark: int) -> None:
-        before, snapshot_id = context.next_offset, replica.latest_snapshot_id
-        await original(self, replica, context, high_watermark)
-        if snapshot_id is not None and before < context.next_offset == snapshot_id.offset:
-            context.next_offset += 1
-
-    patch.setattr(KafkaRaftClient, "_deliver_next", deliver)
-
-
 # -- images ------------------------------------------------------------------------------------------------------------
 
 
@@ -277,6 +265,7 @@ FAILOVERS = frozenset({"kill controller", "elect", "isolate leader", "slow commi
 SNAPSHOTS = frozenset({"snapshot", "many snapshots", "cut from controllers", "kill", "replace topic", "alter topic"})
 CHANGES = frozenset({"replace topic", "reassign", "prefer", "kill"})
 TRANSACTIONS = frozenset({"transaction"})
+BUSY: dict[str, Any] = {"nemeses": 3, "seconds": 4.0, "downtime": 1.5}
 LONG: dict[str, Any] = {"seconds": 9.0, "gap": 1.0}
 
 KRAFT_MUTANTS = (
@@ -290,9 +279,8 @@ KRAFT_MUTANTS = (
         changes={"election": 1.0, "nemeses": 2, "seconds": 5.0},
     ),
     KRaftMutant(halt_on_a_snapshot, "KIP-630", SNAPSHOTS),
-    KRaftMutant(skip_the_first_record_after_a_snapshot, "KIP-630", SNAPSHOTS),
-    KRaftMutant(apply_a_snapshot_as_a_delta, "KIP-630", SNAPSHOTS),
-    KRaftMutant(drop_settings_of_snapshots, "KIP-630", SNAPSHOTS),
+    KRaftMutant(apply_a_snapshot_as_a_delta, "KIP-630", SNAPSHOTS, changes=BUSY),
+    KRaftMutant(drop_settings_of_snapshots, "KIP-630", SNAPSHOTS, changes=BUSY),
     KRaftMutant(apply_a_delta_twice, "KIP-500", CHANGES),
     KRaftMutant(apply_aborted_transactions, "KIP-868", TRANSACTIONS),
     KRaftMutant(publish_open_transactions, "KIP-868", TRANSACTIONS),
