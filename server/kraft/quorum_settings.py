@@ -27,6 +27,7 @@ def quorum_config(config: BrokerConfig) -> QuorumConfig:
                 raise ConfigError(key, ",".join(addresses), str(error)) from None
             return QuorumConfig(
                 servers,
+                listener=controller_listener(config).name,
                 request_timeout_ms=config.controller_quorum_request_timeout_ms,
                 retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
                 fetch_max_bytes=config.controller_quorum_fetch_max_bytes,

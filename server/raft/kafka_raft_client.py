@@ -140,6 +140,9 @@ class KafkaRaftClient:
             election=stored,
             rng=self._random,
         )
+        # The addresses of the voters are required to find a leader, also records of them that are not committed.
+        for batch in await self._run(replica.control_batches):
+            self._keep_quorum_records(batch)
         logger.info(
             "the metadata log has the offsets %d to %d, epoch %d",
             replica.start_offset,
@@ -368,6 +371,8 @@ class KafkaRaftClient:
         for record in control_records_of(batch):
             if isinstance(record, KRaftVersionRecord | VotersRecord):
                 self._quorum_records[type(record)] = record
+            if isinstance(record, VotersRecord) and self._state is not None:
+                self._state.update_voters(record)
 
     # -- snapshots of this replica ---------------------------------------------------------------------------------
 

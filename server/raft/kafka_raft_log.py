@@ -225,6 +225,19 @@ class KafkaRaftLog:
         found = self._log.read(offset, READ_BYTES, max_offset=max_offset, min_one_message=True)
         return list(iter_batches(found.data))
 
+    def control_batches(self) -> list[RecordBatch]:
+        """Return the control batches at the start of the latest snapshot and of the log after it."""
+        latest, found = self.latest_snapshot_id, []
+        offset = self.start_offset
+        if latest is not None:
+            found += [batch for batch in next(self.snapshot_batches(latest), []) if batch.is_control]
+            offset = max(offset, latest.offset)
+        while offset < self.end_offset:
+            batches = self.read(offset, self.end_offset)
+            found += [batch for batch in batches if isinstance(batch, RecordBatch) and batch.is_control]
+            offset = batches[-1].last_offset + 1
+        return found
+
     # -- snapshots -------------------------------------------------------------------------------------------------
 
     def create_new_snapshot_unchecked(self, snapshot_id: OffsetAndEpoch) -> FileRawSnapshotWriter | None:

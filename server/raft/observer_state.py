@@ -31,6 +31,7 @@ from ...protocol.messages.fetch_snapshot import (
     SnapshotId,
     TopicSnapshot,
 )
+from ...protocol.metadata_records import VotersRecord
 from ...protocol.schema import Buffer
 from ...storage.metadata_snapshot import OffsetAndEpoch
 from ...storage.quorum_state_store import NO_LEADER, ElectionState
@@ -53,6 +54,8 @@ class QuorumConfig:
     """The settings of `controller.quorum.*` that an observer uses; the defaults are Kafka's. Times are in ms."""
 
     bootstrap_servers: tuple[Endpoint, ...]
+    listener: str = "CONTROLLER"
+    """The listener on which controllers are reached, the first of `controller.listener.names`."""
     request_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
     fetch_max_wait_ms: int = 500
@@ -144,6 +147,8 @@ class ObserverState:
         """The offset below which records are committed; None before the first response with it."""
         self.leader_high_watermark: int | None = None
         """The highest value of a leader, also above the end of this log; None before the first response with it."""
+        self._voters: dict[int, Endpoint] = {}
+        """The addresses of controllers in the metadata log and in responses."""
         self._unexpected_errors = 0
         """The number of responses with unexpected errors since the last usable response."""
         self._logged_errors: dict[Endpoint, str] = {}
@@ -191,8 +196,22 @@ class ObserverState:
         return leader, self._fetch_request(end)
 
     def _bootstrap_server(self, silent: Endpoint | None) -> Endpoint:
-        others = [one for one in self._config.bootstrap_servers if one != silent]
-        return self._random.choice(others or self._config.bootstrap_servers)
+        """Return a bootstrap server, or a voter of the quorum.
+
+        Kafka's observers use bootstrap servers only; all of them may have been replaced (KIP-853).
+        """
+        known = dict.fromkeys((*self._config.bootstrap_servers, *self._voters.values()))
+        others = [one for one in known if one != silent]
+        return self._random.choice(others or list(known))
+
+    def update_voters(self, record: VotersRecord) -> None:
+        """Replace the known addresses of controllers by those in a record of the metadata log."""
+        self._voters = {
+            voter.voter_id: (one.host, one.port)
+            for voter in record.voters
+            for one in voter.endpoints
+            if one.name.upper() == self._config.listener
+        }
 
     def _fetch_request(self, end: OffsetAndEpoch) -> FetchRequest:
         partition = FetchPartition(
@@ -386,7 +405,7 @@ class ObserverState:
             logger.info("leader %s of the metadata quorum in epoch %d", _leader_text(leader_id), epoch)
         self._leader_id, self._epoch = leader_id, epoch
         if leader_id in endpoints:
-            self._leader_endpoint = endpoints[leader_id]
+            self._leader_endpoint = self._voters[leader_id] = endpoints[leader_id]
 
     def _unexpected(self, destination: Endpoint, error: ErrorCode) -> tuple[bool, None]:
         return self._unusable(destination, error.name)

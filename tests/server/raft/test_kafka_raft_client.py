@@ -4,7 +4,7 @@ import asyncio
 import errno
 import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -19,6 +19,7 @@ from barnabas.protocol.metadata_records import (
     KRaftVersionRecord,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
+    VoterEndpoint,
     VotersRecord,
     VotersRecordVoter,
     decode_metadata_record,
@@ -87,6 +88,7 @@ class Observer:
         self.log_config = MetadataLogConfig()
         self.fetch_snapshot_max_bytes = 64
         self.cluster_id = cluster_id
+        self.bootstrap = quorum.bootstrap
         self.work = SimWork(loop, random.Random(2), WorkDelays())
         self.client: KafkaRaftClient
         self.settings: Settings
@@ -97,7 +99,7 @@ class Observer:
             node_id=NODE_ID,
             cluster_id=self.cluster_id,
             directory_id=DIRECTORY_ID,
-            config=QuorumConfig(self.quorum.bootstrap, fetch_snapshot_max_bytes=self.fetch_snapshot_max_bytes),
+            config=QuorumConfig(self.bootstrap, fetch_snapshot_max_bytes=self.fetch_snapshot_max_bytes),
             open_log=lambda: KafkaRaftLog.open(
                 "/data", config=self.log_config, fs=self.disk, now_ms=lambda: 0, rng=random.Random(1)
             ),
@@ -281,6 +283,50 @@ def test_another_leader_is_found_after_the_failure_of_the_leader() -> None:
         assert observer.client.leader_and_epoch == (1, 5)
 
     play(story)
+
+
+@pytest.mark.parametrize("is_snapshot", [False, True])
+def test_the_voters_in_the_metadata_replace_bootstrap_servers_that_are_gone(is_snapshot: bool) -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        voters = [
+            VotersRecordVoter(
+                voter_id=number,
+                endpoints=[
+                    VoterEndpoint(name="OTHER", host="controller8", port=9093),
+                    VoterEndpoint(name="CONTROLLER", host=f"controller{number}", port=9093),
+                ],
+            )
+            for number in (1, 2, 3)
+        ]
+        quorum.append_control(VotersRecord(version=0, voters=voters))
+        await observer.caught_up()
+        if is_snapshot:
+            # The snapshot of the replica contains the record, which is not in its log any more.
+            batch = observer.settings.batches[-1] if observer.settings.batches else None
+            assert batch is not None
+            snapshot_id = OffsetAndEpoch(quorum.high_watermark, quorum.epoch)
+            assert await observer.client.create_snapshot(snapshot_id, 0, no_values())
+        observer.bootstrap = (("controller9", 9093),)
+        quorum.down = {8, 9}
+        await observer.restart()
+        quorum.set("b", "2")
+        await observer.caught_up()
+        assert observer.settings.values["b"] == "2"
+        # Another leader is found by the addresses of the voters, too.
+        quorum.down = {1, 8, 9}
+        quorum.elect(3)
+        quorum.set("c", "3")
+        await observer.caught_up()
+        assert observer.settings.values["c"] == "3"
+        assert 8 not in {node for node, _ in quorum.requests}
+
+    play(story)
+
+
+async def no_values() -> AsyncIterator[bytes]:
+    """Yield no record of the metadata."""
+    for value in ():
+        yield value
 
 
 def test_a_leader_that_has_resigned_in_its_epoch_is_not_asked_without_a_pause() -> None:
