@@ -205,7 +205,7 @@ class ObserverState:
         return self._random.choice(others or list(known))
 
     def update_voters(self, record: VotersRecord) -> None:
-        """Replace the known addresses of controllers by those in a record of the metadata log."""
+        """Replace the known addresses of controllers by the addresses in a record of the metadata log."""
         self._voters = {
             voter.voter_id: (one.host, one.port)
             for voter in record.voters

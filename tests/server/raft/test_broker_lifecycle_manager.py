@@ -100,6 +100,8 @@ class Broker:
         self.controller = controller
         self.offset = 10
         self.shutdowns = 0
+        self.cordoned: list[UUID] | None = None
+        self.epochs: list[int] = []
         self.lifecycle = BrokerLifecycleManager(
             node_id=7,
             cluster_id=CLUSTER_ID,
@@ -108,6 +110,8 @@ class Broker:
             incarnation_id=UUID(int=99),
             config=LifecycleConfig(),
             loop=loop,
+            cordoned_log_dirs=lambda: self.cordoned,
+            on_registered=self.epochs.append,
             on_shutdown_required=self._shut_down,
         )
 
@@ -288,6 +292,33 @@ def test_a_failed_directory_is_reported_immediately() -> None:
     play(story)
 
 
+def test_cordoned_directories_are_reported_after_the_catch_up_and_when_they_change() -> None:
+    async def story(broker: Broker, controller: Controller) -> None:
+        broker.cordoned = [DIRECTORY]
+        broker.offset = 0
+        broker.start()
+        await asyncio.sleep(1)
+        assert {one.cordoned_log_dirs for _, one in controller.heartbeats} == {None}
+        broker.offset = 10
+        await broker.lifecycle.initial_catch_up()
+        await broker.lifecycle.ready_to_unfence()
+        assert controller.heartbeats[-1][1].cordoned_log_dirs == [DIRECTORY]
+        broker.cordoned = []
+        began = asyncio.get_running_loop().time()
+        broker.lifecycle.propagate_directory_cordoned()
+        await asyncio.sleep(0.1)
+        time, last = controller.heartbeats[-1]
+        assert last.cordoned_log_dirs == []
+        assert time - began < 0.1
+        # The level of metadata.version was lowered.
+        broker.cordoned = None
+        broker.lifecycle.propagate_directory_cordoned()
+        await asyncio.sleep(0.1)
+        assert controller.heartbeats[-1][1].cordoned_log_dirs is None
+
+    play(story)
+
+
 def test_a_broker_stops_if_no_controller_learns_of_a_failed_directory() -> None:
     async def story(broker: Broker, controller: Controller) -> None:
         await broker.run()
@@ -305,6 +336,7 @@ def test_a_registration_is_sent_again_on_request() -> None:
         broker.lifecycle.resend_registration()
         await asyncio.sleep(0.1)
         assert len(controller.registrations) == 2
+        assert broker.epochs == [41, 42]
         assert broker.lifecycle.state is BrokerLifecycleState.RUNNING
 
     play(story)

@@ -54,6 +54,29 @@ async def begin(plane: SharePlane, *values: bytes) -> Member:
     return member
 
 
+def test_sessions_and_share_partitions_end_when_share_groups_are_disabled() -> None:
+    async def talk(plane: SharePlane) -> None:
+        plane.use_fake_persister()
+        manager = plane.state.share_partition_manager
+        member = await begin(plane, b"1", b"2")
+        waiting = asyncio.ensure_future((await plane.member("m2")).fetch((0,), max_wait_ms=30_000))
+        await asyncio.sleep(0.1)
+        await manager.on_share_version_change()  # the level permits share groups still
+        assert len(manager.sessions) == 2
+        plane.serve_share_groups(0)
+        await manager.on_share_version_change()
+        assert len(manager.sessions) == 0
+        assert manager.share_partitions == []
+        assert only(await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await member.fetch()).error_code == ErrorCode.UNSUPPORTED_VERSION
+        # The records of the ended session are available, once the level is raised again.
+        plane.serve_share_groups(2)
+        again = await plane.member("m3")
+        assert ranges(await again.fetch((0,), max_wait_ms=1000)) == [(0, 1, 1)]
+
+    play_share(talk)
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_records_are_acquired_and_accepted(version: int) -> None:
     async def talk(plane: SharePlane) -> None:
