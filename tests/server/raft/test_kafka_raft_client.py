@@ -325,7 +325,8 @@ def test_the_voters_in_the_metadata_replace_bootstrap_servers_that_are_gone(is_s
 
 async def no_values() -> AsyncIterator[bytes]:
     """Yield no record of the metadata."""
-    for value in ():
+    no_records: tuple[bytes, ...] = ()
+    for value in no_records:
         yield value
 
 
