@@ -12,7 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ...common.uuid_text import uuid_from_text
-from ...protocol.metadata_records import TopicRecord
+from ...protocol.metadata_records import RegisterBrokerRecord, TopicRecord
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import StorageError
 from ...storage.filesystem import FileSystem, OsFileSystem
@@ -114,7 +114,10 @@ def _checkpoint(fs: FileSystem, log_dir: str, broker_id: int, cluster_id: str) -
         )
     if identity.node_id == broker_id:
         raise HandoverError(f"{log_dir}: node.id {broker_id} is the id of the broker. Choose another one")
-    return BootstrapCheckpoint(fs, log_dir)
+    checkpoint = BootstrapCheckpoint(fs, log_dir)
+    if any(isinstance(one, RegisterBrokerRecord) for one in checkpoint.records):
+        raise HandoverError(f"{log_dir}: it has the metadata of a broker already. Format a new directory")
+    return checkpoint
 
 
 def _stored_epoch(fs: FileSystem, log_dir: str) -> int:
