@@ -117,12 +117,18 @@ class LogDir:
         marker = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         self.was_clean_shutdown = found.get(CLEAN_SHUTDOWN_FILE, False)
         if self.was_clean_shutdown:
-            self.previous_broker_epoch = broker_epoch_in(self._fs.read_bytes(marker))
-            self.transaction_indexes = self.read_index_checksums()
+            try:
+                self.previous_broker_epoch = broker_epoch_in(self._fs.read_bytes(marker))
+                self.transaction_indexes = self.read_index_checksums()
+            except OSError as error:
+                if error.errno not in FILE_ERRORS:
+                    raise
+                logger.warning("%s cannot be read, so all logs are recovered: %s", marker, error)
+                self.was_clean_shutdown = False
             self._fs.unlink(marker)
         if found.get(TRANSACTION_INDEX_CHECKPOINT, False):
             self._fs.unlink(f"{self.path}/{TRANSACTION_INDEX_CHECKPOINT}")
-        if self.was_clean_shutdown:
+        if found.get(CLEAN_SHUTDOWN_FILE, False):
             self._fs.fsync_dir(self.path)
         self.read_checkpoints()
         partition_dirs = self._partition_dirs(name for name, is_file in found.items() if not is_file)

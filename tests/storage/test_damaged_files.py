@@ -742,7 +742,10 @@ class RefusingFileSystem(OsFileSystem):
 
 @pytest.mark.parametrize(
     "name",
-    ["1.index", "1.timeindex", "1.txnindex", "-1.index", "leader-epoch-checkpoint", "partition.metadata", *CHECKPOINTS],
+    [
+        *("1.index", "1.timeindex", "1.txnindex", "-1.index", "leader-epoch-checkpoint", "partition.metadata"),
+        *(*CHECKPOINTS, CLEAN_SHUTDOWN_FILE, TRANSACTION_INDEX_CHECKPOINT),
+    ],
 )
 def test_an_unreadable_file_that_follows_from_the_log_is_written_anew(
     root: Path, original: tuple[Path, Seen], name: str
@@ -751,7 +754,7 @@ def test_an_unreadable_file_that_follows_from_the_log_is_written_anew(
         number, _, suffix = name.partition(".")
         name = segment_file(root, f".{suffix}", int(number)).name
     fs = RefusingFileSystem()
-    fs.refuse(name if name in CHECKPOINTS else f"{A}/{name}", errno.EACCES)
+    fs.refuse(f"{A}/{name}" if name.endswith(("index", "metadata", "epoch-checkpoint")) else f"/{name}", errno.EACCES)
     manager = start(root, fs)
     assert seen(manager.logs[A]) == original[1]
     shut_down(manager)
