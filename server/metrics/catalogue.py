@@ -304,6 +304,11 @@ METRICS: dict[str, Metric] = {
         _server("AcquisitionLockTimeoutPerSec", _COUNT, "SharePartitionMetrics"),
         "records whose acquisition locks have expired",
     ),
+    "barnabas_share_group_lag": Metric(
+        "gauge",
+        "Barnabas",
+        "lag of a share group in offsets, for share-partitions whose coordinator and a replica are on this broker",
+    ),
     "barnabas_share_acquired_records": Metric("counter", "Barnabas", "records that members of share groups acquired"),
     "barnabas_share_redelivered_records": Metric(
         "counter", "Barnabas", "records that members of share groups acquired after an earlier delivery"

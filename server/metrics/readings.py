@@ -131,6 +131,7 @@ class Readings:
         """Return all metrics. The loop serves other requests in between, so that they are not of one instant."""
         samples, budget = list[Sample](), CountBudget(SAMPLES_PER_TURN)
         topics, sent, logs, groups = _topic_table(), _sent_table(), _log_table(), GroupTables.empty()
+        share_lags = Table(("group", "topic", "partition"), "barnabas_share_group_lag")
         for sample in chain(
             self._logs.update(self._state.log_manager.logs),
             self._of_broker(sockets, failures),
@@ -142,11 +143,12 @@ class Readings:
             self._of_groups(groups),
             self._of_share_coordinator(),
             self._of_share_groups(),
+            self._of_share_lags(share_lags),
         ):
             if sample is not None:
                 samples.append(sample)
             await budget.step()
-        return Reading(samples, [topics, sent, logs, *groups])
+        return Reading(samples, [topics, sent, logs, *groups, share_lags])
 
     def _of_broker(self, sockets: SocketServer, failures: int) -> Iterator[Sample]:
         state = self._state
@@ -334,6 +336,17 @@ class Readings:
         yield Sample(f"{family}inflightmessagecount", "", {}, messages)
         yield Sample(f"{family}inflightbatchcount", "", {}, batches)
         yield Sample(f"{family}acquisitionlocktimeout", "_total", {}, metrics.acquisition_lock_timeouts)
+
+    def _of_share_lags(self, lags: Table) -> Iterator[None]:
+        """Add the lags of share groups, whether they have members or not, as DescribeShareGroupOffsets reports them."""
+        metadata, replicas = self._state.metadata, self._state.replica_manager
+        for key, offset in self._state.share_coordinator.read_offsets():
+            topic = metadata.topic_name(key.topic_id)
+            replica = None if topic is None else replicas.get_partition(topic, key.partition)
+            if topic is not None and replica is not None and len(lags.rows) < MAX_GROUP_SERIES:
+                lag = replica.high_watermark - offset.start_offset - offset.delivery_complete_count
+                lags.add((key.group_id, topic, key.partition), max(0, lag))
+            yield None
 
     def _of_group(self, group: Group, tables: GroupTables) -> Iterator[None]:
         members, commits, lags, sums_by_topic = tables

@@ -8,7 +8,7 @@ committed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -208,6 +208,19 @@ class ShareCoordinator:
         """Return the measurements, without partitions that this broker does not lead any more."""
         self.metrics.remove_partitions(lambda index: self._log.get_leader_partition(index) is not None)
         return self.metrics
+
+    def read_offsets(self) -> Iterator[tuple[SharePartitionKey, ShareGroupOffset]]:
+        """Yield the stored offsets of the share-partitions from which their groups have fetched.
+
+        The caller may wait between two of them.
+        """
+        for shard in list(self._runtime):
+            if not shard.is_loaded:
+                continue
+            for key, entry in list(shard.state.entries.items()):
+                offset = entry.offset
+                if offset.start_offset != UNINITIALIZED_START_OFFSET and offset.delivery_complete_count >= 0:
+                    yield key, offset
 
     # -- coordinators of share-partitions ------------------------------------------------------------------------------
 

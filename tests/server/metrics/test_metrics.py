@@ -21,6 +21,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as families
 
+from barnabas.clients import Admin, ShareConsumer
+from barnabas.clients.admin import ConfigChange, ConfigResource
+from barnabas.protocol.config_resources import ConfigResourceType
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.keys.validators import ConfigError
 from barnabas.server.metrics import metrics_http, readings
@@ -115,6 +118,44 @@ def test_what_clients_did(broker: Broker) -> None:
     assert one(found, "kafka_log_logflushstats_logflushrateandtimems_count") > 0
     assert one(found, "kafka_server_replicamanager_partitioncount") == len(broker.server.state.log_manager.logs)
     assert one(found, "kafka_controller_kafkacontroller_activecontrollercount") == 1
+
+
+async def share_records(broker: Broker) -> None:
+    """A member of a share group takes ten records and accepts four of them."""
+    async with Admin(broker.bootstrap) as admin:
+        changes = [ConfigChange("share.auto.offset.reset", "earliest")]
+        await admin.alter_configs({ConfigResource(ConfigResourceType.GROUP, "sharing"): changes})
+    await asyncio.to_thread(broker.produce, "shared", [b"%d" % number for number in range(10)])
+    options: dict[str, Any] = {"share_acknowledgement_mode": "explicit"}
+    async with ShareConsumer(broker.bootstrap, "sharing", ["shared"], **options) as consumer:
+        taken = []
+        async for record in consumer:
+            taken.append(record)
+            if len(taken) == 10:
+                break
+        for record in (*taken[:3], taken[5]):
+            await record.accept()
+        lag = "barnabas_share_group_lag"
+        await until_read(broker, 6, lag)
+        await until_read(broker, 7, "kafka_server_sharepartitionmetrics_inflightmessagecount")
+
+
+async def until_read(broker: Broker, value: int, name: str) -> None:
+    """Wait until a metric of the share-partition has a value: responses are cached."""
+    found: Values = {}
+    for _ in range(60):
+        found = values(await asyncio.to_thread(read, broker))
+        if found.get((name, (("group", "sharing"), ("partition", "0"), ("topic", "shared")))) == value:
+            return
+        await asyncio.sleep(0.5)
+    raise AssertionError({name: value for (name, _), value in found.items() if "share" in name})
+
+
+async def test_the_lag_of_a_share_group_is_read_with_and_without_members(broker: Broker) -> None:
+    await share_records(broker)
+    await asyncio.to_thread(broker.produce, "shared", [b"more"])
+    await until_read(broker, 7, "barnabas_share_group_lag")
+    assert not broker.server.state.share_partition_manager.share_partitions
 
 
 def is_request(name: str, labels: tuple[tuple[str, str], ...], api: str) -> bool:
@@ -226,6 +267,7 @@ def test_every_metric_is_in_the_catalogue_and_in_the_documentation(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_work(broker)
+    asyncio.run(share_records(broker))
     share_metrics = broker.server.state.share_coordinator.metrics
     monkeypatch.setattr(share_metrics, "remove_partitions", lambda is_led: None)
     share_metrics.record_prune(0, 5)
