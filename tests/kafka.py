@@ -58,6 +58,7 @@ TOOL_CLASSES = {
     "kafka-e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
 }
 CLASSES_BEFORE_4 = {"kafka-acls": "kafka.admin.AclCommand", "kafka-console-producer": "kafka.tools.ConsoleProducer"}
 CLASSES_BEFORE_4_4 = {"kafka-configs": "kafka.admin.ConfigCommand", "kafka-dump-log": "kafka.tools.DumpLogSegments"}

@@ -1,4 +1,4 @@
-"""kafka-verifiable-producer and kafka-verifiable-consumer 4.4.0: what one acknowledges, a group of the other reads."""
+"""kafka-verifiable-producer, -consumer and -share-consumer 4.4.0: what one acknowledges, a group of the other reads."""
 
 import json
 import signal
@@ -120,6 +120,23 @@ class Stage:
         client.wait_for(lambda: bool(client.named("startup_complete")), "it starts")
         return client
 
+    def share_consumer(self, *args: str) -> Client:
+        """A member of a share group that has started."""
+        options = ("--group-id", self.group, "--offset-reset-strategy", "earliest")
+        client = self._started("kafka-verifiable-share-consumer", *options, *args)
+        client.wait_for(lambda: bool(client.named("startup_complete")), "it starts")
+        return client
+
+
+def shared(client: Client, event: str) -> Counter[tuple[int, int]]:
+    """Partition and offset of all records in the events of a share consumer."""
+    return Counter(
+        (part["partition"], offset)
+        for one in client.named(event)
+        for part in one["partitions"]  # type: ignore[attr-defined]
+        for offset in part["offsets"]
+    )
+
 
 @pytest.fixture
 def stage(group_broker: str) -> Iterator[Stage]:
@@ -181,3 +198,22 @@ def test_consumer_with_automatic_commits(stage: Stage) -> None:
     second = stage.consumer("--enable-autocommit", "--reset-policy", "latest", *strategy, "--max-messages", "100")
     assert second.end() == 0
     assert second.consumed == acknowledged(more)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("options", [("auto",), ("sync", "--ack-pattern", "accept,reject,renew,accept"), ("async",)])
+def test_share_consumers(options: tuple[str, ...], stage: Stage) -> None:
+    """Two members receive and acknowledge each record once; after one is killed, the other receives all records."""
+    members = [stage.share_consumer("--acknowledgement-mode", *options) for _ in range(2)]
+    written = [stage.produce(500)]
+
+    def acknowledged_by_both() -> Counter[tuple[int, int]]:
+        return shared(members[0], "offsets_acknowledged") + shared(members[1], "offsets_acknowledged")
+
+    members[0].wait_for(lambda: acknowledged_by_both().keys() == acknowledged(*written).keys(), "all is acknowledged")
+    members[0].kill()
+    written.append(stage.produce(200))
+    members[1].wait_for(lambda: acknowledged_by_both().keys() == acknowledged(*written).keys(), "one has all of it")
+    for event in members[1].named("offsets_acknowledged"):
+        assert event["success"]
+    assert members[1].end(signal.SIGTERM) in (0, 143)

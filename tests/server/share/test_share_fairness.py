@@ -22,7 +22,7 @@ def test_waiting_members_receive_records_in_turn(mode: int) -> None:
 
         async def work(member: Member) -> None:
             """Take records, process them for a second, and accept them."""
-            first = (0,)
+            first: tuple[int, ...] = (0,)
             while not is_over.is_set():
                 found = ranges(await member.fetch(first, max_wait_ms=5_000, max_records=5, share_acquire_mode=mode))
                 first = ()
