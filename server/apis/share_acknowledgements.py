@@ -77,8 +77,10 @@ class ShareAcknowledgements:
             name = self._metadata_cache.topic_name(topic.topic_id)
             for partition in topic.partitions:
                 await budget.step(1 + len(partition.acknowledgement_batches))
+                if not partition.acknowledgement_batches:
+                    continue  # as in Kafka, the response does not have it
                 error, batches = self._check(name, partition.partition_index, partition.acknowledgement_batches)
-                if name is not None and error is None and batches:
+                if name is not None and error is None:
                     wanted[TopicIdPartition(topic.topic_id, name, partition.partition_index)] = batches
                 else:
                     self._results[topic.topic_id, partition.partition_index] = error
