@@ -85,7 +85,7 @@ class Conversation:
             )
             for index, ranges in (partitions or {}).items()
         ]
-        values = {
+        values: dict[str, Any] = {
             "group_id": self.group_id,
             "member_id": MEMBER,
             "max_wait_ms": 500,
@@ -135,7 +135,7 @@ class Conversation:
             for index, ranges in partitions.items()
         ]
         topic = AcknowledgeTopic(topic_id=topic_id or self.topic_id, partitions=wanted)
-        values = {"group_id": self.group_id, "member_id": MEMBER}
+        values: dict[str, Any] = {"group_id": self.group_id, "member_id": MEMBER}
         request = ShareAcknowledgeRequest(
             **values | fields, share_session_epoch=self.epoch if epoch is None else epoch, topics=[topic]
         )
@@ -221,7 +221,7 @@ class Conversation:
         if self.version > 1:
             self.acknowledge({0: [(1, 1, [4])]}, is_renew_ack=True)
             self.note("renewal", self.fetch({0: [(1, 1, [4])]}, is_renew_ack=True))
-            none = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
+            none: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
             self.note("renewal", self.fetch({0: [(1, 1, [4])]}, is_renew_ack=True, **none))
         self.acknowledge({0: [(1, 1, [3])]})
         self.describe()
