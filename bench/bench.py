@@ -63,6 +63,8 @@ class Bench:
     goals: tuple[Goal, ...] = ()
     partitions: int = 1
     brokers: int = 1
+    kraft: bool = False
+    """Whether a cluster has controllers of Apache Kafka instead of a ZooKeeper."""
     properties: Mapping[str, str] = field(default_factory=dict)
     kafka_properties: Mapping[str, str] = field(default_factory=dict)
     doors: bool = False

@@ -17,6 +17,7 @@ from bench.groups import (
     prepare_groups,
     prepare_modern_groups,
 )
+from bench.kraft_clusters import kraft_benches
 from bench.members import HEARTBEAT_S
 from bench.requests import (
     measure_connection_cost,
@@ -402,6 +403,7 @@ BENCHES = {
         *compaction_benches(),
         *java_benches(),
         *cluster_benches(),
+        *kraft_benches(),
         *transaction_benches(),
         *secured_benches(),
     )

@@ -58,6 +58,7 @@ def _make(bench: Bench, name: str, folder: Path, plan: Plan) -> Target:
         folder,
         partitions=bench.partitions,
         brokers=bench.brokers,
+        kraft=bench.kraft,
         properties=properties,
         kafka_properties=bench.kafka_properties,
         doors=bench.doors,

@@ -13,8 +13,8 @@ from bench.doors import Doors
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.barnabas_server import BarnabasServer
-from tests.kafka import LAST_WITH_ZOOKEEPER, SERVER_FLAGS, KafkaServer, ZooKeeperServer
-from tests.server_process import ServerProcess, broker_answers, free_port, wait_until
+from tests.kafka import LAST_WITH_ZOOKEEPER, SERVER_FLAGS, KafkaBroker, KafkaControllers, KafkaServer, ZooKeeperServer
+from tests.server_process import ServerProcess, broker_answers, free_port, wait_until, wait_until_all_know
 
 # A round fits into one segment, because both brokers sync a segment that they roll, and that would measure the disk.
 # Its space is given back a second later, so that no round writes against the leftovers of the one before.
@@ -172,6 +172,47 @@ class ClusterTarget(BrokerTarget):
         shutil.rmtree(self.zookeeper.folder, ignore_errors=True)
 
 
+class KRaftTarget(BrokerTarget):
+    """Brokers 1, 2, … of a kind with three controllers of Apache Kafka; they are up when each of them knows all."""
+
+    def __init__(self, name: str, folder: Path, size: int, properties: Mapping[str, str]) -> None:
+        self.controllers = KafkaControllers(folder / f"{name}-controllers", count=3, properties=properties)
+        self._folder = folder / f"{name}-controllers"
+        self._stack = ExitStack()
+        servers: list[BarnabasServer | KafkaServer] = []
+        for number in range(1, size + 1):
+            where = folder / f"{name}-{number}"
+            if name == "kafka":
+                servers.append(
+                    KafkaBroker(
+                        where, self.controllers, number, heap="1g", properties=properties, jvm_flags=SERVER_FLAGS
+                    )
+                )
+                continue
+            own = {
+                "broker.id": str(number),
+                "process.roles": "broker",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": self.controllers.voters,
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            }
+            servers.append(BarnabasServer(where, properties={**properties, **own}))
+        super().__init__(name, *servers)
+
+    def start(self) -> None:
+        self._stack.enter_context(self.controllers)
+        for server in self.servers:
+            server.launch()
+        for server in self.servers:
+            server.wait_until_it_answers(PATIENCE_S)
+        wait_until_all_know(self.servers, 120)
+
+    def remove(self) -> None:
+        super().remove()
+        self._stack.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
 class CeilingTarget:
     """The bare socket-to-file server, or the `sink`, whose files stay empty; topics exist when named."""
 
@@ -239,17 +280,21 @@ def make_target(
     brokers: int = 1,
     properties: Mapping[str, str] | None = None,
     kafka_properties: Mapping[str, str] | None = None,
+    kraft: bool = False,
     doors: bool = False,
 ) -> Target:
-    """A target by its name: `barnabas`, `kafka` (1 GB of heap), `ceiling` or `sink`; the two brokers get `properties`.
+    """Return a target: `barnabas`, `kafka` (1 GB of heap), `ceiling` or `sink`; the two brokers get `properties`.
 
-    With several `brokers`, as many of them in ZooKeeper mode; with `doors` one that has them.
+    With several `brokers`, a cluster of this size with ZooKeeper or, with `kraft`, with Kafka's controllers; with
+    `doors` one broker that has them.
     """
     merged = {**COMMON_PROPERTIES, **(properties or {})}
     if name == "kafka":
         merged = {**KAFKA_PROPERTIES, **merged, **(kafka_properties or {})}
     if doors:
         return _with_doors(name, folder / name, merged)
+    if kraft:
+        return KRaftTarget(name, folder, brokers, merged)
     if brokers > 1:
         return ClusterTarget(name, folder, brokers, merged)
     if name == "barnabas":

@@ -16,6 +16,8 @@ UNPUBLISHED = {
         (
             *("share-group-heartbeats", "streams-group-heartbeats"),
             *("share-group-1k", "share-group-100b", "share-group-1k-disk"),
+            *("kraft-produce-1k", "kraft-produce-100b", "kraft-latency"),
+            *("kraft-idle", "kraft-failover", "kraft-restart"),
         ),
         "it is newer than the runs of this page",
     ),
