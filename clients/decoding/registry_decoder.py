@@ -41,10 +41,10 @@ class RegistryDecoder:
         """
         if urlsplit(url).scheme not in ("http", "https"):
             raise ValueError(
-                f"{url!r}: invalid address of a schema registry. Expected an address such as http://localhost:8081"
+                f"{url.rpartition('@')[2]!r}: invalid address of a schema registry. Expected an address such as "
+                "http://localhost:8081"
             )
         self._registry = SchemaRegistry(url)
-        self._url = url
         self._check_avro = check_avro
         self._read_message = read_message
         self._decoders: OrderedDict[int, Decode] = OrderedDict()
@@ -103,7 +103,7 @@ class RegistryDecoder:
         except OSError as error:
             cause = getattr(error, "reason", error)  # raised by urllib
             told = describe_error(cause) if isinstance(cause, OSError) else cause
-            raise OSError(f"schema registry {self._url}: {told}") from None
+            raise OSError(f"schema registry {self._registry.url}: {told}") from None
         except (LookupError, ValueError, TypeError) as error:
             raise ValueError(f"schema {number} cannot be read: {error}") from None
         try:

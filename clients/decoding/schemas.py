@@ -100,10 +100,11 @@ class SchemaRegistry:
         host = parts.netloc.rpartition("@")[2]
         if not parts.hostname:
             raise ValueError("the URL of the schema registry has no host")
-        self._url = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
+        self.url = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
+        """The address without name and password, for messages."""
         self._login = None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))
         if self._login is not None and parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1"):
-            raise ValueError(f"{self._url}: a password requires https://")
+            raise ValueError(f"{self.url}: a password requires https://")
 
     def by_number(self, number: int) -> Schema:
         """Return the schema with its references. Raises SchemaNotFoundError, too."""
@@ -140,7 +141,7 @@ class SchemaRegistry:
 
     def _get(self, path: str, room: Callable[[int], None]) -> dict[str, Any]:
         try:
-            data = fetch(f"{self._url}/{path}", login=self._login, may_be_plain=True)
+            data = fetch(f"{self.url}/{path}", login=self._login, may_be_plain=True)
         except OSError as error:
             if isinstance(error.__context__, HTTPError) and error.__context__.code == 404:
                 raise SchemaNotFoundError(str(error)) from None
@@ -148,7 +149,7 @@ class SchemaRegistry:
         room(len(data))
         answer = json.loads(data)
         if not isinstance(answer, dict) or "schema" not in answer:
-            raise ValueError(f"{self._url}/{path}: invalid schema")
+            raise ValueError(f"{self.url}/{path}: invalid schema")
         return answer
 
 
