@@ -1,17 +1,22 @@
-"""The jobs with record timestamps that Spark cannot hold or Python cannot show."""
+"""The jobs with record timestamps that Spark cannot hold or Python cannot show, repeated batches, and transactions."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.spark.conftest import Cluster
 from tests.spark.test_commands import run
 
+from barnabas.clients import Producer
 from barnabas.protocol.record_batch import RecordBatchBuilder
 from barnabas.spark import jobs
+from barnabas.spark.jobs.export import ExportSettings
 
 pytestmark = pytest.mark.timeout(280)
 
@@ -21,6 +26,7 @@ NANOSECONDS = NOW * 1_000_000
 YEAR_11476 = 300_000_000_000_000
 """Spark has this time, and Python has not: its years end with 9999."""
 NULL = {"valueErrors": "null"}
+ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 UNFIT = f"timestamp of t-0 at offset 1: {NANOSECONDS} ms"
 
 
@@ -80,3 +86,68 @@ def test_jobs_keep_times_after_the_year_9999(spark: Any, tmp_path: Path, capsys:
     run("audit", "--path", path, "--output", str(tmp_path / "audit"))
     latest = spark.read.parquet(str(tmp_path / "audit")).selectExpr("unix_millis(latest) AS ms").collect()
     assert [row["ms"] for row in latest] == [YEAR_11476]
+
+
+def test_exports_and_replays_keep_times_after_the_year_9999(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
+    for topic in ("t", "back"):
+        cluster.broker.create_topic(topic, 1, ANY_TIME)
+    cluster.produce("t", [{"value": b"%d" % time, "timestamp": time} for time in (NOW, YEAR_11476)])
+    out = str(tmp_path / "out")
+    assert jobs.export(spark, cluster.bootstrap, "t", out).awaitTermination(100)
+    jobs.replay(spark.read.parquet(out), cluster.bootstrap, "back")
+    assert [record.timestamp for record in cluster.broker.records("back")] == [NOW, YEAR_11476]
+
+
+def test_an_export_whose_first_batch_failed_begins_where_it_began(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
+    """The first batch fails with the record that Spark cannot hold, and is repeated with another option."""
+    cluster.broker.create_topic("t", 1, ANY_TIME)
+    cluster.broker.create_topic("back", 1)
+    times = (NOW, NANOSECONDS, NOW)
+    cluster.produce("t", [{"value": b"%d" % n, "timestamp": time} for n, time in enumerate(times)])
+    out = str(tmp_path / "out")
+    with pytest.raises(Exception, match=UNFIT):
+        jobs.export(spark, cluster.bootstrap, "t", out).awaitTermination(100)
+    cluster.produce("t", [{"value": b"3", "timestamp": NOW}])
+    for _ in range(2):
+        query = jobs.export(spark, cluster.bootstrap, "t", out, ExportSettings(options=NULL))
+        assert query.awaitTermination(100)
+    exported = spark.read.parquet(out)
+    assert milliseconds(exported) == {0: NOW, 1: None, 2: NOW, 3: NOW}
+    assert exported.count() == 4
+    assert [row["offset"] for row in exported.where("date IS NULL").collect()] == [1]
+    jobs.replay(exported, cluster.bootstrap, "back")
+    replayed = cluster.broker.records("back")
+    assert [record.value for record in replayed] == [b"0", b"1", b"2", b"3"]
+    assert [record.timestamp == NOW for record in replayed] == [True, False, True, True]
+    assert replayed[1].timestamp > NOW, "a record without a timestamp has the time of its append"
+
+
+class AbortedError(Exception):
+    """Ends a transaction."""
+
+
+def test_an_export_has_the_records_of_committed_transactions_once(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
+    cluster.broker.create_topic("t", 2)
+    out = str(tmp_path / "out")
+    settings = ExportSettings(options={"kafka.isolation.level": "read_committed"})
+
+    def export() -> list[int]:
+        assert jobs.export(spark, cluster.bootstrap, "t", out, settings).awaitTermination(100)
+        return sorted(int(row["value"]) for row in spark.read.parquet(out).select("value").collect())
+
+    async def write() -> None:
+        async with Producer(cluster.bootstrap, transactional_id="writer") as producer:
+            for number in range(10):
+                with suppress(AbortedError):
+                    async with producer.transaction():
+                        await producer.send("t", b"%d" % number, partition=number % 2)
+                        await producer.flush()
+                        if number == 7:
+                            # The records of this transaction, and those behind it, come with a later export.
+                            assert await asyncio.to_thread(export) == [0, 1, 2, 4, 5, 6]
+                        if number in (3, 8):
+                            raise AbortedError
+
+    asyncio.run(write())
+    for _ in range(2):
+        assert export() == [0, 1, 2, 4, 5, 6, 7, 9]
