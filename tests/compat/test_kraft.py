@@ -41,6 +41,7 @@ SHARED = {
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
+    "delegation.token.secret.key": "the key of all brokers",
 }
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 States = dict[int, tuple[int, set[int]]]
