@@ -76,6 +76,7 @@ class KRaftCluster:
                         "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
                     ),
                     "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+                    "metrics.listeners": f"127.0.0.1:{free_port()}",  # without it clients push no metrics
                 },
             ),
         }
