@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from bench import load
@@ -10,7 +11,8 @@ from bench.bench import BROKERS, Bench, Figures, Goal, Run
 from bench.process import resident_mb
 from bench.starting import IDLE_S
 from bench.targets import PATIENCE_S, BrokerTarget
-from bench.throughput import librdkafka_bench, one_record_at_all_replicas
+from bench.throughput import librdkafka_bench
+from bench.wire import Answers, produce_request, settle, small_batch
 from confluent_kafka import ElectionType
 from confluent_kafka.admin import PartitionMetadata
 from tests.server_process import wait_until
@@ -129,19 +131,27 @@ def prepare_width(run: Run, width: int) -> None:
 
 
 def measure_failover(run: Run) -> Figures:
-    """Kill the last broker, and write to all partitions as soon as another broker reports one new leader."""
+    """Kill the last broker, and write to all its partitions as soon as they have other leaders."""
     target = brokers_of(run)
-    victim = target.servers[-1]
-    led = next(index for index, one in partitions_of(target, TOPIC).items() if one.leader == SIZE)
+    victim, survivors = target.servers[-1], target.servers[:-1]
+    lost = [index for index, one in partitions_of(target, TOPIC).items() if one.leader == SIZE]
     victim.kill()
 
     def is_fenced() -> bool:
-        return partitions_of(target, TOPIC)[led].leader not in (SIZE, -1)
+        return partitions_of(target, TOPIC)[lost[0]].leader not in (SIZE, -1)
 
     wait_until(is_fenced, timeout_s=PATIENCE_S, what="the controller fences the broker", interval_s=0.01)
     begin = time.perf_counter()
-    survivors = ",".join(server.bootstrap for server in target.servers[:-1])
-    one_record_at_all_replicas(survivors, TOPIC, LED_BY_EACH * SIZE)
+    found, batch = partitions_of(target, TOPIC), small_batch()
+    waiting = []
+    with ThreadPoolExecutor() as threads:
+        # One request for each leader: requests of one connection wait for each other's replication.
+        for number, server in enumerate(survivors, start=1):
+            led = [(index, batch) for index in lost if found[index].leader == number]
+            request = produce_request(TOPIC, led, -1)
+            waiting.append(threads.submit(settle, server.bootstrap, [request], Answers(TOPIC, len(led))))
+        for one in waiting:
+            one.result()
     elapsed = time.perf_counter() - begin
     victim.start(timeout_s=PATIENCE_S)
     await_in_sync(target)
