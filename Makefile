@@ -9,7 +9,7 @@ PYTEST ?= $(BIN)/pytest
 # Tests start hundreds of Python processes. Without files of bytecode each of them compiles the broker again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo docs pipeline containers check test verify lint ruff mypy imports quick-tests tests coverage bench compat crash fuzz simulate clusters transactions compaction rebalances rounds kraft-rounds sanitize wheels clean
+.PHONY: demo docs pipeline containers check test verify nightly lint ruff mypy imports quick-tests tests coverage bench compat crash fuzz simulate clusters transactions compaction rebalances rounds kraft-rounds sanitize wheels clean
 
 $(STAMP): pyproject.toml hatch_build.py $(wildcard protocol/speedups/*)
 	$(PYTHON) -m venv $(VENV)
@@ -75,7 +75,11 @@ coverage: $(STAMP)
 		--cov-report=term:skip-covered --cov-fail-under=$${FLOOR:-80}
 
 verify: $(STAMP)
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m verify
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m 'verify and not nightly'
+
+# More versions and mechanisms of the tests that `make verify` runs with one of them.
+nightly: $(STAMP)
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m nightly
 
 # The long shows. MINUTES bounds them, ROUNDS the kills of `crash` and the faults of `rounds` and `kraft-rounds`; FIRST is
 # the seed to begin with.

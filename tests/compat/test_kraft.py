@@ -217,7 +217,7 @@ async def test_both_kinds_lead_and_follow_after_crashes_and_controlled_shutdowns
         assert "reported the log directories of" in cluster.brokers[OURS].log.read_text()
 
 
-@pytest.mark.parametrize("version", ["4.1.2", "4.0.2"])
+@pytest.mark.parametrize("version", [pytest.param("4.1.2", marks=pytest.mark.nightly), "4.0.2"])
 async def test_barnabas_joins_the_controllers_of_earlier_releases(version: str, tmp_path: Path) -> None:
     async with kraft_cluster(tmp_path, 3, version) as cluster, Producer(cluster.addresses) as producer:
         await cluster.produce(producer, 20)

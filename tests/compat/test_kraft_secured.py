@@ -83,7 +83,9 @@ def module_needs_credentials(mechanism: str | None) -> bool:
     return mechanism is not None and mechanism.startswith("SCRAM")
 
 
-@pytest.mark.parametrize("mechanism", [None, "PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize(
+    "mechanism", [*(pytest.param(one, marks=pytest.mark.nightly) for one in (None, "PLAIN")), "SCRAM-SHA-512"]
+)
 async def test_a_broker_joins_controllers_with_tls(tmp_path: Path, mechanism: str | None) -> None:
     certificates = Certificates(tmp_path / "certificates")
     with SecuredControllers(tmp_path / "controllers", certificates, mechanism) as controllers:

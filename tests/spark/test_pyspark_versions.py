@@ -49,7 +49,9 @@ def package(version: str) -> Path:
     return entry
 
 
-@pytest.mark.parametrize("version", ["4.0", "4.1", "4.2"])
+@pytest.mark.parametrize(
+    "version", ["4.0", *(pytest.param(version, marks=pytest.mark.nightly) for version in ("4.1", "4.2"))]
+)
 def test_an_older_pyspark_reads_and_writes(version: str, tmp_path: Path) -> None:
     require_tool("java", "Spark needs Java 17 or later")
     entry = package(version)
