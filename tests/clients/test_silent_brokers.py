@@ -16,7 +16,7 @@ from tests.clients.share import scripted_share_group
 from tests.clients.share.scripted_share_group import ScriptedShareGroup
 
 from barnabas.clients import Admin, Consumer, NewTopic, Producer, ShareConsumer
-from barnabas.clients.admin import ConfigChange, ConfigResource
+from barnabas.clients.admin import ConfigChange, ConfigResource, ElectionType, ScramMechanism
 from barnabas.clients.admin.transactions import OpenTransaction
 from barnabas.protocol.acl_bindings import AclBindingFilter
 from barnabas.protocol.apis import ApiKey
@@ -201,6 +201,11 @@ ADMIN_CALLS: dict[str, Callable[[Admin], Awaitable[Any]]] = {
     "describe_cluster": lambda one: one.describe_cluster(),
     "describe_metadata_quorum": lambda one: one.describe_metadata_quorum(),
     "describe_log_dirs": lambda one: one.describe_log_dirs(),
+    "alter_replica_log_dirs": lambda one: one.alter_replica_log_dirs(1, {T0: "/d"}),
+    "update_features": lambda one: one.update_features({"f": 1}),
+    "elect_leaders": lambda one: one.elect_leaders(ElectionType.PREFERRED, [T0]),
+    "alter_partition_reassignments": lambda one: one.alter_partition_reassignments({T0: [1]}),
+    "list_partition_reassignments": lambda one: one.list_partition_reassignments(),
     "list_groups": lambda one: one.list_groups(),
     "describe_groups": lambda one: one.describe_groups(["g"]),
     "describe_groups_of_all_types": lambda one: one.describe_groups_of_all_types(["g"]),
@@ -225,6 +230,10 @@ ADMIN_CALLS: dict[str, Callable[[Admin], Awaitable[Any]]] = {
     "describe_acls": lambda one: one.describe_acls(),
     "create_acls": lambda one: one.create_acls([]),
     "delete_acls": lambda one: one.delete_acls(AclBindingFilter()),
+    "describe_user_scram_credentials": lambda one: one.describe_user_scram_credentials(),
+    "upsert_user_scram_credential": lambda one: one.upsert_user_scram_credential("u", "p"),
+    "delete_user_scram_credential": lambda one: one.delete_user_scram_credential("u", ScramMechanism.SCRAM_SHA_256),
+    "list_config_resources": lambda one: one.list_config_resources(ConfigResourceType.GROUP),
     "list_transactions": lambda one: one.list_transactions(),
     "describe_transactions": lambda one: one.describe_transactions(["x"]),
     "open_transactions": lambda one: one.open_transactions([T0]),
@@ -235,7 +244,9 @@ ADMIN_CALLS: dict[str, Callable[[Admin], Awaitable[Any]]] = {
 
 def test_every_method_of_admin_has_a_row() -> None:
     methods = {name for name, one in vars(Admin).items() if inspect.iscoroutinefunction(inspect.unwrap(one))}
-    assert {name for name in methods if not name.startswith("_")} - {"start", "close"} == set(ADMIN_CALLS)
+    # `describe_features` repeats the first request of a connection, which these brokers answer.
+    others = {"start", "close", "describe_features"}
+    assert {name for name in methods if not name.startswith("_")} - others == set(ADMIN_CALLS)
 
 
 @pytest.mark.parametrize("reached", [False, True], ids=["silent cluster", "silent after the look-up"])

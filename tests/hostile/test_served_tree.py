@@ -311,13 +311,18 @@ def test_refused_requests_leave_no_reference_cycles(served: ServedTree, bystande
         for opcode, body, code in refused:
             assert bystander.call(opcode, body)[0].err == code, opcode
 
-    call_all()
-    gc.collect()
-    gc.disable()
-    try:
+    def collected() -> int:
+        """Return the objects in cycles after twenty rounds."""
+        gc.collect()
         for _ in range(20):
             call_all()
-        assert gc.collect() < 20
+        return gc.collect()
+
+    call_all()
+    gc.disable()
+    try:
+        # An earlier test's objects may become garbage meanwhile. A cycle per request would be found in each attempt.
+        assert min(collected() for _ in range(3)) < 20
     finally:
         gc.enable()
 

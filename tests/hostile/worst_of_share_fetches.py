@@ -94,7 +94,15 @@ WORST_OF_SHARE_FETCHES = (
         K.SHARE_ACKNOWLEDGE,
         2,
         lambda count, known: _acknowledge(
-            [AcknowledgePartition(partition_index=one + 1) for one in range(count)], known
+            [
+                AcknowledgePartition(
+                    partition_index=one + 1,
+                    # A partition without ranges is not in the response, as in Kafka.
+                    acknowledgement_batches=[Acknowledged(first_offset=0, last_offset=0, acknowledge_types=[1])],
+                )
+                for one in range(count)
+            ],
+            known,
         ),
         UNKNOWN,
     ),
