@@ -1,0 +1,131 @@
+"""The start of a broker in a container: settings from variables and files, then the broker in this process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ....common.properties import format_properties, parse_properties
+from ..reasons import reason
+from .environment import ContainerSettings, Machine, container_settings, has_kafka_variables
+from .services import ContainerServices
+from .storage_tool import format_directories
+
+ROOT_VARIABLE = "BARNABAS_CONTAINER_ROOT"
+"""Folder that stands for / in the paths of the image; tests redirect them with it."""
+OWN_PROPERTIES = "/etc/barnabas/server.properties"
+SHARED_PROPERTIES = "/mnt/shared/config/server.properties"
+CONFLUENT_PROPERTIES = "/etc/kafka/kafka.properties"
+PROBE_S = 1.0
+
+
+def place(path: str) -> Path:
+    """Return a path of the image."""
+    return Path(os.environ.get(ROOT_VARIABLE, "/") + path)
+
+
+def run(arguments: list[str]) -> int:
+    """Start with the variables of this process, as `/etc/kafka/docker/run` of Kafka's images; return the status."""
+    return _reported("run", lambda: _start(_settings(os.environ)))
+
+
+def configure(arguments: list[str]) -> int:
+    """Write the settings to a file, as `/etc/confluent/docker/configure` does, for `launch` and `kafka-storage`."""
+
+    def write() -> int:
+        settings = _settings(os.environ)
+        _warn(settings)
+        path = place(CONFLUENT_PROPERTIES)
+        # The file may contain passwords.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
+            file.write(format_properties(settings.properties))
+        return 0
+
+    return _reported("configure", write)
+
+
+def launch(arguments: list[str]) -> int:
+    """Start with the file that `configure` wrote, as `/etc/confluent/docker/launch` does; return the status."""
+
+    def start() -> int:
+        settings = _settings(os.environ)
+        settings.warnings.clear()
+        settings.properties = parse_properties(place(CONFLUENT_PROPERTIES).read_text(encoding="iso-8859-1"))
+        return _start(settings)
+
+    return _reported("launch", start)
+
+
+def _reported(command: str, work: Any) -> int:
+    try:
+        status: int = work()
+    except (OSError, ValueError) as error:
+        print(f"barnabas {command}: {reason(error)}", file=sys.stderr)
+        return 2
+    except Exception as error:  # noqa: BLE001 - the process ends with the reason instead of a traceback
+        print(f"barnabas {command}: {reason(error)}", file=sys.stderr)
+        return 1
+    return status
+
+
+def _settings(environment: Mapping[str, str]) -> ContainerSettings:
+    shared = place(SHARED_PROPERTIES)
+    if shared.exists():
+        base = shared
+    elif has_kafka_variables(environment):
+        return container_settings(environment, "", machine())
+    else:
+        base = place(OWN_PROPERTIES)
+    text = base.read_text(encoding="iso-8859-1")
+    settings = container_settings(environment, text, machine(), base_name=str(base))
+    settings.is_compatible = base == shared
+    return settings
+
+
+def machine() -> Machine:
+    """Return this container."""
+
+    def read_text(path: str) -> str | None:
+        try:
+            return place(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+    def answers(host: str, port: int) -> bool:
+        try:
+            with socket.create_connection((host, port), timeout=PROBE_S):
+                return True
+        except OSError:
+            return False
+
+    return Machine(read_text=read_text, is_mount=lambda path: place(path).is_mount(), answers=answers)
+
+
+def _warn(settings: ContainerSettings) -> None:
+    for warning in settings.warnings:
+        print(f"barnabas: WARNING {warning}", file=sys.stderr)
+
+
+def _start(settings: ContainerSettings) -> int:
+    # Modules are looked up by name: a tool must not depend on the server, and `kafka-topics` must not load it.
+    config_room: Any = import_module("barnabas.server.config.broker_config")
+    config = config_room.BrokerConfig.from_properties(settings.properties, os.environ)
+    if settings.cluster_id is not None and not config.zookeeper_connect:
+        for log_dir, owner in format_directories(settings.properties, settings.cluster_id).items():
+            if owner != settings.cluster_id:
+                settings.warnings.append(
+                    f"CLUSTER_ID={settings.cluster_id}: {log_dir} belongs to cluster {owner}, which is kept"
+                )
+    _warn(settings)
+    log = import_module("barnabas.server.runtime.log_output").LogOutput(
+        os.environ.get("BARNABAS_LOG_LEVEL", "INFO").upper(), os.environ.get("BARNABAS_LOG_FORMAT", "text")
+    )
+    services = ContainerServices(settings.console, settings.schema_registry, prints_kafka_lines=settings.is_compatible)
+    run_broker: Any = import_module("barnabas.server.__main__").run
+    status: int = run_broker(config, {}, log, services if services.has_work else None)
+    return status

@@ -1,0 +1,104 @@
+"""`kafka-storage` in the container: a cluster's id is stored in the log directories before the first start."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ....common.properties import parse_properties
+from ....common.uuid_text import new_uuid, uuid_text
+from ..reasons import reason
+
+NO_NODE = "1"
+
+
+def format_directories(properties: dict[str, str], cluster_id: str) -> dict[str, str]:
+    """Write `meta.properties` in the log directories without one, durably; return the cluster ids of the others.
+
+    Raises OSError, and StorageError for a file that cannot be read.
+    """
+    room: Any = import_module("barnabas.storage.meta_properties")
+    filesystem: Any = import_module("barnabas.storage.filesystem").OsFileSystem()
+    node_id = int(properties.get("node.id") or properties.get("broker.id") or NO_NODE)
+    others = {}
+    for log_dir in log_dirs(properties):
+        Path(log_dir).mkdir(parents=True, exist_ok=True)
+        found = room.read_meta_properties(filesystem, log_dir)
+        if found is not None:
+            others[log_dir] = found.cluster_id or ""
+            continue
+        wanted = room.MetaProperties(1, node_id, cluster_id, uuid_text(new_uuid(os.urandom)))
+        room.write_meta_properties(filesystem, log_dir, wanted)
+    return others
+
+
+def log_dirs(properties: dict[str, str]) -> list[str]:
+    """Return the absolute paths of `log.dirs`, else of `log.dir`."""
+    text = properties.get("log.dirs") or properties.get("log.dir") or ""
+    return [str(Path(one.strip()).absolute()) for one in text.split(",") if one.strip()]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run `kafka-storage`; return the exit status."""
+    options = parser().parse_args(arguments)
+    if options.command == "random-uuid":
+        print(uuid_text(new_uuid(os.urandom)))
+        return 0
+    try:
+        properties = parse_properties(Path(options.config).read_text(encoding="iso-8859-1"))
+        if not log_dirs(properties):
+            raise ValueError(f"{options.config}: no log.dirs")
+        if options.command == "info":
+            return _info(properties)
+        if options.add_scram:
+            raise ValueError(
+                "--add-scram: not supported. Create users of SCRAM with kafka-configs --alter --add-config"
+            )
+        formatted = format_directories(properties, options.cluster_id)
+    except (OSError, ValueError, RuntimeError) as error:
+        print(f"kafka-storage: {reason(error)}", file=sys.stderr)
+        return 1
+    for log_dir in log_dirs(properties):
+        if log_dir not in formatted:
+            print(f"Formatting {log_dir} with cluster id {options.cluster_id}.")
+    if formatted and not options.ignore_formatted:
+        print(f"Log directory {next(iter(formatted))} is already formatted. Use --ignore-formatted", file=sys.stderr)
+        return 1
+    if formatted:
+        print(f"Already formatted: {', '.join(f'{path} (cluster id {owner})' for path, owner in formatted.items())}.")
+    return 0
+
+
+def _info(properties: dict[str, str]) -> int:
+    room: Any = import_module("barnabas.storage.meta_properties")
+    filesystem: Any = import_module("barnabas.storage.filesystem").OsFileSystem()
+    status = 0
+    for log_dir in log_dirs(properties):
+        found = room.read_meta_properties(filesystem, log_dir)
+        print(f"{log_dir}: {found}" if found is not None else f"{log_dir}: not formatted")
+        status |= found is None
+    return status
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of `kafka-storage`."""
+    parser = argparse.ArgumentParser(prog="kafka-storage", description="Format log directories.", allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("random-uuid", help="print a new cluster id")
+    info = commands.add_parser("info", help="show the ids in the log directories")
+    info.add_argument("--config", "-c", required=True, metavar="FILE", help="properties with log.dirs")
+    add = commands.add_parser("format", help="store the cluster id in the log directories").add_argument
+    add("--config", "-c", required=True, metavar="FILE", help="properties with log.dirs and node.id")
+    add("--cluster-id", "-t", required=True, metavar="ID", help="cluster id")
+    add("--ignore-formatted", "-g", action="store_true", help="accept formatted directories")
+    add("--add-scram", "-S", action="append", metavar="USER", help="not supported")
+    for name in ("--standalone", "-s", "--no-initial-controllers", "-N"):
+        add(name, action="store_true", help="accepted without effect")
+    for name in ("--initial-controllers", "-I", "--release-version", "-r", "--feature", "-f"):
+        add(name, action="append", metavar="VALUE", help="accepted without effect")
+    return parser
