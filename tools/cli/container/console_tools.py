@@ -97,6 +97,8 @@ async def _consume(options: Namespace, shown: Mapping[str, str]) -> None:
             consumer.assign([place])
             if options.offset is not None and options.offset.isdecimal():
                 consumer.seek(place, int(options.offset))
+        elif group is None:
+            consumer.assign(TopicPartition(options.topic, one) for one in await consumer.partitions_for(options.topic))
         else:
             consumer.subscribe([options.topic])
         while left is None or left > 0:

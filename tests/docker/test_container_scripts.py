@@ -1,0 +1,372 @@
+"""The scripts of the image in a temporary root, with the variables and start scripts of the test libraries.
+
+The scripts are those of the image, with paths below the temporary root; the start scripts are those that the libraries
+copy into a container, with the same redirection. `make containers` runs the image itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from tests.server_process import ServerProcess, free_port, wait_until
+
+DOCKER = Path(__file__).parents[2] / "docker"
+DEADLINE_S = 90
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+REDIRECTED = re.compile(r"(?<![\w/.])/(etc/kafka|etc/confluent|etc/barnabas|opt/kafka|tmp/zookeeper)\b")
+RECOVERY = r"Transitioning from RECOVERY to RUNNING"
+KAFKA_SERVER = r"\[KafkaServer id=\d+\] started"
+
+
+class Root(NamedTuple):
+    """The root of an image, as far as its scripts need it."""
+
+    path: Path
+
+    @classmethod
+    def install(cls, path: Path) -> Root:
+        subprocess.run([DOCKER / "compatible/install", path], check=True, timeout=DEADLINE_S)
+        root = cls(path)
+        for script in (path / "usr/local/bin/container-entrypoint", path / "etc/kafka/docker/run"):
+            script.write_text(root.redirect(script.read_text()))
+        for script in (path / "etc/confluent/docker").iterdir():
+            script.write_text(root.redirect(script.read_text()))
+        (path / "etc/barnabas").mkdir(parents=True)
+        own = (DOCKER / "server.properties").read_text()
+        (path / "etc/barnabas/server.properties").write_text(own.replace("/var/lib/barnabas", str(path / "own")))
+        return root
+
+    def redirect(self, text: str) -> str:
+        return REDIRECTED.sub(lambda found: f"{self.path}/{found[1]}", text)
+
+    def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("KAFKA_", "BARNABAS_"))}
+        path = f"{Path(sys.executable).parent}:{self.path}/opt/kafka/bin:{os.environ['PATH']}"
+        own = {"PATH": path, "BARNABAS_CONTAINER_ROOT": str(self.path), "BARNABAS_CONFIG_HEALTH_PORT": "0"}
+        return {**clean, **own, "BARNABAS_CONFIG_LOG_DIRS": str(self.path / "data"), **variables}
+
+    def tool(self, *words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a tool of Kafka as `docker exec` does."""
+        return subprocess.run(
+            [self.path / "opt/kafka/bin" / words[0], *words[1:]],
+            input=text,
+            env=self.environment({}),
+            cwd=self.path,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root.install(tmp_path / "root")
+
+
+@contextmanager
+def container(root: Root, variables: Mapping[str, str], *command: str) -> Iterator[ServerProcess]:
+    """Run the entry point with a command, as the engine does."""
+    environment = root.environment(variables)
+    words = [f"{name}={value}" for name, value in environment.items()]
+    entrypoint = str(root.path / "usr/local/bin/container-entrypoint")
+    process = ServerProcess(["env", "-i", "-C", str(root.path), *words, entrypoint, *command], root.path / "log")
+    try:
+        yield process
+    finally:
+        process.end()
+
+
+def wait_for_line(process: ServerProcess, pattern: str) -> None:
+    def is_printed() -> bool:
+        return re.search(pattern, process.log_path.read_text()) is not None
+
+    process.wait_ready(is_printed, timeout_s=DEADLINE_S, what=f"line {pattern!r}")
+
+
+class Library(NamedTuple):
+    """What a test library does with an image."""
+
+    name: str
+    variables: dict[str, str]
+    listeners: str
+    command: str
+    """What it runs in the container; SCRIPT is the path of its start script."""
+    script: str
+    waits_for: str
+    cluster_id: str | None = None
+
+
+COMMON = {
+    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
+    "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+    "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "1",
+    "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+    "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+    "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": str(2**63 - 1),
+    "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+}
+KRAFT = {
+    "KAFKA_NODE_ID": "1",
+    "KAFKA_PROCESS_ROLES": "broker,controller",
+    "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9094",
+    "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+}
+ZOOKEEPER = {
+    "KAFKA_BROKER_ID": "1",
+    "KAFKA_ZOOKEEPER_CONNECT": "localhost:2181",
+    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+}
+WAIT = "while [ ! -f SCRIPT ]; do sleep 0.1; done; "
+FORMAT = """
+sed -i '/KAFKA_ZOOKEEPER_CONNECT/d' /etc/confluent/docker/configure
+echo 'kafka-storage format --ignore-formatted -t "{id}" -c /etc/kafka/kafka.properties' >> /etc/confluent/docker/configure
+"""
+OUTER = "PLAINTEXT://localhost:PUBLIC,BROKER://localhost:INNER"
+STEPS = "/etc/confluent/docker/configure\n/etc/confluent/docker/launch\n"
+LIBRARIES = [
+    Library(
+        "java KafkaContainer",
+        {**COMMON, **KRAFT, "CLUSTER_ID": CLUSTER_ID},
+        "PLAINTEXT://0.0.0.0:PUBLIC,BROKER://0.0.0.0:INNER,CONTROLLER://0.0.0.0:CONTROL",
+        f"{WAIT}SCRIPT",
+        f"#!/bin/bash\nexport KAFKA_ADVERTISED_LISTENERS={OUTER}\n/etc/kafka/docker/run\n",
+        RECOVERY,
+        CLUSTER_ID,
+    ),
+    Library(
+        "java ConfluentKafkaContainer",
+        {**COMMON, **KRAFT, "CLUSTER_ID": CLUSTER_ID},
+        "PLAINTEXT://0.0.0.0:PUBLIC,BROKER://0.0.0.0:INNER,CONTROLLER://0.0.0.0:CONTROL",
+        f"{WAIT}SCRIPT",
+        f"#!/bin/bash\nexport KAFKA_ADVERTISED_LISTENERS={OUTER}\n/etc/confluent/docker/run\n",
+        RECOVERY,
+        CLUSTER_ID,
+    ),
+    Library(
+        "python with_kraft",
+        {**COMMON, **KRAFT, "CLUSTER_ID": CLUSTER_ID, "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": "10000000"},
+        "PLAINTEXT://0.0.0.0:PUBLIC,BROKER://0.0.0.0:INNER,CONTROLLER://0.0.0.0:CONTROL",
+        f"{WAIT}sh SCRIPT",
+        f"#!/bin/sh\n{FORMAT.format(id=CLUSTER_ID)}"
+        "export KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:PUBLIC,BROKER://$(hostname -i | cut -d' ' -f1):INNER\n"
+        f". /etc/confluent/docker/bash-config\n{STEPS}",
+        r"Kafka Server started",
+        CLUSTER_ID,
+    ),
+    Library(
+        "go",
+        {**COMMON, **KRAFT, "KAFKA_BROKER_ID": "1", "KAFKA_REST_BOOTSTRAP_SERVERS": OUTER},
+        "PLAINTEXT://0.0.0.0:PUBLIC,BROKER://0.0.0.0:INNER,CONTROLLER://0.0.0.0:CONTROL",
+        f"{WAIT}bash SCRIPT",
+        "#!/bin/bash\nsource /etc/confluent/docker/bash-config\n"
+        f"export KAFKA_ADVERTISED_LISTENERS={OUTER}\n"
+        f"{FORMAT.format(id='$(kafka-storage random-uuid)')}"
+        f"echo '' > /etc/confluent/docker/ensure\n{STEPS}",
+        RECOVERY,
+    ),
+    Library(
+        "node, KRaft",
+        {**COMMON, **KRAFT, "CLUSTER_ID": CLUSTER_ID},
+        "PLAINTEXT://0.0.0.0:PUBLIC,BROKER://0.0.0.0:INNER,CONTROLLER://0.0.0.0:CONTROL",
+        f"echo 'Waiting for script...'; {WAIT}SCRIPT",
+        f"#!/bin/bash\nexport KAFKA_ADVERTISED_LISTENERS={OUTER}\n/etc/confluent/docker/run\n",
+        KAFKA_SERVER,
+        CLUSTER_ID,
+    ),
+    Library(
+        "node, ZooKeeper in the container",
+        {**COMMON, **ZOOKEEPER},
+        "PLAINTEXT://0.0.0.0:PUBLIC,BROKER://0.0.0.0:INNER",
+        f"{WAIT}SCRIPT",
+        "#!/bin/bash\n"
+        "echo 'clientPort=ZOOKEEPER' > zookeeper.properties\n"
+        "echo 'dataDir=/tmp/zookeeper/data' >> zookeeper.properties\n"
+        "zookeeper-server-start zookeeper.properties &\n"
+        "echo '' > /etc/confluent/docker/ensure\n"
+        f"export KAFKA_ADVERTISED_LISTENERS={OUTER}\n/etc/confluent/docker/run\n",
+        KAFKA_SERVER,
+    ),
+    Library(
+        "python, ZooKeeper that is not there",
+        {**COMMON, **ZOOKEEPER},
+        "PLAINTEXT://0.0.0.0:PUBLIC,BROKER://0.0.0.0:INNER",
+        f"{WAIT}sh SCRIPT",
+        f"export KAFKA_ADVERTISED_LISTENERS={OUTER}\n. /etc/confluent/docker/bash-config\n{STEPS}",
+        KAFKA_SERVER,
+    ),
+]
+
+
+def given_ports() -> dict[str, str]:
+    return {name: str(free_port()) for name in ("PUBLIC", "INNER", "CONTROL", "ZOOKEEPER")}
+
+
+def with_ports(text: str, ports: Mapping[str, str]) -> str:
+    return re.sub("PUBLIC|INNER|CONTROL(?!LER)|(?<==)ZOOKEEPER", lambda found: ports[found[0]], text)
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=[one.name for one in LIBRARIES])
+def test_a_test_library_starts_the_image(root: Root, library: Library) -> None:
+    ports, script = given_ports(), root.path / "testcontainers_start.sh"
+    variables = {name: with_ports(value, ports) for name, value in library.variables.items()}
+    variables["KAFKA_LISTENERS"] = with_ports(library.listeners, ports)
+    if "KAFKA_ZOOKEEPER_CONNECT" in variables:
+        variables["KAFKA_ZOOKEEPER_CONNECT"] = f"localhost:{ports['ZOOKEEPER']}"
+    command = library.command.replace("SCRIPT", str(script))
+    with container(root, variables, "sh", "-c", command) as process:
+        # The library copies the script into the container that runs already, once the engine has mapped the port.
+        unfinished = script.with_suffix(".new")
+        unfinished.write_text(root.redirect(with_ports(library.script, ports)))
+        unfinished.chmod(0o777)
+        unfinished.rename(script)
+        wait_for_line(process, library.waits_for)
+        assert len(re.findall(library.waits_for, process.log_path.read_text())) == 1, "test libraries count the lines"
+        admin = AdminClient({"bootstrap.servers": f"localhost:{ports['PUBLIC']}"})
+        metadata = admin.list_topics(timeout=DEADLINE_S)
+        assert [broker.port for broker in metadata.brokers.values()] == [int(ports["PUBLIC"])]
+        if library.cluster_id is not None:
+            assert metadata.cluster_id == library.cluster_id
+        producer = Producer({"bootstrap.servers": f"localhost:{ports['PUBLIC']}"})
+        producer.produce("records", b"value")
+        assert producer.flush(DEADLINE_S) == 0
+
+
+def test_kafka_tools_answer_as_kafka_does(root: Root) -> None:
+    port = free_port()
+    address = f"localhost:{port}"
+    variables = {
+        "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://{address}",
+        "CLUSTER_ID": CLUSTER_ID,
+        "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+    }
+    where = ("--bootstrap-server", address)
+    with container(root, variables) as process:
+        wait_for_line(process, f"ready broker.id=1 cluster.id={CLUSTER_ID}")
+        created = root.tool("kafka-topics.sh", *where, "--create", "--topic", "t", "--partitions", "1")
+        assert (created.returncode, created.stdout) == (0, "Created topic t.\n"), created.stderr
+        again = root.tool("kafka-topics", *where, "--create", "--topic", "t", "--if-not-exists")
+        assert (again.returncode, again.stdout) == (0, "")
+        assert root.tool("kafka-topics", *where, "--create", "--topic", "t").returncode == 1
+        assert root.tool("kafka-topics", *where, "--list").stdout == "t\n"
+        described = root.tool("kafka-topics", *where, "--describe", "--topic", "t")
+        assert re.match(r"Topic: t PartitionCount: 1 ReplicationFactor: 1 ", described.stdout), described.stderr
+        produced = root.tool(
+            "kafka-console-producer.sh", *where, "--topic", "t", "--property", "parse.key=true",
+            "--property", "key.separator=:", text="k:one\nk:two\n",
+        )  # fmt: skip
+        assert produced.returncode == 0, produced.stderr
+        consume = ("kafka-console-consumer", *where, "--topic", "t", "--from-beginning")
+        read = root.tool(*consume, "--max-messages", "2", "--property", "print.key=true")
+        assert (read.returncode, read.stdout) == (0, "k\tone\nk\ttwo\n"), read.stderr
+        read = root.tool(*consume, "--timeout-ms", "5000", "--group", "g")
+        assert (read.returncode, read.stdout) == (0, "one\ntwo\n"), read.stderr
+        assert root.tool("kafka-get-offsets", *where, "--topic", "t").stdout == "t:0:2\n"
+        assert root.tool("kafka-consumer-groups", *where, "--list").stdout == "g\n"
+        lag = root.tool("kafka-consumer-groups.sh", *where, "--describe", "--group", "g")
+        assert lag.stdout.splitlines()[1] == "g t 0 2 2 0 - - -", lag.stderr
+        assert f"{address} (id: 1 " in root.tool("kafka-broker-api-versions", *where).stdout
+        names = ("--entity-type", "topics", "--entity-name", "t")
+        altered = root.tool("kafka-configs", *where, *names, "--alter", "--add-config", "retention.ms=1000")
+        assert altered.returncode == 0, altered.stderr
+        assert "  retention.ms=1000 " in root.tool("kafka-configs", *where, *names, "--describe").stdout
+        probe = subprocess.run([root.path / "usr/local/bin/nc", "-z", "localhost", str(port)], timeout=DEADLINE_S)
+        assert probe.returncode == 0
+    refused = root.tool("kafka-topics.sh", *where, "--list")
+    assert refused.returncode == 1 and address in refused.stderr
+    probe = subprocess.run([root.path / "usr/local/bin/nc", "-z", "localhost", str(port)], timeout=DEADLINE_S)
+    assert probe.returncode != 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("kafka-topics", "--zookeeper", "zookeeper:2181", "--list"),
+        ("kafka-topics", "--bootstrap-server", "localhost:1", "--list", "--unavailable-partitions"),
+        ("kafka-console-consumer", "--bootstrap-server", "localhost:1", "--topic", "t", "--property", "print.kye=true"),
+    ],
+)
+def test_a_tool_names_an_option_that_it_does_not_have(root: Root, words: tuple[str, ...]) -> None:
+    ended = root.tool(*words)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"{words[0]}: "), ended.stderr
+
+
+def test_a_cluster_id_is_kept_once_it_is_stored(root: Root) -> None:
+    properties = root.path / "kafka.properties"
+    properties.write_text(f"log.dirs={root.path}/one,{root.path}/two\nnode.id=4\n")
+    uuid = root.tool("kafka-storage", "random-uuid").stdout.strip()
+    assert re.fullmatch(r"[\w-]{22}", uuid)
+    command = ("kafka-storage", "format", "-c", str(properties), "-t")
+    assert root.tool(*command, uuid).returncode == 0
+    stored = (root.path / "one/meta.properties").read_text()
+    assert f"cluster.id={uuid}" in stored and "node.id=4" in stored
+    assert root.tool(*command, CLUSTER_ID).returncode == 1
+    assert root.tool(*command, CLUSTER_ID, "--ignore-formatted").returncode == 0
+    assert (root.path / "one/meta.properties").read_text() == stored
+
+
+def test_the_entry_point_passes_commands_on(root: Root) -> None:
+    entrypoint = root.path / "usr/local/bin/container-entrypoint"
+    for words, expected in ((["sh", "-c", "echo here"], "here"), (["--version"], "barnabas "), (["-h"], "Usage")):
+        ended = subprocess.run(
+            [entrypoint, *words], env=root.environment({}), capture_output=True, text=True, timeout=DEADLINE_S
+        )
+        assert ended.returncode == 0 and expected in ended.stdout, ended.stderr
+
+
+def test_a_mounted_properties_file_is_the_base(root: Root) -> None:
+    port = free_port()
+    shared = root.path / "mnt/shared/config/server.properties"
+    shared.write_text(f"listeners=PLAINTEXT://127.0.0.1:{port}\nnode.id=5\nnum.partitions=2\n")
+    with container(root, {"KAFKA_NUM_PARTITIONS": "3"}) as process:
+        wait_for_line(process, r"ready broker\.id=5")
+        producer = Producer({"bootstrap.servers": f"127.0.0.1:{port}"})
+        producer.produce("records", b"value")
+        assert producer.flush(DEADLINE_S) == 0
+        topics = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=DEADLINE_S).topics
+        assert len(topics["records"].partitions) == 3
+
+
+def test_own_variables_alone_start_the_broker_of_the_image(root: Root) -> None:
+    port = free_port()
+    listeners = {
+        "BARNABAS_CONFIG_LISTENERS": f"HOST://127.0.0.1:{port}",
+        "BARNABAS_CONFIG_ADVERTISED_LISTENERS": f"HOST://localhost:{port}",
+    }
+    with container(root, listeners) as process:
+        wait_for_line(process, r"\nready broker\.id=")
+        log = process.log_path.read_text()
+        assert f"listening HOST://localhost:{port}" in log
+        assert "KafkaServer" not in log, "lines of Kafka's log are for those who have Kafka's variables"
+
+
+def test_a_variable_that_is_no_setting_is_named(root: Root) -> None:
+    port = free_port()
+    variables = {"KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://localhost:{port}", "KAFKA_NUM_PARTITION": "3"}
+    with container(root, variables) as process:
+        wait_for_line(process, r"WARNING Variables without a known setting, .*KAFKA_NUM_PARTITION \(num\.partition\)")
+        wait_until(lambda: "ready" in process.log_tail(), timeout_s=DEADLINE_S, what="ready")
+
+
+def test_console_and_registry_serve_next_to_the_broker(root: Root) -> None:
+    kafka, console, registry = free_port(), free_port(), free_port()
+    variables = {
+        "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://localhost:{kafka}",
+        "BARNABAS_CONSOLE": f"127.0.0.1:{console}",
+        "BARNABAS_SCHEMA_REGISTRY_LISTEN": f"127.0.0.1:{registry}",
+    }
+    with container(root, variables) as process:
+        wait_for_line(process, rf"(?m)^schema registry http://\S*:{registry}")
+        wait_for_line(process, rf"(?m)^console http://\S*:{console}")
