@@ -33,7 +33,7 @@ ALONE: dict[str, Any] = yaml.safe_load((DOCKER / "broker.yml").read_text())
 MEMBERS = ["broker-1", "broker-2", "broker-3"]
 SECURED, SECURED_CLIENT = "secured", "secured-client"
 CERTS = "/etc/barnabas/certs"
-IMAGE_COMMAND = re.compile(r'ENTRYPOINT (\[.*"start".*\])')
+IMAGE_COMMAND = re.compile(r'exec (barnabas start \S+) "\$@"')
 DEADLINE_S = 60
 
 
@@ -44,7 +44,7 @@ def with_defaults(text: str) -> str:
 
 def properties(service: str) -> dict[str, str]:
     """The settings with which a broker of the compose file starts."""
-    image = yaml.safe_load(IMAGE_COMMAND.findall((DOCKER / "Dockerfile").read_text())[0])
+    image = IMAGE_COMMAND.findall((DOCKER / "compatible/entrypoint").read_text())[0].split()
     command = [*SERVICES[service].get("entrypoint", image), *SERVICES[service].get("command", ())]
     assert command[:2] == ["barnabas", "start"]
     options = parser().parse_args([with_defaults(argument) for argument in command[2:]])

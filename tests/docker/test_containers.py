@@ -76,7 +76,10 @@ def test_images_have_what_the_package_needs() -> None:
     project = tomllib.loads((DOCKER.parent / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     needed = {
-        "broker": [*project["dependencies"], *extras["tls"], *extras["fast-zstd"]],
+        "broker": [
+            *project["dependencies"],
+            *(needed for extra in ("tls", "fast-zstd", "console", "schema-registry") for needed in extras[extra]),
+        ],
         "demo": [*project["dependencies"], *extras["demo"]],
         "spark": [*project["dependencies"], *extras["spark"], *extras["spark-java"]],
     }
