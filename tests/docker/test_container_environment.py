@@ -1,4 +1,4 @@
-"""Variables of containers that start a broker: those of test libraries, and of compose services as people write them."""
+"""Settings from the variables of containers, as test libraries and compose files set them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from barnabas.server.config.broker_config import BrokerConfig
-from barnabas.tools.cli.container.environment import ContainerSettings, Machine, container_settings
+from barnabas.tools.cli.container.environment import ContainerSettings, ContainerHost, container_settings
 from barnabas.tools.cli.container.jaas import read_jaas_section
 
 COMBINED = {
@@ -32,7 +32,7 @@ def in_container(
     mounts: tuple[str, ...] = (),
     answering: tuple[tuple[str, int], ...] = (),
 ) -> ContainerSettings:
-    machine = Machine(
+    machine = ContainerHost(
         read_text=(files or {}).get,
         is_mount=lambda path: path in mounts,
         answers=lambda host, port: (host, port) in answering,
@@ -156,9 +156,7 @@ SERVICES = [
             "KAFKA_KRAFT_CLUSTER_ID": "abcdefghijklmnopqrstuv",
             "KAFKA_CFG_LISTENERS": "PLAINTEXT://:9092,CONTROLLER://:9093,EXTERNAL://:9094",
             "KAFKA_CFG_ADVERTISED_LISTENERS": "PLAINTEXT://kafka:9092,EXTERNAL://localhost:9094",
-            "KAFKA_CFG_LISTENER_SECURITY_PROTOCOL_MAP": (
-                "CONTROLLER:PLAINTEXT,EXTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT"
-            ),
+            "KAFKA_CFG_LISTENER_SECURITY_PROTOCOL_MAP": ("CONTROLLER:PLAINTEXT,EXTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT"),
         },
         {"PLAINTEXT": 9092, "EXTERNAL": 9094},
         {"PLAINTEXT": "kafka:9092", "EXTERNAL": "localhost:9094"},

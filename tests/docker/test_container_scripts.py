@@ -131,7 +131,8 @@ ZOOKEEPER = {
 WAIT = "while [ ! -f SCRIPT ]; do sleep 0.1; done; "
 FORMAT = """
 sed -i '/KAFKA_ZOOKEEPER_CONNECT/d' /etc/confluent/docker/configure
-echo 'kafka-storage format --ignore-formatted -t "{id}" -c /etc/kafka/kafka.properties' >> /etc/confluent/docker/configure
+echo 'kafka-storage format --ignore-formatted -t "{id}" -c /etc/kafka/kafka.properties' \\
+  >> /etc/confluent/docker/configure
 """
 OUTER = "PLAINTEXT://localhost:PUBLIC,BROKER://localhost:INNER"
 STEPS = "/etc/confluent/docker/configure\n/etc/confluent/docker/launch\n"

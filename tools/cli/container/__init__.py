@@ -1,1 +1,1 @@
-"""The entry points of the container image, which takes what the images of Kafka take: variables, scripts and paths."""
+"""The entry points of the container image, with the variables, scripts and paths of the images of Kafka."""

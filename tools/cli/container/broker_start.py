@@ -12,7 +12,7 @@ from typing import Any
 
 from ....common.properties import format_properties, parse_properties
 from ..reasons import reason
-from .environment import ContainerSettings, Machine, container_settings, has_kafka_variables
+from .environment import ContainerSettings, ContainerHost, container_settings, has_kafka_variables
 from .services import ContainerServices
 from .storage_tool import format_directories
 
@@ -87,7 +87,7 @@ def _settings(environment: Mapping[str, str]) -> ContainerSettings:
     return settings
 
 
-def machine() -> Machine:
+def machine() -> ContainerHost:
     """Return this container."""
 
     def read_text(path: str) -> str | None:
@@ -103,7 +103,7 @@ def machine() -> Machine:
         except OSError:
             return False
 
-    return Machine(read_text=read_text, is_mount=lambda path: place(path).is_mount(), answers=answers)
+    return ContainerHost(read_text=read_text, is_mount=lambda path: place(path).is_mount(), answers=answers)
 
 
 def _warn(settings: ContainerSettings) -> None:

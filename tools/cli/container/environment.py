@@ -71,7 +71,7 @@ _ADDRESS = re.compile(r"([^:/,\s]+)://(\[[^\]]*\]|[^:,]*):(\d+)")
 
 
 @dataclass(slots=True)
-class Machine:
+class ContainerHost:
     """The container as the translation sees it; tests pass their own."""
 
     read_text: Callable[[str], str | None]
@@ -83,7 +83,7 @@ class Machine:
 
 @dataclass(slots=True)
 class ContainerSettings:
-    """What the variables of a container ask of a broker."""
+    """The settings of a broker and of its services, from the variables of a container."""
 
     properties: dict[str, str]
     cluster_id: str | None = None
@@ -95,7 +95,7 @@ class ContainerSettings:
 
 
 def container_settings(
-    environment: Mapping[str, str], base: str, machine: Machine, *, base_name: str = "server.properties"
+    environment: Mapping[str, str], base: str, machine: ContainerHost, *, base_name: str = "server.properties"
 ) -> ContainerSettings:
     """Translate the variables of a container; `base` is the text of the properties file that they override.
 
@@ -108,7 +108,8 @@ def container_settings(
         raise ValueError(f"{base_name}: {error}") from None
     given = dict(_kafka_properties(environment, found.warnings))
     found.properties.update(given)
-    found.properties.update(_secrets(environment, machine))
+    for key, value in _secrets(environment, machine):
+        found.properties.setdefault(key, value)
     found.cluster_id = _cluster_id(environment)
     _derive_listeners(found.properties, given, environment)
     _drop_absent_zookeeper(found, machine)
@@ -144,7 +145,7 @@ def _is_setting(name: str) -> bool:
 
 
 def _kafka_properties(environment: Mapping[str, str], warnings: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the settings; an unknown one is named in a warning and not passed on. KAFKA_CFG_ wins, as with bitnami."""
+    """Yield the settings. A warning names unknown settings, which are not passed on. KAFKA_CFG_ overrides KAFKA_."""
     is_unknown: Any = import_module("barnabas.server.config.startup_warnings").is_unknown
     unknown = []
     for name, value in sorted(environment.items(), key=lambda item: item[0].startswith(BITNAMI)):
@@ -193,7 +194,7 @@ def _derive_listeners(properties: dict[str, str], given: Mapping[str, str], envi
         properties["advertised.listeners"] = f"{name}://localhost:9092"
 
 
-def _drop_absent_zookeeper(found: ContainerSettings, machine: Machine) -> None:
+def _drop_absent_zookeeper(found: ContainerSettings, machine: ContainerHost) -> None:
     """Remove an ensemble on the loopback interface that does not answer: test libraries name one without need."""
     connect = found.properties.get("zookeeper.connect", "")
     addresses = [one.strip() for one in connect.partition("/")[0].split(",") if one.strip()]
@@ -207,7 +208,7 @@ def _drop_absent_zookeeper(found: ContainerSettings, machine: Machine) -> None:
         )
 
 
-def _secrets(environment: Mapping[str, str], machine: Machine) -> Iterator[tuple[str, str]]:
+def _secrets(environment: Mapping[str, str], machine: ContainerHost) -> Iterator[tuple[str, str]]:
     """Yield locations and passwords of the key stores in the folder of secrets. Raises ValueError."""
     for variable, key in STORES.items():
         if name := environment.get(variable):
@@ -222,7 +223,7 @@ def _secrets(environment: Mapping[str, str], machine: Machine) -> Iterator[tuple
             yield key, text.strip()
 
 
-def _add_jaas(environment: Mapping[str, str], found: ContainerSettings, machine: Machine) -> None:
+def _add_jaas(environment: Mapping[str, str], found: ContainerSettings, machine: ContainerHost) -> None:
     """Take the users of `-Djava.security.auth.login.config=FILE`. Raises ValueError for a file that is not there."""
     options = environment.get(OPTIONS, "")
     match = _LOGIN_CONFIG.search(options)
@@ -250,7 +251,7 @@ def _protocols(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield name, mapped.get(name, name)
 
 
-def _log_dir(machine: Machine) -> str:
+def _log_dir(machine: ContainerHost) -> str:
     """Return the log directory: a volume where an image of Kafka has one, if it is mounted."""
     for volume, log_dir in DATA_VOLUMES.items():
         if machine.is_mount(volume) or machine.is_mount(log_dir) or machine.is_mount(volume.rpartition("/")[0]):

@@ -47,7 +47,7 @@ class Options(argparse.ArgumentParser):
         self.add_argument("--command-config", *files, dest="file", metavar="FILE", help="settings of the client")
 
     def take(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse; settings of the file become those of this process's clients."""
+        """Parse; the settings of the file apply to the clients of this process."""
         options = self.parse_args(arguments)
         if getattr(options, "file", None):
             client_settings.begin(Path(options.file), [])

@@ -1,4 +1,4 @@
-"""What a container shows and runs next to its broker: Kafka's log lines, the console and the schema registry."""
+"""The companions of a container's broker: Kafka's log lines, the console and the schema registry."""
 
 from __future__ import annotations
 
