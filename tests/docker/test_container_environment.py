@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from barnabas.server.config.broker_config import BrokerConfig
-from barnabas.tools.cli.container.environment import ContainerSettings, ContainerHost, container_settings
+from barnabas.tools.cli.container.environment import ContainerHost, ContainerSettings, container_settings
 from barnabas.tools.cli.container.jaas import read_jaas_section
 
 COMBINED = {

@@ -23,7 +23,9 @@ from tests.server_process import ServerProcess, free_port, wait_until
 DOCKER = Path(__file__).parents[2] / "docker"
 DEADLINE_S = 90
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
-REDIRECTED = re.compile(r"(?<![\w/.])/(etc/kafka|etc/confluent|etc/barnabas|opt/kafka|tmp/zookeeper)\b")
+REDIRECTED = re.compile(
+    r"(?<![\w/.])/(etc/kafka|etc/confluent|etc/barnabas|opt/kafka|tmp/zookeeper|var/lib/zookeeper)\b"
+)
 RECOVERY = r"Transitioning from RECOVERY to RUNNING"
 KAFKA_SERVER = r"\[KafkaServer id=\d+\] started"
 
@@ -193,7 +195,7 @@ LIBRARIES = [
         f"{WAIT}SCRIPT",
         "#!/bin/bash\n"
         "echo 'clientPort=ZOOKEEPER' > zookeeper.properties\n"
-        "echo 'dataDir=/tmp/zookeeper/data' >> zookeeper.properties\n"
+        "echo 'dataDir=/var/lib/zookeeper/data' >> zookeeper.properties\n"
         "zookeeper-server-start zookeeper.properties &\n"
         "echo '' > /etc/confluent/docker/ensure\n"
         f"export KAFKA_ADVERTISED_LISTENERS={OUTER}\n/etc/confluent/docker/run\n",

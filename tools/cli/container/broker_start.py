@@ -12,7 +12,7 @@ from typing import Any
 
 from ....common.properties import format_properties, parse_properties
 from ..reasons import reason
-from .environment import ContainerSettings, ContainerHost, container_settings, has_kafka_variables
+from .environment import ContainerHost, ContainerSettings, container_settings, has_kafka_variables
 from .services import ContainerServices
 from .storage_tool import format_directories
 
