@@ -72,6 +72,7 @@ from ...protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from ...protocol.negotiation import LAST_VERSIONS_BY_NAME
+from ...protocol.schema import Versions
 from ...protocol.special_timestamps import LATEST
 from ...protocol.topic_partition import TopicPartition, indexes_by_topic
 from ..client import Client
@@ -424,6 +425,11 @@ class Admin:
             for topic in response.results
             for one in topic.partitions
         }
+
+    @_within_time_limit
+    async def api_versions(self, broker_id: int) -> Mapping[int, Versions]:
+        """Return the versions of each API that a broker supports, by API key. Raises KafkaError."""
+        return (await self._client.connection(broker_id)).api_versions
 
     @_within_time_limit
     async def describe_features(self) -> list[FeatureLevel]:

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from .... import __version__
+from ....protocol.apis import API_MESSAGES, ApiKey
 from ....protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
 from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.negotiation import negotiate
+from ....protocol.schema import Versions
 from ....protocol.special_timestamps import EARLIEST, LATEST
 from ....protocol.topic_partition import TopicPartition
 from .. import client_settings
@@ -142,8 +145,8 @@ async def _change_topic(options: argparse.Namespace) -> None:
 
 
 def api_versions(arguments: Sequence[str]) -> None:
-    """Show that the brokers answer, one line per broker."""
-    parser = Options("kafka-broker-api-versions", "Show the brokers of a cluster that answer.")
+    """Show the versions of each API that the brokers and this client support."""
+    parser = Options("kafka-broker-api-versions", "Show the versions of the APIs of each broker.")
     parser.add_connection()
     options = parser.take(arguments)
 
@@ -152,13 +155,24 @@ def api_versions(arguments: Sequence[str]) -> None:
             for broker in (await admin.describe_cluster()).brokers:
                 rack = broker.rack or "null"
                 say(f"{broker.host}:{broker.port} (id: {broker.node_id} rack: {rack} isFenced: false) -> (")
-                say(")")
+                print(",\n".join(map(_api_line, (await admin.api_versions(broker.node_id)).items())))
+                print(")")
 
     run(work())
 
 
+def _api_line(api: tuple[int, Versions]) -> str:
+    """Return a line in the format of Kafka's NodeApiVersions."""
+    key, offered = api
+    if key not in API_MESSAGES:
+        return f"\tUNKNOWN({key}): {offered.first} to {offered.last}"
+    name = "".join(word.capitalize() for word in ApiKey(key).name.split("_"))
+    usable = negotiate(API_MESSAGES[ApiKey(key)].versions, offered)
+    return f"\t{name}({key}): {offered.first} to {offered.last} [usable: {'none' if usable is None else usable}]"
+
+
 def configs(arguments: Sequence[str]) -> None:
-    """Describe and alter settings of topics, brokers and groups, and passwords of SCRAM users."""
+    """Describe and alter settings of topics, brokers and groups."""
     parser = Options("kafka-configs", "Describe and alter settings of topics, brokers and groups.")
     parser.add_connection()
     action = parser.add_mutually_exclusive_group(required=True)

@@ -56,9 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         if options.command == "info":
             return _info(properties)
         if options.add_scram:
-            raise ValueError(
-                "--add-scram: not supported. Create users of SCRAM with kafka-configs --alter --add-config"
-            )
+            raise ValueError("--add-scram: not supported. Add users to the running broker: barnabas user add NAME")
         formatted = format_directories(properties, options.cluster_id)
     except (OSError, ValueError, RuntimeError) as error:
         print(f"kafka-storage: {reason(error)}", file=sys.stderr)
