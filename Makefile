@@ -77,7 +77,7 @@ coverage: $(STAMP)
 verify: $(STAMP)
 	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m 'verify and not nightly'
 
-# More versions and mechanisms of the tests that `make verify` runs with one of them.
+# More of these shows: other versions and mechanisms, and long procedures.
 nightly: $(STAMP)
 	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m nightly
 

@@ -127,7 +127,11 @@ def check_dump(capfd: pytest.CaptureFixture[str], tools: KafkaTools, path: Path)
 
 @pytest.mark.parametrize(
     ("version", "is_clean"),
-    [(NEWEST, True), (NEWEST, False), pytest.param(CLEANER_REFERENCE, True, marks=pytest.mark.nightly)],
+    [
+        (NEWEST, True),
+        pytest.param(NEWEST, False, marks=pytest.mark.nightly),
+        pytest.param(CLEANER_REFERENCE, True, marks=pytest.mark.nightly),
+    ],
 )  # before 4.4 the bootstrap records are in another file
 def test_a_standalone_broker_becomes_the_first_broker_of_a_quorum(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], version: str, is_clean: bool

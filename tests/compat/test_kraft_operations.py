@@ -214,6 +214,7 @@ async def test_tokens_telemetry_and_streams_groups_follow_the_metadata_of_the_qu
         connection.close()
 
 
+@pytest.mark.nightly
 async def test_operators_restart_by_readiness_and_unregister_brokers(tmp_path: Path) -> None:
     async with kraft_cluster(tmp_path, 1) as cluster, Producer(cluster.addresses) as producer:
         await cluster.produce(producer, 10)

@@ -11,7 +11,7 @@ from soak.cluster.rounds import administer, differing_replicas
 from soak.kraft.processes import BROKERS, KRaftProcessCluster
 from tests.kafka import KafkaTools
 
-pytestmark = [pytest.mark.java, pytest.mark.verify, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.java, pytest.mark.verify, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 PARTITIONS = 3
 PATIENCE_S = 120

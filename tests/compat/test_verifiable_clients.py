@@ -201,7 +201,14 @@ def test_consumer_with_automatic_commits(stage: Stage) -> None:
 
 
 @pytest.mark.verify
-@pytest.mark.parametrize("options", [("auto",), ("sync", "--ack-pattern", "accept,reject,renew,accept"), ("async",)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(("auto",), marks=pytest.mark.nightly),
+        ("sync", "--ack-pattern", "accept,reject,renew,accept"),
+        ("async",),
+    ],
+)
 def test_share_consumers(options: tuple[str, ...], stage: Stage) -> None:
     """Two members receive and acknowledge each record once; after one is killed, the other receives all records."""
     members = [stage.share_consumer("--acknowledgement-mode", *options) for _ in range(2)]
