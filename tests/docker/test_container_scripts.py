@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,10 +83,14 @@ def container(root: Root, variables: Mapping[str, str], *command: str) -> Iterat
     environment = root.environment(variables)
     words = [f"{name}={value}" for name, value in environment.items()]
     entrypoint = str(root.path / "usr/local/bin/container-entrypoint")
-    process = ServerProcess(["env", "-i", "-C", str(root.path), *words, entrypoint, *command], root.path / "log")
+    # In a session of its own: scripts of test libraries do not pass a signal on to the broker that they start.
+    command_line = ["setsid", "env", "-i", "-C", str(root.path), *words, entrypoint, *command]
+    process = ServerProcess(command_line, root.path / "log")
     try:
         yield process
     finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
         process.end()
 
 
