@@ -21,7 +21,7 @@ from .record_stream import Errors, Progress, RecordStream
 from .record_table import RecordTable
 from .remote_path import AnyPath
 from .segment_files import PartitionFiles, SegmentRange, find_folders, read_batches
-from .value_types import Format, format_of
+from .value_types import Format, column_formats
 
 
 def read_folder(
@@ -63,12 +63,7 @@ def read_folder(
     if missing:
         raise ValueError(f"no partition {min(missing)} at {path}")
     names = sorted({tp.topic for tp in folders})
-    formats, types = {}, {}
-    for column, given in (("key", key), ("value", value)):
-        one = format_of(given, column, names)
-        types[column] = one.type
-        if one.format is not None:
-            formats[column] = one.format
+    types, formats = column_formats(key, value, names)
     source = FolderSource(folders, committed=isolation_level == "read_committed")
     return RecordStream(
         source,

@@ -18,7 +18,7 @@ from .offset_range import OffsetRange
 from .positions import OffsetLookups, Position, resolve_positions
 from .range_reader import RangeReader
 from .record_stream import Errors, Progress, RecordStream
-from .value_types import Format, format_of
+from .value_types import Format, column_formats
 
 _POLL_TIMEOUT_MS = 120_000
 
@@ -50,17 +50,12 @@ def read_topic(
     Raises ValueError for a topic or partition that does not exist, or an invalid argument; KafkaError.
     """
     settings = ClientSettings(bootstrap, {**(config or {}), "isolation.level": isolation_level})
-    formats, types = {}, {}
     names = [topic] if isinstance(topic, str) else list(topic)
     source = TopicSource(settings, fail_on_data_loss=fail_on_data_loss)
     with BlockingClient(settings) as client:
         found = find_partitions(client, names, partitions)
         ranges = source.plan(client, found, start, end)
-    for column, given in (("key", key), ("value", value)):
-        one = format_of(given, column, names)
-        types[column] = one.type
-        if one.format is not None:
-            formats[column] = one.format
+    types, formats = column_formats(key, value, names)
     return RecordStream(
         source,
         ranges,

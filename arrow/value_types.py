@@ -83,6 +83,15 @@ class ColumnFormat(NamedTuple):
     format: ValueFormat | None
 
 
+def column_formats(
+    key: Format, value: Format, topics: Sequence[str]
+) -> tuple[dict[str, pa.DataType], dict[str, ValueFormat]]:
+    """Return the types of both columns, and the formats of those that are decoded. Raises as `format_of`."""
+    found = {name: format_of(given, name, topics) for name, given in (("key", key), ("value", value))}
+    types = {name: one.type for name, one in found.items()}
+    return types, {name: one.format for name, one in found.items() if one.format is not None}
+
+
 def format_of(given: Format, column: str, topics: Sequence[str]) -> ColumnFormat:
     """Return the format of a column. Raises ValueError, OSError if a registry does not respond, ModuleNotFoundError."""
     if given == "binary":

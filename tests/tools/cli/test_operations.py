@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from tests.server_process import wait_until
 from typer.testing import CliRunner, Result
 
 from barnabas.clients.admin import spread_replicas
@@ -41,13 +41,6 @@ def run(cluster: Cluster) -> Run:
 
 def rows(result: Result) -> list[dict]:
     return json.loads(result.stdout)
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_user_is_added_and_can_log_in() -> None:
@@ -115,7 +108,9 @@ def test_elections_and_reassignments(run: Run, cluster: Cluster, tmp_path: Path)
     executed = run("reassign", "execute", str(plan), "--throttle", "10000000")
     back = json.loads(executed.stdout.splitlines()[-1])
     assert {one["partition"] for one in back["partitions"]} == {0, 1}
-    wait_until(lambda: rows(run("reassign", "status", "--json")) == [])
+    wait_until(
+        lambda: rows(run("reassign", "status", "--json")) == [], timeout_s=60, what="the cluster shows the change"
+    )
     for partition, replicas in ((partition, replicas) for (_, partition), replicas in wanted.items()):
         cluster.wait_for_isr("moved", partition, replicas)
     run("reassign", "unthrottle")
@@ -123,12 +118,20 @@ def test_elections_and_reassignments(run: Run, cluster: Cluster, tmp_path: Path)
     assert not [one for one in described if "throttled" in one["key"]]
 
     run("elections", "preferred", "moved")
-    wait_until(lambda: rows(run("elections", "list", "moved", "--json")) == [])
+    wait_until(
+        lambda: rows(run("elections", "list", "moved", "--json")) == [],
+        timeout_s=60,
+        what="the cluster shows the change",
+    )
     first, other = wanted["moved", 0]
     cluster.stop(first)
     cluster.start(first)
     cluster.wait_for_isr("moved", 0, (first, other))
-    wait_until(lambda: rows(run("elections", "list", "moved", "--json")))  # every broker has the new leader
+    wait_until(
+        lambda: rows(run("elections", "list", "moved", "--json")) != [],
+        timeout_s=60,
+        what="the broker that answers has the new leader",
+    )
     (needed,) = rows(run("elections", "list", "moved", "--json"))
     assert (needed["leader"], needed["preferred"], needed["election"]) == (other, first, "preferred")
     elected = rows(run("elections", "preferred", "moved:0,1", "--json"))
@@ -177,7 +180,9 @@ def test_replicas_are_moved_between_log_directories(tmp_path: Path) -> None:
         (id_,) = {row["broker"] for row in rows(command("list", "--json"))}
         command("move", "orders", "--broker", str(id_), "--to", str(directories[1]))
         wait_until(
-            lambda: {row["path"] for row in rows(command("describe", "orders", "--json"))} == {str(directories[1])}
+            lambda: {row["path"] for row in rows(command("describe", "orders", "--json"))} == {str(directories[1])},
+            timeout_s=60,
+            what="the replicas are moved",
         )
         refused = runner.invoke(
             app, ["log-dirs", "move", "orders", "--broker", str(id_), "--to", "/no/where", "-b", broker.bootstrap]
