@@ -55,7 +55,7 @@ class Plan:
     number: int
     java: bool
     protocol: str
-    """Of the consumer group."""
+    """The group protocol of the consumers: classic or consumer."""
     faults: tuple[Fault, ...]
 
     @classmethod

@@ -20,7 +20,7 @@ LEAST_IN_SYNC = 2
 Seen = tuple[int, int]
 """Last offset of a batch, and its checksum."""
 Identity = tuple[str, TopicPartition]
-"""With the id of the topic: one that is made anew is another."""
+"""The topic id and the partition: a topic that is created again has another id."""
 Life = tuple[int, int, Identity]
 """A replica in one life of its broker."""
 
