@@ -86,7 +86,7 @@ class ColumnFormat(NamedTuple):
 def column_formats(
     key: Format, value: Format, topics: Sequence[str]
 ) -> tuple[dict[str, pa.DataType], dict[str, ValueFormat]]:
-    """Return the types of both columns, and the formats of those that are decoded. Raises as `format_of`."""
+    """Return the types of both columns, and the format of each decoded column. Raises as `format_of`."""
     found = {name: format_of(given, name, topics) for name, given in (("key", key), ("value", value))}
     types = {name: one.type for name, one in found.items()}
     return types, {name: one.format for name, one in found.items() if one.format is not None}
