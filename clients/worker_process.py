@@ -115,7 +115,9 @@ class WorkerProcess:
         if process is not None:
             with suppress(ProcessLookupError):
                 process.kill()
-            await asyncio.shield(process.wait())
+            # Reads the rest of its pipe. `wait` alone may never return: asyncio reports the end of a process after
+            # the end of its pipes, and does not read on while its buffer for a pipe is full.
+            await asyncio.shield(process.communicate())
         if folder is not None:
             await asyncio.shield(beside_loop(lambda: shutil.rmtree(folder, ignore_errors=True)))
 

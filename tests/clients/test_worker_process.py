@@ -64,6 +64,17 @@ async def test_a_crash_and_a_response_that_is_too_large_are_errors_of_their_requ
     assert (await worker.ask({"do": "answer", "bytes": 3}))["text"] == "xxx"
 
 
+async def test_a_process_is_ended_while_a_part_of_its_response_is_unread(worker: WorkerProcess) -> None:
+    asking = asyncio.ensure_future(worker.ask({"do": "answer", "bytes": MAX_FRAME_BYTES // 2}))
+    async with asyncio.timeout(60):
+        while worker._process is None or not getattr(worker._process.stdout, "_paused"):  # noqa: B009 - no public name
+            await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert (await worker.ask({"do": "answer", "bytes": 3}))["text"] == "xxx"
+
+
 async def test_a_request_whose_caller_is_cancelled_ends_with_its_process(worker: WorkerProcess) -> None:
     pid = (await worker.ask({"do": "nothing"}))["pid"]
     loop = asyncio.ensure_future(worker.ask({"do": "loop"}))
