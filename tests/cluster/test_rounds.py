@@ -1,4 +1,4 @@
-"""Twelve rounds of what `python -m soak.cluster` does by the hundred, and the doors between processes themselves."""
+"""A few rounds of what `python -m soak.cluster` does by the hundred, and the doors between processes themselves."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 from soak.cluster.__main__ import outcomes
 from soak.cluster.network import Network
 from soak.cluster.rounds import OF_BROKERS, OF_ZOOKEEPER, Plan
+from tests.nightly import others_at_night
 
-ROUNDS = range(12)
+ROUNDS = (range(6), range(6, 12))
 
 
 def test_rounds_do_all_there_is() -> None:
@@ -27,8 +28,9 @@ def test_rounds_do_all_there_is() -> None:
 @pytest.mark.java
 @pytest.mark.verify
 @pytest.mark.timeout(1500)
-def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
-    failed = {str(one.plan): one.violations[:5] for one in outcomes(ROUNDS, tmp_path) if one.violations}
+@pytest.mark.parametrize("rounds", others_at_night(ROUNDS, 1), ids=str)
+def test_nothing_acknowledged_is_lost(tmp_path: Path, rounds: range) -> None:
+    failed = {str(one.plan): one.violations[:5] for one in outcomes(rounds, tmp_path) if one.violations}
     assert not failed, failed
 
 

@@ -1,4 +1,4 @@
-"""The first half of forty thousand transactions: a file is one process's, and two share the work."""
+"""The first half of forty thousand transactions."""
 
 from __future__ import annotations
 

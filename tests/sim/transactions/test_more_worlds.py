@@ -1,4 +1,4 @@
-"""The second half of forty thousand transactions: a file is one process's, and two share the work."""
+"""The second half of forty thousand transactions, which runs at night."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from soak.sim.transactions.many_worlds import PARTS, play_part
 
 
 @pytest.mark.verify
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(PARTS // 2, PARTS))
 def test_everything_is_copied_once_in_many_worlds(part: int) -> None:
