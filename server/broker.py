@@ -17,6 +17,7 @@ from ..storage.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKP
 from ..storage.reserve import Reserve
 from .apis.kafka_apis import KafkaApis
 from .apis.request_log import RequestLog
+from .backup import BackupRoutes
 from .broker_state import BrokerState, services
 from .cleaning.cleaner_http import CleanerRoutes
 from .cleaning.log_cleaner import LogCleaner
@@ -146,7 +147,9 @@ class BrokerServer:
         self.metrics: MetricsServer | None = None
         """Metrics over HTTP; None without `metrics.listeners`."""
         if config.health_port is not None:
-            routes = CleanerRoutes(lambda: self.state.cleaner).routes()
+            routes = (
+                CleanerRoutes(lambda: self.state.cleaner).routes() | BackupRoutes(lambda: self.state, loop).routes()
+            )
             self.health = HealthServer("127.0.0.1", config.health_port, self._health, loop, routes)
 
     @property

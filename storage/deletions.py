@@ -60,6 +60,8 @@ class Deletions:
         self._now_ms = now_ms
         self._random_bits = random_bits
         self._waiting: list[Deletion] = []
+        self.is_held = False
+        """Whether files keep their places on the disk after their delay, because a backup is reading them."""
 
     def add_log(self, log: Log, log_dir: LogDir) -> None:
         """Rename the folder of a log, and remove it when its readers are done. Raises `OSError`.
@@ -84,7 +86,12 @@ class Deletions:
             self._waiting.append(Deletion(self._now_ms(), log_dir, remove))
 
     def due_tasks(self) -> list[LaneTask]:
-        """Return the tasks that remove expired files, `DELETED_TOGETHER` each; failed removals are due again."""
+        """Return the tasks that remove expired files, `DELETED_TOGETHER` each; failed removals are due again.
+
+        There are none while `is_held`.
+        """
+        if self.is_held:
+            return []
         self._waiting = [deletion for deletion in self._waiting if not deletion.is_over]
         now_ms = self._now_ms()
         due = [deletion for deletion in self._waiting if deletion.due_ms <= now_ms]

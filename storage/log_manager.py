@@ -24,6 +24,7 @@ from .log_config import LogConfig
 from .log_creation import LogCreation
 from .log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
 from .log_loader import RandomSource
+from .log_values import LogExtent
 from .meta_properties import (
     META_PROPERTIES,
     InconsistentMetaPropertiesError,
@@ -242,6 +243,39 @@ class LogManager:
     def deletion_tasks(self) -> list[LaneTask]:
         """Return the tasks that remove logs and segments whose delay is over; failed removals are due again."""
         return self._deletions.due_tasks()
+
+    # Backups
+
+    def hold_files(self) -> None:
+        """Keep the files of all logs on the disk until `release_files`: no deletion, and no new pass of the cleaner.
+
+        Retention and topic deletion continue to rename files and folders. The caller ends the passes in progress.
+        """
+        self._deletions.is_held = self.cleaner_manager.is_held = True
+
+    def release_files(self) -> None:
+        """End `hold_files`."""
+        self._deletions.is_held = self.cleaner_manager.is_held = False
+
+    def log_extents(self) -> list[LogExtent]:
+        """Return the extents of all logs at this moment.
+
+        An append is complete when its method returns, so each size ends with a whole batch, and the extents together
+        are the state that a crash of the process would leave now.
+        """
+        clean_offsets = self.cleaner_manager.clean_offsets
+        return [
+            LogExtent(
+                topic_partition,
+                log.topic_id,
+                log.directory,
+                log.log_start_offset,
+                log.log_end_offset,
+                [(segment.base_offset, segment.size) for segment in log.segments],
+                clean_offsets.get(topic_partition),
+            )
+            for topic_partition, log in self.logs.items()
+        ]
 
     # Changes that a checkpoint has to follow
 

@@ -2,6 +2,7 @@
 
 from enum import Enum, auto
 from typing import NamedTuple
+from uuid import UUID
 
 from ..protocol.topic_partition import TopicPartition
 from .filesystem import FileSlice, Sendable
@@ -43,6 +44,21 @@ class LogAppendInfo(NamedTuple):
     """The bytes written; 0 for a duplicate."""
     duplicate: bool = False
     """Whether the batch had been appended before. The offsets are from the first append."""
+
+
+class LogExtent(NamedTuple):
+    """The part of the disk that a log occupies at one moment, for a backup."""
+
+    topic_partition: TopicPartition
+    topic_id: UUID | None
+    directory: str
+    """The log directory, as it is configured."""
+    log_start_offset: int
+    log_end_offset: int
+    segments: list[tuple[int, int]]
+    """Base offset and bytes of each segment, the oldest first; the last segment is active."""
+    clean_offset: int | None
+    """The offset below which the log is compacted; None for a log that the cleaner has not touched."""
 
 
 class FetchIsolation(Enum):

@@ -234,6 +234,22 @@ class LogCleaner:
         finally:
             self.manager.resume_cleaning(topic_partition)
 
+    async def hold(self) -> None:
+        """Keep the files of all logs where they are, and return when no pass changes them: a backup reads them.
+
+        Passes in progress are aborted, and repeated after `release`.
+        """
+        self._log_manager.hold_files()
+        for one in list(self.passes.values()):
+            self._abort(one.topic_partition)
+        while self.passes:
+            await next(iter(self.passes.values())).ended.wait()
+
+    def release(self) -> None:
+        """End `hold`."""
+        self._log_manager.release_files()
+        self._wake.set()
+
     @asynccontextmanager
     async def deleting(self, topic_partitions: Iterable[TopicPartition]) -> AsyncIterator[None]:
         """While logs are deleted: the cleaner durably forgets them before their files go."""

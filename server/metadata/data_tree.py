@@ -246,6 +246,11 @@ class DataTree:
     def look(self, path: str) -> Node | None:
         return self._nodes.get(path)
 
+    def lasting_nodes(self) -> Transaction:
+        """Return all nodes that are not ephemeral, as one transaction that creates them in an empty tree."""
+        nodes = {path: node for path, node in self._nodes.items() if not node.owner}
+        return Transaction(self.zxid, self._last_session, changes={**nodes})
+
     def names(self, path: str) -> AbstractSet[str]:
         """Return the names of the children of a node, which the caller must not change. Raises KeyError."""
         return self._children[path]

@@ -168,6 +168,20 @@ class Journal:
         many("INSERT OR REPLACE INTO counters VALUES (?, ?)", counters)
 
 
+def write_copy(path: str, tree: Transaction) -> None:
+    """Write a database of its own with the nodes of one transaction, in place of an older copy. Raises sqlite3.Error.
+
+    The caller reads it after this returns, so that nothing is synced.
+    """
+    for suffix in ("", "-wal", "-journal"):
+        Path(path + suffix).unlink(missing_ok=True)
+    journal = Journal(path, durable=False, lasting=False)
+    try:
+        journal.write([tree])
+    finally:
+        journal.close()
+
+
 def _read_acl(stored: bytes) -> tuple[Acl, ...]:
     return tuple(decode(AclList, stored).acl) if stored else OPEN_ACL
 

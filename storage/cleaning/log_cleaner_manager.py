@@ -29,6 +29,8 @@ class LogCleanerManager:
         self._in_progress: dict[TopicPartition, LogToClean] = {}
         self._aborted: set[TopicPartition] = set()
         self._paused: Counter[TopicPartition] = Counter()
+        self.is_held = False
+        """Whether no log is grabbed, because a backup is reading the segments."""
         self.last_look_ms = now_ms()
         """The time of the last search for a log to clean."""
         self.last_look: list[LogToClean] = []
@@ -56,7 +58,10 @@ class LogCleanerManager:
     def may_clean(self, topic_partition: TopicPartition) -> bool:
         """Return whether no pass, pause or earlier failure prevents a pass."""
         return not (
-            topic_partition in self._in_progress or self._paused[topic_partition] or topic_partition in self.uncleanable
+            self.is_held
+            or topic_partition in self._in_progress
+            or self._paused[topic_partition]
+            or topic_partition in self.uncleanable
         )
 
     def grab_filthiest_compacted_log(self) -> LogToClean | None:

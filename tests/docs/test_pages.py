@@ -28,6 +28,7 @@ PAGES = {
     "tutorials/first-test.md": "2 passed",
     "tutorials/failover-test.md": "1 passed",
     "how-to/ci.md": "1 passed",
+    "how-to/backup.md": "2 of 2 backups",
     "how-to/users-tls-acls.md": "one coffee",
     "how-to/monitoring.md": "kafka_server_replicamanager_partitioncount",
     "how-to/troubleshooting.md": "orders",

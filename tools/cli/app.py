@@ -51,6 +51,8 @@ COMMANDS = (
     "top",
     "console",
     "schema-registry",
+    "backup",
+    "restore",
     "dump-log",
     "compact",
     "bench",

@@ -21,6 +21,10 @@ PORT_SETTING = "health.port"
 _ANSWER_SECONDS = 24 * 3600.0
 
 
+class LocalBrokerError(Exception):
+    """A request that failed, with the reason in one line."""
+
+
 class LocalBroker:
     """`url` is the address of the port, `http://127.0.0.1:8080`. Errors end the command."""
 
@@ -51,6 +55,13 @@ class LocalBroker:
         return self._ask("POST", path, query)
 
     def _ask(self, method: str, path: str, query: Mapping[str, str]) -> Any:
+        try:
+            return self.request(method, path, query)
+        except LocalBrokerError as error:
+            fail(str(error))
+
+    def request(self, method: str, path: str, query: Mapping[str, str]) -> Any:
+        """Send a request, and return the facts of the response. Raises LocalBrokerError."""
         request = urllib.request.Request(  # noqa: S310 - the port uses http
             f"{self._url}{path}?{urlencode(query)}", method=method, headers={"X-Barnabas": "cli"}
         )
@@ -62,8 +73,10 @@ class LocalBroker:
         except urllib.error.HTTPError as error:
             said = error.read()
             facts = json.loads(said) if said.startswith(b"{") else {}
-            fail(facts.get("message") or facts.get("error") or f"{self._url} answers {error}")
+            text = facts.get("message") or facts.get("error") or f"{self._url} answers {error}"
+            raise LocalBrokerError(text) from None
         except (HTTPException, ValueError) as error:
-            fail(f"{self._url} is not a broker's local port: {error}")
+            raise LocalBrokerError(f"{self._url} is not a broker's local port: {error}") from None
         except OSError as error:
-            fail(f"{self._url} does not respond: {reason(error).lower()}; the broker must run on this machine")
+            text = f"{self._url} does not respond: {reason(error).lower()}; the broker must run on this machine"
+            raise LocalBrokerError(text) from None

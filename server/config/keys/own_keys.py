@@ -37,7 +37,8 @@ OWN_KEYS: tuple[ConfigKey, ...] = (
     integer("health.port", None, MEDIUM, Range(0, 65535),
         doc=(
             "Port on 127.0.0.1 where `GET /health` returns 200 once the broker serves clients, and where compaction "
-            "can be observed and started (0: any free port, the default of `barnabas start`); not set: disabled."
+            "can be observed and started and backups are taken (0: any free port, the default of `barnabas start`); "
+            "not set: disabled."
         )),
     string("log.cleaner.hash.algorithm", "MD5", MEDIUM, OneOf(*HASHES, "exact"), mode=CLUSTER_WIDE,
         doc=(
