@@ -44,6 +44,7 @@ async def check_backup(load: BackupLoad, before: Acknowledged, target: Path, bac
     shutil.rmtree(folder)
 
 
+@pytest.mark.verify
 @pytest.mark.timeout(600)
 async def test_backups_of_a_broker_at_work_restore_to_one_moment(tmp_path: Path) -> None:
     target = tmp_path / "backups"

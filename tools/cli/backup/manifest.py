@@ -43,7 +43,7 @@ class BackupFile:
     parts: list[BackupPart] = field(default_factory=list)
     content: bytes | None = None
     inode: int = 0
-    """With `changed_ns`, the identity of the source: an unchanged file is not read again."""
+    """The identity of the source, together with `changed_ns`: an unchanged file is not read again."""
     changed_ns: int = 0
     """The time of the last change of the source's inode."""
     damage: str | None = None

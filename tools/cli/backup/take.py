@@ -1,6 +1,6 @@
 """Taking a backup: only content that the target does not have is written, and the manifest last.
 
-The broker is asked twice for the extents of its logs. The first copy runs while the broker works as usual, and may take
+The broker reports the extents of its logs twice. The first copy runs while the broker works as usual, and may take
 hours; the second copies the difference while the broker holds its files, which takes seconds.
 """
 
@@ -53,7 +53,7 @@ def take_backup(target: Target, broker: LocalBroker, progress: Progress = lambda
         try:
             return _take(target, broker, progress)
         except OSError as error:
-            if error.errno in NO_SPACE:  # what failed backups have left would make the next one fail, too
+            if error.errno in NO_SPACE:  # objects of failed backups would let the next one fail, too
                 with suppress(BackupError, OSError):
                     _delete_unneeded_objects(target, backup_ids(target))
             raise
@@ -266,7 +266,7 @@ class BackupWriter:
         if self._objects.get(name) != part.size:
             self._target.write(name, content)
             if _sha256(self._target.read_back(name)) != part.sha256:
-                raise BackupError(f"{self._target.name}/{name}: the content differs from what was written")
+                raise BackupError(f"{self._target.name}/{name}: the content is not the content that was written")
             self._objects[name] = part.size
             self.new_bytes += part.size
         return part
