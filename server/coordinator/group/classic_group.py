@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from ....protocol.codec import decode_versioned
@@ -28,7 +28,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) of each protocol (of consumers: assignor) that a member supports, in order of preference."""
 
 
-class ClassicGroupState(Enum):
+class ClassicGroupState(StrEnum):
     """The states of a classic group; the value is the name in DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"

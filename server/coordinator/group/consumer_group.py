@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Set
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -23,7 +23,7 @@ FIRST_COMMIT_VERSION = 9
 """The first version of OffsetCommit and OffsetFetch with an error code for a stale member epoch."""
 
 
-class ConsumerGroupState(Enum):
+class ConsumerGroupState(StrEnum):
     """The states of a consumer group; the value is the name in ConsumerGroupDescribe and ListGroups."""
 
     EMPTY = "Empty"

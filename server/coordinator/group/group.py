@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import ClassVar, NamedTuple
 from uuid import UUID
 
@@ -21,7 +21,7 @@ class CommittedPartition(NamedTuple):
     partition: int
 
 
-class GroupType(Enum):
+class GroupType(StrEnum):
     """Kafka's Group.GroupType; the value is the type's name in ListGroups."""
 
     CLASSIC = "classic"

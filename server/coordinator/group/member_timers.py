@@ -40,10 +40,12 @@ class MemberTimers(Generic[G]):
     def restart(self, group: G, member_id: str, timeout_ms: int) -> None:
         """Set the deadline of a member to `timeout_ms` from now."""
         deadline = self._loop.time() + timeout_ms / 1000
-        session = self._of(group, member_id)
+        of_group = self._sessions.get(group)
+        if of_group is None:
+            of_group = self._sessions[group] = {}
+        session = of_group.get(member_id)
         if session is None:
-            timer = self._loop.call_at(deadline, self._fire, group, member_id)
-            self._sessions.setdefault(group, {})[member_id] = _Timer(deadline, timer)
+            of_group[member_id] = _Timer(deadline, self._loop.call_at(deadline, self._fire, group, member_id))
             return
         session.deadline = deadline
         if session.timer.when() > deadline:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
@@ -19,7 +19,7 @@ from .state_partition_metadata import StatePartitionMetadata
 SHARE_PROTOCOL_TYPE = "share"
 
 
-class ShareGroupState(Enum):
+class ShareGroupState(StrEnum):
     """The states of a share group; the value is the name in ShareGroupDescribe and ListGroups."""
 
     EMPTY = "Empty"

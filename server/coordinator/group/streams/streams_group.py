@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from enum import Enum
+from enum import StrEnum
 from types import MappingProxyType
 
 from .....protocol.errors import ErrorCode
@@ -24,7 +24,7 @@ FIRST_COMMIT_VERSION = 9
 """The first version of OffsetCommit with an error code for a stale member epoch."""
 
 
-class StreamsGroupState(Enum):
+class StreamsGroupState(StrEnum):
     """The states of a streams group; the value is the name in StreamsGroupDescribe and ListGroups."""
 
     EMPTY = "Empty"
