@@ -37,14 +37,14 @@ Name = str | None
 Topic = Annotated[Name, typer.Option("--topic", "-t", help="Topic name; * for all.")]
 Group = Annotated[Name, typer.Option("--group", "-g", help="Group id; * for all.")]
 TransactionalId = Annotated[Name, typer.Option("--transactional-id", help="Transactional id; * for all.")]
-Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
+Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster resource.")]
 Prefixed = Annotated[bool, typer.Option("--prefixed", help="Treat the name as a prefix.")]
-Principal = Annotated[Name, typer.Option("--principal", "-p", help="As User:anna, or User:* for everybody.")]
-Host = Annotated[Name, typer.Option("--host", help="An address; * for all.")]
+Principal = Annotated[Name, typer.Option("--principal", "-p", help="For example User:anna, or User:* for all users.")]
+Host = Annotated[Name, typer.Option("--host", help="IP address or CIDR block of the client; * for all.")]
 Operations = Annotated[
     list[str] | None, typer.Option("--operation", "-o", help="Read, Write, Create, …, All; may be repeated.")
 ]
-Deny = Annotated[bool, typer.Option("--deny", help="Operation to deny.")]
+Deny = Annotated[bool, typer.Option("--deny", help="Deny the operations instead of allowing them.")]
 
 
 @app.command("list")
@@ -74,7 +74,9 @@ def list_rules(
 @app.command("add")
 def add_rules(
     *,
-    principal: Annotated[str, typer.Option("--principal", "-p", help="As User:anna, or User:* for everybody.")],
+    principal: Annotated[
+        str, typer.Option("--principal", "-p", help="For example User:anna, or User:* for all users.")
+    ],
     operation: Operations = None,
     topic: Topic = None,
     group: Group = None,
@@ -85,13 +87,13 @@ def add_rules(
     deny: Deny = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Allow, or with --deny deny, operations; All by default.
+    """Add ACLs that allow operations on a resource, or deny them with --deny. Default operation: All.
 
     barnabas acl add -p User:anna -t orders -o Read -o Describe
     """
     named = _named(topic, group, transactional_id, cluster=cluster)
     if not named:
-        raise typer.BadParameter("of what? give --topic, --group, --transactional-id or --cluster")
+        raise typer.BadParameter("no resource given: use --topic, --group, --transactional-id or --cluster")
     permission = AclPermissionType.DENY if deny else AclPermissionType.ALLOW
     rules = [
         AclBinding(
@@ -125,17 +127,17 @@ def remove_rules(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Remove the ACLs of a resource, of one principal, or of some operations, and show them."""
+    """Remove and print the ACLs of a resource that match the principal, the host and the operations."""
     named = _named(topic, group, transactional_id, cluster=cluster)
     if not named:
-        raise typer.BadParameter("of what? give --topic, --group, --transactional-id or --cluster")
+        raise typer.BadParameter("no resource given: use --topic, --group, --transactional-id or --cluster")
     filters = [
         AclBindingFilter(kind, name, _pattern(kind, prefixed=prefixed), principal, host, one)
         for kind, name in named
         for one in (_operations(operation) if operation else [AclOperation.ANY])
     ]
-    whose = f"ACLs of {principal}" if principal else "rules"
-    ask_first(f"remove {whose} about {', '.join(name for _, name in named)}?", yes=yes)
+    whose = f"ACLs of {principal}" if principal else "all ACLs"
+    ask_first(f"remove {whose} for {', '.join(name for _, name in named)}?", yes=yes)
 
     async def work() -> list[AclBinding]:
         async with admin_of(bootstrap) as admin:

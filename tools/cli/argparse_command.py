@@ -16,7 +16,7 @@ def command_of_parser(parser: argparse.ArgumentParser, short_help: str) -> Any:
     """Return a command with the parser's arguments, for help and completion; it is executed with the parser."""
 
     def command(**values: object) -> None:
-        parser.error(f"options before {parser.prog} are for clients: write {parser.prog} first")
+        parser.error(f"client options before the command are not supported by {parser.prog}")
 
     parameters = [_parameter(action) for action in parser._actions if action.dest != "help"]
     vars(command)["__signature__"] = inspect.Signature(parameters)

@@ -23,7 +23,7 @@ app = typer.Typer(help="List brokers and their log directories.", no_args_is_hel
 
 @app.command("list")
 def list_brokers(*, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
-    """List brokers: address, controller, leaders and replicas."""
+    """List brokers with their addresses, leaders and replicas, and the controller."""
 
     async def work() -> list[Row]:
         async with admin_of(bootstrap) as admin:

@@ -32,7 +32,7 @@ def certs(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Create an authority and certificates of a broker and of clients, for a test or a trial.
+    """Create a certificate authority and certificates of a broker and of clients, for tests.
 
     Files are PEM: ca.pem is for ssl.truststore.location, broker.pem and the clients' files for ssl.keystore.location,
     with the type PEM. The authority's key is not stored: for another certificate, create all files again.

@@ -43,18 +43,22 @@ def set_subscription(
     *,
     metrics: Annotated[
         list[str] | None,
-        typer.Option("--metric", metavar="PREFIX", help="Prefix of metrics, * for all; may be repeated."),
+        typer.Option("--metric", metavar="PREFIX", help="Prefix of metric names; * for all; may be repeated."),
     ] = None,
     interval_ms: Annotated[
-        int | None, typer.Option("--interval", min=100, metavar="MS", help="Time between two pushes.")
+        int | None, typer.Option("--interval", min=100, metavar="MS", help="Interval between two pushes.")
     ] = None,
     match: Annotated[
         list[str] | None,
-        typer.Option("--match", metavar="KEY=REGEX", help="Clients, for example client_id=app-.*; may be repeated."),
+        typer.Option(
+            "--match",
+            metavar="KEY=REGEX",
+            help="Only clients that match, for example client_id=app-.*; may be repeated.",
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Create a subscription, or change the given parts of it."""
+    """Create or change a subscription. Options that are not given are unchanged."""
     changes = [
         ConfigChange(key, value)
         for key, value in (

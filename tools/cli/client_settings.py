@@ -51,8 +51,8 @@ _NO_SETTINGS = frozenset(
 """Parameters that are not text, or have an option of their own."""
 
 
-_FILE_HELP = "client.properties file as for Kafka's tools: security.protocol, sasl.*, ssl.*."
-_SETTINGS_HELP = "A setting of the client, as request.timeout.ms=5000; may be repeated."
+_FILE_HELP = "client.properties file, as for Kafka's tools, with security.protocol, sasl.*, ssl.*."
+_SETTINGS_HELP = "Client setting, such as request.timeout.ms=5000; may be repeated."
 
 
 def _file_option(**how: Any) -> Any:

@@ -38,7 +38,8 @@ READY_SECONDS = 60.0
 
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Directory of the cluster.")]
 Number = Annotated[
-    int | None, typer.Argument(metavar="[N]", help="Only this process: the id of a broker or controller, or 0.")
+    int | None,
+    typer.Argument(metavar="[N]", help="Only this process: the id of a broker or controller; 0 is the coordinator."),
 ]
 
 
@@ -61,7 +62,7 @@ def start(
         int | None, typer.Option("--port", help=f"Port of the first broker ({DEFAULT_PORT}); 0: any free ports.")
     ] = None,
     config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of all brokers.")
+        list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="Setting of all brokers.")
     ] = None,
     controllers: Annotated[
         Controllers | None,
@@ -160,7 +161,7 @@ def status(*, data: Data = DEFAULT_FOLDER, json: Json = False) -> None:
 
 @app.command()
 def quorum(*, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
-    """Show the controllers of any KRaft cluster, and the records that each replica lags by."""
+    """Show the controllers and observers of any KRaft cluster, and the lag of each in records."""
     from .cluster_view import quorum_rows
 
     async def work() -> QuorumInfo:
@@ -187,7 +188,7 @@ def migrate(
         typer.Option(
             "--from",
             metavar="DIR",
-            help="Log directory of the standalone broker; all of them, first the one with metadata.sqlite.",
+            help="Log directory of the standalone broker, first the directory with metadata.sqlite; may be repeated.",
         ),
     ],
     json: Json = False,
@@ -230,14 +231,15 @@ def stop(number: Number = None, *, data: Data = DEFAULT_FOLDER) -> None:
 
 @app.command()
 def kill(
-    number: Annotated[int, typer.Argument(metavar="N", help="A broker, a controller, or 0 for the coordinator.")],
+    number: Annotated[int, typer.Argument(metavar="N", help="Id of a broker or controller; 0 is the coordinator.")],
     *,
     data: Data = DEFAULT_FOLDER,
 ) -> None:
     """Kill one process as kill -9 does. `start N` starts it again.
 
-    Without a broker, others become the leaders of its partitions. Without the coordinator, or a majority of the
-    controllers, brokers continue to serve their partitions, and no leader is elected until it is restarted.
+    After the kill of a broker, other brokers become the leaders of its partitions. After the kill of the coordinator,
+    or of a majority of the controllers, brokers continue to serve their partitions, but no leader is elected until a
+    restart.
     """
     with _errors(), _at_work(data) as folder:
         member = LocalCluster.load(folder).member(number)

@@ -38,39 +38,40 @@ def compact(
     *,
     partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.")] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Dry run: show the records to clean, without changes.")
+        bool, typer.Option("--dry-run", help="Print the results of a compaction without changing the log.")
     ] = False,
     ignore_lag: Annotated[
         bool, typer.Option("--ignore-lag", help="Include records younger than min.compaction.lag.ms.")
     ] = False,
-    status: Annotated[bool, typer.Option("--status", help="Show the state of logs without compaction.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Show the state of the log cleaner for each log.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh continuously.")] = False,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="A topic setting, for a directory.")
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="For a directory: topic setting; may be repeated."),
     ] = None,
     hash_name: Annotated[str, typer.Option("--hash", help="For a directory: hash of the keys, or `exact`.")] = "MD5",
     url: Annotated[
         str | None,
-        typer.Option("--url", metavar="URL", help="URL of the broker's local port, if it cannot be determined."),
+        typer.Option("--url", metavar="URL", help="URL of the broker's health port, if the command cannot find it."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Compact now: keep the last record of each key.
+    """Compact a topic or the directory of a partition now: keep the last record of each key.
 
-    A topic is compacted by its broker, which must run on this machine, independently of its dirty ratio and including
-    its newest segment. A directory, which may be Apache Kafka's, is compacted by this command; no broker may run on it.
+    A topic is compacted by its broker, which must run on this machine. The dirty ratio is ignored, and the active
+    segment is included. A directory of Barnabas or Apache Kafka is compacted by this command; no broker may use it.
     """
     if "/" in target or (re.search(r"-\d+$", target) and Path(target).is_dir()):
         if status or watch or partition is not None:
-            raise typer.BadParameter("--status requires a topic: a directory is a single partition")
+            raise typer.BadParameter("--status, --watch and --partition require a topic, not a directory")
         compact_folder(Path(target), parse_settings(settings or ()), hash_name=hash_name, dry_run=dry_run, as_json=json)
         return
     broker = LocalBroker(url or run(LocalBroker.find(bootstrap)))
     if status or watch:
         _show(broker, target or None, watch=watch, as_json=json)
     elif not target:
-        raise typer.BadParameter("give a topic or a directory, or --status")
+        raise typer.BadParameter("expected a topic, a directory, or --status")
     else:
         wish = {"topic": target, "dry_run": str(dry_run).lower(), "ignore_lag": str(ignore_lag).lower()}
         if partition is not None:

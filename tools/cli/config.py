@@ -40,7 +40,7 @@ class ResourceKind(StrEnum):
 
 KindArgument = Annotated[ResourceKind, typer.Argument(help="Resource type.")]
 NameArgument = Annotated[
-    str, typer.Argument(help="Topic name, group or broker id; without an id: the default of all brokers.")
+    str, typer.Argument(help="Topic name, group id or broker id. Without a broker id: the settings of all brokers.")
 ]
 Change = list[str] | None
 
@@ -50,9 +50,7 @@ def describe(
     kind: KindArgument,
     name: NameArgument = "",
     *,
-    all_settings: Annotated[
-        bool, typer.Option("--all", "-a", help="Include settings with their built-in default.")
-    ] = False,
+    all_settings: Annotated[bool, typer.Option("--all", "-a", help="Include settings with default values.")] = False,
     doc: Annotated[bool, typer.Option("--doc", help="Show the documentation of each setting.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
@@ -73,14 +71,22 @@ def alter(
     kind: KindArgument,
     name: NameArgument = "",
     *,
-    assignments: Annotated[Change, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set a value.")] = None,
-    delete: Annotated[Change, typer.Option("--delete", "-d", metavar="KEY", help="Reset to the default.")] = None,
-    append: Annotated[Change, typer.Option("--append", metavar="KEY=VALUE", help="Add to a list.")] = None,
-    subtract: Annotated[Change, typer.Option("--subtract", metavar="KEY=VALUE", help="Remove from a list.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Validate on the broker only.")] = False,
+    assignments: Annotated[
+        Change, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set a setting; may be repeated.")
+    ] = None,
+    delete: Annotated[
+        Change, typer.Option("--delete", "-d", metavar="KEY", help="Reset a setting to its default; may be repeated.")
+    ] = None,
+    append: Annotated[
+        Change, typer.Option("--append", metavar="KEY=VALUE", help="Add values to a setting that is a list.")
+    ] = None,
+    subtract: Annotated[
+        Change, typer.Option("--subtract", metavar="KEY=VALUE", help="Remove values from a setting that is a list.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Validate the change without applying it.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Change settings and keep all others."""
+    """Change some settings of a resource. All other settings are kept."""
     resource = _resource(kind, name)
     changes = [ConfigChange(key, value) for key, value in parse_settings(assignments or ()).items()]
     changes += [ConfigChange(key, None, ConfigOperation.DELETE) for key in delete or ()]

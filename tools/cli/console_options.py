@@ -24,10 +24,13 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,256}")
 ServedAt = Annotated[str, typer.Option("--listen", "-l", metavar="HOST:PORT", help="Address to serve.")]
 AllowRemote = Annotated[
     bool,
-    typer.Option("--allow-remote", help="Allow other machines, without TLS; only the console can require a token."),
+    typer.Option("--allow-remote", help="Accept connections from other machines, without TLS."),
 ]
 AllowHosts = Annotated[
-    list[str] | None, typer.Option("--allow-host", metavar="NAME", help="Additional host name of the service.")
+    list[str] | None,
+    typer.Option(
+        "--allow-host", metavar="NAME", help="Host name under which browsers reach the service; may be repeated."
+    ),
 ]
 
 

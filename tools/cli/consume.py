@@ -40,7 +40,7 @@ SchemaRegistryUrl = Annotated[
         "-r",
         envvar="BARNABAS_SCHEMA_REGISTRY",
         metavar="URL",
-        help="Decode Avro, JSON and Protobuf with this schema registry.",
+        help="Decode Avro, JSON and Protobuf records with this schema registry.",
     ),
 ]
 
@@ -79,9 +79,12 @@ def consume(
         typer.Option("--offset", "-o", help="beginning, end, an offset, -N (the last N), or @TIME (ms or ISO 8601)."),
     ] = "beginning",
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="End at records with this time or later.")
+        str | None,
+        typer.Option("--until", metavar="TIME", help="End each partition at the first record with this time or later."),
     ] = None,
-    exit_at_end: Annotated[bool, typer.Option("--exit", "-e", help="End at the present end of the log.")] = False,
+    exit_at_end: Annotated[
+        bool, typer.Option("--exit", "-e", help="End at the log end offsets of the time at which the command starts.")
+    ] = False,
     count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="End after this number of records.")] = None,
     partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="Only this partition.")] = None,
     output_format: Annotated[
@@ -92,29 +95,32 @@ def consume(
             help="%t topic, %p partition, %o offset, %T timestamp, %d date, %k key, %s value, %h headers, %K %S sizes.",
         ),
     ] = _DEFAULT_FORMAT,
-    as_json: Annotated[bool, typer.Option("--json", "-J", help="One JSON envelope per line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-J", help="Print one JSON object per record.")] = False,
     group: Annotated[
         str | None,
-        typer.Option("--group", "-G", help="Share the partitions with the other members of this group, and commit."),
+        typer.Option("--group", "-G", help="Consume as a member of this consumer group, and commit offsets."),
     ] = None,
     share_group: Annotated[
         str | None,
-        typer.Option("--share-group", help="Share single records with the other members of this group (KIP-932)."),
+        typer.Option("--share-group", help="Consume as a member of this share group (KIP-932)."),
     ] = None,
     match: Annotated[
         str | None,
-        typer.Option("--match", "-m", metavar="REGEX", help="Only records with this text in key, value or header."),
+        typer.Option("--match", "-m", metavar="REGEX", help="Only records whose key, value or headers match."),
     ] = None,
     registry: SchemaRegistryUrl = None,
-    isolation: Annotated[str, typer.Option(help="read_uncommitted or read_committed.")] = "read_uncommitted",
+    isolation: Annotated[
+        str, typer.Option(help="Isolation level: read_uncommitted or read_committed.")
+    ] = "read_uncommitted",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Print the records of topics; without -e or -c until it is interrupted.
+    """Print the records of topics, until the command is interrupted or -e or -c ends it.
 
     barnabas consume flights -o -10 -e -f '%o %k %s\\n'
 
-    A member of a group (-G) starts at the committed offsets; -o is the start of partitions without one. A member of a
-    share group accepts the printed records; with -e it ends when no record arrives for three seconds.
+    A member of a consumer group (-G) starts at the committed offsets, and at -o in partitions without a committed
+    offset. A member of a share group accepts the printed records; with -e it ends when no record arrives for three
+    seconds.
     """
     if isolation not in ("read_uncommitted", "read_committed"):
         raise typer.BadParameter(f"{isolation!r}: unknown isolation level")
@@ -122,7 +128,8 @@ def consume(
     chosen = _topics(topics)
     if group is not None and (partition or until or offset not in _RESETS):
         raise typer.BadParameter(
-            "-G: the group assigns partitions and their offsets, so -p, --until and this -o are not possible"
+            "--group: the group assigns partitions and offsets. Only -o beginning and -o end are supported, not -p and "
+            "--until"
         )
 
     if share_group is not None:
@@ -162,16 +169,16 @@ def _check_share_options(
 ) -> None:
     """Raise typer.BadParameter for options that cannot be combined with --share-group."""
     if group is not None:
-        raise typer.BadParameter("give --group or --share-group, not both")
+        raise typer.BadParameter("--group and --share-group exclude each other")
     if partition or until or offset != "beginning":
         raise typer.BadParameter(
-            "--share-group: the group assigns records, so -p, --until and -o are not possible. The group setting "
+            "--share-group: the group assigns records, so -p, --until and -o are not supported. The group setting "
             "share.auto.offset.reset determines the start"
         )
     if isolation != "read_uncommitted":
         raise typer.BadParameter("--share-group: the group setting share.isolation.level is the isolation level")
     if topics.pattern is not None:
-        raise typer.BadParameter("--share-group: topics must be named, patterns are not possible")
+        raise typer.BadParameter("--share-group: expected names of topics, patterns are not supported")
 
 
 def _share_consumer(bootstrap: str, group: str, task: Task) -> ShareConsumer:

@@ -10,7 +10,7 @@ from pathlib import Path
 from .reasons import reason
 
 DEFAULT_ADDRESS = "127.0.0.1:2181"
-COORDINATOR_HELP = "Serve the metadata tree of a cluster, instead of ZooKeeper."
+COORDINATOR_HELP = "Serve the metadata of a cluster, in place of ZooKeeper."
 
 
 def main(arguments: list[str]) -> int:
@@ -39,14 +39,20 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of `coordinator`."""
     parser = argparse.ArgumentParser(
         prog="barnabas coordinator",
-        description="Serve the metadata tree of a cluster like a ZooKeeper of one server: one durable process. "
-        "Prints `ready` and its addresses once it serves.",
+        description="Serve the metadata tree of a cluster to brokers, in place of a ZooKeeper ensemble. "
+        "Prints its addresses, and `ready` when it serves brokers.",
         epilog="Brokers connect to it with zookeeper.connect. For more than one machine use Apache ZooKeeper.",
     )
     add = parser.add_argument
-    add("--data", metavar="DIR", type=Path, required=True, help="directory of the tree")
+    add("--data", metavar="DIR", type=Path, required=True, help="directory of the stored metadata")
     add("--listen", metavar="HOST:PORT", default=DEFAULT_ADDRESS, help=f"address for brokers ({DEFAULT_ADDRESS})")
-    add("--allow-remote", action="store_true", help="allow other machines, without authentication")
+    add("--allow-remote", action="store_true", help="accept connections from other machines, without authentication")
     add("--owner-only", action="store_true", help="refuse connections of other users of this machine (Linux)")
-    add("--log-level", default="INFO", type=str.upper, choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"))
+    add(
+        "--log-level",
+        default="INFO",
+        type=str.upper,
+        choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
+        help="lowest level that is logged",
+    )
     return parser

@@ -20,12 +20,16 @@ _KINDS = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint
 def dump_log(
     paths: Annotated[list[Path], typer.Argument(help="Files of a partition, its directory, or a log directory.")],
     *,
-    deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="One line per record, too.")] = False,
-    print_data: Annotated[bool, typer.Option("--print-data-log", help="Include keys and values.")] = False,
+    deep_iteration: Annotated[
+        bool, typer.Option("--deep-iteration", help="Print records in addition to batches.")
+    ] = False,
+    print_data: Annotated[bool, typer.Option("--print-data-log", help="Print records with keys and values.")] = False,
     decode_metadata: Annotated[
         bool, typer.Option("--cluster-metadata-decoder", help="Decode the metadata of a KRaft cluster.")
     ] = False,
-    verify: Annotated[bool, typer.Option("--verify-index-only", help="Only inconsistencies with the log.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify-index-only", help="Print only the inconsistencies between indexes and log.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
     """Print segments, indexes, snapshots and checkpoints, in the format of kafka-dump-log."""

@@ -12,8 +12,8 @@ from .session import Bootstrap, Json, Yes, ask_first, print_rows, run, say
 
 app = typer.Typer(help="Show and change the feature levels of a cluster.", no_args_is_help=True, add_completion=False)
 
-Levels = Annotated[list[str], typer.Argument(metavar="FEATURE=LEVEL…", help="As transaction.version=2.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Validate on the controller only.")]
+Levels = Annotated[list[str], typer.Argument(metavar="FEATURE=LEVEL…", help="For example transaction.version=2.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Validate the change without applying it.")]
 
 
 @app.command()
@@ -33,7 +33,7 @@ def describe(*, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) ->
 
 @app.command()
 def upgrade(levels: Levels, *, dry_run: DryRun = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """Raise finalized levels."""
+    """Raise finalized feature levels."""
     _update(bootstrap, levels, FeatureUpgradeType.UPGRADE, dry_run=dry_run)
 
 
@@ -46,7 +46,7 @@ def downgrade(
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Lower finalized levels; level 0 disables a feature."""
+    """Lower finalized feature levels. Level 0 disables a feature."""
     if not dry_run:
         ask_first(f"Downgrade {', '.join(levels)}?", yes=yes)
     kind = FeatureUpgradeType.UNSAFE_DOWNGRADE if unsafe else FeatureUpgradeType.SAFE_DOWNGRADE

@@ -133,8 +133,8 @@ def lag(
 ) -> None:
     """Show the lag of groups of all types, with or without members.
 
-    The committed offset of a share group is its start offset, and its coordinator counts the lag without the records
-    that are acknowledged after the start offset.
+    For a share group, the start offset is shown instead of a committed offset, and records that are already
+    acknowledged do not count.
 
     barnabas group lag                    all groups and topics
     barnabas group lag readers -p         every partition of one group
@@ -188,9 +188,9 @@ def delete_offsets(
     output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
-    """Delete committed offsets of topics without a subscribed member."""
+    """Delete committed offsets of topics to which no member of the group is subscribed."""
     if not topic:
-        raise typer.BadParameter("give --topic")
+        raise typer.BadParameter("no topics given: use --topic")
 
     async def work() -> dict[str, Outcome]:
         async with admin_of(bootstrap) as admin:
@@ -213,7 +213,7 @@ def remove_members(
     output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
-    """Remove members; live members join again."""
+    """Remove members from a group. Members that still run join again."""
 
     async def work() -> dict[str, Outcome]:
         async with admin_of(bootstrap) as admin:

@@ -19,7 +19,7 @@ Topics = Annotated[
         "--topic",
         "-t",
         metavar="TOPIC[:P,P…]",
-        help="A topic, or some partitions of it; may be repeated.",
+        help="Topic, or partitions of a topic; may be repeated.",
         autocompletion=completion.topics,
     ),
 ]
@@ -54,7 +54,7 @@ class OutputFormat(StrEnum):
     JSON = "json"
 
 
-As = Annotated[OutputFormat, typer.Option("--output", "-o", help="table or json; --json is short for the latter.")]
+As = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]
 
 
 def wants_json(output: OutputFormat, json: bool) -> bool:

@@ -38,21 +38,27 @@ from .session import (
     run,
 )
 
-ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="The log start offset.")]
-ToLatest = Annotated[bool, typer.Option("--to-latest", help="The log end offset.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the log start offset.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the log end offset.")]
 ToCurrent = Annotated[
-    bool, typer.Option("--to-current", help="The present offset, or the log end offset if there is none.")
+    bool, typer.Option("--to-current", help="To the committed offset, or the log end offset if none is committed.")
 ]
-ToOffset = Annotated[int | None, typer.Option("--to-offset", help="This offset, or the nearest offset of the log.")]
-ShiftBy = Annotated[int | None, typer.Option("--shift-by", metavar="N", help="N records forward, or with -N back.")]
+ToOffset = Annotated[
+    int | None, typer.Option("--to-offset", help="To this offset, or to the nearest offset of the log.")
+]
+ShiftBy = Annotated[
+    int | None, typer.Option("--shift-by", metavar="N", help="Forward by N offsets; back if N is negative.")
+]
 ToDatetime = Annotated[
     str | None,
-    typer.Option("--to-datetime", metavar="TIME", help="The first record at or after this time: ms or ISO 8601."),
+    typer.Option("--to-datetime", metavar="TIME", help="To the first record at or after this time: ms or ISO 8601."),
 ]
 ByDuration = Annotated[
     str | None,
     typer.Option(
-        "--by-duration", metavar="PnDTnHnMnS", help="As --to-datetime, with the present time minus this duration."
+        "--by-duration",
+        metavar="PnDTnHnMnS",
+        help="To the first record of this last period, such as PT2H for two hours.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the changes (the default).")]
@@ -67,7 +73,7 @@ def reset_offsets(
     all_groups: Annotated[bool, typer.Option("--all-groups", help="All classic and consumer groups.")] = False,
     topic: Topics = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
+        bool, typer.Option("--all-topics", help="All topics for which the group has committed offsets.")
     ] = False,
     to_earliest: ToEarliest = False,
     to_latest: ToLatest = False,
@@ -82,16 +88,16 @@ def reset_offsets(
     output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
-    """Reset the committed offsets of inactive groups. Without --execute this shows a preview.
+    """Reset the committed offsets of inactive groups. Without --execute, print a preview.
 
     barnabas group reset-offsets readers --all-topics --to-earliest --execute
     barnabas group reset-offsets readers -t flights:0,1 -t planes --by-duration PT2H
     """
     require_one_mode(dry_run=dry_run, execute=execute)
     if bool(topic) == all_topics:
-        raise typer.BadParameter("give --topic (once or more) or --all-topics")
+        raise typer.BadParameter("no topics given: use --topic (may be repeated) or --all-topics")
     if bool(groups) == all_groups:
-        raise typer.BadParameter("name groups or give --all-groups")
+        raise typer.BadParameter("expected either group ids or --all-groups")
     target = single_target(
         to_earliest=to_earliest,
         to_latest=to_latest,
@@ -130,7 +136,7 @@ async def _reset(
 def require_one_mode(*, dry_run: bool, execute: bool) -> None:
     """Raise typer.BadParameter for --dry-run with --execute."""
     if dry_run and execute:
-        raise typer.BadParameter("give --dry-run or --execute")
+        raise typer.BadParameter("--dry-run and --execute exclude each other")
 
 
 def single_target(
@@ -151,7 +157,10 @@ def single_target(
     targets += [ResetTarget(ResetKind.TIME, _time_ms(to_datetime))] if to_datetime is not None else []
     targets += [ResetTarget(ResetKind.TIME, now_ms() - _duration_ms(by_duration))] if by_duration is not None else []
     if len(targets) != 1:
-        raise typer.BadParameter("give one of --to-earliest, --to-latest, --to-current, --to-offset, --to-datetime, …")
+        raise typer.BadParameter(
+            "expected exactly one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime "
+            "and --by-duration"
+        )
     return targets[0]
 
 

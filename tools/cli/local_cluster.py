@@ -250,7 +250,7 @@ def check_config(config: Mapping[str, str]) -> None:
     """Raise LocalClusterError for settings that the cluster sets itself."""
     for key in config:
         if key in CHOSEN_HERE:
-            raise LocalClusterError(f"--config {key}: set by the cluster itself")
+            raise LocalClusterError(f"--config {key}: not supported: `barnabas cluster` sets this key")
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> None:

@@ -68,7 +68,7 @@ def produce(
     *,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-K", metavar="SEP", help="Separator of key and value in a line."),
+        typer.Option("--key-separator", "-K", metavar="SEP", help="Separator between key and value in a line."),
     ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="Key of all records.")] = None,
     header: Annotated[
@@ -77,18 +77,18 @@ def produce(
             "--header",
             "-H",
             metavar="NAME=VALUE",
-            help="Header of each record. Repeatable, also with the same name.",
+            help="Header of each record; may be repeated, also with the same name.",
         ),
     ] = None,
-    codec: Annotated[str, typer.Option("--codec", "-z", help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    codec: Annotated[str, typer.Option("--codec", "-z", help="Compression: none, gzip, snappy, lz4 or zstd.")] = "none",
     file: Annotated[Path | None, typer.Option("--file", "-l", help="Input file instead of standard input.")] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", help="Only into this partition.")] = None,
-    delimiter: Annotated[str, typer.Option("--delimiter", "-D", help="Separator of records.")] = "\\n",
+    partition: Annotated[int | None, typer.Option("--partition", "-p", help="Partition of all records.")] = None,
+    delimiter: Annotated[str, typer.Option("--delimiter", "-D", help="Separator between records.")] = "\\n",
     empty_is_null: Annotated[bool, typer.Option("--null", "-Z", help="Treat empty keys and values as null.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", "-J", help="Read lines of JSON in the format of `consume -J` or kcat -J.")
+        bool, typer.Option("--json", "-J", help="Read JSON lines in the format of `consume -J` or kcat -J.")
     ] = False,
-    acks: Annotated[str, typer.Option("--acks", "-a", help="all, 1 or 0.")] = "all",
+    acks: Annotated[str, typer.Option("--acks", "-a", help="Acknowledgements to wait for: all, 1 or 0.")] = "all",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Read records from standard input, one per line, and produce them.

@@ -42,7 +42,10 @@ def list_quotas(*, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False)
 
 @app.command("set")
 def set_quotas(
-    quotas: Annotated[list[str], typer.Argument(metavar="KEY=VALUE…", help="As producer_byte_rate=1000000.")],
+    quotas: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY=VALUE…", help="For example producer_byte_rate=1000000 (bytes per second)."),
+    ],
     *,
     user: User = None,
     client_id: ClientId = None,
@@ -64,7 +67,7 @@ def set_quotas(
 
 @app.command("remove")
 def remove_quotas(
-    keys: Annotated[list[str], typer.Argument(metavar="KEY…", help="As producer_byte_rate.")],
+    keys: Annotated[list[str], typer.Argument(metavar="KEY…", help="For example producer_byte_rate.")],
     *,
     user: User = None,
     client_id: ClientId = None,

@@ -37,9 +37,10 @@ MAX_PLAN_BYTES = 64 << 20
 def plan(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC[:0,1,5]…", help="Topics or partitions to move.")],
     *,
-    brokers: Annotated[str, typer.Option("--brokers", metavar="ID,ID…", help="Brokers that get the replicas.")],
+    brokers: Annotated[str, typer.Option("--brokers", metavar="ID,ID…", help="Brokers for the replicas.")],
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, help="New number of replicas (unchanged).")
+        int | None,
+        typer.Option("--replication-factor", "-r", min=1, help="New replication factor; unchanged by default."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -68,12 +69,17 @@ def execute(
     *,
     throttle: Annotated[
         int | None,
-        typer.Option("--throttle", metavar="BYTES", min=1, help="Bytes per second that each broker copies."),
+        typer.Option(
+            "--throttle",
+            metavar="BYTES",
+            min=1,
+            help="Limit of the replication traffic of each broker, in bytes per second.",
+        ),
     ] = None,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Begin to move replicas as in a plan. `status` shows the progress."""
+    """Start the reassignments of a plan. `status` shows the progress."""
     wanted = read_plan(_text_of(file))
     ask_first(f"Move {len(wanted)} partitions?", yes=yes)
 
@@ -96,7 +102,7 @@ def execute(
 
 @app.command()
 def status(*, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
-    """Show the partitions that are moving."""
+    """Show the partitions whose reassignment is in progress."""
 
     async def work() -> list[Row]:
         async with admin_of(bootstrap) as admin:
@@ -123,7 +129,7 @@ def cancel(
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Cancel reassignments: the partitions keep their former replicas."""
+    """Cancel reassignments. The partitions return to their former replicas."""
     ask_first("Cancel the reassignments?", yes=yes)
 
     async def work() -> int:
@@ -142,7 +148,7 @@ def cancel(
 
 @app.command()
 def unthrottle(*, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
-    """Remove the throttles of `execute --throttle` from all brokers and topics, once nothing is moving."""
+    """Remove the throttles that `execute --throttle` has set, after all reassignments are complete."""
 
     async def work() -> dict[TopicPartition, PartitionReassignment]:
         async with admin_of(bootstrap) as admin:
@@ -153,7 +159,7 @@ def unthrottle(*, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
 
     moving = run(work())
     if moving:
-        raise typer.BadParameter(f"{len(moving)} partitions are still moving")
+        raise typer.BadParameter(f"{len(moving)} partitions are still being reassigned")
     say("removed the throttles")
 
 

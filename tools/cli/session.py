@@ -34,7 +34,7 @@ Bootstrap = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation, which a pipe never requires.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation, which is required on a terminal only.")]
 NOTHING = "no entries"
 Row = Mapping[str, object]
 

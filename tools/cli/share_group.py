@@ -92,9 +92,9 @@ def describe(
     barnabas share-group describe workers --members
     """
     if offsets + members + state > 1:
-        raise typer.BadParameter("give one of --offsets, --members and --state")
+        raise typer.BadParameter("expected at most one of --offsets, --members and --state")
     if groups and all_groups:
-        raise typer.BadParameter("name groups or give --all-groups")
+        raise typer.BadParameter("expected either group ids or --all-groups")
     as_json = wants_json(output, json)
 
     async def work() -> list[Row]:
@@ -130,7 +130,7 @@ def reset_offsets(
     output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
-    """Reset the start offsets of a share group without members. Without --execute this shows a preview.
+    """Reset the start offsets of a share group without members. Without --execute, print a preview.
 
     If the new start offset is lower than the present one, the records between both are delivered again.
 
@@ -139,7 +139,7 @@ def reset_offsets(
     """
     require_one_mode(dry_run=dry_run, execute=execute)
     if bool(topic) == all_topics:
-        raise typer.BadParameter("give --topic (once or more) or --all-topics")
+        raise typer.BadParameter("no topics given: use --topic (may be repeated) or --all-topics")
     target = single_target(
         to_earliest=to_earliest,
         to_latest=to_latest,
@@ -179,7 +179,7 @@ def delete_offsets(
 ) -> None:
     """Delete the start offsets of topics of a share group without members."""
     if not topic:
-        raise typer.BadParameter("give --topic")
+        raise typer.BadParameter("no topics given: use --topic")
 
     async def work() -> dict[str, Outcome]:
         async with admin_of(bootstrap) as admin:
@@ -200,7 +200,7 @@ def delete(
 ) -> None:
     """Delete share groups without members, with their offsets."""
     if bool(groups) == all_groups:
-        raise typer.BadParameter("name groups or give --all-groups")
+        raise typer.BadParameter("expected either group ids or --all-groups")
     ask_first(f"delete {', '.join(groups or ['all share groups'])} and their offsets?", yes=yes)
 
     async def work() -> dict[str, Outcome]:

@@ -22,16 +22,19 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Master = Annotated[str | None, typer.Option(help="Spark's master; by default Spark's own settings, else local[*].")]
-Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A Spark setting; may be repeated.")]
-Option = Annotated[list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the source.")]
+Master = Annotated[str | None, typer.Option(help="Spark master; by default from Spark's configuration, else local[*].")]
+Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark setting; may be repeated.")]
+Option = Annotated[
+    list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="Option of the source; may be repeated.")
+]
 From = Annotated[
     str | None,
     typer.Option("--path", help="Read the partition directories at this path instead of a topic."),
 ]
-Topic = Annotated[str | None, typer.Option("--topic", help="Topics to read, by comma.")]
+Topic = Annotated[str | None, typer.Option("--topic", help="Topics to read, separated by commas.")]
 WriteOption = Annotated[
-    list[str] | None, typer.Option("--write-option", metavar="KEY=VALUE", help="An option of Spark's writer.")
+    list[str] | None,
+    typer.Option("--write-option", metavar="KEY=VALUE", help="Option of Spark's writer; may be repeated."),
 ]
 Output = Annotated[str, typer.Option("--output", "-o", help="Output path.")]
 Overwrite = Annotated[
@@ -100,7 +103,7 @@ def _records(spark: Any, bootstrap: str | None, topic: str | None, path: str | N
     if path is not None:
         return jobs.log_records(spark, path, topic, named)
     if topic is None or bootstrap is None:
-        raise typer.BadParameter("give --path, or --topic and --bootstrap-server")
+        raise typer.BadParameter("no input given: use --path, or --topic and --bootstrap-server")
     return jobs.topic_records(spark, bootstrap, topic, named)
 
 
@@ -187,11 +190,11 @@ def _write_version(writer: Any, output: str, *, overwrite: bool) -> None:
 @app.command()
 def export(
     *,
-    topic: Annotated[str, typer.Option("--topic", help="Topics to read, by comma.")],
+    topic: Annotated[str, typer.Option("--topic", help="Topics to read, separated by commas.")],
     output: Output,
     bootstrap_server: Bootstrap,
     every: Annotated[
-        str | None, typer.Option(help='Continue with a batch at this interval, such as "1 minute".')
+        str | None, typer.Option(help='Keep running, and write a batch at this interval, such as "1 minute".')
     ] = None,
     batch_bytes: Annotated[int, typer.Option(help="Approximate bytes per batch, which is one file.")] = 256 << 20,
     file_format: Annotated[str, typer.Option("--format", help="parquet, orc or delta.")] = "parquet",
@@ -200,7 +203,7 @@ def export(
     conf: Conf = None,
     option: Option = None,
 ) -> None:
-    """Write topics as a table, each record once; a repeated run continues after the last record."""
+    """Write the records of topics as a table, each once. A repeated run continues after the last record."""
     check_source(bootstrap_server, topic, None, option)
     with _session(master, conf) as spark:
         from ...spark import jobs
@@ -233,12 +236,12 @@ def replay(
         int | None, typer.Option(min=1, help="Create a missing topic with this number of partitions.")
     ] = None,
     write_id: Annotated[
-        str | None, typer.Option(help="Write each record once, even if this is run again with the same id.")
+        str | None, typer.Option(help="Identifier of this run: a repeated run with the same id writes no record twice.")
     ] = None,
     master: Master = None,
     conf: Conf = None,
 ) -> None:
-    """Write Parquet back into a topic."""
+    """Write the Parquet output of export to a topic."""
     options = {} if write_id is None else {"delivery": "exactly-once", "writeId": write_id}
     if create_topic is None:
         check_source(bootstrap_server, topic, None, None)
@@ -267,7 +270,7 @@ def audit(
     conf: Conf = None,
     option: Option = None,
 ) -> None:
-    """Count records, keys, repeats, tombstones, gaps and damage of every partition."""
+    """Count records, keys, duplicate keys, tombstones, offset gaps and damaged batches of each partition."""
     if output is not None:
         check_output(output, overwrite=overwrite)
     check_source(bootstrap_server, topic, path, option)

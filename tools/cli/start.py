@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 DEFAULT_DATA = "./barnabas-data"
 DEFAULT_PORT = 9092
-START_HELP = "Start a broker: one process, one directory."
+START_HELP = "Start a broker: one process with one data directory."
 ENVIRONMENT = "BARNABAS_CONFIG_"
 _UNDERSCORES = re.compile("_{1,3}")
 DEFAULT_CONSOLE = "127.0.0.1:8080"
-CONSOLE_HELP = f"web console next to the broker ({DEFAULT_CONSOLE}); requires barnabas[console]"
-SCHEMAS_HELP = "schema registry, or folder or file of schemas, for records in Avro and Protobuf; may be repeated"
-TOKEN_HELP = "token that the console requires; on makes one (default: on if it has credentials)"  # noqa: S105 - help text
+CONSOLE_HELP = f"serve the web console in the broker's process ({DEFAULT_CONSOLE}); requires barnabas[console]"
+SCHEMAS_HELP = "schema registry, or file or directory of schemas, to decode Avro and Protobuf records; may be repeated"
+TOKEN_HELP = "access token of the console: on creates one, off requires none (default: on with credentials)"  # noqa: S105
 CONSOLE_ONLY = ("console_config", "console_schemas", "console_token")
 HELP_COLUMNS = 100
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -68,30 +68,50 @@ def parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="barnabas start",
-        description="Start a broker: one process, one directory. Prints its listeners and `ready` once it serves.",
-        epilog="A Kafka server.properties file needs no changes. Environment variables such as "
+        description="Start a broker: one process with one data directory. Prints its listeners, and `ready` when it "
+        "serves clients.",
+        epilog="Kafka's server.properties files work unchanged. Environment variables such as "
         "BARNABAS_CONFIG_NUM_PARTITIONS=3 override the file, and options override both.",
         # Without a width argparse would import the codecs of archives at each start to read the terminal's width.
         formatter_class=lambda prog: argparse.HelpFormatter(prog, width=HELP_COLUMNS),
     )
     add = parser.add_argument
-    add("properties", nargs="?", metavar="server.properties", help="settings with Kafka's names")
-    add("--data", metavar="DIR", help=f"directory of the logs (log.dirs; {DEFAULT_DATA} unless a file sets it)")
+    add("properties", nargs="?", metavar="server.properties", help="file with Kafka's broker settings")
+    add("--data", metavar="DIR", help=f"data directory (log.dirs; {DEFAULT_DATA} unless the file sets it)")
     add("--listener", action="append", default=[], metavar="NAME://HOST:PORT", help="listener address; may be repeated")
     add(
-        "--advertise", action="append", default=[], metavar="NAME://HOST:PORT", help="address of a listener for clients"
+        "--advertise",
+        action="append",
+        default=[],
+        metavar="NAME://HOST:PORT",
+        help="address of a listener that clients receive",
     )
-    add("--port", type=int, metavar="N", help=f"short for --listener PLAINTEXT://127.0.0.1:N ({DEFAULT_PORT}; 0: any)")
-    add("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create this topic if it is missing")
-    setting_help = "any other setting; may be repeated"
+    add(
+        "--port",
+        type=int,
+        metavar="N",
+        help=f"short for --listener PLAINTEXT://127.0.0.1:N ({DEFAULT_PORT}; 0: any free port)",
+    )
+    add(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="NAME[:PARTITIONS]",
+        help="create this topic if it does not exist",
+    )
+    setting_help = "another broker setting; may be repeated"
     add("--override", "--config", action="append", default=[], metavar="KEY=VALUE", help=setting_help)
     add("--console", nargs="?", const=DEFAULT_CONSOLE, metavar="HOST:PORT", help=CONSOLE_HELP)
-    add("--console-config", metavar="FILE", help="client.properties with which the console connects to the broker")
+    add("--console-config", metavar="FILE", help="client.properties for the console's connection to the broker")
     add("--console-token", nargs="?", const="on", metavar="on|off|TOKEN", help=TOKEN_HELP)
     add("--console-schemas", action="append", default=[], metavar="URL|PATH", help=SCHEMAS_HELP)
-    add("--log-level", default="INFO", type=str.upper, choices=LOG_LEVELS, help="lowest level of logged lines")
+    add("--log-level", default="INFO", type=str.upper, choices=LOG_LEVELS, help="lowest level that is logged")
     add("--log-format", default="text", choices=("text", "json"), help="format of log lines")
-    add("--log-file", metavar="FILE", help="log file, ten files of 100 MB, instead of standard error")
+    add(
+        "--log-file",
+        metavar="FILE",
+        help="log to this file instead of standard error; rotates at 100 MB and keeps ten old files",
+    )
     return parser
 
 

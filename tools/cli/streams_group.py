@@ -117,9 +117,9 @@ def describe(
     barnabas streams-group describe word-count --members --verbose
     """
     if offsets + members + state + topology > 1:
-        raise typer.BadParameter("give one of --offsets, --members, --state and --topology")
+        raise typer.BadParameter("expected at most one of --offsets, --members, --state and --topology")
     if groups and all_groups:
-        raise typer.BadParameter("name groups or give --all-groups")
+        raise typer.BadParameter("expected either group ids or --all-groups")
     as_json = wants_json(output, json)
 
     async def work() -> list[Row]:
@@ -172,9 +172,9 @@ def reset_offsets(
     """
     require_one_mode(dry_run=dry_run, execute=execute)
     if bool(input_topic) == all_input_topics:
-        raise typer.BadParameter("give --input-topic (once or more) or --all-input-topics")
+        raise typer.BadParameter("no input topics given: use --input-topic (may be repeated) or --all-input-topics")
     if delete_internal_topic and delete_all_internal_topics:
-        raise typer.BadParameter("give --delete-internal-topic or --delete-all-internal-topics")
+        raise typer.BadParameter("--delete-internal-topic and --delete-all-internal-topics exclude each other")
     if not execute and (delete_internal_topic or delete_all_internal_topics):
         raise typer.BadParameter("--delete-internal-topic and --delete-all-internal-topics require --execute")
     target = single_target(
@@ -227,7 +227,7 @@ def delete_offsets(
 ) -> None:
     """Delete committed offsets of input topics of a streams group without members."""
     if bool(input_topic) == all_input_topics:
-        raise typer.BadParameter("give --input-topic (once or more) or --all-input-topics")
+        raise typer.BadParameter("no input topics given: use --input-topic (may be repeated) or --all-input-topics")
 
     async def work() -> dict[str, Outcome]:
         async with admin_of(bootstrap) as admin:
@@ -256,7 +256,7 @@ def delete(
 ) -> None:
     """Delete streams groups without members, with their committed offsets."""
     if bool(groups) == all_groups:
-        raise typer.BadParameter("name groups or give --all-groups")
+        raise typer.BadParameter("expected either group ids or --all-groups")
     objects = "offsets, repartition topics and changelog topics" if delete_all_internal_topics else "offsets"
     ask_first(f"delete {', '.join(groups or ['all streams groups'])} and their {objects}?", yes=yes)
     as_json = wants_json(output, json)

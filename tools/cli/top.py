@@ -45,7 +45,10 @@ def top(
     count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="Number of refreshes.")] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Show brokers, the topics with the highest rates and the groups with the largest lag; JSON lines in a pipe."""
+    """Show brokers, the topics with the highest rates and the groups with the largest lag.
+
+    In a pipe, print JSON lines.
+    """
 
     async def work() -> None:
         async with admin_of(bootstrap) as admin:

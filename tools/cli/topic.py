@@ -45,19 +45,23 @@ Name = Annotated[str, typer.Argument(help="The topic.", autocompletion=completio
 Names = Annotated[list[str], typer.Argument(help="The topics.", autocompletion=completion.topics)]
 Sizes = Mapping[tuple[int, TopicPartition], int]
 """Bytes by broker and partition."""
-Config = Annotated[list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic setting.")]
+Config = Annotated[
+    list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="Topic setting; may be repeated.")
+]
 
 
 @app.command()
 def create(
     names: Annotated[list[str], typer.Argument(help="The topics.")],
     *,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: the broker's default.")] = BROKER_DEFAULT,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="Partitions; -1: the broker's default.")
+    ] = BROKER_DEFAULT,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1: the broker's default.")
+        int, typer.Option("--replication-factor", "-r", help="Replicas of each partition; -1: the broker's default.")
     ] = BROKER_DEFAULT,
     config: Config = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Accept existing topics.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Succeed if a topic exists.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
@@ -153,14 +157,19 @@ async def _sizes(admin: Admin) -> Sizes:
 def alter(
     name: Name,
     *,
-    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="New total.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", help="New total number of partitions.")
+    ] = None,
     config: Config = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", "-d", metavar="KEY", help="Reset to the broker's setting.")
+        list[str] | None,
+        typer.Option(
+            "--delete-config", "-d", metavar="KEY", help="Remove a topic setting, so that the broker's setting applies."
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Add partitions, set or delete settings."""
+    """Add partitions to a topic, or change its settings."""
     changes = [ConfigChange(key, value) for key, value in parse_settings(config or ()).items()]
     changes += [ConfigChange(key, None, ConfigOperation.DELETE) for key in delete_config or ()]
     if partitions is None and not changes:
@@ -181,7 +190,7 @@ def alter(
 def delete(
     names: Names,
     *,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="Accept missing topics.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if a topic does not exist.")] = False,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
@@ -200,13 +209,13 @@ def delete(
 def delete_records(
     name: Name,
     *,
-    before: Annotated[int, typer.Option(help="First offset to keep; -1: none.")] = HIGH_WATERMARK,
+    before: Annotated[int, typer.Option(help="First offset to keep; -1 deletes all records.")] = HIGH_WATERMARK,
     partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="Only this partition.")] = None,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Delete the oldest records, or without --before all of them."""
+    """Delete the records of a topic before an offset, or all records."""
     which = "all records" if before == HIGH_WATERMARK else f"the records before offset {before}"
     ask_first(f"delete {which} of {name}?", yes=yes)
 

@@ -37,7 +37,7 @@ LONGEST_MINUTES = 20
 SomeTopics = Annotated[
     list[str] | None, typer.Argument(help="Topics; all by default.", autocompletion=completion.topics)
 ]
-Partition = Annotated[int, typer.Argument(help="The partition's number.")]
+Partition = Annotated[int, typer.Argument(help="Partition number.")]
 
 
 @app.command("list")
@@ -77,7 +77,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Show state, producer, and duration and partitions of an open transaction."""
+    """Show the state and the producer of transactional ids, and the age and partitions of open transactions."""
 
     async def work() -> list[TransactionDescription]:
         async with admin_of(bootstrap) as admin:
@@ -109,12 +109,13 @@ def find_hanging(
     topics: SomeTopics = None,
     *,
     minutes: Annotated[
-        int, typer.Option("--older-than", min=0, help="Minutes since the transaction was last written to.")
+        int,
+        typer.Option("--older-than", min=0, help="Only transactions without a new record for this number of minutes."),
     ] = LONGEST_MINUTES,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Find transactions that are open on a partition without a coordinator that will end them."""
+    """List transactions that are open on a partition, but unknown to their coordinator, so that they never end."""
 
     async def work() -> list[OpenTransaction]:
         async with admin_of(bootstrap) as admin:
@@ -148,7 +149,7 @@ def abort(
     start_offset: Annotated[int, typer.Option("--start-offset", help="Start offset of the transaction.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Abort a hanging transaction on a partition that find-hanging has listed, without its producer."""
+    """Abort a transaction on a partition that find-hanging has listed."""
 
     async def work() -> OpenTransaction | None:
         async with admin_of(bootstrap) as admin:

@@ -40,7 +40,7 @@ def add(
     *,
     mechanism: Mechanism = "SCRAM-SHA-512",
     iterations: Annotated[
-        int, typer.Option("--iterations", min=DEFAULT_ITERATIONS, max=16384, help="Iterations of the hash.")
+        int, typer.Option("--iterations", min=DEFAULT_ITERATIONS, max=16384, help="Iterations of the password hash.")
     ] = DEFAULT_ITERATIONS,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -62,7 +62,9 @@ def remove(
     *,
     mechanism: Annotated[
         str | None,
-        typer.Option("--mechanism", "-m", metavar="MECHANISM", help="Only the password for this mechanism (all)."),
+        typer.Option(
+            "--mechanism", "-m", metavar="MECHANISM", help="Only the password for this mechanism; all by default."
+        ),
     ] = None,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
