@@ -135,5 +135,5 @@ def _refresh(client: BlockingClient, topics: Sequence[str]) -> None:
         code = topic.error if topic is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic is None or not topic.partitions:
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise ValueError(f"no topic {name}")
+                raise ValueError(f"topic {name} does not exist")
             raise KafkaError(code or ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r}")

@@ -125,7 +125,7 @@ class Consumer:
     def _group_of(self, group_id: str | None, rack: str, options: GroupOptions) -> ConsumerCoordinator | None:
         if group_id is None:
             if options:
-                raise ValueError(f"{', '.join(options)} need a group_id")
+                raise ValueError(f"{', '.join(options)}: requires a group_id")
             return None
         settings = GroupSettings(group_id, rack=rack, **options)
         kind = ConsumerCoordinator if settings.group_protocol == "classic" else AssignedGroup
@@ -220,7 +220,7 @@ class Consumer:
             name_list(topics, "topics"), re.compile(pattern) if pattern is not None else None, listener
         )
         if bool(subscription.topics) == (pattern is not None):
-            raise ValueError("topics or a pattern required")
+            raise ValueError("subscribe requires topics or a pattern")
         self._member().subscribe(subscription)
 
     async def unsubscribe(self) -> None:

@@ -51,7 +51,7 @@ def fetch(
             data: bytes = response.read(MAX_BYTES + 1)
     except HTTPError as error:
         with error:
-            raise OSError(f"{url} answers {error.code} {error.reason}") from None
+            raise OSError(f"{url} responded with {error.code} {error.reason}") from None
     if len(data) > MAX_BYTES:
         raise OSError(f"the response of {url} has more than {MAX_BYTES} bytes")
     return data

@@ -229,7 +229,7 @@ class BrokerServer:
         if self.failed.is_set():
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, self.failure or "every log directory has failed")
         self.was_start_given_up = True
-        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the start was given up")
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the start was cancelled")
 
     async def _join_quorum(self) -> MetadataSources:
         """Read the metadata of the KRaft cluster."""

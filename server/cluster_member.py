@@ -303,7 +303,7 @@ class ClusterMember:
                         self._broker_id, broker_epoch, version
                     )
             except (KafkaError, StoreError) as error:
-                logger.info("the controlled shutdown has failed, another attempt follows: %s", error)
+                logger.info("the controlled shutdown has failed and is retried: %s", error)
                 continue
             if not remaining:
                 return True
@@ -339,7 +339,9 @@ class ClusterMember:
                     self._broker_id, self.request_handler.broker_epoch
                 )
             except KafkaError as error:
-                logger.info("the controller allocates no producer ids, they are claimed in the store: %s", error)
+                logger.info(
+                    "the controller allocated no producer ids, claiming a block in the metadata store: %s", error
+                )
         return await self.producer_ids.allocate_producer_id_block(self._broker_id)
 
     async def retry_replicas(self) -> None:

@@ -118,9 +118,9 @@ def _parse_object(text: str, option: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{option}: {text!r} is no JSON: {error}") from None
+        raise ValueError(f"{option}: {text!r} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
-        raise ValueError(f"{option}: {text!r} is no JSON object")
+        raise ValueError(f"{option}: {text!r} is not a JSON object")
     return value
 
 

@@ -32,14 +32,16 @@ def discover(client: BlockingClient, subscription: ReadSelection, *, missing_ok:
         topics = client.retrying(lambda: _existing(client, named))
         missing = sorted(set(named) - set(topics))
         if missing and not missing_ok:
-            raise ValueError(f"no topic {', '.join(missing)}")
+            raise ValueError(f"missing topics: {', '.join(missing)}")
     if not subscription.partitions:
         return sorted(
             TopicPartition(name, index) for name in topics for index in client.cluster.topics[name].partitions
         )
     there = [tp for tp in subscription.partitions if tp.topic in topics and client.cluster.partition(tp) is not None]
     if len(there) < len(subscription.partitions) and not missing_ok:
-        raise ValueError(f"no partition {', '.join(str(tp) for tp in subscription.partitions if tp not in there)}")
+        raise ValueError(
+            f"missing partitions: {', '.join(str(tp) for tp in subscription.partitions if tp not in there)}"
+        )
     return sorted(there)
 
 

@@ -49,12 +49,14 @@ def read_lines(fs: FileSystem, path: str) -> list[str]:
     except FileNotFoundError:
         return []
     except (ValueError, IndexError) as error:
-        raise CorruptCheckpointError(f"{path}: no version and count in the first two lines") from error
+        raise CorruptCheckpointError(
+            f"{path}: the first two lines are not a version and a number of entries"
+        ) from error
     entries = [line for line in lines[2:] if line]
     if version != VERSION:
-        raise CorruptCheckpointError(f"{path}: version {version} is not known")
+        raise CorruptCheckpointError(f"{path}: unknown version {version}")
     if len(entries) != count:
-        raise CorruptCheckpointError(f"{path}: {len(entries)} entries where {count} were announced")
+        raise CorruptCheckpointError(f"{path}: {count} entries expected, {len(entries)} found")
     return entries
 
 

@@ -219,7 +219,7 @@ def write_all(file: File, data: bytes | bytearray | memoryview, position: int) -
     while written < length:
         taken = file.pwrite(memoryview(data)[written:], position + written)
         if taken <= 0:
-            raise OSError(errno.EIO, "the disk took no bytes and gave no reason")
+            raise OSError(errno.EIO, "a write to the disk wrote no bytes and returned no error")
         written += taken
 
 

@@ -90,10 +90,10 @@ class FoundLogs:
                     key = partition_dir.topic_partition
                     folders[path] = FoundFolder(key, self._topic_id(path), key in named)
                 else:
-                    logger.warning("%s holds no log and is left alone", path)
+                    logger.warning("%s is ignored, because it contains no log", path)
         self.strays, renamed = dict(find_strays(folders)), dict[str, str]()
         for path, reason in self.strays.items():
-            logger.warning("%s is left alone: %s", path, reason)
+            logger.warning("%s is ignored: %s", path, reason)
             topic_partition = folders.pop(path).topic_partition
             if self.random_bits is not None:
                 name = marked_dir_name(topic_partition, f"{self.random_bits(128):032x}", STRAY_SUFFIX)

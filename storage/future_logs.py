@@ -106,7 +106,7 @@ class FutureLogs:
                     continue
                 path, source = f"{log_dir.path}/{folder.name}", self.dir_of.get(folder.topic_partition)
                 if source is None:
-                    logger.warning("%s copies a log that is not here, and is left alone", path)
+                    logger.warning("%s is ignored, because it is the copy of a log that does not exist", path)
                 elif source is log_dir or folder.topic_partition in self.copies:
                     log_dir.remove_log(path)
                 else:

@@ -61,7 +61,7 @@ class LeaderEpochCache:
         self._refresh()
 
     def _distrust(self, error: Exception) -> None:
-        logger.warning("%s counts as empty: %s", self.path, error)
+        logger.warning("%s is treated as empty: %s", self.path, error)
         self._entries = []
         self.is_dirty = True
 

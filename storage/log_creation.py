@@ -67,7 +67,7 @@ class LogCreation:
             path = f"{log_dir.path}/{topic_partition}"
             was_there = self._fs.exists(path)
             if was_there and not self._fs.is_dir(path):
-                logger.warning("no log for %s in %s: a file has the name", topic_partition, log_dir.path)
+                logger.warning("cannot create a log for %s in %s: a file has that name", topic_partition, log_dir.path)
                 continue
             try:
                 return self._create_log(log_dir, topic_partition, topic_id, config)
@@ -76,18 +76,18 @@ class LogCreation:
                     self._held.fail_log_dir(log_dir.path, error)
                     continue
                 # A full disk, or a file with the folder's name, does not affect the other logs of the directory.
-                logger.warning("no log for %s in %s: %s", topic_partition, log_dir.path, error)
+                logger.warning("cannot create a log for %s in %s: %s", topic_partition, log_dir.path, error)
                 if not was_there and self._fs.is_dir(path):
                     self._held.on_disk(log_dir, partial(log_dir.remove_log, path))
             finally:
                 self._checkpoints.arriving.pop(topic_partition, None)
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory could take {topic_partition}")
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory could store {topic_partition}")
 
     def _check_no_stray(self, topic_partition: TopicPartition) -> None:
         for log_dir in self._held.dirs:
             path = f"{log_dir.path}/{topic_partition}"
             if path in self._found.strays:
-                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{path} is in the way: {self._found.strays[path]}")
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{path} cannot be used: {self._found.strays[path]}")
 
     def _dirs_by_load(self) -> list[LogDir]:
         return sorted(self._held.dirs_for_new_logs, key=lambda log_dir: log_dir.partition_count)

@@ -144,12 +144,12 @@ class LogDir:
         try:
             return self._file(name).read()
         except CorruptCheckpointError as error:
-            logger.warning("%s is damaged and counts as empty: %s", name, error)
+            logger.warning("%s is damaged and treated as empty: %s", name, error)
             return {}
         except OSError as error:
             if error.errno not in FILE_ERRORS:
                 raise
-            logger.warning("%s cannot be read and counts as empty: %s", name, error)
+            logger.warning("%s cannot be read and is treated as empty: %s", name, error)
             return {}
 
     def _partition_dirs(self, names: Iterable[str]) -> list[PartitionDir]:
@@ -275,7 +275,7 @@ class LogDir:
             if error.errno not in FILE_ERRORS:
                 raise
             path = f"{self.path}/{name}"
-            logger.warning("%s cannot be replaced: %s; the existing entry is moved away", path, error)
+            logger.warning("%s cannot be replaced: %s; the existing entry is renamed", path, error)
             if self._fs.exists(path + TEMPORARY_SUFFIX):
                 clear_name(self._fs, path + TEMPORARY_SUFFIX)
             if self._fs.is_dir(path):

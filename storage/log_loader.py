@@ -327,7 +327,9 @@ class LogLoader:
                 continue
             try:
                 if not is_whole:
-                    logger.warning("%s lacks an index; all of the segment are rebuilt", segment.records.path)
+                    logger.warning(
+                        "%s: an index is missing; all indexes of the segment are rebuilt", segment.records.path
+                    )
                     segment.indexes.rebuild()
                 _rebuild_transaction_index(segment, segments, producers, log_start_offset)
             except CorruptSegmentError as error:
@@ -351,7 +353,7 @@ class LogLoader:
 
     def _rebuild_epochs(self, segments: LogSegments, epochs: LeaderEpochCache) -> None:
         """Rebuild the leader epochs from the batch headers, because the file lacks the epochs of existing records."""
-        logger.warning("%s lacks epoch %d; it is rebuilt", epochs.path, segments.last.last_leader_epoch)
+        logger.warning("%s: epoch %d is missing; the file is rebuilt", epochs.path, segments.last.last_leader_epoch)
         epochs.clear()
         for segment in segments:
             try:

@@ -390,7 +390,7 @@ def _validate_v2(batch: RecordBatch, context: AppendContext) -> ValidationResult
     if header.codec > Compression.ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown codec {header.codec}")
     if header.codec == Compression.ZSTD and not context.rules.allows_zstd:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd requires Produce version 7")
     _check_header(header, context)
     room = take_room()
     try:

@@ -104,4 +104,4 @@ def common_identity(stored: Iterable[tuple[str, MetaProperties]]) -> tuple[int |
 def _agree(what: str, found: Mapping[int, str] | Mapping[str, str]) -> None:
     if len(found) > 1:
         places = ", ".join(f"{value} in {log_dir}" for value, log_dir in found.items())
-        raise InconsistentMetaPropertiesError(f"the log directories hold different {what}: {places}")
+        raise InconsistentMetaPropertiesError(f"the log directories contain different {what}: {places}")

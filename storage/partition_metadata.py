@@ -39,7 +39,7 @@ def read_partition_metadata(fs: FileSystem, directory: str) -> UUID | None:
         logger.warning("%s cannot be read and is ignored: %s", path, error)
         return None
     if version != _VERSION:
-        raise CorruptCheckpointError(f"{path}: version {version} is not known")
+        raise CorruptCheckpointError(f"{path}: unknown version {version}")
     return topic_id if topic_id.int else None
 
 

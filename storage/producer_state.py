@@ -164,7 +164,7 @@ class ProducerSnapshot:
             if error.errno not in PASSING:
                 raise
             # Records that clients wait for must not wait for the snapshot, which only saves time at the next start.
-            logger.warning("%s is not written, and the next start reads the log instead: %s", self._path, error)
+            logger.warning("%s could not be written, so the next start reads the log: %s", self._path, error)
             self.is_missing = True
             with suppress(OSError):
                 self._fs.unlink(self._path + TEMPORARY_SUFFIX)
@@ -574,15 +574,15 @@ class ProducerStateManager:
         try:
             entries = decode_snapshot(self._fs.read_bytes(path))
         except ProtocolError as error:
-            logger.warning("%s is damaged, and the log is read instead: %s", path, error)
+            logger.warning("%s is damaged; the log is read instead: %s", path, error)
             return None
         except OSError as error:
             if error.errno not in FILE_ERRORS:
                 raise
-            logger.warning("%s cannot be read, and the log is read instead: %s", path, error)
+            logger.warning("%s cannot be read; the log is read instead: %s", path, error)
             return None
         if any(max(entry.last_offset, entry.current_txn_first_offset) >= offset for entry in entries):
-            logger.warning("%s has offsets above its own, and the log is read instead", path)
+            logger.warning("%s contains offsets above its own offset; the log is read instead", path)
             return None
         return entries
 

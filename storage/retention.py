@@ -41,7 +41,7 @@ class Retention:
             try:
                 below = self._begin(log)
             except KafkaError as error:
-                logger.warning("retention of %s has to wait: %s", log.topic_partition, error)
+                logger.warning("retention of %s is delayed: %s", log.topic_partition, error)
             except LogDirFailedError as error:
                 self._held.fail(error)
             else:

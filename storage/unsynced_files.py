@@ -209,7 +209,7 @@ class UnsyncedFiles:
     def expect_last_flush(self) -> None:
         """Prepare the final flush, which covers everything. Raises OSError if an earlier flush has not ended."""
         if self.is_in_use:
-            raise OSError(errno.EBUSY, "a flush or a swap is not over")
+            raise OSError(errno.EBUSY, "a flush or a swap is in progress")
         self.names = True
 
     def complete(self, task: FlushTask) -> None:

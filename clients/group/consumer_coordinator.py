@@ -174,7 +174,7 @@ class ConsumerCoordinator:
 
     def _refuse_listeners(self) -> None:
         if self._step is not None and self._step is asyncio.current_task():
-            raise RuntimeError("a rebalance listener must not read or leave: it runs during a read")
+            raise RuntimeError("a rebalance listener must not read records or close the consumer")
 
     async def _read(self) -> None:
         self._member.raise_fatal()

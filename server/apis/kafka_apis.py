@@ -344,7 +344,7 @@ class KafkaApis:
             key = ApiKey(api_key)
             api = self._served[key]
         except (ValueError, KeyError):
-            raise ProtocolError(f"API key {api_key} is not served") from None
+            raise ProtocolError(f"API key {api_key} is not supported") from None
         handle: Handle = importlib.import_module(f".handlers.{api.handler}", __package__).handle
         handle = bind(handle, self._services)
         if api.lowest <= version <= api.highest:

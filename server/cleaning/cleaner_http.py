@@ -48,7 +48,7 @@ class CleanerRoutes:
         try:
             topic, partition = request.query.get("topic"), request.query.get("partition")
             if topic is None or (partition is not None and not partition.isdecimal()):
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "topic=NAME and perhaps partition=NUMBER are needed")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "expected topic=NAME and optionally partition=NUMBER")
             wanted = cleaner.compacted(topic, None if partition is None else int(partition))
             before = {one: cleaner.logs[one].size for one in wanted}
             reports = []

@@ -128,7 +128,7 @@ class LogCleaner:
                 while is_due and len(self.passes) < self._config.log_cleaner_threads:
                     is_due = self._begin_next()
             except Exception:
-                logger.exception("the cleaner looks again in %d ms", self._config.log_cleaner_backoff_ms)
+                logger.exception("cannot select a log to clean, retrying in %d ms", self._config.log_cleaner_backoff_ms)
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(self._config.log_cleaner_backoff_ms, 1) / 1000):
                     await self._wake.wait()
@@ -174,7 +174,7 @@ class LogCleaner:
         self.reports[topic_partition] = report
         self.reclaimed[topic_partition] = self.reclaimed.get(topic_partition, 0) + report.reclaimed_bytes
         logger.info(
-            "cleaned %s to offset %d: %d bytes became %d in %.1f s",
+            "cleaned %s up to offset %d: from %d to %d bytes in %.1f s",
             topic_partition,
             report.next_dirty_offset,
             report.bytes_before,
@@ -192,7 +192,7 @@ class LogCleaner:
         if isinstance(error, LogDirFailedError):
             self._replica_manager.log_failed(error)
         elif isinstance(error, WorkerDiedError) or number in PASSING:
-            logger.warning("cleaning of %s is tried again: %s", topic_partition, error)
+            logger.warning("cleaning of %s failed and is retried: %s", topic_partition, error)
             self.manager.pause_cleaning(topic_partition)
             self._loop.call_later(
                 self._config.log_cleaner_backoff_ms / 1000, self.manager.resume_cleaning, topic_partition
@@ -294,9 +294,9 @@ class LogCleaner:
         ]
         if not found:
             wanted = topic if partition is None else f"{topic}-{partition}"
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {wanted} here")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no log of {wanted}")
         if not self._log_manager.logs[found[0]].config.compact:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"cleanup.policy of {topic} does not say compact")
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"cleanup.policy of {topic} does not include compact")
         return found
 
     async def compact(self, topic: str, partition: int | None = None, *, ignore_lag: bool = False) -> list[PassReport]:
@@ -319,12 +319,14 @@ class LogCleaner:
         while not self._is_closing:
             await self._wait_for_turn(topic_partition)
             if topic_partition not in self._log_manager.logs:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} is gone")
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} was deleted or moved during the compaction"
+                )
             may_clean = self.manager.may_clean(topic_partition)
             grabbed = self.manager.grab(topic_partition, ignore_lag=ignore_lag, even_clean=not reports)
             if grabbed is None:
                 if not may_clean:
-                    why = self.manager.uncleanable.get(topic_partition, "it has to wait, try again in a moment")
+                    why = self.manager.uncleanable.get(topic_partition, "it is in use, try again")
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic_partition} cannot be cleaned: {why}")
                 break
             await asyncio.wait([self._begin(grabbed)])
@@ -333,7 +335,7 @@ class LogCleaner:
             if reason is not None:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic_partition} cannot be cleaned: {reason}")
             if report is None or report.first_dirty_offset != grabbed.first_dirty_offset:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the pass over {topic_partition} did not finish")
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the compaction of {topic_partition} failed")
             if report.segments_before:
                 reports.append(report)
             if report.next_dirty_offset <= grabbed.first_dirty_offset:

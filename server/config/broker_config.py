@@ -170,7 +170,7 @@ class BrokerConfig(Settings):
         """The listener where brokers reach each other. Raises ConfigError if there is none."""
         key, name = "inter.broker.listener.name", self.inter_broker_listener_name
         if name and "security.inter.broker.protocol" in self.static:
-            raise ConfigError(key, name, "only one of it and security.inter.broker.protocol should be set")
+            raise ConfigError(key, name, "cannot be combined with security.inter.broker.protocol")
         return self._listener_named(key, name or self.security_inter_broker_protocol)
 
     @property
@@ -184,7 +184,7 @@ class BrokerConfig(Settings):
             return None
         found = self._listener_named(key, name)
         if found.name == self.inter_broker_listener.name:
-            raise ConfigError(key, name, "it must not be that of inter.broker.listener.name")
+            raise ConfigError(key, name, "must differ from inter.broker.listener.name")
         return found
 
     def _listener_named(self, key: str, name: str) -> ListenerConfig:
@@ -293,9 +293,7 @@ class BrokerConfig(Settings):
         self.metrics_addresses = parse_addresses("metrics.listeners", self.metrics_listeners or "")
         endpoint = self.metrics_otlp_endpoint
         if endpoint and not endpoint.startswith(("http://", "https://")):
-            raise ConfigError(
-                "metrics.otlp.endpoint", endpoint, "must be an address that begins with http:// or https://"
-            )
+            raise ConfigError("metrics.otlp.endpoint", endpoint, "must be a URL that begins with http:// or https://")
         self.is_measured = bool(self.metrics_addresses or endpoint)
         """Whether metrics are exported or served."""
         self.log_dirs = self._parse_log_dirs()
@@ -375,7 +373,7 @@ class BrokerConfig(Settings):
         ids = {number for key in ("broker.id", "node.id") if isinstance(number := self._values.get(key), int)}
         ids.discard(-1)
         if len(ids) > 1:
-            raise ConfigError("node.id", self.get("node.id"), f"broker.id is {self.get('broker.id')}")
+            raise ConfigError("node.id", self.get("node.id"), f"must equal broker.id, which is {self.get('broker.id')}")
         return ids.pop() if ids else None
 
 

@@ -389,7 +389,7 @@ def legal_settings(settings: Mapping[str, str], keys: Mapping[str, ConfigKey]) -
             if name in keys:
                 keys[name].parse(value)
         except ConfigError as error:
-            logger.error("A stored setting is left out: %s", error)
+            logger.error("A stored setting is ignored: %s", error)
             continue
         legal[name] = value
     return legal

@@ -194,7 +194,7 @@ class StoredPasswords:
         self._encoder = self._encoder_of(config, config.password_encoder_secret)
         self._old_encoder = self._encoder_of(config, config.password_encoder_old_secret)
         if self._encoder is None and self._old_encoder is not None:
-            raise ConfigError(_OLD_SECRET, SENSITIVE_MASK, f"it requires {_SECRET}, which replaces it")
+            raise ConfigError(_OLD_SECRET, SENSITIVE_MASK, f"requires {_SECRET}, the new secret")
         self._decoded: dict[str, str] = {}
         """The passwords of the last settings that were decoded, by stored text: each costs milliseconds to decode."""
 

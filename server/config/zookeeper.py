@@ -53,7 +53,7 @@ def _with_tls(config: BrokerConfig, settings: ZooKeeperSettings) -> ZooKeeperSet
     )
     for store, location, kind in stores:
         if location and kind != "PEM":
-            raise ConfigError(f"zookeeper.ssl.{store}.type", kind, "only PEM files can be read here")
+            raise ConfigError(f"zookeeper.ssl.{store}.type", kind, "only PEM is supported for connections to ZooKeeper")
     beyond = {
         "zookeeper.ssl.cipher.suites": config.zookeeper_ssl_cipher_suites,
         "zookeeper.ssl.crl.enable": config.zookeeper_ssl_crl_enable,
@@ -61,7 +61,7 @@ def _with_tls(config: BrokerConfig, settings: ZooKeeperSettings) -> ZooKeeperSet
     }
     for name, value in beyond.items():
         if value:
-            raise ConfigError(name, value, "this cannot be done here")
+            raise ConfigError(name, value, "not supported by Barnabas")
     return replace(
         settings,
         tls=True,

@@ -207,7 +207,7 @@ class BrokerRequestQueue:
                 self._on_newer_controller()
             elif error is not ErrorCode.NONE:
                 # After STALE_BROKER_EPOCH, for example, the restart of the broker is processed as its own event.
-                logger.warning("broker %d refuses a request: %s", self.broker.broker_id, error.name)
+                logger.warning("broker %d rejected a request: %s", self.broker.broker_id, error.name)
             elif response is not None:
                 waiting.on_response(response)
         self._sending = None
@@ -223,9 +223,7 @@ class BrokerRequestQueue:
                 return None
             except KafkaError as error:
                 if logged != str(error):
-                    logger.info(
-                        "broker %d does not answer, the request is sent again: %s", self.broker.broker_id, error
-                    )
+                    logger.info("broker %d does not respond, retrying the request: %s", self.broker.broker_id, error)
                 logged = str(error)
             except Exception:
                 # A bug in the controller. Later requests depend on this one, so it is retried, and logged each time.

@@ -279,7 +279,7 @@ class ControllerRequestHandler:
         try:
             present = set(await self._stores.topics.names())
         except StoreError as error:
-            logger.warning("the list of topics cannot be read: %s", error)
+            logger.warning("cannot read the list of topics: %s", error)
             return
         self._has_new_registration = False
         self._metadata.remove_topics([name for name in self._metadata.topic_names if name not in present])
@@ -294,7 +294,7 @@ class ControllerRequestHandler:
                 if partition_state is not None and partition_state.leader_epoch < image.leader_epoch:
                     moved.append(partition)
         for partition, error in (await stop_replicas_locally(self._replica_manager, moved, None)).items():
-            logger.warning("%s was reassigned to other brokers while this broker was away", partition)
+            logger.warning("%s was reassigned to other brokers while this broker was stopped", partition)
             if error is ErrorCode.NONE:
                 del self._hosted[partition]
 

@@ -365,7 +365,7 @@ class KafkaController:
             try:
                 await event
             except (KafkaError, StoreError) as error:
-                logger.warning("an event of the controller had no effect: %s", error)
+                logger.warning("an event of the controller was not processed: %s", error)
             except Exception:
                 logger.exception("an event of the controller failed")
                 self.resign()
@@ -939,7 +939,10 @@ class KafkaController:
         """
         async with self._change() as term:
             if self.broker_epoch(broker_id) != broker_epoch:
-                raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"Broker {broker_id} has another epoch, or is dead.")
+                raise KafkaError(
+                    ErrorCode.STALE_BROKER_EPOCH,
+                    f"The epoch of broker {broker_id} is stale, or the broker is not alive.",
+                )
             wanted = {proposal.topic_partition: proposal for proposal in proposals}
             refused: dict[TopicPartition, ErrorCode] = {}
 

@@ -108,7 +108,7 @@ class AssignmentsManager:
         ]
         logger.info("reported the log directories of %d replicas", len(assignments) - len(refused))
         if refused:
-            logger.warning("%d log directories of replicas were refused, such as of %s", len(refused), refused[0])
+            logger.warning("%d log directories of replicas were rejected, for example of %s", len(refused), refused[0])
 
 
 def _directories(assignments: Iterable[tuple[TopicIdPartition, UUID]]) -> Iterator[DirectoryData]:

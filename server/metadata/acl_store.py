@@ -116,7 +116,7 @@ def decode_acls(data: bytes) -> tuple[str | None, frozenset[AccessControlEntry]]
             for acl in acls
         )
     except (AssertionError, AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"not a list of rules: {data[:200]!r}") from error
+        raise ValueError(f"not a list of ACLs: {data[:200]!r}") from error
     name = value.get("resource")
     return (str(name) if name is not None else None), entries
 
@@ -151,7 +151,7 @@ def _decode_notice(root: str, data: bytes) -> ResourcePattern:
             kind, name = AclResourceType[value["resourceType"].upper()], value["name"]
             pattern_type = AclPatternType[value["patternType"].upper()]
     except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"not a notice of a change: {data[:200]!r}") from error
+        raise ValueError(f"not a change notification: {data[:200]!r}") from error
     has_rules = kind in TYPE_NAMES and pattern_type in (AclPatternType.LITERAL, AclPatternType.PREFIXED)
     if not has_rules or not isinstance(name, str) or not name:
         raise ValueError(f"a notification about a resource that cannot have ACLs: {data[:200]!r}")
@@ -222,7 +222,7 @@ class AclStore:
                 return present
             text = encode_acls(pattern, wanted)
             if len(text) > MAX_BYTES and not wanted < present:
-                raise TooManyRulesError(f"the rules of {pattern.name} would take more than {MAX_BYTES} bytes")
+                raise TooManyRulesError(f"the ACLs of {pattern.name} would take more than {MAX_BYTES} bytes")
             if version is None:
                 write: Create | SetData | Delete = Create(path, text)
             else:

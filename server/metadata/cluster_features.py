@@ -188,7 +188,7 @@ class ClusterFeatures:
         try:
             self._chosen, self._version = znodes.decode_features(data), stat.version
         except znodes.UnreadableNodeError as error:
-            logger.error("%s says nothing: %s", znodes.FEATURE, error)
+            logger.error("%s cannot be read and is ignored: %s", znodes.FEATURE, error)
 
 
 def _refusal(name: str, update: FeatureUpdate, present: int, brokers: list[tuple[int, int] | None]) -> str | None:

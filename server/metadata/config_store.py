@@ -164,7 +164,7 @@ class ConfigStore:
         try:
             return await self._config(entity_type, name)
         except UnreadableNodeError as error:
-            logger.error("settings count as none until they can be read: %s", error)
+            logger.error("settings cannot be read, using none of them: %s", error)
             return {}
 
     async def _set_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:

@@ -59,7 +59,7 @@ class KafkaHealthcheck:
             async with asyncio.timeout(self._patience_s):
                 await self._await_free_id()
         except TimeoutError:
-            logger.warning("another session keeps broker id %d", self._registration.broker_id)
+            logger.warning("broker id %d is still registered by another session", self._registration.broker_id)
         registered = await self._register()
         self._store.on_state_change(self._session_changed)
         return registered
@@ -99,7 +99,7 @@ class KafkaHealthcheck:
             try:
                 registered = await self._register()
             except (StoreError, KafkaError) as error:
-                logger.warning("the broker could not be registered again, another attempt follows: %s", error)
+                logger.warning("the broker could not be registered again, retrying: %s", error)
                 await asyncio.sleep(RETRY_S)
             else:
                 logger.info("registered again, with broker epoch %d", registered.broker_epoch)

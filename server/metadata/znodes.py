@@ -232,13 +232,13 @@ def _decoder(decode: Callable[P, T]) -> Callable[P, T]:
 def _number(value: object, lowest: int = -_2_31, end: int = _2_31) -> int:
     """Return a number that fits into its field of a message."""
     if type(value) is not int or not lowest <= value < end:
-        raise ValueError(f"no number from {lowest} to {end - 1}: {value!r}")
+        raise ValueError(f"expected a number from {lowest} to {end - 1}, found {value!r}")
     return value
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"no text: {value!r}")
+        raise TypeError(f"expected text, found {value!r}")
     return value
 
 
@@ -250,10 +250,10 @@ def _brokers(value: Any) -> tuple[int, ...]:
 def _check_brokers(lists: Collection[Any]) -> None:
     """Check all lists together: a topic may have a hundred thousand partitions."""
     if {*map(type, lists)} - {list}:
-        raise TypeError(f"no list of brokers among {lists!r}")
+        raise TypeError(f"expected lists of broker ids, found {lists!r}")
     ids = [*chain.from_iterable(lists)]
     if {*map(type, ids)} - {int}:
-        raise TypeError(f"no broker's id among {ids!r}")
+        raise TypeError(f"expected broker ids, found {ids!r}")
     if ids:
         _number(min(ids))
         _number(max(ids))
@@ -335,7 +335,7 @@ def decode_features(data: bytes) -> dict[str, int]:
     value = _decode(data)
     features = value.get("features", {})
     if not isinstance(features, dict):
-        raise ValueError(f"no features: {data!r}")
+        raise ValueError(f"invalid features: {data!r}")
     return {
         name: int(level["max_version_level"] if isinstance(level, dict) else level) for name, level in features.items()
     }
@@ -437,7 +437,7 @@ def decode_config_change(data: bytes) -> tuple[str, str]:
         return str(value.get("entity_type")), str(value.get("entity_name"))
     entity_type, slash, name = str(value.get("entity_path")).partition("/")
     if not slash:
-        raise ValueError(f"no path of an entity: {data!r}")
+        raise ValueError(f"not the path of a quota entity: {data!r}")
     return entity_type, name
 
 

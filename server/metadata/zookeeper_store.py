@@ -128,8 +128,8 @@ class ZooKeeperStore:
                     await store._contact.wait()
             except TimeoutError:
                 raise StoreUnavailableError(
-                    f"no ZooKeeper answers at {settings.hosts} within {settings.connection_timeout_ms} ms "
-                    "(zookeeper.connect, which a broker that shall be alone has to do without)"
+                    f"no response from ZooKeeper at {settings.hosts} within {settings.connection_timeout_ms} ms "
+                    "(zookeeper.connect; a standalone broker must not set it)"
                 ) from None
             await store._make_root()
             if settings.set_acl:
@@ -148,7 +148,7 @@ class ZooKeeperStore:
                 try:
                     await self.create(path)
                 except NodeExistsError:
-                    logger.debug("%s was made by another broker", path)
+                    logger.debug("%s was created by another broker", path)
         self._root = root
 
     async def _restrict_sensitive_nodes(self) -> None:

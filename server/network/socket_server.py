@@ -434,15 +434,17 @@ class SocketServer:
         if is_idle and connection.write_stalled is None:
             logger.debug("closed an idle connection from %s", host)
         elif connection.receiving_for(now) > FRAME_SECONDS:
-            logger.info("closed the connection from %s: a request takes too long to arrive", host)
+            logger.info("closed the connection from %s: the request was not complete in time", host)
         elif (
             connection.receiving_for(now) > 0  # handling a request may take longer
             and connection.last_active < now - SILENT_SECONDS
             and self.memory_pool.is_blocked_by(connection)
         ):
-            logger.info("closed the connection from %s: others wait for the memory that it holds", host)
+            logger.info(
+                "closed the connection from %s: its incomplete request used memory that other connections need", host
+            )
         elif connection.stalled_for(now) > STALL_SECONDS:
-            logger.info("closed the connection from %s: it does not take its responses", host)
+            logger.info("closed the connection from %s: the client did not receive its responses in time", host)
         else:
             return
         connection.abort()

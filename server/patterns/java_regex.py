@@ -56,7 +56,7 @@ def is_read_alike(text: str) -> bool:
 def _part(part: re.Match[str]) -> str:
     kind, text = part.lastgroup, part[0]
     if kind == "unknown":
-        raise ValueError(f"not known to Java: {text}")
+        raise ValueError(f"unknown to Java: {text}")
     if kind == "empty":
         return ""
     if kind == "number":

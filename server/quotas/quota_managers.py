@@ -97,7 +97,7 @@ class QuotaManagers:
         if host is not None:
             keys = self._addresses[host] = await self._addresses_of(host)
             if not keys:
-                logger.error("host %s does not resolve any more; its quota is not applied", host)
+                logger.error("host %s cannot be resolved any more; its quota is not applied", host)
         limits.update(dict.fromkeys(keys, limit))
 
     async def _addresses_of(self, host: str) -> Sequence[str]:

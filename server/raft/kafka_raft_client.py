@@ -426,7 +426,7 @@ class KafkaRaftClient:
                     raise
                 if str(error) != logged:
                     logged = str(error)
-                    logger.error("the metadata cannot be followed until there is space again: %s", error)
+                    logger.error("cannot write the metadata log, retrying until disk space is available: %s", error)
             await asyncio.sleep(FULL_DISK_PAUSE_S)
 
     async def _until_fatal(
@@ -440,7 +440,7 @@ class KafkaRaftClient:
         except Exception as error:
             if not self._has_failed:
                 self._has_failed = True
-                logger.exception("the metadata of the cluster cannot be followed any more")
+                logger.exception("replication of the cluster metadata has failed")
                 self._on_fatal(error)
 
 

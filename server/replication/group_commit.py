@@ -151,7 +151,7 @@ class GroupCommit:
             if flushes:
                 self._run(directory, flushes)
             elif self._waiting.get(directory):
-                logger.warning("%s: files could not be opened or written, flushing again", directory)
+                logger.warning("%s: files could not be opened or written, retrying the flush", directory)
                 self._loop.call_later(RETRY_SECONDS, self._begin_round, directory)
             else:
                 self._end(directory)
@@ -187,7 +187,7 @@ class GroupCommit:
         def done(seconds: float | None, error: BaseException | None) -> None:
             if isinstance(error, FlushPostponedError):
                 self._round_over(directory)
-                logger.warning("%s: a flush is repeated: %s", directory, error)
+                logger.warning("%s: retrying a flush: %s", directory, error)
                 self._loop.call_later(RETRY_SECONDS, self._run, directory, flushes)
             elif error is not None:
                 self._fail(directory, error)

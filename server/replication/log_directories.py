@@ -87,7 +87,7 @@ class LogDirectories:
             for task in self.log_manager.reserve_tasks(use):
                 await self._ports.work.run(task.lane, task)
         except (OSError, LogDirFailedError) as error:
-            logger.warning("the reserve of a disk cannot be used: %s", error)
+            logger.warning("the reserve file of a disk cannot be used: %s", error)
 
     async def shut_down(self, replica_manager: ReplicaManager | None, broker_epoch: int) -> None:
         """Kafka's clean shutdown of the logs, on the lanes; without replicas nothing was written, and locks are freed.

@@ -539,7 +539,9 @@ class Partition:
         """
         self.fence(current_leader_epoch)
         if not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic_partition}")
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker is not the leader of {self.topic_partition}"
+            )
 
     def fence(self, current_leader_epoch: int) -> None:
         """Check a leader epoch as `check_leader_epoch`, also on a follower."""

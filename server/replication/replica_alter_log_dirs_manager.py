@@ -91,7 +91,9 @@ class ReplicaAlterLogDirsManager:
         if copy is not None or self._log_manager.log_dir_of(topic_partition) == destination.path:
             return
         if len(self._log_manager.held.online_dirs) < len(self._log_manager.dirs):
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "There are offline log directories: a copy may be there.")
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, "A log directory is offline, and may contain a copy of the replica."
+            )
         self._begin(copies.begin(topic_partition, destination))
 
     def _destination(self, path: str) -> LogDir:
@@ -218,5 +220,7 @@ def _read(source: Log, offset: int, max_bytes: int, bound: int) -> memoryview:
     """Return a copy of the next bytes of a log. Raises KafkaError, also if there are none, as the copy would stall."""
     found = source.read(offset, max_bytes, max_offset=bound, min_one_message=True).data
     if not found:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{source.topic_partition} has nothing from {offset} to {bound}")
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"{source.topic_partition} has no records from offset {offset} to {bound}"
+        )
     return memoryview(bytearray(found))

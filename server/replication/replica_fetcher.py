@@ -145,7 +145,7 @@ class ReplicaFetcher:
                 ):
                     pause = NO_PAUSE  # the next fetch opens another session
             except Exception:
-                logger.exception("fetching from broker %d failed and is tried again", self._leader.broker_id)
+                logger.exception("fetching from broker %d failed and is retried", self._leader.broker_id)
             if pause > NO_PAUSE:
                 try:
                     async with asyncio.timeout(pause):
@@ -345,7 +345,7 @@ class ReplicaFetcher:
         except LogDirFailedError as error:
             self._replica_manager.log_failed(error)
         except KafkaError as error:
-            logger.warning("%s: records of the leader were refused: %s", partition.topic_partition, error)
+            logger.warning("%s: records of the leader were rejected: %s", partition.topic_partition, error)
             self._delay(one)
         else:
             one.failures = 0

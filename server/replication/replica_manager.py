@@ -442,7 +442,7 @@ class ReplicaManager:
         """Raise KafkaError for records that a client may not append, whichever broker leads the partition."""
         topic, _, records = entry
         if topic in INTERNAL_TOPICS and not request.internal_topics_allowed:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
         if len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK:
             self.verification_guards.check(partition, records, in_transaction=request.has_transactional_id)
 
@@ -994,7 +994,7 @@ class ReplicaManager:
                 self.log_failed(error)
             except OSError as error:
                 # Too many open files: the next round may succeed.
-                logger.warning("work in %s has to wait: %s", task.lane, error)
+                logger.warning("disk work of %s is delayed: %s", task.lane, error)
 
     def topic_config_changed(self, topic: str | None) -> None:
         """Apply changed settings of a topic, or of every topic for None."""

@@ -262,7 +262,7 @@ def map_memory(size: int) -> mmap.mmap:
             return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         return mmap.mmap(-1, size)
     except OSError as error:
-        raise MemoryError(f"no memory for a request of {size} bytes: {error.strerror}") from error
+        raise MemoryError(f"cannot allocate memory for a request of {size} bytes: {error.strerror}") from error
 
 
 def memory_limit() -> int | None:

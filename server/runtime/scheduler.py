@@ -137,7 +137,7 @@ def _log_failure(name: str, task: asyncio.Task[Any]) -> None:
         return
     if isinstance(error, KafkaError) and error.code not in _FAULTS:
         # The client's own doing, or a change that was dropped at its deadline.
-        logger.info("%s was refused after its request had timed out: %s", name, as_value(error))
+        logger.info("%s was rejected after its request had timed out: %s", name, as_value(error))
     elif isinstance(error, KafkaError):
         logger.error("%s failed after its request had timed out: %s", name, as_value(error))
     else:

@@ -99,7 +99,7 @@ class AccessTokenValidator:
         key_id = header.get("kid")
         key = await self._keys.find(key_id if key_id is None else str(key_id))
         if key is None:
-            raise AccessTokenRejectedError(f"there is no key {str(key_id)[:100]!r}")
+            raise AccessTokenRejectedError(f"no key has the id {str(key_id)[:100]!r}")
         claims = await self._work.run(LANE, partial(_verified, token, key))
         if self._issuer is not None and claims.get("iss") != self._issuer:
             raise AccessTokenRejectedError(f"the issuer is {str(claims.get('iss'))[:100]!r}")

@@ -89,9 +89,9 @@ class JsonWebKeySet:
             entries = json.loads(data)["keys"][:MAX_KEYS]
             found = {entry.get("kid"): key for entry in entries if (key := _key(entry)) is not None}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(f"{self._url} has no set of keys: {error!r}") from error
+            raise ValueError(f"{self._url} returned no JSON Web Key Set: {error!r}") from error
         if not found:
-            raise ValueError(f"{self._url} has no key that signs by {', '.join(ALGORITHMS)}")
+            raise ValueError(f"{self._url} has no key for any of {', '.join(ALGORITHMS)}")
         return found
 
     async def close(self) -> None:

@@ -84,7 +84,7 @@ class SslPrincipalMapper:
         """Add the rule at the beginning of `rest`, and return its length."""
         found = _RULE.match(rest)
         if found is None:
-            raise ConfigError(KEY, text, f"no rule: {rest}")
+            raise ConfigError(KEY, text, f"invalid rule: {rest}")
         try:
             pattern = re.compile(found["pattern"])
             replacement = _GROUP.sub(r"\\g<\1>", found["replacement"].replace("\\/", "/"))

@@ -55,7 +55,9 @@ class TlsListener:
         wanted = str(self._value("ssl.client.auth"))
         try:
             if not load_key(context, settings):
-                raise ConfigError("ssl.keystore.location", None, f"listener {self._listener} has no key")
+                raise ConfigError(
+                    "ssl.keystore.location", None, f"listener {self._listener}: no private key in the key store"
+                )
             trusts = load_trust(context, settings)
         except (OSError, ValueError) as error:
             if isinstance(error, ConfigError):

@@ -80,7 +80,9 @@ class Subscriptions:
             for text in cast("tuple[str, ...]", values.get("match", ())):
                 selector, _, pattern = text.partition("=")
                 if not _is_known(pattern.strip()):
-                    logger.warning("Subscription %s means no client: %r is a pattern for Java only", name, pattern)
+                    logger.warning(
+                        "Subscription %s matches no client: only Java supports the pattern %r", name, pattern
+                    )
                     break
                 match.append((selector.strip(), pattern.strip()))
             else:

@@ -67,7 +67,7 @@ class BatchWalk:
             if stop == Stop.END:
                 return position if self._visit_run(visitor) else None
             if stop == Stop.CORRUPT:
-                raise reader.corrupt("no sound record batch", position)
+                raise reader.corrupt("invalid record batch", position)
             end = self._scan_transactional(data, position)
             if end != position:
                 position = end
@@ -81,7 +81,7 @@ class BatchWalk:
                 if not self._visit_special(batch, visitor):
                     return None
             except (ProtocolError, KafkaError) as error:
-                raise reader.corrupt(f"no sound record batch ({error})", position) from error
+                raise reader.corrupt(f"invalid record batch ({error})", position) from error
             position += batch.size
 
     def _scan_transactional(self, data: bytes, position: int) -> int:

@@ -109,7 +109,7 @@ class LogCleanerManager:
 
     def mark_partition_uncleanable(self, topic_partition: TopicPartition, reason: str) -> None:
         """Leave a log alone from now on; others go on."""
-        logger.error("%s cannot be cleaned and is left alone: %s", topic_partition, reason)
+        logger.error("%s cannot be cleaned and is skipped: %s", topic_partition, reason)
         self.uncleanable[topic_partition] = reason
 
     # Stopping

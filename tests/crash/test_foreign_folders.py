@@ -43,7 +43,7 @@ def test_backups_beside_the_partitions_stay_as_they_are(tmp_path: Path, how: str
         assert {name: len(topic.partitions) for name, topic in topics.items()} == {"t": 1}
         assert broker.stop() == 0
         assert {folder.name: contents(folder) for folder in foreign} == before
-        assert "backup-20240101 is left alone: its topic id is that of t" in broker.log_tail()
+        assert "backup-20240101 is ignored: its topic id is that of t" in broker.log_tail()
 
 
 @pytest.mark.parametrize("how", ["clean", "kill"])
@@ -85,7 +85,7 @@ def test_old_records_of_a_copy_stay_while_those_of_a_topic_expire(
         assert {name: len(topic.partitions) for name, topic in topics.items()} == {"t": 1}
         assert broker.stop() == 0
         assert {copy.name: contents(copy) for copy in copies} == before
-        assert "backup-7 is left alone: no checkpoint file names it" in broker.log_tail()
+        assert "backup-7 is ignored: no checkpoint file names it" in broker.log_tail()
 
 
 def test_without_its_store_a_killed_broker_knows_its_partitions_from_copies(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_without_its_store_a_killed_broker_knows_its_partitions_from_copies(tmp_
         assert broker.stop() == 0
         assert contents(data / "backup-7") == before
         log = broker.log_tail()
-        assert "backup-7 is left alone: no checkpoint file names it, and it has no topic id" in log
+        assert "backup-7 is ignored: no checkpoint file names it, and it has no topic id" in log
         assert "adopting 2 topics found in the log directories (t, wanted) with cleanup.policy=delete, " in log
 
 

@@ -144,7 +144,7 @@ def test_a_frame_larger_than_a_receive_buffer_gets_memory_of_its_own_size_once()
 
 def test_a_frame_for_which_there_is_no_memory_is_an_error_that_names_its_size() -> None:
     def allocate(size: int) -> bytearray:
-        raise MemoryError(f"no memory for a request of {size} bytes")
+        raise MemoryError(f"cannot allocate memory for a request of {size} bytes")
 
     frames = FrameReader(BufferPool(32_768, 2, allocate), max_size=1 << 20, max_other_size=1 << 20)
     with pytest.raises(MemoryError, match="100004 bytes"):

@@ -125,9 +125,9 @@ def test_subscriptions(cluster: Cluster) -> None:
     group.close()
     assert {row["topic"] for row in read(cluster.options(subscribePattern=".*"))} <= {"red-1", "red-2", "blue"}
     assert read(cluster.options("__consumer_offsets")), "who names it means it"
-    with pytest.raises(ValueError, match="no topic green"):
+    with pytest.raises(ValueError, match="missing topics: green"):
         read(cluster.options("green"))
-    with pytest.raises(ValueError, match="no partition blue-7"):
+    with pytest.raises(ValueError, match="missing partitions: blue-7"):
         read(cluster.options(assign='{"blue":[1,7]}'))
 
 

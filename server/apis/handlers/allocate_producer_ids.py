@@ -21,6 +21,6 @@ async def handle(
     if epoch is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {request.broker_id} is not registered.")
     if epoch != request.broker_epoch:
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"Broker {request.broker_id} has another epoch.")
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"The epoch of broker {request.broker_id} is stale.")
     block = await producer_ids.allocate_producer_id_block(request.broker_id)
     return AllocateProducerIdsResponse(producer_id_start=block.start, producer_id_len=len(block))

@@ -55,7 +55,7 @@ async def handle(
         await budget.step()
         if pattern in failed:
             error = failed[pattern]
-            logger.error("access rules of %s could not be stored: %r", pattern.name, error)
+            logger.error("ACLs of %s could not be stored: %r", pattern.name, error)
             code, message = ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED
             if isinstance(error, TooManyRulesError):
                 code, message = ErrorCode.POLICY_VIOLATION, str(error)
@@ -64,7 +64,7 @@ async def handle(
                     result.error_code, result.error_message = code, message
         else:
             logger.info(
-                "%s from %s made %d rules about %s, such as %s",
+                "%s from %s created %d ACLs for %s, for example %s",
                 ctx.session.principal,
                 ctx.client_host,
                 len(group),

@@ -53,11 +53,11 @@ async def _deleted(ctx: RequestContext, one: DeleteAclsFilter, acl_authorizer: A
     try:
         await acl_authorizer.delete(selected)
     except (StoreError, ValueError) as error:
-        logger.error("access rules could not be deleted: %r", error)
+        logger.error("ACLs could not be deleted: %r", error)
         return DeleteAclsFilterResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message=STORE_FAILED)
     if selected:
         logger.info(
-            "%s from %s took back %d rules, such as %s",
+            "%s from %s deleted %d ACLs, for example %s",
             ctx.session.principal,
             ctx.client_host,
             len(selected),

@@ -52,7 +52,10 @@ async def handle(
     async for token in delegation_token_manager.all():
         if is_wanted(token):
             if budget.is_exhausted:
-                raise KafkaError(ErrorCode.POLICY_VIOLATION, "There are more delegation tokens than fit into an answer")
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION,
+                    "The delegation tokens exceed the size limit of a response. Request the tokens of single owners",
+                )
             row = encode_item(_described(token, delegation_token_manager, ctx.api_version), ctx.api_version)
             budget.spend(len(row))
             rows.add(row)

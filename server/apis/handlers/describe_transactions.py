@@ -37,7 +37,7 @@ def _build_response(
     for transactional_id in dict.fromkeys(request.transactional_ids):
         try:
             if budget.is_exhausted:
-                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the answer is full")
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the size limit of the response is reached")
             answer = _described(ctx, transactional_id, transaction_coordinator)
         except KafkaError as error:
             answer = TransactionState(error_code=error.code, transactional_id=transactional_id)
@@ -55,7 +55,7 @@ def _described(
     """Raises KafkaError TRANSACTIONAL_ID_NOT_FOUND and as `TransactionCoordinator.find`."""
     transaction = transaction_coordinator.state_manager.find_transaction(transactional_id)
     if transaction is None:
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "There is no such transactional id.")
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "The transactional id does not exist.")
     known = transaction.metadata
     return TransactionState(
         transactional_id=transactional_id,

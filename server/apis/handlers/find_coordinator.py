@@ -83,11 +83,11 @@ async def _coordinator(
     kinds = (GROUP, TRANSACTION, SHARE) if version >= FIRST_VERSION_WITH_SHARE_GROUPS else (GROUP, TRANSACTION)
     try:
         if key_type not in kinds:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is not known")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown coordinator key type {key_type}")
         node_id = await finders[key_type](key)
         endpoint = metadata_cache.endpoint(node_id, ctx.listener.name)
         if endpoint is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator cannot be reached this way")
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator has no endpoint for this listener")
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=NOBODY, host="", port=NOBODY, error_code=error.code, error_message=error.message

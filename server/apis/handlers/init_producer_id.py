@@ -57,7 +57,7 @@ def _check_may_be_idempotent(ctx: RequestContext) -> None:
 def _expected(request: InitProducerIdRequest) -> ProducerIdentity | None:
     """Return the producer id and epoch of the request. Raise KafkaError INVALID_REQUEST if only one of them is set."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id needs an epoch, and an epoch a producer id")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "producer id and producer epoch must be set together")
     if request.producer_id == NO_PRODUCER_ID:
         return None
     return ProducerIdentity(request.producer_id, request.producer_epoch)

@@ -50,10 +50,12 @@ def _join(
         reply.immediately(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         return
     if len(request.protocols) > MAX_PROTOCOLS:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member has at most {MAX_PROTOCOLS} protocols")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member has more than {MAX_PROTOCOLS} protocols")
     protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
     if sum(len(name) + len(metadata) for name, metadata in protocols) > MAX_METADATA_BYTES:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member's metadata have at most {MAX_METADATA_BYTES} bytes")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"the metadata of a member have more than {MAX_METADATA_BYTES} bytes"
+        )
     if request.reason:
         who = request.member_id or ctx.client_id
         logger.debug("group %r: %r joins: %.200r", request.group_id, who, request.reason)

@@ -25,7 +25,9 @@ async def handle(
     """Remove each member on its own. Respond when the removal of all members is durable."""
     check_group_id(request.group_id)
     if len(request.members) > MAX_LEAVING_MEMBERS:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A request lets {MAX_LEAVING_MEMBERS} members go at most.")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"A LeaveGroup request has more than {MAX_LEAVING_MEMBERS} members."
+        )
     leaving = [LeavingMember(one.member_id, one.group_instance_id) for one in request.members]
     if ctx.api_version < FIRST_VERSION_WITH_SEVERAL:
         leaving = [LeavingMember(request.member_id, None)]

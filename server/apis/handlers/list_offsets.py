@@ -52,7 +52,7 @@ def _build_response(
         for wanted in topic.partitions:
             try:
                 if named[topic.name, wanted.partition_index] > 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "duplicate partition in the request")
                 answers.append((yield from _offset(ctx.api_version, replica_manager, isolation, topic.name, wanted)))
             except KafkaError as error:
                 code = error.code
@@ -91,4 +91,4 @@ def _offset(
 def _check_timestamp(version: int, timestamp: int) -> None:
     """Raise KafkaError for a special timestamp that the version of the request does not have."""
     if timestamp < 0 and version < FIRST_VERSIONS.get(timestamp, version + 1):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning in version {version}")
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not supported by version {version}")

@@ -170,7 +170,7 @@ class GroupFetch:
         await self._turn_budget.step(PARTITIONS_PER_GROUP * lookup_steps(asked.group_id))
         try:
             if self._budget.is_exhausted:
-                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the answer is full")
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the size limit of the response is reached")
             if asked.group_id in self.unconfirmed_groups:
                 raise _not_confirmed()
             group = self._group_manager.find_group(asked.group_id)
@@ -233,7 +233,7 @@ def _check_member(group: Group | None, asked: OffsetFetchRequestGroup) -> None:
         return
     error = group.validate_offset_fetch(asked.member_id, asked.member_epoch)
     if error is not ErrorCode.NONE:
-        raise KafkaError(error, "not a present member of the group")
+        raise KafkaError(error, "the member is not in the group")
 
 
 async def _fetch_from_zookeeper(

@@ -41,7 +41,9 @@ async def handle(
     group_id, member_id = check_member(request.group_id, request.member_id, is_enabled=manager.is_enabled)
     epoch = request.share_session_epoch
     if epoch == INITIAL_EPOCH:
-        raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "A share session begins with a fetch.")
+        raise KafkaError(
+            ErrorCode.INVALID_SHARE_SESSION_EPOCH, "The first request of a share session must be a ShareFetch."
+        )
     key = ShareSessionKey(group_id, member_id)
     session = manager.sessions.get(key) if epoch == FINAL_EPOCH else manager.sessions.resume(key, epoch)
     acknowledgements = ShareAcknowledgements(ctx, metadata_cache, manager, is_renew_ack=request.is_renew_ack)

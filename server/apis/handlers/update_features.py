@@ -32,7 +32,9 @@ async def handle(
     if not controller.is_active:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
     if len(request.feature_updates) > MOST:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"There are no {len(request.feature_updates)} features.")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"{len(request.feature_updates)} updates exceed the number of features."
+        )
     updates = {
         one.feature: FeatureUpdate(one.max_version_level, _type_of(one, ctx.api_version))
         for one in request.feature_updates

@@ -178,6 +178,6 @@ def _matching_topics(
                 found.add(name)
             yield
     except RegexSyntaxError as error:
-        logger.warning("regular expression %r of a subscription is not resolved: %s", regex, error)
+        logger.warning("cannot resolve regular expression %r of a subscription: %s", regex, error)
         return former
     return frozenset(found)

@@ -271,7 +271,9 @@ class TransactionMarkerChannelManager:
         if failed:
             if not failures:
                 names = ", ".join(sorted({error.name for error in failed.values()}))
-                logger.info("markers of %s are missing: %s", transaction.transactional_id, names)
+                logger.info(
+                    "transaction %s: markers could not be written, retrying: %s", transaction.transactional_id, names
+                )
             self._retry_later(failures, self._send_markers, transaction, frozenset(failed), failures + 1)
         self._remove_partitions(transaction, outcomes.keys() - failed.keys())
 
@@ -286,7 +288,11 @@ class TransactionMarkerChannelManager:
 
     def _on_completion_written(self, transaction: TransactionEntry, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
-            logger.info("the end of %s is not written: %s", transaction.transactional_id, error.name)
+            logger.info(
+                "transaction %s: the completion could not be written, retrying: %s",
+                transaction.transactional_id,
+                error.name,
+            )
             self._retry_later(0, self.add_markers_to_send, transaction)
 
     def _retry_later(

@@ -311,7 +311,7 @@ class TreeConnection(asyncio.Protocol):
         request = decode(AuthRequest, data, at)
         try:
             if request.scheme != "digest" or len(self._who) >= MAX_IDENTITIES:
-                raise ValueError(f"the scheme {request.scheme!r}")
+                raise ValueError(f"unsupported scheme {request.scheme!r}")
             proved = digest_id(request.auth or b"")
         except ValueError:
             self._reply(header.xid, ZkError.AUTH_FAILED)
@@ -335,7 +335,9 @@ class TreeConnection(asyncio.Protocol):
         request, end = decode_at(ConnectRequest, data, 0)
         self._knows_read_only = len(data) > end
         if request.last_zxid_seen > self._tree.zxid:
-            raise ProtocolError(f"has seen zxid {request.last_zxid_seen:#x}; the newest here is {self._tree.zxid:#x}")
+            raise ProtocolError(
+                f"the client has zxid {request.last_zxid_seen:#x}, newer than {self._tree.zxid:#x} of this server"
+            )
         self.in_flight += 1
         if request.session_id == 0:
             self._server.begin_session(self, request.timeout_ms)

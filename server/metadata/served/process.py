@@ -104,4 +104,4 @@ async def _keep_room(reserve: Reserve, work: ThreadWork) -> None:
     try:
         await work.run(STORE_LANE, reserve.fill)
     except OSError as error:
-        logger.warning("the reserve of the disk cannot be used: %s", error)
+        logger.warning("the reserve file of the disk cannot be used: %s", error)

@@ -180,7 +180,7 @@ class TreeServer:
         self._arriving[connection] = size
         if sum(self._arriving.values()) > memory_budget(HALF_RECEIVED_BYTES, self._memory_limit):
             slowest = next(iter(self._arriving))
-            self.log_refusal("closed the connection from %s: a request takes too long to arrive", slowest.host)
+            self.log_refusal("closed the connection from %s: the request was not complete in time", slowest.host)
             del self._arriving[slowest]
             slowest.abort()
 

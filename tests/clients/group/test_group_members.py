@@ -377,7 +377,7 @@ def test_a_listener_may_seek_and_commit_but_not_read() -> None:
             seen = [await consumer.getone() for _ in range(4)]
             assert {(r.partition, r.offset) for r in seen} == {(p, 9) for p in range(PARTITIONS)}
             assert [str(error).partition(":")[0] for error in errors] == [
-                "a rebalance listener must not read or leave"
+                "a rebalance listener must not read records"
             ] * 2
             await consumer.unsubscribe()
             assert (await world.committed())[place] == 10
@@ -451,7 +451,7 @@ def test_versions_of_kafka_0_9_are_enough(monkeypatch: pytest.MonkeyPatch) -> No
 def test_what_a_group_needs_is_asked_for() -> None:
     async def story(world: GroupWorld) -> None:
         async with world.consumer() as consumer:
-            with pytest.raises(ValueError, match="topics or a pattern required"):
+            with pytest.raises(ValueError, match="subscribe requires topics or a pattern"):
                 consumer.subscribe([])
             with pytest.raises(TypeError, match="list of names"):
                 consumer.subscribe("t")
@@ -473,7 +473,7 @@ def test_what_a_group_needs_is_asked_for() -> None:
             ({"group_remote_assignor": "range"}, "group_remote_assignor cannot be set with group_protocol='classic'"),
             ({"group_protocol": "consumer", "session_timeout_ms": 9_000}, "session_timeout_ms cannot be set"),
             ({"group_protocol": "consumer", "partition_assignment_strategy": ["range"]}, "strategy cannot be set"),
-            ({"group_id": None}, "need a group_id"),
+            ({"group_id": None}, "requires a group_id"),
         ):
             with pytest.raises(ValueError, match=message):
                 world.consumer(**settings)  # type: ignore[arg-type]

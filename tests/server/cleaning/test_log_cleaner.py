@@ -166,7 +166,7 @@ async def test_a_process_that_is_killed_costs_nothing_but_time(
         await until(lambda: TP in cleaner_of(broker).passes, "a pass of the cleaner")
         for process in children():
             os.kill(process, signal.SIGKILL)
-        await until(lambda: "is tried again" in caplog.text, "a log line about the failure")
+        await until(lambda: "failed and is retried" in caplog.text, "a log line about the failure")
         assert cleaner_of(broker).manager.uncleanable == {}
         broker_config = ConfigResource(ConfigResourceType.BROKER, "")
         async with Admin(broker.bootstrap) as admin:

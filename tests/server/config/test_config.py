@@ -186,7 +186,7 @@ def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
         ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms", "at least 0"),
         ({"log.flush.interval.ms": "-1"}, "log.flush.interval.ms", "at least 0"),
         ({"log.retention.bytes": "-2"}, "log.retention.bytes", "at least -1"),
-        ({"broker.id": "1", "node.id": "2"}, "node.id", "broker.id is 1"),
+        ({"broker.id": "1", "node.id": "2"}, "node.id", "must equal broker.id, which is 1"),
         ({"log.cleaner.dedupe.buffer.size": "1024"}, "log.cleaner.dedupe.buffer.size", "1 MiB for each"),
         ({"max.connections.per.ip": "0"}, "max.connections.per.ip", "overrides lets some address in"),
         (

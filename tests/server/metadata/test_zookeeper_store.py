@@ -315,7 +315,7 @@ async def test_an_ensemble_is_reached_by_tls_and_has_to_show_who_it_is(tmp_path:
 
 
 async def test_nobody_there() -> None:
-    with pytest.raises(StoreUnavailableError, match=r"no ZooKeeper answers at .* within 200 ms"):
+    with pytest.raises(StoreUnavailableError, match=r"no response from ZooKeeper at .* within 200 ms"):
         await open_zookeeper(f"127.0.0.1:{free_port()}", connection_timeout_ms=200)
 
 

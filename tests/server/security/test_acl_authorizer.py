@@ -149,7 +149,7 @@ async def test_a_node_of_rules_does_not_outgrow_what_zookeeper_takes(monkeypatch
     other = AclBinding(ResourcePattern(T.TOPIC, "u"), READ_T.entry)
     failed = await guard.create([rules[10], other])
     assert [type(error) for error in failed.values()] == [acl_store.TooManyRulesError]
-    assert str(failed[READ_T.pattern]) == f"the rules of t would take more than {size - 1} bytes"
+    assert str(failed[READ_T.pattern]) == f"the ACLs of t would take more than {size - 1} bytes"
     assert not guard.authorize(session(KafkaPrincipal("User", "10")), Op.READ, T.TOPIC, "t")
     assert guard.authorize(session(), Op.READ, T.TOPIC, "u"), "another pattern's rule counts"
     await guard.delete(rules[:1])
@@ -306,7 +306,7 @@ async def test_a_node_that_holds_no_rules_keeps_the_broker_from_starting() -> No
     guard, store = await authorizer(tree)
     await guard.close()
     await store.create("/kafka-acl/Topic/t", b'{"version":1,"acls":[{"principal":"User:anna"}]}')
-    with pytest.raises(ValueError, match="not a list of rules"):
+    with pytest.raises(ValueError, match="not a list of ACLs"):
         await authorizer(tree)
 
 

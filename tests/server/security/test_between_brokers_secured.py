@@ -202,7 +202,7 @@ def plain() -> dict[str, str]:
     ("properties", "reason"),
     [
         ({"inter.broker.listener.name": "NONE"}, "it must be the name of a listener: INSIDE, OUTSIDE"),
-        ({"inter.broker.listener.name": "INSIDE", "security.inter.broker.protocol": "SSL"}, "only one of it and"),
+        ({"inter.broker.listener.name": "INSIDE", "security.inter.broker.protocol": "SSL"}, "cannot be combined with"),
         ({"inter.broker.listener.name": "INSIDE"}, r"one of sasl\.enabled\.mechanisms"),  # GSSAPI
         (
             {"inter.broker.listener.name": "INSIDE", "sasl.mechanism.inter.broker.protocol": "PLAIN"},
@@ -229,7 +229,7 @@ def test_orders_may_have_a_listener_of_their_own() -> None:
     apart = BASE | {"inter.broker.listener.name": "OUTSIDE", "control.plane.listener.name": "INSIDE"}
     control = BrokerConfig.from_properties(apart).control_plane_listener
     assert control is not None and control.name == "INSIDE"
-    with pytest.raises(ConfigError, match=r"it must not be that of inter\.broker\.listener\.name"):
+    with pytest.raises(ConfigError, match=r"must differ from inter\.broker\.listener\.name"):
         _ = BrokerConfig.from_properties(apart | {"control.plane.listener.name": "OUTSIDE"}).control_plane_listener
 
 

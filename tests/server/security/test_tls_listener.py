@@ -331,7 +331,7 @@ def test_keys_as_text_and_in_stores(files: Files, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({}, "has no key"),
+        ({}, "no private key"),
         ({"ssl.keystore.location": "nowhere.pem"}, "No such file"),
         ({"ssl.keystore.location": "CA"}, "listener SSL"),
         ({"ssl.keystore.location": "JKS"}, "keytool -importkeystore"),
@@ -352,7 +352,7 @@ def test_keys_as_text_and_in_stores(files: Files, tmp_path: Path) -> None:
             {"ssl.keystore.location": "BROKER", "ssl.cipher.suites": NEWER, "ssl.enabled.protocols": "TLSv1.2"},
             "which is not enabled",
         ),
-        ({"ssl.keystore.location": "BROKER", "ssl.principal.mapping.rules": "RULE:a"}, "no rule"),
+        ({"ssl.keystore.location": "BROKER", "ssl.principal.mapping.rules": "RULE:a"}, "invalid rule"),
         ({"ssl.keystore.location": "BROKER", "ssl.principal.mapping.rules": "RULE:(/a/"}, "unterminated"),
     ],
 )

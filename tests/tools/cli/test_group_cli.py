@@ -154,8 +154,8 @@ def test_reset_offsets_of_some_partitions_of_many_topics(run: Run, broker: Broke
     [
         (["g", "--to-earliest"], "--topic"),
         (["--all-topics", "--to-earliest"], "--all-groups"),
-        (["g", "--all-topics"], "give one of"),
-        (["g", "--all-topics", "--to-earliest", "--to-latest"], "give one of"),
+        (["g", "--all-topics"], "expected exactly one of"),
+        (["g", "--all-topics", "--to-earliest", "--to-latest"], "expected exactly one of"),
         (["g", "--all-topics", "--to-earliest", "--execute", "--dry-run"], "--dry-run"),
         (["g", "--all-topics", "--by-duration", "2 hours"], "invalid duration"),
         (["g", "--all-topics", "--to-datetime", "yesterday"], "'yesterday': invalid time"),

@@ -169,7 +169,7 @@ def test_reset_and_delete_a_group_without_members(run: Run, bootstrap: str, topi
     ("arguments", "message"),
     [
         (["describe", "g", "--members", "--state"], "one of --offsets"),
-        (["describe", "g", "--all-groups"], "name groups or"),
+        (["describe", "g", "--all-groups"], "expected either group ids or"),
         (["reset-offsets", "g", "--to-latest"], "--input-topic"),
         (["reset-offsets", "g", "-t", "t"], "--to-earliest"),
         (["reset-offsets", "g", "-t", "t", "--to-latest", "--dry-run", "--execute"], "--dry-run or"),

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         properties = parse_properties(Path(options.config).read_text(encoding="iso-8859-1"))
         if not log_dirs(properties):
-            raise ValueError(f"{options.config}: no log.dirs")
+            raise ValueError(f"{options.config}: log.dirs is not set")
         if options.command == "info":
             return _info(properties)
         if options.add_scram:
