@@ -170,8 +170,8 @@ These limits prevent that one client delays all others or fills the memory. Ordi
 | object | limit | beyond the limit |
 |--|--|--|
 | structs, strings and numbers in the lists of one request | 50000 | the connection is closed |
-| the same of LeaderAndIsr and UpdateMetadata, between brokers | 700000 | the connection is closed |
-| the same of StopReplica, between brokers | 100000 | the connection is closed |
+| the same for LeaderAndIsr and UpdateMetadata between brokers | 700000 | the connection is closed |
+| the same for StopReplica between brokers | 100000 | the connection is closed |
 | unknown tagged fields of one struct in a request (10000 in Kafka) | 64 | the connection is closed |
 | partitions of one Produce request | 20000 | the connection is closed |
 | bytes of one request without records | 8 MiB | the connection is closed |
@@ -190,9 +190,9 @@ These limits prevent that one client delays all others or fills the memory. Ordi
 | decompressed bytes converted for one Fetch of an old version | 4 MiB | or one batch; the rest with the next Fetch |
 | requests of more than 64 KB until handled, together | `queued.max.request.bytes`, or 256 MiB | the next waits |
 | decoded requests of more than 32 KB until their response is received, together | 256 MiB | the next waits |
-| of either of them: one address, while others wait | half | the next waits, except the first of an address |
-| of either of them: all, by default | a quarter of the control group's memory limit | as above |
-| seconds without a byte of one of these requests, while others wait | 3 | the connection is closed |
+| share of one address in either of these limits, if others wait | half | the next waits, except its first |
+| default of either of these limits | a quarter of the control group's memory limit | as above |
+| seconds without a byte of a request that uses these limits, while others wait | 3 | the connection is closed |
 | responses that a client does not receive | 30 seconds | the connection is closed |
 | series pushed by one client, and by all together | 1000, 20000 | omitted; the address with most loses a client |
 | a compressed batch, decompressed | see `max.message.bytes` | MESSAGE_TOO_LARGE |

@@ -9,6 +9,9 @@ from .catalogue import METRICS
 INTRODUCTION = """\
 # Metrics
 
+Barnabas serves metrics for Prometheus and OpenTelemetry under the names of Kafka's MBeans, and metrics that clients
+push. This page lists all of them. [Monitor and alert](how-to/monitoring.md) shows how to collect them.
+
 *Generated from `server/metrics/catalogue.py` by `python -m barnabas.server.metrics.document`; a test compares them.*
 
 ```sh
@@ -16,41 +19,34 @@ barnabas start --data ./data --override metrics.listeners=127.0.0.1:9404
 curl http://127.0.0.1:9404/metrics
 ```
 
-`metrics.listeners` contains the addresses, `host:port` separated by commas. Without a host every client that can reach
-the port can read the names of topics and groups and their activity; the broker logs a warning. `/metrics` returns
-Prometheus' text format, or OpenMetrics if requested; `/health` and `/ready` return 200 once the broker serves clients,
-and 503 from the begin of its stop. Responses of `/metrics` are cached for one second. The `Host` of a request must be
-an address, `localhost`, this machine's name or a host of `metrics.listeners` or `advertised.listeners`;
-`metrics.allowed.hosts` contains further names. Any other name is rejected, because a web page could use it
-(DNS rebinding).
+**Addresses.** `metrics.listeners` contains addresses, `host:port` separated by commas. Without a host, every client
+that can reach the port can read the names and the activity of topics and groups; the broker logs a warning. `/metrics`
+returns Prometheus' text format, or OpenMetrics if requested; the response is cached for one second. `/health` and
+`/ready` return 200 when the broker serves clients, and 503 from the beginning of its stop. The `Host` header of a
+request must be an address, `localhost`, the name of this machine, or a host of `metrics.listeners`,
+`advertised.listeners` or `metrics.allowed.hosts`. Any other name is rejected, because a web page could use it (DNS
+rebinding).
 
-Names and labels are the result of Prometheus' JMX exporter with its rules for Kafka's MBeans, so that dashboards for
-Kafka work; a test compares them with Apache Kafka 4.4.0. Groups have the names of kafka_exporter. Quantiles cover the
-last 1028 measurements. Of the requests of an API the first in each hundredth of a second is timed, and represents the
-untimed requests before it in the sum; all requests are counted. A metric without `topic` next to a metric with it is
-the sum, as in Kafka. Groups and their offsets have separate series up to 50,000 in total, groups with members first.
-So have the first 50,000 share-partitions, and the fetches and dead letters of the first 1000 share groups; the
-quantiles of a group cover the last 100 fetches. The totals include all. Kafka's FetchLockTimeMs and FetchLockRatio do
-not exist, because the event loop needs no lock of a share-partition.
+**Names.** Names and labels are equal to the output of Prometheus' JMX exporter with its rules for Kafka's MBeans, so
+that dashboards for Kafka work; a test compares them with Apache Kafka 4.4.0. Metrics of groups have the names of
+kafka_exporter. A metric without the label `topic` next to a metric with it is the sum, as in Kafka.
 
-`metrics.otlp.endpoint=http://collector:4318/v1/metrics` pushes the same metrics to an OpenTelemetry collector, every
-`metrics.otlp.interval.ms`, over HTTP with OpenTelemetry's exporter (`pip install 'barnabas[otlp]'`), with or without
-`metrics.listeners`: counters as sums without `_total`, quantiles as gauges. The exporter's environment variables apply:
-headers, certificates, compression (`OTEL_EXPORTER_OTLP_HEADERS` and so on).
+**Precision.** Quantiles cover the last 1028 measurements. All requests are counted. The broker measures the duration of
+the first request of each API in every 10 ms, and uses it for the following requests in the sum. Up to 50,000 groups and
+offsets have their own series, groups with members first, as do up to 50,000 share-partitions and the fetches and dead
+letters of 1000 share groups; the totals include all. The quantiles of a share group cover its last 100 fetches. Kafka's
+FetchLockTimeMs and FetchLockRatio do not exist, because the event loop needs no lock for a share-partition.
+
+**OpenTelemetry.** `metrics.otlp.endpoint=http://collector:4318/v1/metrics` pushes the same metrics to a collector every
+`metrics.otlp.interval.ms` (`pip install 'barnabas[otlp]'`): counters as sums without `_total`, quantiles as gauges.
+`OTEL_EXPORTER_OTLP_HEADERS` and the other variables of the exporter set headers, certificates and compression.
 
 `docker/grafana/dashboard.json` is a dashboard for Grafana; `--profile metrics` of `docker/docker-compose.yml` starts it
 with Prometheus and Grafana, and `docker/prometheus.yml` is the configuration of Prometheus.
 
-Without either setting nothing is measured. With one of them each request costs a counter and two reads of the clock, in
-compiled code, with the clock that the kernel updates about every 4 ms: the duration of an untimed request, which is
-reported only if it was slow, has a precision of 2 ms. `python -m bench metrics-cost` sends requests of 100 bytes to a
-broker that alternates between 50 ms with and without measurements, and requires at least 0.98 × the requests per
-second: the result was 0.986 × at the median of seven brokers, 0.971 to 0.993. Two brokers without measurements differ
-by more than that. Reading 3000 partitions takes some 15 ms of the event loop, in slices of less than a millisecond; the
-text is rendered on another thread.
-
-`promtool check metrics` accepts the output except for five or six names, which are Kafka's or kafka_exporter's.
-`python -m soak.scrapes --minutes 60` runs Prometheus with a broker under load; a missing scrape is an error.
+**Cost.** Without `metrics.listeners` and `metrics.otlp.endpoint`, the broker measures nothing. With one of them, it
+serves 0.986 × as many small requests per second (`metrics-cost` in the [benchmarks](reference/benchmarks.md)). Reading
+3000 partitions takes about 15 ms of the event loop, in slices of less than a millisecond.
 
 | metric | labels | description | in Kafka |
 |--|--|--|--|"""

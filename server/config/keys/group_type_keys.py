@@ -45,7 +45,7 @@ SHARE_KEYS: tuple[ConfigKey, ...] = (
     integer("group.share.heartbeat.interval.ms", 5000, MEDIUM, Range(1),
         doc="Heartbeat interval of members of a share group. A group can override it."),
     integer("group.share.initialize.retry.interval.ms", 30000, LOW, Range(1), internal=True,
-        doc="Time after which a group coordinator repeats an initialization of share state that has no result."),
+        doc="Time after which a group coordinator repeats an initialization of share state whose result is unknown."),
     integer("group.share.max.assignment.interval.ms", 15000, MEDIUM, Range(0),
         doc="Maximum assignment interval of a share group."),
     integer("group.share.max.delivery.count.limit", 10, MEDIUM, Range(5, 25),
@@ -164,7 +164,8 @@ STREAMS_KEYS: tuple[ConfigKey, ...] = (
     integer("group.streams.num.warmup.replicas", 2, MEDIUM, Range(0), internal=True),
     list_of("group.streams.rack.aware.assignment.tags", (), LOW, ValidList(),
         doc=(
-            "Client tags that members must have; a member without them gets a status in its heartbeats. A group can "
+            "Client tags that members must have; a member without them receives a status in its heartbeat responses. "
+            "A group can "
             "override it."
         )),
     integer("group.streams.session.timeout.ms", 45000, MEDIUM, Range(1),

@@ -37,21 +37,24 @@ NETWORK_KEYS: tuple[ConfigKey, ...] = (
         doc="Addresses to bind, as NAME://host:port; no host means all interfaces, port 0 any free port."),
     integer("max.connection.creation.rate", INT_MAX, MEDIUM, Range(0), mode=CLUSTER_WIDE,
         doc=(
-            "New connections per second, of all listeners or with the listener prefix of one; further connections "
-            "wait. A listener between brokers, if clients have other listeners, has only the limit with its prefix. "
-            "Four connections from the broker's own machine never wait. The limit cannot be changed to 0 while the "
+            "Maximum number of new connections per second: of all listeners, or of one listener with the listener "
+            "prefix. Further connections wait. A separate listener between brokers is subject to the limit with its "
+            "own prefix only. Four connections from the broker's own machine never wait. The limit cannot be changed "
+            "to 0 while the "
             "broker runs."
         )),
     integer("max.connections", 20000, MEDIUM, Range(0), mode=CLUSTER_WIDE,
         doc=(
-            "Open connections of the whole broker, or with the listener prefix of one listener; further connections "
-            "are closed immediately. Four connections from the broker's own machine are always accepted, so that an "
-            "operator can correct the limit. For a connection on the listener between brokers, if clients have other "
-            "listeners, the longest idle connection is closed. The limit cannot be changed to 0 while the broker runs."
+            "Maximum number of open connections: of the broker, or of one listener with the listener prefix. Further "
+            "connections are closed immediately. Four connections from the broker's own machine are always accepted, "
+            "so that an operator can correct the limit. A new connection of a broker on a separate listener between "
+            "brokers closes the longest idle connection of another listener instead. The limit cannot be changed to "
+            "0 while the broker runs."
         )),
     integer("max.connections.per.ip", 1000, MEDIUM, Range(0), mode=CLUSTER_WIDE,
         doc=(
-            "Open connections from one other machine; further connections are closed immediately. Four connections "
+            "Maximum number of open connections from one IP address; further connections are closed immediately. "
+            "Four connections "
             "from the broker's own machine are always accepted. 0 accepts only addresses in "
             "`max.connections.per.ip.overrides`."
         )),

@@ -37,7 +37,7 @@ SECURITY_KEYS: tuple[ConfigKey, ...] = (
     password("delegation.token.master.key", None, MEDIUM,
         doc="The former name of `delegation.token.secret.key`."),
     long("delegation.token.max.lifetime.ms", 604800000, MEDIUM, Range(1),
-        doc="Time after its creation in which a delegation token can be renewed."),
+        doc="Maximum lifetime of a delegation token, with all renewals."),
     password("delegation.token.secret.key", None, MEDIUM,
         doc=(
             "Key from which the secrets of delegation tokens are derived: the same on all brokers. Without it "
@@ -102,7 +102,8 @@ SECURITY_KEYS: tuple[ConfigKey, ...] = (
     integer("sasl.oauthbearer.clock.skew.seconds", 30, LOW,
         doc="Permitted difference between the clocks of the identity provider and the broker."),
     list_of("sasl.oauthbearer.expected.audience", (), HIGH, ValidList(),
-        doc="Audiences of which `aud` of a token must contain one; if empty, `aud` is not checked."),
+        doc="Accepted audiences, of which the claim `aud` of a token must contain one; if empty, `aud` is not "
+            "checked."),
     string("sasl.oauthbearer.expected.issuer", None, HIGH,
         doc="Required issuer, `iss`, of a token; if not set, `iss` is not checked."),
     long("sasl.oauthbearer.jwks.endpoint.refresh.ms", 3600000, LOW,

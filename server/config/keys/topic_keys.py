@@ -16,13 +16,14 @@ MIN_IN_SYNC_DOC = (
     "in Kafka."
 )
 UNCLEAN_ELECTION_DOC = (
-    "Whether a replica out of sync becomes the leader if no in-sync replica is available. The records that it does not "
-    "have are lost."
+    "Whether a replica that is not in sync may become the leader if no in-sync replica is available. Records that it "
+    "does not have are lost."
 )
 LARGEST_BATCH_DOC = (
-    "Maximum size of a batch, as compressed by the producer. Decompressed, it may have 24 times this size or 64 MiB, "
-    "whichever is less, or this size if that is more; more than 24 MiB only up to 24 times the compressed size. It may "
-    "have one record per byte of this size, or 100 000."
+    "Maximum size of a record batch, after compression by the producer. A decompressed batch may have 24 times this "
+    "size, at most 64 MiB, or this size if it is larger; above 24 MiB it may have at most 24 times its compressed "
+    "size. "
+    "A batch may have one record per byte of this size, or 100 000 records if that is more."
 )
 CLEANUP_POLICY_DOC = (
     "`delete` removes old segments by age and size, `compact` all records of a key except the latest; both can be "
@@ -82,7 +83,7 @@ TOPIC_KEYS: tuple[ConfigKey, ...] = (
     long("local.retention.bytes", -2, MEDIUM, Range(-2)),
     long("local.retention.ms", -2, MEDIUM, Range(-2)),
     long("max.compaction.lag.ms", LONG_MAX, MEDIUM, Range(1),
-        doc="Maximum time before the log of a new record is eligible for compaction."),
+        doc="Maximum time after which the log of a new record becomes eligible for compaction."),
     integer("max.decompressed.message.bytes", LARGEST_DECOMPRESSED, MEDIUM, Range(1, LARGEST_DECOMPRESSED),
         doc=MAX_DECOMPRESSED_DOC),
     integer("max.message.bytes", 1048588, MEDIUM, Range(0),
@@ -105,7 +106,7 @@ TOPIC_KEYS: tuple[ConfigKey, ...] = (
             "(LogAppendTime)."
         )),
     double("min.cleanable.dirty.ratio", 0.5, MEDIUM, Range(0, 1),
-        doc="Dirty share of a log from which it is eligible for compaction."),
+        doc="Ratio of dirty bytes to all bytes of a log above which the log is eligible for compaction."),
     long("min.compaction.lag.ms", 0, MEDIUM, Range(0),
         doc="Minimum time for which a record is not compacted."),
     integer("min.insync.replicas", 1, MEDIUM, Range(1),
