@@ -122,7 +122,8 @@ sanitize: $(STAMP)
 bench: $(STAMP)
 	mkdir -p build
 	$(BIN)/python -m bench --rounds 5 --seconds 3 --warmup 3 --json build/bench.json
-	$(BIN)/python -m bench --report build/bench.json --markdown docs/performance.md --plot docs/performance.svg
+	$(BIN)/python -m bench --report build/bench.json --markdown docs/reference/benchmarks.md \
+	  --plot docs/reference/growth.svg --overview docs/performance.svg
 
 compat: $(STAMP)
 	BARNABAS_WRITE_REPORT=1 $(BIN)/pytest tests/compat

@@ -2,7 +2,7 @@
 
 python -m bench                                              everything, three rounds of five seconds
 python -m bench produce-1k single-requests --targets barnabas,ceiling --seconds 5 --rounds 3
-python -m bench --report a.json b.json --markdown docs/performance.md            tables from runs made before
+python -m bench --report a.json b.json --markdown docs/reference/benchmarks.md   tables from runs made before
 python -m bench --list
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from bench.bench import PACED, Bench
 from bench.catalogue import BENCHES
-from bench.plot import growth_plot
-from bench.published import write_markdown
+from bench.plot import growth_plot, overview_plot
+from bench.published import Published, write_markdown
 from bench.report import BenchResult, print_result, read_json, write_json
 from bench.runner import Plan, run_bench
 from bench.warming import MAX_WARMUP_S, MAX_WARMUPS
@@ -49,6 +49,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write every figure of every round here")
     parser.add_argument("--markdown", type=Path, help="write the tables here, or into the place for them")
     parser.add_argument("--plot", type=Path, help="write the growth benches as an SVG plot here")
+    parser.add_argument("--overview", type=Path, help="write the chart of the ratios in --markdown as SVG here")
     return parser.parse_args(arguments)
 
 
@@ -87,7 +88,7 @@ def main() -> None:
         for bench in BENCHES.values():
             print(f"{bench.name:22} {bench.about}  [{', '.join(bench.targets)}]")
         return
-    for path in (options.json, options.markdown, options.plot):
+    for path in (options.json, options.markdown, options.plot, options.overview):
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
     if options.report:
@@ -100,6 +101,8 @@ def main() -> None:
         options.plot.write_text(growth_plot(results))
     if options.markdown:
         write_markdown(options.markdown, results, BENCHES)
+        if options.overview:
+            options.overview.write_text(overview_plot(Published.read(options.markdown.read_text())))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Draws how the cost of a request grows with topics, partitions and connections, as an SVG picture."""
+"""Draws SVG charts: the published ratios to Apache Kafka, and the cost of a request as numbers grow."""
 
 import math
 from collections.abc import Sequence
 
+from bench.published import Published, table_in
 from bench.report import BenchResult
 
 WIDTH, HEIGHT = 760, 340
@@ -11,7 +12,80 @@ LEFT = 52
 PREFIX = "growth-"
 STYLES = {"topics": ("#1f77b4", ""), "partitions": ("#d62728", "7 4"), "connections": ("#2ca02c", "2 3")}
 
+OVERVIEW = (
+    ("produce-1k", "mb_per_s", "Produce, 1 KB records: MB/s"),
+    ("produce-100b", "mb_per_s", "Produce, 100-byte records: MB/s"),
+    ("produce-1k-32-zstd", "mb_per_s", "Produce, 32 partitions, zstd: MB/s"),
+    ("java-produce-1k-32-zstd", "mb_per_s", "Java's producer, 32 partitions, zstd: MB/s"),
+    ("fetch-1k", "mb_per_s", "Fetch, 1 KB records: MB/s"),
+    ("connections", "requests_per_s_1000", "Small requests, 1000 connections: requests/s"),
+    ("latency", "p50_ms", "Latency, median"),
+    ("latency", "p99_ms", "Latency, 99th percentile"),
+    ("acks-all-disk", "mb_per_s", "acks=all on disk, 1 KB records: MB/s"),
+    ("transactions-32", "transactions_per_s", "Transactions of 32 producers: transactions/s"),
+    ("group-joins", "joined_s", "1000 groups join: time"),
+    ("group-rebalance", "rebalance_s", "Rebalance of 1000 members: time"),
+    ("metadata-1000", "p50_ms", "Metadata of 1000 partitions: time"),
+    ("cleaning-1k-90", "mb_per_s", "Compaction, 1 KB records: MB/s"),
+    ("cluster-produce-1k", "mb_per_s", "Three brokers, acks=all: MB/s"),
+    ("start", "first_ack_s", "Start to first record: time"),
+    ("start", "idle_mb", "Memory when idle"),
+)
+"""The bars of the overview: bench, figure, label. A time and a size count as their inverse, so longer is better."""
+BAR_HEIGHT, BAR_LEFT, BAR_WIDTH = 22, 320, 380
+LARGEST_RATIO = 16
+
 Points = list[tuple[int, float]]
+
+
+def ratios_of(published: Published) -> list[tuple[str, float]]:
+    """Return the label and the factor by which Barnabas is better than Kafka (below 1: worse) of each bar."""
+    made = []
+    for bench, figure, label in OVERVIEW:
+        header, *rows = table_in(published.sections[bench])
+        for row in rows:
+            cells = dict(zip(header, row, strict=True))
+            name, _, better = row[0].partition(" ")
+            if name == figure:
+                ratio = float(cells["barnabas ÷ kafka"].split()[0].replace(",", ""))
+                made.append((label, ratio if better.startswith("(higher") else 1 / ratio))
+    return made
+
+
+def overview_plot(published: Published) -> str:
+    """The chart: a bar for each ratio on a logarithmic axis, to the right where Barnabas is better."""
+    bars = ratios_of(published)
+    height = BAR_HEIGHT * len(bars) + 84
+    scale = BAR_WIDTH / math.log2(LARGEST_RATIO * 2)
+
+    def x(ratio: float) -> float:
+        return BAR_LEFT + scale * (1 + math.log2(ratio))
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        text(
+            16,
+            24,
+            "Barnabas compared with Apache Kafka on two cores: factor, longer is better",
+            size=14,
+            anchor="start",
+        ),
+    ]
+    bottom = 44 + BAR_HEIGHT * len(bars)
+    for power in range(-1, int(math.log2(LARGEST_RATIO)) + 1):
+        parts.append(f'<path d="M{x(2**power):.1f} 40V{bottom}" stroke="{"#333" if power == 0 else "#ddd"}"/>')
+        parts.append(text(x(2**power), bottom + 16, f"{2.0**power:g} ×"))
+    for number, (label, ratio) in enumerate(bars):
+        top = 44 + BAR_HEIGHT * number
+        left, right = sorted((x(1), x(min(ratio, LARGEST_RATIO))))
+        colour = "#1f77b4" if ratio >= 1 else "#d62728"
+        parts.append(text(BAR_LEFT - 10, top + 14, label, anchor="end"))
+        parts.append(
+            f'<rect x="{left:.1f}" y="{top + 3}" width="{right - left:.1f}" height="{BAR_HEIGHT - 7}" fill="{colour}"/>'
+        )
+        parts.append(text(right + 6, top + 14, f"{ratio:.3g}", anchor="start"))
+    return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 def lines_of(results: Sequence[BenchResult], target: str) -> dict[str, Points]:

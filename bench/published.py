@@ -1,15 +1,19 @@
-"""The tables of benches as Markdown, and their place in docs/performance.md."""
+"""The tables of benches as Markdown, their place in docs/reference/benchmarks.md, and the raw results next to it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from bench.report import GOAL_HEADER, BenchResult
+from bench.report import GOAL_HEADER, BenchResult, Spread
 
 BEGIN, END = "<!-- figures: written by bench -->", "<!-- end of figures -->"
 GOALS = "Goals"
+RAW = "benchmarks"
+"""The folder of the raw results, next to the document."""
 
 
 @dataclass
@@ -25,6 +29,8 @@ class Published:
         made = cls()
         for result in results:
             about = f"{result.bench.about[0].upper()}{result.bench.about[1:]}. {result.how()}"
+            if result.run is not None:
+                about += f" {raw_link(raw_result(result))}"
             made.goals[result.bench.name] = result.goal_rows()
             made.sections[result.bench.name] = f"{about}\n\n{markdown_table(result.header(), result.rows())}"
         return made
@@ -64,6 +70,48 @@ def table_in(text: str) -> list[list[str]]:
     return [line[2:-2].split(" | ") for line in text.splitlines() if line.startswith("| ")]
 
 
+def raw_result(result: BenchResult) -> dict[str, Any]:
+    """Return the content of the file of raw results: the run, the rounds, and the figures of the table."""
+    run = result.run
+    assert run is not None, "a result that was read from a file of this version has a run"
+    return {
+        "bench": result.bench.name,
+        "date": run.date,
+        "commit": run.commit,
+        "versions": run.versions_of(result.bench),
+        "machine": dict(run.machine),
+        "options": dict(run.options),
+        "rounds": result.rounds,
+        "figures": {figure: _cells(result, figure) for figure in result.bench.figures},
+    }
+
+
+def _cells(result: BenchResult, figure: str) -> dict[str, dict[str, float]]:
+    spreads: dict[str, Spread | None] = {target: result.spread(target, figure) for target in result.rounds}
+    if "barnabas" in result.rounds:
+        others = [name for name in result.rounds if name != "barnabas"]
+        spreads |= {f"barnabas ÷ {name}": result.ratio(figure, name) for name in others}
+    return {
+        column: {"median": spread.median, "smallest": spread.low, "largest": spread.high}
+        for column, spread in spreads.items()
+        if spread is not None
+    }
+
+
+def raw_link(raw: Mapping[str, Any]) -> str:
+    """Return the sentence below the heading of a bench: the run, and the link to its raw results."""
+    kafka = raw["versions"].get("kafka")
+    servers = f", Apache Kafka {kafka}" if kafka else ""
+    return f"Run: {raw['date']}, commit {raw['commit']}{servers} ([JSON]({RAW}/{raw['bench']}.json))."
+
+
+def write_raw(folder: Path, raw: Mapping[str, Any]) -> None:
+    """Write the raw results of one bench."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(raw, indent=1, ensure_ascii=False)
+    (folder / f"{raw['bench']}.json").write_text(f"{text}\n", encoding="utf-8")
+
+
 def markdown(results: Sequence[BenchResult]) -> str:
     """The tables on their own."""
     return Published.of(results).text(result.bench.name for result in results)
@@ -72,8 +120,11 @@ def markdown(results: Sequence[BenchResult]) -> str:
 def write_markdown(path: Path, results: Sequence[BenchResult], order: Iterable[str]) -> None:
     """Write the tables to `path`; in a document that has a place for them, only that place changes.
 
-    What it has of other benches in `order` stays there.
+    What it has of other benches in `order` stays there. The raw results are written to the folder `RAW` next to it.
     """
+    for result in results:
+        if result.run is not None:
+            write_raw(path.parent / RAW, raw_result(result))
     before = path.read_text() if path.exists() else ""
     if BEGIN not in before or END not in before:
         path.write_text(markdown(results))

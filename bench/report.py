@@ -3,8 +3,11 @@
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -13,6 +16,7 @@ from bench.bench import LIMIT, RIVAL, Bench, Figures, Goal
 from bench.warming import Warmth
 from rich.console import Console
 from rich.table import Table
+from tests.kafka import LAST_WITH_ZOOKEEPER, NEWEST
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,25 @@ def shown(value: float) -> str:
     return f"{value:.3g}"
 
 
+@dataclass(frozen=True)
+class RunInfo:
+    """The date, the commit and the versions of a run, the machine, and the options of the command."""
+
+    date: str
+    commit: str
+    versions: Mapping[str, str]
+    machine: Mapping[str, str | int]
+    options: Mapping[str, object]
+
+    def versions_of(self, bench: Bench) -> dict[str, str]:
+        """Return the versions with the release of Apache Kafka that the bench starts, if it starts one."""
+        made = dict(self.versions)
+        kafka = made.pop("kafka_with_zookeeper" if bench.brokers > 1 and not bench.kraft else "kafka", "")
+        made.pop("kafka", None)
+        made.pop("kafka_with_zookeeper", None)
+        return {"kafka": kafka, **made} if RIVAL in bench.targets and kafka else made
+
+
 @dataclass
 class BenchResult:
     """All rounds of one bench: target -> figures of each round."""
@@ -48,6 +71,8 @@ class BenchResult:
     rounds: dict[str, list[Figures]] = field(default_factory=dict)
     warmth: Warmth | None = None
     """None where nobody has said: in runs of long ago, and where servers are started by the bench."""
+    run: RunInfo | None = None
+    """None for a result that was not written to a file, or by an earlier version."""
 
     def note_warmth(self, warmth: Warmth | None) -> None:
         """Where each round warms up by itself, one in which the rival was not warm stands for all."""
@@ -146,9 +171,33 @@ def machine() -> dict[str, str | int]:
     return {"cpus": os.cpu_count() or 0, "python": platform.python_version(), "system": platform.platform(terse=True)}
 
 
+def commit() -> str:
+    """Return the commit of the checkout, with `+changes` if files differ from it, or `unknown`."""
+    try:
+        head = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
+        changes = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head.stdout.strip() + ("+changes" if changes.stdout.strip() else "")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the programs that a run measures or uses."""
+    made = {"kafka": NEWEST, "kafka_with_zookeeper": LAST_WITH_ZOOKEEPER, "python": platform.python_version()}
+    for package in ("barnabas", "uvloop", "confluent-kafka"):
+        try:
+            made[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return made
+
+
 def write_json(path: Path, results: Sequence[BenchResult], options: Mapping[str, object]) -> None:
-    """Every figure of every round."""
+    """Every figure of every round, with the date, the commit and the versions."""
     data = {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "commit": commit(),
+        "versions": versions(),
         "machine": machine(),
         "options": dict(options),
         "benches": {result.bench.name: result.rounds for result in results},
@@ -163,9 +212,12 @@ def read_json(paths: Sequence[Path], benches: Mapping[str, Bench]) -> list[Bench
     for path in paths:
         data = json.loads(path.read_text())
         warm_ups = data.get("warm_ups", {})
+        run = None
+        if "commit" in data:
+            run = RunInfo(data["date"], data["commit"], data["versions"], data["machine"], data["options"])
         for name in data["benches"].keys() & benches.keys():
             warmth = _warmth_in(warm_ups[name]) if name in warm_ups else None
-            found[name] = BenchResult(benches[name], data["benches"][name], warmth)
+            found[name] = BenchResult(benches[name], data["benches"][name], warmth, run)
     return [found[name] for name in benches if name in found]
 
 

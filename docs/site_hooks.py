@@ -53,7 +53,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             name = f"docs/{copied[name]}"
         elif name == "README.md":
             name = "docs/index.md"
-        if name.startswith("docs/") and name.endswith((".md", ".png", ".svg")):
+        if name.startswith("docs/") and name.endswith((".md", ".png", ".svg", ".json")):
             return f"[{text}]({os.path.relpath(name.removeprefix('docs/'), Path(uri).parent)}{anchor})"
         return f"[{text}]({published}/{name})" if published else text
 

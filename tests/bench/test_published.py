@@ -1,15 +1,29 @@
-"""docs/performance.md has every bench and every goal, with words and ratios that agree with its own tables."""
+"""docs/reference/benchmarks.md has every bench and every goal, and agrees with its tables and its raw results."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench.bench import LIMIT, Bench
 from bench.catalogue import BENCHES
-from bench.published import BEGIN, END, Published, markdown, markdown_table, table_in, write_markdown
-from bench.report import BenchResult
+from bench.plot import overview_plot
+from bench.published import (
+    BEGIN,
+    END,
+    RAW,
+    Published,
+    markdown,
+    markdown_table,
+    raw_link,
+    table_in,
+    write_markdown,
+)
+from bench.report import BenchResult, RunInfo, Spread, read_json, write_json
 from tests.foreign_tools import CHECKOUT
 
-DOCUMENT = CHECKOUT / "docs" / "performance.md"
+DOCUMENT = CHECKOUT / "docs" / "reference" / "benchmarks.md"
+OVERVIEW = CHECKOUT / "docs" / "performance.svg"
 UNPUBLISHED = {
     "cluster-controller-10000": "one of the two clusters took longer than a minute to make its topic",
     **dict.fromkeys(
@@ -79,6 +93,70 @@ def test_goals_are_judged_by_the_figures_that_stand_below(name: str, published: 
         if median != goal.ratio:  # else its three digits do not tell
             is_better = (median > goal.ratio) == (bench.figures[goal.figure] == "higher")
             assert reached.split(",")[0] == ("yes" if is_better else "**no**")
+
+
+def raw_of(name: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((DOCUMENT.parent / RAW / f"{name}.json").read_text())
+    return data
+
+
+def in_json(cell: str) -> dict[str, float]:
+    """Return the numbers of a cell such as `1,950 (1,871–2,058)` in the form of the raw results."""
+    median, _, extremes = cell.replace(",", "").rstrip(")").partition(" (")
+    smallest, _, largest = extremes.partition("–")
+    return {"median": float(median), "smallest": float(smallest or median), "largest": float(largest or median)}
+
+
+@pytest.mark.parametrize("name", sorted(set(BENCHES) - set(UNPUBLISHED)))
+def test_each_table_has_raw_results_with_the_run_and_the_same_figures(name: str, published: Published) -> None:
+    raw = raw_of(name)
+    assert raw_link(raw) in published.sections[name]
+    assert raw["date"] and raw["commit"] and raw["versions"]["python"]
+    assert ("kafka" in raw["versions"]) == ("kafka" in BENCHES[name].targets)
+    header, *rows = table_in(published.sections[name])
+    for row in rows:
+        figures = raw["figures"][row[0].split()[0]]
+        for column, cell in zip(header[1:], row[1:], strict=True):
+            if raw["rounds"] is None:
+                assert figures[column] == in_json(cell)
+            else:
+                found = figures[column]
+                assert str(Spread(found["median"], found["smallest"], found["largest"])) == cell
+
+
+def test_there_are_no_raw_results_of_unpublished_benches() -> None:
+    files = {path.stem for path in (DOCUMENT.parent / RAW).glob("*.json")}
+    assert files == set(BENCHES) - set(UNPUBLISHED)
+
+
+def test_clusters_with_zookeeper_name_the_last_kafka_with_zookeeper(published: Published) -> None:
+    for name, text in published.sections.items():
+        if BENCHES[name].brokers > 1 and not BENCHES[name].kraft:
+            assert "Apache Kafka 3.9." in text, name
+
+
+def test_the_chart_shows_the_published_ratios(published: Published) -> None:
+    assert OVERVIEW.read_text() == overview_plot(published)
+
+
+def test_a_run_is_published_with_its_rounds_commit_and_versions(tmp_path: Path) -> None:
+    run, document = tmp_path / "run.json", tmp_path / "benchmarks.md"
+    write_json(run, [result_of("produce-1k", 100, 50)], {"seconds": 3.0})
+    write_markdown(document, read_json([run], BENCHES), BENCHES)
+    raw = json.loads((tmp_path / RAW / "produce-1k.json").read_text())
+    assert raw["rounds"]["barnabas"] == [{"mb_per_s": 100, "cpu_s_per_gb": 1.0}]
+    assert raw["figures"]["mb_per_s"]["barnabas ÷ kafka"] == {"median": 2.0, "smallest": 2.0, "largest": 2.0}
+    assert raw["options"] == {"seconds": 3.0}
+    assert raw_link(raw) in document.read_text()
+
+
+def test_a_cluster_with_zookeeper_is_published_with_its_own_release_of_kafka() -> None:
+    versions = {"kafka": "4.4.0", "kafka_with_zookeeper": "3.9.1", "python": "3.13.1"}
+    run = RunInfo("2026-11-29", "abc", versions, {}, {})
+    assert run.versions_of(BENCHES["produce-1k"]) == {"kafka": "4.4.0", "python": "3.13.1"}
+    assert run.versions_of(BENCHES["cluster-produce-1k"]) == {"kafka": "3.9.1", "python": "3.13.1"}
+    assert run.versions_of(BENCHES["kraft-produce-1k"]) == {"kafka": "4.4.0", "python": "3.13.1"}
+    assert run.versions_of(BENCHES["metrics-cost"]) == {"python": "3.13.1"}
 
 
 def test_tables_replace_only_their_place_in_a_document(tmp_path: Path) -> None:
