@@ -51,6 +51,7 @@ PARSED = {
     "compaction.md": "a fragment",
     "console.md": "servers in the foreground",
     "metrics.md": "a server in the foreground, and scripts of Apache Kafka",
+    "quotas.md": "quotas of users and addresses that do not exist",
     "how-to/service.md": "a unit of the user who runs the tests",
     "schema-registry.md": "a server in the foreground",
     "spark.md": "fragments, and formats whose jars are not installed",
