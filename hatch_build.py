@@ -24,7 +24,8 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 SOURCES = "protocol/speedups"
 VERSION_FILE = ".src/barnabas/__init__.py"
-_LINK_TO_A_FILE = re.compile(r"\[([^][]+)\]\((?![a-z]+:|#)([^)\s]+)\)")
+_LINK_TO_A_FILE = re.compile(r"(?<!!)\[([^][]+)\]\((?![a-z]+:|#)([^)\s]+)\)")
+_IMAGE_OF_A_FILE = re.compile(r"!\[([^][]*)\]\((?![a-z]+:|#)([^)\s]+)\)\n*")
 IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 """A free-threaded Python has no stable ABI."""
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") if IS_FREE_THREADED else ".abi3.so"
@@ -81,12 +82,18 @@ class PublishedHook(MetadataHookInterface):
 
 
 def with_whole_links(text: str, base: str) -> str:
-    """Links to files of the project begin with `base`; without one they are the words that they stood behind."""
+    """Return the text with links to files below `base`, or without links if there is none.
+
+    An image needs the address of its bytes (`raw` instead of `blob`); without a base it is omitted.
+    """
 
     def whole(link: re.Match[str]) -> str:
         return f"[{link[1]}]({base}/{link[2]})" if base else link[1]
 
-    return _LINK_TO_A_FILE.sub(whole, text)
+    def shown(image: re.Match[str]) -> str:
+        return f"![{image[1]}]({base.replace('/blob/', '/raw/')}/{image[2]})\n\n" if base else ""
+
+    return _LINK_TO_A_FILE.sub(whole, _IMAGE_OF_A_FILE.sub(shown, text))
 
 
 def wheel_tag() -> str:

@@ -48,7 +48,7 @@ def _chosen(name: str, value: str, table: Mapping[str, T]) -> T:
 
 
 class Consumer:
-    """Reads partitions; settings have the names and defaults of Kafka's Java consumer.
+    """An asyncio consumer. Settings have the names and defaults of Kafka's Java consumer, with `_` instead of `.`.
 
     async with Consumer("localhost:9092", group_id="readers", auto_offset_reset="earliest") as consumer:
         consumer.subscribe(["flights"])

@@ -39,7 +39,7 @@ _TOPIC_ERRORS = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVAL
 
 
 class ShareConsumer:
-    """A member of a share group; settings have the names and defaults of Kafka's Java client.
+    """A member of a share group. Settings have the names and defaults of Kafka's Java client, with `_` instead of `.`.
 
     async with ShareConsumer("localhost:9092", "workers", ["flights"]) as consumer:
         async for record in consumer:

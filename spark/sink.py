@@ -123,7 +123,11 @@ def require_topic(options: SinkOptions) -> None:
     """Check that the topic exists, before tasks fail, on the driver. Raises KafkaError, ValueError."""
     if options.topic is not None:
         with BlockingClient(options.client) as client:
-            discover(client, ReadSelection(topics=(options.topic,)))
+            try:
+                discover(client, ReadSelection(topics=(options.topic,)))
+            except ValueError:
+                remedy = "Create it, or set createTopic (--create-topic) to its number of partitions"
+                raise ValueError(f"topic {options.topic!r} does not exist. {remedy}") from None
 
 
 def _create(client: BlockingClient, request: CreateTopicsRequest) -> None:

@@ -51,6 +51,15 @@ def test_links_to_files_lead_somewhere_or_are_words() -> None:
     assert with_whole_links(text, "") == text.replace("[docs/spark.md](docs/spark.md)", "docs/spark.md")
 
 
+def test_an_image_has_the_address_of_its_bytes_or_is_omitted() -> None:
+    text = "before\n\n![The console](docs/console.png)\n\nafter [a page](docs/a.md)"
+    base = "https://x/y/blob/v1"
+    whole = with_whole_links(text, base)
+    assert "![The console](https://x/y/raw/v1/docs/console.png)\n\nafter" in whole
+    assert f"[a page]({base}/docs/a.md)" in whole
+    assert with_whole_links(text, "") == "before\n\nafter a page"
+
+
 def test_every_file_that_the_readme_links_to_is_there() -> None:
     text = (ROOT / "README.md").read_text()
     links = re.findall(r"\]\((?![a-z]+:|#)([^)\s]+)\)", text)

@@ -104,7 +104,7 @@ def test_the_end_is_fixed_when_the_stream_is_made(broker: Broker, topic: str) ->
 
 
 def test_topics_and_partitions_that_do_not_exist(broker: Broker, topic: str) -> None:
-    with pytest.raises(ValueError, match="no topic nothing"):
+    with pytest.raises(ValueError, match="topic nothing does not exist"):
         read_topic(broker.bootstrap, "nothing")
     with pytest.raises(ValueError, match=r"no partition 3\. It has 1 partitions"):
         read_topic(broker.bootstrap, topic, partitions=[0, 3])

@@ -234,7 +234,7 @@ def test_a_topic_created_again_while_it_is_read_is_data_loss(cluster: Cluster) -
 
 
 @pytest.mark.parametrize(
-    ("bootstrap", "said"), [(None, "no topic nope"), ("127.0.0.1:1", "cannot reach broker at 127.0.0.1:1")]
+    ("bootstrap", "said"), [(None, "missing topics: nope"), ("127.0.0.1:1", "cannot reach broker at 127.0.0.1:1")]
 )
 def test_a_mistake_is_told_without_the_way_through_our_code(cluster: Cluster, bootstrap: str | None, said: str) -> None:
     options = cluster.options("nope")

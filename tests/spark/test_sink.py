@@ -137,7 +137,7 @@ def test_a_mistake_is_told_on_the_driver_without_the_way_through_the_code(cluste
     """Spark prints the whole traceback; only the wrapper that raises the error is in it."""
     where = {"kafka.bootstrap.servers": cluster.bootstrap}
     source = [
-        ({"topic": "nope"}, "no topic nope"),
+        ({"topic": "nope"}, "topic 'nope' does not exist.*createTopic"),
         ({"topic": "nope", "delivery": "exactly-onec"}, "Expected one of at-least-once"),
         ({}, "set option topic"),
     ]
