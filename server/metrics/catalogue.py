@@ -72,7 +72,7 @@ METRICS: dict[str, Metric] = {
     "kafka_server_delayedoperationpurgatory_purgatorysize": Metric(
         "gauge",
         "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize Value",
-        "waiting requests, by delayed operation",
+        "requests that wait in a purgatory, by delayed operation",
     ),
     "kafka_server_fetchsessioncache_numincrementalfetchsessions": Metric(
         "gauge", "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions Value", "fetch sessions"
@@ -81,17 +81,17 @@ METRICS: dict[str, Metric] = {
         "gauge", _server("PartitionCount", _VALUE, "ReplicaManager"), "replicas on this broker"
     ),
     f"{_REPLICAS}_leadercount": Metric(
-        "gauge", _server("LeaderCount", _VALUE, "ReplicaManager"), "replicas that are leaders"
+        "gauge", _server("LeaderCount", _VALUE, "ReplicaManager"), "partitions led by this broker"
     ),
     f"{_REPLICAS}_underreplicatedpartitions": Metric(
         "gauge",
         _server("UnderReplicatedPartitions", _VALUE, "ReplicaManager"),
-        "leaders with a replica out of sync",
+        "partitions led by this broker with a replica that is not in sync",
     ),
     f"{_REPLICAS}_underminisrpartitioncount": Metric(
         "gauge",
         _server("UnderMinIsrPartitionCount", _VALUE, "ReplicaManager"),
-        "leaders with fewer in-sync replicas than min.insync.replicas",
+        "partitions led by this broker with fewer in-sync replicas than min.insync.replicas",
     ),
     f"{_REPLICAS}_offlinereplicacount": Metric(
         "gauge", _server("OfflineReplicaCount", _VALUE, "ReplicaManager"), "replicas in failed log directories"
@@ -130,12 +130,12 @@ METRICS: dict[str, Metric] = {
     "kafka_log_logcleaner_max_buffer_utilization_percent": Metric(
         "gauge",
         "kafka.log:type=LogCleaner,name=max-buffer-utilization-percent Value",
-        "load of the cleaner's offset map in the last pass",
+        "utilization of the cleaner's offset map in the last pass, in percent",
     ),
     "kafka_log_logcleaner_max_clean_time_secs": Metric(
         "gauge",
         "kafka.log:type=LogCleaner,name=max-clean-time-secs Value",
-        "longest of the last passes of the cleaner threads",
+        "duration of the longest of the last passes of the cleaner threads",
     ),
     "kafka_log_logcleaner_max_compaction_delay_secs": Metric(
         "gauge",
@@ -205,7 +205,7 @@ METRICS: dict[str, Metric] = {
     f"{_SHARE}_num_partitions": Metric(
         "gauge",
         "kafka.server:type=share-coordinator-metrics num-partitions",
-        "led partitions of `__share_group_state`, by state",
+        "partitions of `__share_group_state` that this broker leads, by state",
     ),
     "kafka_consumergroup_members": Metric("gauge", "kafka_exporter", "members of a group"),
     "kafka_consumergroup_current_offset": Metric("gauge", "kafka_exporter", "committed offset of a group"),
@@ -237,22 +237,24 @@ METRICS: dict[str, Metric] = {
         "share fetches with an error in at least one partition",
     ),
     f"{_TOPIC}_totalshareacknowledgementrequests": Metric(
-        "counter", _server("TotalShareAcknowledgementRequestsPerSec", _COUNT), "requests that acknowledge records"
+        "counter",
+        _server("TotalShareAcknowledgementRequestsPerSec", _COUNT),
+        "requests that acknowledge records of share groups",
     ),
     f"{_TOPIC}_failedshareacknowledgementrequests": Metric(
         "counter",
         _server("FailedShareAcknowledgementRequestsPerSec", _COUNT),
-        "requests with an error in at least one acknowledged partition",
+        "requests that acknowledge records, with an error in at least one partition",
     ),
     f"{_SHARE_GROUPS}_recordacknowledgements": Metric(
         "counter",
         _server("RecordAcknowledgementsPerSec", _COUNT, "ShareGroupMetrics"),
-        "acknowledged records, by type",
+        "records acknowledged by members of share groups, by type",
     ),
     f"{_SHARE_GROUPS}_partitionloadtimems": Metric(
         "summary",
         "kafka.server:type=ShareGroupMetrics,name=PartitionLoadTimeMs",
-        "time until the state of a share-partition was read",
+        "time to read the state of a share-partition",
     ),
     f"{_SHARE_GROUPS}_topicpartitionsacquiretimems": Metric(
         "summary",
@@ -272,7 +274,7 @@ METRICS: dict[str, Metric] = {
     f"{_SHARE_PARTITIONS}_inflightbatchmessagecount": Metric(
         "summary",
         "kafka.server:type=SharePartitionMetrics,name=InFlightBatchMessageCount",
-        "records of a batch at its first acquisition, of all share-partitions",
+        "number of records of a batch at its first acquisition",
     ),
     f"{_SHARE_GROUPS}_deadletterqueuerecordcount": Metric(
         "counter",
@@ -316,5 +318,7 @@ METRICS: dict[str, Metric] = {
     "barnabas_loop_lag_seconds": Metric("summary", "Barnabas", "delay of scheduled callbacks of the event loop"),
     "barnabas_protocol_errors": Metric("counter", "Barnabas", "connections closed because of invalid bytes"),
     "barnabas_failed_requests": Metric("counter", "Barnabas", "requests that failed with an unexpected exception"),
-    "barnabas_info": Metric("gauge", "Barnabas", "1; labels contain the version, the broker and the cluster"),
+    "barnabas_info": Metric(
+        "gauge", "Barnabas", "constant 1; the labels have the version, the broker id and the cluster id"
+    ),
 }
