@@ -74,8 +74,10 @@ def bench(
     window: Annotated[int, typer.Option("--in-flight", min=1, help="Produce requests in flight on a connection.")] = 5,
     connections: Annotated[int, typer.Option("--connections", min=1, help="Connections to each broker.")] = 1,
     rate: Annotated[int, typer.Option("--rate", min=1, help="Requests per second in the latency test.")] = 1000,
-    driver: Annotated[Driver, typer.Option(help="Client for produce and fetch.")] = Driver.RAW,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the topic.")] = False,
+    driver: Annotated[
+        Driver, typer.Option(help="Client of the produce and fetch tests: raw sockets or confluent-kafka.")
+    ] = Driver.RAW,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the topic of the benchmark.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:

@@ -18,12 +18,14 @@ def certs(
     folder: Annotated[Path, typer.Argument(help="Directory for the files.")],
     *,
     host: Annotated[
-        list[str] | None, typer.Option("--host", metavar="HOST", help="Host names and addresses of the broker.")
+        list[str] | None,
+        typer.Option("--host", metavar="HOST", help="Host name or address of the broker; may be repeated."),
     ] = None,
     client: Annotated[
-        list[str] | None, typer.Option("--client", metavar="NAME", help="Names of clients with a certificate.")
+        list[str] | None,
+        typer.Option("--client", metavar="NAME", help="Name of a client that gets a certificate; may be repeated."),
     ] = None,
-    days: Annotated[int, typer.Option("--days", min=1, max=3650, help="Days of validity.")] = 30,
+    days: Annotated[int, typer.Option("--days", min=1, max=3650, help="Validity of the certificates in days.")] = 30,
     password: Annotated[
         str | None,
         typer.Option(

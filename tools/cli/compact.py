@@ -49,7 +49,9 @@ def compact(
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="For a directory: topic setting; may be repeated."),
     ] = None,
-    hash_name: Annotated[str, typer.Option("--hash", help="For a directory: hash of the keys, or `exact`.")] = "MD5",
+    hash_name: Annotated[
+        str, typer.Option("--hash", help="For a directory: hash algorithm for the keys, or exact.")
+    ] = "MD5",
     url: Annotated[
         str | None,
         typer.Option("--url", metavar="URL", help="URL of the broker's health port, if the command cannot find it."),

@@ -83,7 +83,10 @@ def consume(
         typer.Option("--until", metavar="TIME", help="End each partition at the first record with this time or later."),
     ] = None,
     exit_at_end: Annotated[
-        bool, typer.Option("--exit", "-e", help="End at the log end offsets of the time at which the command starts.")
+        bool,
+        typer.Option(
+            "--exit", "-e", help="End at the log end offsets that the partitions have when the command starts."
+        ),
     ] = False,
     count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="End after this number of records.")] = None,
     partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="Only this partition.")] = None,

@@ -49,7 +49,7 @@ InputTopics = Annotated[
         "--input-topic",
         "-t",
         metavar="TOPIC[:P,P…]",
-        help="An input topic, or some partitions of it; may be repeated.",
+        help="Input topic, or partitions of an input topic; may be repeated.",
         autocompletion=completion.topics,
     ),
 ]

@@ -44,7 +44,7 @@ Partition = Annotated[int, typer.Argument(help="Partition number.")]
 def list_transactions(
     *,
     state: Annotated[
-        list[str] | None, typer.Option("--state", help="Only transactions in this state, such as Ongoing.")
+        list[str] | None, typer.Option("--state", help="Only transactions in this state, for example Ongoing.")
     ] = None,
     producer_id: Annotated[
         list[int] | None, typer.Option("--producer-id", help="Only transactions of this producer id.")
