@@ -22,7 +22,7 @@ INTERVAL, METRICS, MATCH = "interval.ms", "metrics", "match"
 
 @app.command("list")
 def list_subscriptions(*, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
-    """List subscriptions: the metrics, the interval, and the clients that they select."""
+    """List subscriptions with their metrics, intervals and selected clients."""
 
     async def work() -> list[Row]:
         async with admin_of(bootstrap) as admin:

@@ -35,7 +35,7 @@ def console(
     schemas: Annotated[list[str] | None, typer.Option("--schemas", metavar="URL|PATH", help=SCHEMAS_HELP)] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Serve the console, a web page: topics, records, groups, live.
+    """Serve the web console of a cluster: topics, records, groups and settings.
 
     barnabas console -b localhost:9092
     """

@@ -94,7 +94,7 @@ def describe(
 ) -> None:
     """Show type, state, coordinator and members of groups of all types.
 
-    barnabas share-group and barnabas streams-group also show the offsets, epochs and topology of their groups.
+    The commands share-group and streams-group also show offsets, epochs and topologies.
     """
 
     async def work() -> list[Described]:

@@ -29,7 +29,7 @@ def schema_registry(
     allow_host: AllowHosts = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Serve schemas by subject and id, as Confluent's registry does; they are stored in topic _schemas.
+    """Serve a schema registry with Confluent's REST API. The schemas are stored in the topic _schemas.
 
     barnabas schema-registry -b localhost:9092
     """

@@ -132,7 +132,7 @@ def reset_offsets(
 ) -> None:
     """Reset the start offsets of a share group without members. Without --execute, print a preview.
 
-    If the new start offset is lower than the present one, the records between both are delivered again.
+    If the new start offset is lower than the current one, the records between them are delivered again.
 
     barnabas share-group reset-offsets workers --all-topics --to-earliest --execute
     barnabas share-group reset-offsets workers -t flights:0,1 --to-datetime 2024-05-01T12:00

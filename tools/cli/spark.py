@@ -18,7 +18,7 @@ from .session import Bootstrap, fail, print_rows
 from .spark_output import KEEP_VERSIONS, check_output, written
 
 app = typer.Typer(
-    help="Jobs on Spark: compact, table, export, replay, audit, pipeline. On this machine, or on a cluster (--master).",
+    help="Run Spark jobs over topics and segment files, on this machine or on a cluster (--master).",
     no_args_is_help=True,
 )
 

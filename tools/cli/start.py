@@ -24,8 +24,7 @@ _UNDERSCORES = re.compile("_{1,3}")
 DEFAULT_CONSOLE = "127.0.0.1:8080"
 CONSOLE_HELP = f"serve the web console in the broker's process ({DEFAULT_CONSOLE}); requires barnabas[console]"
 SCHEMAS_HELP = "schema registry, or file or directory of schemas, to decode Avro and Protobuf records; may be repeated"
-TOKEN_HELP = "access token of the console: on creates one, off requires none (default: on with credentials)"  # "
-    "noqa: S105
+TOKEN_HELP = "access token of the console: on creates one, off requires none (default: on with credentials)"  # noqa: S105
 CONSOLE_ONLY = ("console_config", "console_schemas", "console_token")
 HELP_COLUMNS = 100
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
