@@ -162,8 +162,8 @@ def reset_offsets(
     output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
-    """Reset the committed offsets of input topics of a streams group without members. Without --execute, print a
-    preview.
+    """Reset the committed offsets of input topics of a streams group without members. Without --execute,
+    print a preview.
 
     The repartition and changelog topics keep their records unless they are deleted, too.
 

@@ -115,7 +115,7 @@ def find_hanging(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """List transactions that are open on a partition, but unknown to their coordinator, so that it does not end them."""
+    """List transactions that are open on a partition, but unknown to their coordinator: they never end."""
 
     async def work() -> list[OpenTransaction]:
         async with admin_of(bootstrap) as admin:
