@@ -159,7 +159,7 @@ group.initial.rebalance.delay.ms=0
     broker = start(str(properties))
     assert broker.process.wait(READY_S) == 1
     broker.line(
-        rf"barnabas start: no response from ZooKeeper at 127\.0\.0\.1:{nobody} within 100 ms \(zookeeper\.connect, .*\)"
+        rf"barnabas start: no response from ZooKeeper at 127\.0\.0\.1:{nobody} within 100 ms \(zookeeper\.connect; .*\)"
     )
 
 

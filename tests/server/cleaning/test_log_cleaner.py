@@ -409,4 +409,4 @@ async def test_a_pass_logs_its_start_and_its_phases(tmp_path: Path, caplog: pyte
     found = f"Building offset map for log t-0 for {segments} segments in offset range [0, {report.next_dirty_offset})"
     assert lines[begun + 1 : begun + 3] == [found, "Offset map for log t-0 complete"]
     assert lines[begun + 3] == "Cleaning log t-0"
-    assert lines[begun + 4].startswith(f"cleaned t-0 to offset {report.next_dirty_offset}: ")
+    assert lines[begun + 4].startswith(f"cleaned t-0 up to offset {report.next_dirty_offset}: ")

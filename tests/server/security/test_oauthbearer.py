@@ -134,7 +134,7 @@ async def test_a_client_gets_a_token_and_is_let_in_by_its_name(provider: Identit
         assert sorted(provider.asked) == ["keys", "token"]
         assert provider.forms[-1] == {"grant_type": ["client_credentials"], "scope": ["kafka-all"]}
         wrong = security_of(settings | {"sasl.oauthbearer.client.credentials.client.secret": "x"})
-        with pytest.raises(KafkaError, match="answers 401") as caught:
+        with pytest.raises(KafkaError, match="responded with 401") as caught:
             await connect(broker, wrong)
         assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
@@ -297,7 +297,7 @@ async def test_keys_change_while_tokens_come(provider: IdentityProvider, caplog:
         for _ in range(10):
             assert await world.name(old) == "anna"
             await asyncio.sleep(0.01)
-        while "answers 500" not in caplog.text:
+        while "responded with 500" not in caplog.text:
             await asyncio.sleep(0.01)
         provider.is_broken = False
         # What is withdrawn is not believed any more.

@@ -172,7 +172,7 @@ def test_reset_and_delete_a_group_without_members(run: Run, bootstrap: str, topi
         (["describe", "g", "--all-groups"], "expected either group ids or"),
         (["reset-offsets", "g", "--to-latest"], "--input-topic"),
         (["reset-offsets", "g", "-t", "t"], "--to-earliest"),
-        (["reset-offsets", "g", "-t", "t", "--to-latest", "--dry-run", "--execute"], "--dry-run or"),
+        (["reset-offsets", "g", "-t", "t", "--to-latest", "--dry-run", "--execute"], "exclude each other"),
         (["reset-offsets", "g", "-t", "t", "--to-latest", "--delete-all-internal-topics"], "require --execute"),
         (["delete-offsets", "g"], "--all-input-topics"),
         (["delete"], "--all-groups"),
