@@ -83,17 +83,25 @@ class Outcome:
     """From the end of the last fault until all replicas were in sync."""
     violations: list[str] = field(default_factory=list)
 
+    def counts(self) -> dict[str, int]:
+        """Return the numbers to add up over all rounds, by name."""
+        return {"acknowledged": self.acknowledged}
 
-class Hurting:
-    """Faults, carried out."""
+    def __str__(self) -> str:
+        counts = ", ".join(f"{number} {name}" for name, number in self.counts().items())
+        return f"{self.plan}: {counts}, longest gap {self.longest_gap_s:.1f} s, in sync after {self.in_sync_s:.1f} s"
+
+
+class FaultInjector:
+    """Injects faults into a cluster and ends them."""
 
     def __init__(self, cluster: ProcessCluster, topic: str) -> None:
         self._cluster, self._topic = cluster, topic
 
     def carry_out(self, fault: Fault) -> None:
-        """Do it, wait for as long as it lasts, and mend it."""
+        """Begin a fault, wait for its duration, and end it."""
         node = self._node(fault.role)
-        begin, end = self._deed(fault, node)
+        begin, end = self._actions(fault, node)
         begin()
         time.sleep(fault.seconds)
         end()
@@ -114,7 +122,7 @@ class Hurting:
         wait_until(lambda: leader() >= 0, timeout_s=HEALED_S, what="there is a leader")
         return leader()
 
-    def _deed(self, fault: Fault, node: str) -> tuple[Callable[[], object], Callable[[], object]]:
+    def _actions(self, fault: Fault, node: str) -> tuple[Callable[[], object], Callable[[], object]]:
         """Return the functions that begin and end a fault."""
         cluster, heal = self._cluster, self._cluster.network.heal
         brokers = tuple(map(str, BROKERS))
@@ -158,7 +166,7 @@ def _play(cluster: ProcessCluster, topic: str, outcome: Outcome) -> None:
             began = time.monotonic()
             for fault in outcome.plan.faults:
                 time.sleep(fault.before)
-                Hurting(cluster, topic).carry_out(fault)
+                FaultInjector(cluster, topic).carry_out(fault)
             mended = time.monotonic()
             cluster.heal()
             load.grows(HEALED_S)

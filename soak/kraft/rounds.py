@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic
 from soak.cluster.load import JavaLoad, Load
-from soak.cluster.rounds import HEALED_S, administer, differing_replicas
+from soak.cluster.rounds import HEALED_S, Fault, administer, differing_replicas
 from soak.kraft.clients import GroupLoad, ShareLoad, TransactionLoad
 from soak.kraft.processes import BROKERS, CLIENT, CONTROLLERS, SESSION_MS, KRaftProcessCluster
 
@@ -31,21 +31,6 @@ OF_BROKERS = (
     *("cut from controllers shortly", "cut from the active controller", "cut from clients", "isolate", "stop"),
 )
 OF_CONTROLLERS = ("kill", "kill", "pause", "cut from controllers", "isolate", "restart all")
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A fault, its target, its duration, and the duration of the load before it, in seconds."""
-
-    role: str
-    what: str
-    seconds: float
-    before: float
-    reset: bool
-
-    def __str__(self) -> str:
-        how = " with resets" if self.reset and ("cut" in self.what or self.what == "isolate") else ""
-        return f"{self.what} {self.role} for {self.seconds:.1f} s{how}"
 
 
 @dataclass(frozen=True)
@@ -97,14 +82,22 @@ class Outcome:
     """From the end of the last fault until all replicas were in sync."""
     violations: list[str] = field(default_factory=list)
 
+    def counts(self) -> dict[str, int]:
+        """Return the numbers to add up over all rounds, by name."""
+        return {
+            "acknowledged": self.acknowledged,
+            "transactions": self.committed,
+            "aborted": self.aborted,
+            "shared": self.shared,
+        }
+
     def __str__(self) -> str:
-        clients = f"{self.acknowledged} acknowledged, {self.committed} transactions ({self.aborted} aborted)"
-        figures = f"longest gap {self.longest_gap_s:.1f} s, in sync after {self.in_sync_s:.1f} s"
-        return f"{self.plan}: {clients}, {self.shared} shared, {figures}"
+        counts = ", ".join(f"{number} {name}" for name, number in self.counts().items())
+        return f"{self.plan}: {counts}, longest gap {self.longest_gap_s:.1f} s, in sync after {self.in_sync_s:.1f} s"
 
 
-class Faults:
-    """Faults, carried out."""
+class FaultInjector:
+    """Injects faults into a cluster and ends them."""
 
     def __init__(self, cluster: KRaftProcessCluster, topic: str) -> None:
         self._cluster, self._topic = cluster, topic
@@ -187,7 +180,7 @@ def _play(cluster: KRaftProcessCluster, topic: str, outcome: Outcome) -> None:
         began = time.monotonic()
         for fault in plan.faults:
             time.sleep(fault.before)
-            Faults(cluster, topic).carry_out(fault)
+            FaultInjector(cluster, topic).carry_out(fault)
         mended = time.monotonic()
         cluster.heal()
         load.grows(HEALED_S)

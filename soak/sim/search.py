@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,15 @@ def search_parser(prog: str, description: str | None) -> argparse.ArgumentParser
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side; 0 for as many as processors")
     parser.add_argument("--verbose", action="store_true", help="show what brokers and clients log")
     return parser
+
+
+def search_seeds(prog: str, description: str | None, play_seed: Callable[..., Outcome[Any]]) -> int:
+    """Run a search with the usual options, which ends after a number of seeds; return the exit status."""
+    parser = search_parser(prog, description)
+    parser.add_argument("--seeds", type=int, default=100, help="number of runs, with the earlier ones (default 100)")
+    parser.add_argument("--quick", action="store_true", help="short runs, as in the tests")
+    options = parser.parse_args()
+    return search(options, partial(play_seed, quick=options.quick), lambda progress: progress.played >= options.seeds)
 
 
 def search(options: argparse.Namespace, play: Play, is_enough: Callable[[Progress], bool]) -> int:

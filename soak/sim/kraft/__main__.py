@@ -3,23 +3,9 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 
 from soak.sim.kraft.scenario import play_seed
-from soak.sim.search import search, search_parser
-
-
-def main() -> int:
-    parser = search_parser("soak.sim.kraft", __doc__)
-    parser.add_argument("--seeds", type=int, default=100, help="how many runs, those before included (default 100)")
-    parser.add_argument("--quick", action="store_true", help="short runs, as in the tests")
-    options = parser.parse_args()
-    return search(
-        options,
-        partial(play_seed, quick=options.quick),
-        lambda progress: progress.played >= options.seeds,
-    )
-
+from soak.sim.search import search_seeds
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(search_seeds("soak.sim.kraft", __doc__, play_seed))

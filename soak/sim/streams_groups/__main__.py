@@ -3,23 +3,9 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 
-from soak.sim.search import search, search_parser
+from soak.sim.search import search_seeds
 from soak.sim.streams_groups.scenario import play_seed
 
-
-def main() -> int:
-    parser = search_parser("soak.sim.streams_groups", __doc__)
-    parser.add_argument("--seeds", type=int, default=100, help="number of runs, with the earlier ones (default 100)")
-    parser.add_argument("--quick", action="store_true", help="short runs, as in the tests")
-    options = parser.parse_args()
-    return search(
-        options,
-        partial(play_seed, quick=options.quick),
-        lambda progress: progress.played >= options.seeds,
-    )
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(search_seeds("soak.sim.streams_groups", __doc__, play_seed))
