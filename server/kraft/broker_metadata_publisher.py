@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Container, Mapping
+from collections.abc import Awaitable, Callable, Collection, Container, Mapping, Set
 from ipaddress import ip_address
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...common.room_logger import room_logger
@@ -19,10 +20,18 @@ from ..config.named_configs import NAMED_KINDS
 from ..controller.controller_request_handler import LEADER_CHANGES_PER_TURN, error_of, stop_replicas_locally
 from ..image.metadata_delta import MetadataDelta
 from ..image.metadata_image import EMPTY_IMAGE
+from ..metadata.metadata_cache import RemovedTopics
 from ..quotas.entities import IP
 from ..runtime.loop_sharing import CountBudget
 from ..runtime.scheduler import IsolatedWork
-from .image_topics import UNASSIGNED_DIRECTORY, cached_broker, cached_topic, leader_and_isr_state
+from .image_topics import (
+    UNASSIGNED_DIRECTORY,
+    brokers_with_other_directories,
+    cached_broker,
+    cached_topic,
+    leader_and_isr_state,
+    offline_replicas,
+)
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -39,7 +48,8 @@ if TYPE_CHECKING:
     from ..image.partition_registration import PartitionRegistration
     from ..image.topics_image import TopicsDelta
     from ..metadata.config_store import ConfigStore
-    from ..metadata.metadata_cache import MetadataCache
+    from ..metadata.metadata_cache import MetadataCache, MetadataSnapshot
+    from ..metadata.znodes import BrokerInfo
     from ..quotas.quota_managers import QuotaManagers
     from ..replication.replica_manager import ReplicaManager
     from ..security.acl_authorizer import AclAuthorizer
@@ -48,12 +58,17 @@ if TYPE_CHECKING:
 
 logger = room_logger("metadata")
 
+ROLES_PER_PREPARATION = 2000
+"""Partitions whose folders are created together. The loop does ten milliseconds of work for them in one turn; with
+fewer of them the checkpoints of a log directory are written more often."""
+
 
 class BrokerMetadataPublisher:
     """Kafka's BrokerMetadataPublisher. `KRaftMember` owns it; the MetadataLoader calls it on the loop, one by one.
 
-    Brokers and settings are applied first: followers connect to the brokers, and new logs use the settings. The topics
-    in the cache follow the replicas, so that clients see only partitions that are served.
+    The metadata cache has the whole image first, brokers and topics together, as in Kafka: clients must not see leaders
+    of one image on brokers of another. They may send requests for partitions whose role this broker has not taken yet,
+    and repeat them after NOT_LEADER_OR_FOLLOWER. Settings are applied before replicas: new logs use them.
     """
 
     name = "BrokerMetadataPublisher"
@@ -119,7 +134,7 @@ class BrokerMetadataPublisher:
         """
         async with self._publication_lock:
             before = self._published.image
-            self._published.image = image
+            removed = await self._set_image(delta, image)
             is_first, settings = not self.has_published.is_set(), delta
             if is_first:
                 # The settings and quotas were read at the start, from the image of that time.
@@ -127,30 +142,26 @@ class BrokerMetadataPublisher:
                 if settings.topics is not None:
                     # The logs were opened for the topics of that image: another topic may have the name of one now.
                     since_start = await settings.topics.local_changes(self._broker_id)
-                    await self._apply_part("topics", self._stop_replicas(since_start.deletes))
+                    await self._apply_part("topics", image, self._stop_replicas(since_start.deletes))
             if delta.features is not None:
-                await self._apply_part("features", self._features.changed())
+                await self._apply_part("features", image, self._features.changed())
             if settings.configs is not None or settings.client_quotas is not None:
-                await self._apply_part("settings and quotas", self._apply_settings(settings, image))
+                await self._apply_part("settings and quotas", image, self._apply_settings(settings, image))
             if delta.acls is not None and self._acls is not None:
-                await self._apply_part("ACLs", self._apply_acls(self._acls, delta.acls))
-            if delta.cluster is not None:
-                await self._apply_part("brokers", self._apply_brokers(image))
+                await self._apply_part("ACLs", image, self._apply_acls(self._acls, delta.acls))
             if delta.topics is not None:
-                await self._apply_part("topics", self._apply_topics(delta.topics, image))
+                await self._apply_part("topics", image, self._apply_topics(delta.topics, image, removed))
             if self._has_ineligible_brokers(before, image):
                 # Followers that were about to join an ISR, and now cannot, must not hold back high watermarks.
-                await self._apply_part("ISRs", self._replica_manager.shrink_isrs())
+                await self._apply_part("ISRs", image, self._replica_manager.shrink_isrs())
             self.applied_offset = image.provenance.last_contained_offset
             self.has_published.set()
 
-    async def _apply_part(self, part: str, work: Awaitable[None]) -> None:
+    async def _apply_part(self, part: str, image: MetadataImage, work: Awaitable[None]) -> None:
         try:
             await work
         except Exception as error:
-            logger.exception(
-                "the changes of %s up to %s could not all be applied", part, self._published.image.provenance
-            )
+            logger.exception("the changes of %s up to %s could not all be applied", part, image.provenance)
             if not self.has_published.is_set() and self.first_failure is None:
                 self.first_failure = error
 
@@ -171,12 +182,66 @@ class BrokerMetadataPublisher:
                         retried[key] = partition
             await self._change_roles(retried)
 
-    # -- brokers ---------------------------------------------------------------------------------------------------
+    # -- the metadata cache ----------------------------------------------------------------------------------------
 
-    async def _apply_brokers(self, image: MetadataImage) -> None:
-        registered = image.cluster.brokers.values()
-        self._metadata.fenced_brokers = {one.id: cached_broker(one) for one in registered if one.fenced}
-        self._metadata.set_brokers({one.id: cached_broker(one) for one in registered if not one.fenced})
+    async def _set_image(self, delta: MetadataDelta, image: MetadataImage) -> RemovedTopics:
+        """Replace the published image, and brokers and topics in the cache, in one turn of the loop.
+
+        Kafka's KRaftMetadataCache.setImage. Return the topics that were deleted. The loop serves other requests while
+        the new snapshot is built, from the present one.
+        """
+        snapshot = self._metadata.snapshot.copy()
+        removed = RemovedTopics([], [])
+        await self._apply_part("the metadata cache", image, self._build_snapshot(snapshot, delta, image, removed))
+        self._published.image = image
+        self._metadata.set_snapshot(snapshot)
+        return removed
+
+    async def _build_snapshot(
+        self, snapshot: MetadataSnapshot, delta: MetadataDelta, image: MetadataImage, removed: RemovedTopics
+    ) -> None:
+        brokers, budget = image.cluster.brokers, CountBudget()
+        if delta.cluster is not None:
+            self._set_brokers(snapshot, image)
+        if delta.topics is not None:
+            deleted = snapshot.remove_topics(topic.name for topic in delta.topics.deleted.values())
+            removed.names.extend(deleted.names)
+            removed.ids.extend(deleted.ids)
+            for changed in delta.topics.changed.values():
+                former = snapshot.topics.get(changed.name)
+                topic = image.topics.by_id[changed.id]
+                snapshot.put_topics([await cached_topic(topic, brokers, budget, former, changed.partition_changes)])
+                await budget.step()
+        if delta.cluster is not None and delta.image.topics.by_id:
+            moved = brokers_with_other_directories(delta.cluster.image.brokers, brokers)
+            await self._update_offline_replicas(snapshot, image, moved, budget)
+
+    @staticmethod
+    def _set_brokers(snapshot: MetadataSnapshot, image: MetadataImage) -> None:
+        live: dict[int, BrokerInfo] = {}
+        fenced: dict[int, BrokerInfo] = {}
+        for one in image.cluster.brokers.values():
+            (fenced if one.fenced else live)[one.id] = cached_broker(one)
+        snapshot.set_brokers(live, fenced)
+
+    @staticmethod
+    async def _update_offline_replicas(
+        snapshot: MetadataSnapshot, image: MetadataImage, broker_ids: Set[int], budget: CountBudget
+    ) -> None:
+        """Compare the directories of all replicas on these brokers with the directories that are online now.
+
+        No record changes a partition whose replica outside of the ISR is in a failed directory.
+        """
+        for topic in image.topics.by_id.values() if broker_ids else ():
+            former, changed = snapshot.topics[topic.name], list[int]()
+            for index, partition in topic.partitions.items():
+                if not broker_ids.isdisjoint(partition.replicas):
+                    offline = offline_replicas(partition, image.cluster.brokers)
+                    if offline != former.partitions[index].offline_replicas:
+                        changed.append(index)
+                await budget.step()
+            if changed:
+                snapshot.put_topics([await cached_topic(topic, image.cluster.brokers, budget, former, changed)])
 
     @staticmethod
     def _has_ineligible_brokers(before: MetadataImage, image: MetadataImage) -> bool:
@@ -191,22 +256,19 @@ class BrokerMetadataPublisher:
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
-    async def _apply_topics(self, delta: TopicsDelta, image: MetadataImage) -> None:
+    async def _apply_topics(self, delta: TopicsDelta, image: MetadataImage, removed: RemovedTopics) -> None:
         local = await delta.local_changes(self._broker_id)
-        deleted = [topic.name for topic in delta.deleted.values()]
         await self._stop_replicas(local.deletes)
-        # A topic of the same name that was created again is another topic.
-        self._metadata.remove_topics(deleted)
-        for name in deleted:
-            if name not in image.topics.ids:
-                self._dynamic_config.topic_config_changed(name, None)
+        # Before the roles: coordinators drop the state of a deleted internal topic, and load that of a new one of its
+        # name when they begin to lead its partitions.
+        self._metadata.notify_removed(removed)
+        for topic in delta.deleted.values():
+            if topic.name not in image.topics.ids:
+                self._dynamic_config.topic_config_changed(topic.name, None)
         await self._change_roles(local.leaders)
+        followers = {broker_id for one in local.elected_leaders.values() for broker_id in one.replicas}
+        self._replica_manager.on_leaders_elected(followers - {self._broker_id})
         await self._change_roles(local.followers)
-        budget = CountBudget()
-        for changed in delta.changed.values():
-            topic = image.topics.by_id[changed.id]
-            self._metadata.put_topics([cached_topic(topic, image.cluster.brokers)])
-            await budget.step(len(topic.partitions))
 
     async def _stop_replicas(self, stopped: Collection[TopicIdPartition]) -> None:
         """Stop and delete replicas of deleted topics, and replicas that were moved to other brokers."""
@@ -224,6 +286,11 @@ class BrokerMetadataPublisher:
 
     async def _change_roles(self, partitions: Mapping[TopicIdPartition, PartitionRegistration]) -> None:
         """Make this broker leader or follower of partitions."""
+        remaining = iter(partitions.items())
+        while some := dict(islice(remaining, ROLES_PER_PREPARATION)):
+            await self._change_some_roles(some)
+
+    async def _change_some_roles(self, partitions: Mapping[TopicIdPartition, PartitionRegistration]) -> None:
         manager = self._replica_manager
         online = {key: one for key, one in partitions.items() if key.topic_partition not in self._offline}
         new = [key for key in online if manager.get_partition(key.topic, key.partition) is None]

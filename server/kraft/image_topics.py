@@ -11,12 +11,13 @@ from ..metadata.znodes import BrokerEndpoint, BrokerInfo, TopicRegistration
 from ..replication.leader_and_isr import LeaderAndIsrState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ..image import topics_image
     from ..image.broker_registration import BrokerRegistration
     from ..image.metadata_image import MetadataImage
     from ..image.partition_registration import PartitionRegistration
+    from ..runtime.loop_sharing import CountBudget
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """The names in the order of their numbers in registrations."""
@@ -37,26 +38,59 @@ def cached_broker(broker: BrokerRegistration) -> BrokerInfo:
     )
 
 
-def cached_topic(topic: topics_image.TopicImage, brokers: Mapping[int, BrokerRegistration]) -> TopicImage:
-    """Return a topic for the MetadataCache."""
-    partitions = {
-        index: PartitionImage(
-            index,
-            partition.leader,
-            partition.leader_epoch,
-            partition.partition_epoch,
-            partition.replicas,
-            partition.isr,
-            _offline_replicas(partition, brokers),
-            partition.elr,
-            partition.last_known_elr,
-        )
-        for index, partition in sorted(topic.partitions.items())
+def cached_partition(
+    index: int, partition: PartitionRegistration, brokers: Mapping[int, BrokerRegistration]
+) -> PartitionImage:
+    """Return a partition for the MetadataCache."""
+    return PartitionImage(
+        index,
+        partition.leader,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        partition.replicas,
+        partition.isr,
+        offline_replicas(partition, brokers),
+        partition.elr,
+        partition.last_known_elr,
+    )
+
+
+async def cached_topic(
+    topic: topics_image.TopicImage,
+    brokers: Mapping[int, BrokerRegistration],
+    budget: CountBudget,
+    former: TopicImage | None,
+    changed: Iterable[int],
+) -> TopicImage:
+    """Return a topic for the MetadataCache; only the partitions in `changed` differ from those of `former`.
+
+    The loop serves other requests in between.
+    """
+    partitions = {} if former is None else dict(former.partitions)
+    is_ordered = True
+    for index in changed:
+        is_ordered = is_ordered and index in partitions
+        partitions[index] = cached_partition(index, topic.partitions[index], brokers)
+        await budget.step()
+    return TopicImage(topic.name, topic.id, partitions if is_ordered else dict(sorted(partitions.items())))
+
+
+def brokers_with_other_directories(
+    before: Mapping[int, BrokerRegistration], after: Mapping[int, BrokerRegistration]
+) -> set[int]:
+    """Return the brokers whose online log directories have changed."""
+    return {
+        broker_id
+        for broker_id in before.keys() | after.keys()
+        if _directories(before.get(broker_id)) != _directories(after.get(broker_id))
     }
-    return TopicImage(topic.name, topic.id, partitions)
 
 
-def _offline_replicas(partition: PartitionRegistration, brokers: Mapping[int, BrokerRegistration]) -> tuple[int, ...]:
+def _directories(broker: BrokerRegistration | None) -> frozenset[UUID]:
+    return frozenset() if broker is None else frozenset(broker.directories)
+
+
+def offline_replicas(partition: PartitionRegistration, brokers: Mapping[int, BrokerRegistration]) -> tuple[int, ...]:
     """Return the replicas whose log directory is not among the online directories of their broker."""
     offline = []
     for broker_id, directory in zip(partition.replicas, partition.directories, strict=True):

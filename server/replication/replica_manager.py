@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -76,6 +76,10 @@ RETENTION_SEGMENTS_PER_TURN = 64
 """Segments of all logs whose files retention renames: each has four files."""
 CLIENT = AppendOrigin.CLIENT
 """A module name, because Python 3.11 takes ten times as long to find a member of an enum class."""
+FOLLOWER_WAIT_AFTER_ELECTION_MS = 50
+"""The longest wait of fetches of followers in the `ELECTION_SECONDS` after this broker was elected."""
+ELECTION_SECONDS = 1.0
+"""The time in which followers receive the metadata with the new leaders, and add the partitions to their fetches."""
 LONGEST_WAIT_MS = 300_000
 """The longest wait of a fetch, even if the client requests more."""
 FLUSH_SECONDS = 60.0
@@ -136,6 +140,8 @@ class ReplicaManager:
         self._flush_waiters: dict[Partition, list[tuple[int, asyncio.Future[None]]]] = {}
         """The followers whose fetchers wait for a flush, each with the offsets that must be on disk."""
         self._role_change_listeners: list[Callable[[TopicPartition], None]] = []
+        self._election_ends = 0.0
+        """The loop time until which fetches of followers wait shortly."""
         # A broker without other brokers has none of these.
         self._leader_context: LeaderContext | None = None
         self._isr_change_sender: IsrChangeSender | None = None
@@ -292,6 +298,18 @@ class ReplicaManager:
             self._role_changed(partition)
             if self._fetchers is not None:
                 self._fetchers.add_fetcher_for_partition(partition)
+
+    def on_leaders_elected(self, followers: Iterable[int]) -> None:
+        """Respond to the waiting fetches of brokers that follow new leaders on this broker, and let their next ones
+        wait shortly.
+
+        A follower cannot add partitions to a fetch that waits for records, for up to `replica.fetch.wait.max.ms`. With
+        Kafka's leaders, acks=-1 waits for that after each election.
+        """
+        self._election_ends = self._loop.time() + ELECTION_SECONDS
+        for broker_id in followers:
+            for fetch in list(self._fetch_purgatory.watchers.get(broker_id, ())):
+                fetch.force_complete()
 
     def rebuild_index(self, steps: Steps[None]) -> None:
         """Rebuild a damaged index of a segment in steps, between which other requests are served."""
@@ -545,8 +563,13 @@ class ReplicaManager:
 
         waiting = DelayedFetch(reads, min_bytes=params.min_bytes, isolation=params.isolation, respond=respond)
         if not waiting.try_complete():
-            keys = [read.partition.topic_partition for read in reads]
-            self._fetch_purgatory.watch(waiting, keys, min(params.max_wait_ms, LONGEST_WAIT_MS))
+            keys: list[Hashable] = [read.partition.topic_partition for read in reads]
+            wait_ms = min(params.max_wait_ms, LONGEST_WAIT_MS)
+            if params.follower != CONSUMER:
+                keys.append(params.follower)
+                if self._loop.time() < self._election_ends:
+                    wait_ms = min(wait_ms, FOLLOWER_WAIT_AFTER_ELECTION_MS)
+            self._fetch_purgatory.watch(waiting, keys, wait_ms)
         return waiting
 
     def _read_in_turns(

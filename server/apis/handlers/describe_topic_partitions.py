@@ -16,7 +16,7 @@ from ....protocol.messages.describe_topic_partitions import (
 )
 from ....protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from ...config.settings import Settings
-from ...metadata.metadata_cache import MetadataCache, PartitionImage, TopicImage
+from ...metadata.metadata_cache import MetadataCache, MetadataSnapshot, PartitionImage, TopicImage
 from ...metadata.topic_names import is_internal, is_legal
 from ...runtime.loop_sharing import SlicedWork, Steps
 from ..authorized_operations import authorized_operations
@@ -35,16 +35,16 @@ async def handle(
     sliced_work: SlicedWork,
 ) -> DescribeTopicPartitionsResponse:
     """Fill one page. An invalid cursor is INVALID_REQUEST for every requested topic."""
-    return await sliced_work.complete(_build_response(ctx, request, config, metadata_cache))
+    return await sliced_work.complete(_build_response(ctx, request, config, metadata_cache.snapshot))
 
 
 def _build_response(
-    ctx: RequestContext, request: DescribeTopicPartitionsRequest, config: Settings, metadata_cache: MetadataCache
+    ctx: RequestContext, request: DescribeTopicPartitionsRequest, config: Settings, snapshot: MetadataSnapshot
 ) -> Steps[DescribeTopicPartitionsResponse]:
     limit = max(1, min(request.response_partition_limit, config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     try:
-        names = _names(request, metadata_cache=metadata_cache)
+        names = _names(request, snapshot)
     except KafkaError as error:
         topics = [_refused(topic.name, error.code) for topic in request.topics]
         return DescribeTopicPartitionsResponse(topics=topics)
@@ -55,7 +55,7 @@ def _build_response(
         if limit == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        topic = metadata_cache.response_topic(name, ctx.listener.name, METADATA_VERSION)
+        topic = snapshot.response_topic(name, ctx.listener.name, METADATA_VERSION)
         if topic is None:
             if request.topics:
                 response.topics.append(_unknown(ctx, name))
@@ -63,9 +63,7 @@ def _build_response(
         is_first = request.cursor is not None and request.cursor.topic_name == name
         start = request.cursor.partition_index if request.cursor is not None and is_first else 0
         remaining = [partition for partition in topic.partitions if partition.partition_index >= start]
-        image = metadata_cache.topic(name)
-        assert image is not None, "the cache has the image of each topic that it describes"
-        response.topics.append(_topic(ctx, topic, remaining[:limit], image))
+        response.topics.append(_topic(ctx, topic, remaining[:limit], snapshot.topics[name]))
         if len(remaining) > limit:
             response.next_cursor = Cursor(topic_name=name, partition_index=remaining[limit].partition_index)
             break
@@ -73,10 +71,10 @@ def _build_response(
     return response
 
 
-def _names(request: DescribeTopicPartitionsRequest, *, metadata_cache: MetadataCache) -> list[str]:
+def _names(request: DescribeTopicPartitionsRequest, snapshot: MetadataSnapshot) -> list[str]:
     """Return the requested topics, or all, from the cursor on. Raise KafkaError INVALID_REQUEST."""
     cursor = request.cursor
-    wanted = {topic.name for topic in request.topics} or set(metadata_cache.topic_names)
+    wanted = {topic.name for topic in request.topics} or set(snapshot.topics)
     if cursor is None:
         return sorted(wanted)
     if cursor.partition_index < 0:

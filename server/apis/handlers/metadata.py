@@ -25,7 +25,7 @@ from ....protocol.messages.metadata import (
 from ....protocol.schema import ZERO_UUID
 from ...config.settings import Settings
 from ...controller.controller_client import ControllerClient
-from ...metadata.metadata_cache import MetadataCache
+from ...metadata.metadata_cache import MetadataCache, MetadataSnapshot
 from ...metadata.topic_names import is_internal, is_legal
 from ...quotas.request_quota_usage import new_controller_mutation_quota
 from ...runtime.loop_sharing import CountBudget, SlicedWork, Steps, next_turn
@@ -66,28 +66,31 @@ async def handle(
     metadata_cache: MetadataCache,
     sliced_work: SlicedWork,
 ) -> MetadataResponse:
-    """Respond from the metadata cache, with each topic once. Create missing topics first if that is allowed."""
-    wanted = request.topics
+    """Respond from one snapshot of the metadata cache, with each topic once. Create missing topics if that is allowed.
+
+    Kafka reads the topics and the brokers one after the other, so that a new image may be published in between.
+    """
+    wanted, snapshot = request.topics, metadata_cache.snapshot
     if wanted is None or (not wanted and ctx.api_version < NULL_MEANS_ALL_VERSION and not ctx.denied):
-        steps = _all(ctx, request, metadata_cache)
+        steps = _all(ctx, request, snapshot)
     elif ctx.api_version < TOPIC_ID_VERSION and any(topic.name is None or topic.topic_id.int for topic in wanted):
         # Versions 10 and 11 have the fields, but brokers of that time did not look up topics by id.
         steps = _each(ctx, request, map(_refused, wanted))
     elif any(topic.topic_id.int for topic in wanted):
         ids = dict.fromkeys(topic.topic_id for topic in wanted)
-        steps = _each(ctx, request, (_by_id(ctx, topic_id, metadata_cache) for topic_id in ids))
+        steps = _each(ctx, request, (_by_id(ctx, topic_id, snapshot) for topic_id in ids))
     else:
         names = dict.fromkeys(topic.name or "" for topic in wanted)
         may_create = config.auto_create_topics_enable and request.allow_auto_topic_creation
-        topics, creatable = await sliced_work.complete(_named(ctx, request, names, may_create, metadata_cache))
+        topics, creatable = await sliced_work.complete(_named(ctx, request, names, may_create, snapshot))
         if creatable:
             # The creation uses timeouts, which need a task: see `EAGER` in `kafka_apis.py`.
             await next_turn()
             # From here on the request is completed even if the client disconnects.
             ctx.on_disconnect(_complete_anyway)
             topics += await _create(ctx, creatable, controller)
-        return _response(ctx, request, topics, metadata_cache)
-    return _response(ctx, request, await sliced_work.complete(steps), metadata_cache)
+        return _response(ctx, request, topics, metadata_cache, snapshot)
+    return _response(ctx, request, await sliced_work.complete(steps), metadata_cache, snapshot)
 
 
 def _complete_anyway() -> None:
@@ -101,12 +104,12 @@ def _may_create(ctx: RequestContext, name: str) -> bool:
     )
 
 
-def _all(ctx: RequestContext, request: MetadataRequest, metadata_cache: MetadataCache) -> Steps[Topics]:
+def _all(ctx: RequestContext, request: MetadataRequest, snapshot: MetadataSnapshot) -> Steps[Topics]:
     """Build all topics with the ACL. A topic created or deleted in between may be missing, but is never unknown."""
     topics = []
-    for name in list(metadata_cache.topic_names):
+    for name in list(snapshot.topics):
         if ctx.is_authorized(AclOperation.DESCRIBE, AclResourceType.TOPIC, name):
-            topic = metadata_cache.response_topic(name, ctx.listener.name, ctx.api_version)
+            topic = snapshot.response_topic(name, ctx.listener.name, ctx.api_version)
             if topic is not None:
                 topics.append(_with_operations(ctx, request, topic))
         yield
@@ -118,14 +121,14 @@ def _named(
     request: MetadataRequest,
     names: Iterable[str],
     may_create: bool,
-    metadata_cache: MetadataCache,
+    snapshot: MetadataSnapshot,
 ) -> Steps[tuple[Topics, list[str]]]:
     """Build the topics of these names, and return the names of the missing topics that may be created."""
     topics: list[MetadataResponseTopic] = []
     failed: list[MetadataResponseTopic] = []
     creatable: list[str] = []
     for name in names:
-        topic = metadata_cache.response_topic(name, ctx.listener.name, ctx.api_version)
+        topic = snapshot.response_topic(name, ctx.listener.name, ctx.api_version)
         if topic is not None:
             topics.append(_with_operations(ctx, request, topic))
         elif not may_create or not is_legal(name):
@@ -146,9 +149,9 @@ def _each(ctx: RequestContext, request: MetadataRequest, topics: Iterator[Metada
     return described
 
 
-def _by_id(ctx: RequestContext, topic_id: UUID, metadata_cache: MetadataCache) -> MetadataResponseTopic:
-    name = metadata_cache.topic_name(topic_id)
-    topic = metadata_cache.response_topic(name, ctx.listener.name, ctx.api_version) if name else None
+def _by_id(ctx: RequestContext, topic_id: UUID, snapshot: MetadataSnapshot) -> MetadataResponseTopic:
+    name = snapshot.topic_name(topic_id)
+    topic = snapshot.response_topic(name, ctx.listener.name, ctx.api_version) if name else None
     if topic is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
     return topic
@@ -207,11 +210,15 @@ def _with_operations(
 
 
 def _response(
-    ctx: RequestContext, request: MetadataRequest, topics: Topics, metadata_cache: MetadataCache
+    ctx: RequestContext,
+    request: MetadataRequest,
+    topics: Topics,
+    metadata_cache: MetadataCache,
+    snapshot: MetadataSnapshot,
 ) -> MetadataResponse:
     operations = cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_REQUESTED
     return MetadataResponse(
-        brokers=metadata_cache.response_brokers(ctx.listener.name),
+        brokers=snapshot.response_brokers(ctx.listener.name),
         cluster_id=metadata_cache.cluster_id,
         controller_id=metadata_cache.controller_id,
         topics=topics,

@@ -76,7 +76,7 @@ def first_difference(found: MetadataState, wanted: MetadataState) -> str:
 
 def outdated_parts(server: BrokerServer, broker_id: int, state: MetadataState) -> Iterator[str]:
     """Yield the parts of a broker that do not agree with the metadata that it has applied."""
-    yield from _cache(server, state)
+    yield from outdated_cache(server, state)
     yield from _replicas(server, broker_id, state)
     settings = [state.configs.get((BROKER_RESOURCE, name), {}).get(FETCHERS) for name in (str(broker_id), "")]
     static = server.config.static.get(FETCHERS, "1")
@@ -85,7 +85,8 @@ def outdated_parts(server: BrokerServer, broker_id: int, state: MetadataState) -
         yield f"{FETCHERS} is {server.config.num_replica_fetchers}, expected {wanted}"
 
 
-def _cache(server: BrokerServer, state: MetadataState) -> Iterator[str]:
+def outdated_cache(server: BrokerServer, state: MetadataState) -> Iterator[str]:
+    """Yield the brokers and topics in the metadata cache that do not agree with the metadata."""
     metadata = server.state.metadata
     alive = {number: broker.epoch for number, broker in state.brokers.items() if not broker.fenced}
     cached = {number: broker.broker_epoch for number, broker in metadata.brokers.items()}

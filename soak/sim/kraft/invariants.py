@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from soak.sim.kraft.folders import folders_of
-from soak.sim.kraft.images import comparable, first_difference, outdated_parts, state_of
+from soak.sim.kraft.images import comparable, first_difference, outdated_cache, outdated_parts, state_of
 from soak.sim.kraft.nemesis import KRaftNemesis
 from soak.sim.kraft.plan import KRaftPlan
 from soak.sim.replica_invariants import ReplicaInvariants
@@ -42,6 +42,8 @@ class Life:
     loaded: MetadataImage = EMPTY_IMAGE
     checked: MetadataImage = EMPTY_IMAGE
     """The image with which the parts of the broker were compared."""
+    cached: tuple[object, MetadataImage] | None = None
+    """The snapshot of the metadata cache that was compared last, and the image with which it was compared."""
     offset: int = -1
     high_watermark: int = -1
     epoch: int = -1
@@ -188,6 +190,7 @@ class KRaftInvariants(ReplicaInvariants):
         if member._publisher is not None:
             applied = self._applied.get(broker.broker_id, -1)
             self._applied[broker.broker_id] = max(member._publisher.applied_offset, applied)
+        self._look_at_cache(broker, me, life, member)
         self._look_at_parts(broker, me, life, member)
         self._look_at_heartbeats(broker, me, life, member)
 
@@ -265,6 +268,20 @@ class KRaftInvariants(ReplicaInvariants):
             partitions = [state.partitions.get(folder.key) for state in since]
             if all(one is not None and broker.broker_id in one.replicas for one in partitions):
                 self._say(f"stray: {me} has opened its folders at {life.first_offset} and puts {folder.path} aside")
+
+    def _look_at_cache(self, broker: SimKRaftBroker, me: str, life: Life, member: KRaftMember) -> None:
+        """Check that brokers and topics in responses are those of the published image, also during a publication."""
+        publisher, server = member._publisher, broker.server
+        if publisher is None or server is None or not publisher.has_published.is_set():
+            return
+        found = server.state.metadata.snapshot, life.image
+        if life.cached is not None and life.cached[0] is found[0] and life.cached[1] is found[1]:
+            return
+        life.cached = found
+        offset = life.image.provenance.last_contained_offset
+        if offset < self._quorum.end:
+            for part in outdated_cache(server, self._quorum.states[offset]):
+                self._say(f"cache: {me} at {offset}: {part}")
 
     def _look_at_parts(self, broker: SimKRaftBroker, me: str, life: Life, member: KRaftMember) -> None:
         publisher, server = member._publisher, broker.server

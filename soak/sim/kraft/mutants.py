@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -174,10 +175,24 @@ def lead_until_elected_again(patch: Patch) -> None:
 
 
 def ignore_fencing(patch: Patch) -> None:
-    async def apply(self: BrokerMetadataPublisher, image: Any) -> None:
-        self._metadata.set_brokers({one.id: cached_broker(one) for one in image.cluster.brokers.values()})
+    def set_brokers(snapshot: Any, image: Any) -> None:
+        snapshot.set_brokers({one.id: cached_broker(one) for one in image.cluster.brokers.values()})
 
-    patch.setattr(BrokerMetadataPublisher, "_apply_brokers", apply)
+    patch.setattr(BrokerMetadataPublisher, "_set_brokers", staticmethod(set_brokers))
+
+
+def publish_brokers_before_topics(patch: Patch) -> None:
+    original = BrokerMetadataPublisher._set_image
+
+    async def set_image(self: BrokerMetadataPublisher, delta: MetadataDelta, image: Any) -> Any:
+        if delta.cluster is not None:
+            snapshot = self._metadata.snapshot.copy()
+            self._set_brokers(snapshot, image)
+            self._metadata.set_snapshot(snapshot)
+            await asyncio.sleep(0.02)
+        return await original(self, delta, image)
+
+    patch.setattr(BrokerMetadataPublisher, "_set_image", set_image)
 
 
 def serve_strays(patch: Patch) -> None:
@@ -288,6 +303,7 @@ KRAFT_MUTANTS = (
     KRaftMutant(match_topics_by_name, "KIP-516", CHANGES),
     KRaftMutant(lead_until_elected_again, "KIP-500", CHANGES),
     KRaftMutant(ignore_fencing, "KIP-631", frozenset({"kill", "pause"})),
+    KRaftMutant(publish_brokers_before_topics, "KIP-500", frozenset({"kill", "pause"})),
     KRaftMutant(serve_strays, "KAFKA-14616", frozenset({"kill", "replace topic", "reassign"})),
     KRaftMutant(report_no_directories, "KIP-858", CHANGES, settings={"log.dirs": "/data,/more"}),
     KRaftMutant(register_with_a_former_incarnation, "KIP-631", frozenset({"kill"})),

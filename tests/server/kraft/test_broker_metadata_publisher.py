@@ -9,13 +9,17 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
+from tests.server.handled import SingleSteps
 from tests.server.image.metadata_history import image_after
 
 from barnabas.protocol import metadata_records as r
 from barnabas.protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from barnabas.protocol.config_resources import ConfigResourceType
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.apis.handlers import describe_topic_partitions, metadata
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.dynamic_config import DynamicConfig
 from barnabas.server.image.metadata_batch_loader import Manifest
@@ -29,6 +33,7 @@ from barnabas.server.kraft.published_image import PublishedImage
 from barnabas.server.metadata.metadata_cache import MetadataCache
 from barnabas.server.replication.leader_and_isr import LeaderAndIsrState
 from barnabas.server.replication.replication import Replication
+from barnabas.server.runtime.loop_sharing import ITEMS_PER_TURN
 from barnabas.storage.errors import LogDirFailedError
 
 BROKER_ID, OTHER = 2, 1
@@ -45,6 +50,11 @@ class Parts:
         self.refused: set[TopicPartition] = set()
         self.failing: set[TopicPartition] = set()
         self.is_resolved = asyncio.Event()
+        self.are_logs_prepared, self.are_replicas_stopped = asyncio.Event(), asyncio.Event()
+        self.are_logs_prepared.set()
+        self.are_replicas_stopped.set()
+        self.is_waiting = asyncio.Event()
+        self.followers: set[int] = set()
         self.is_quota_failing = self.lacks_log_dirs = False
         self.acls: dict[str, set[str]] = {}
         self.metadata = MetadataCache("cluster")
@@ -92,13 +102,17 @@ class Parts:
         return self.replicas.get((topic, index))
 
     async def prepare_logs(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
-        pass
+        self.is_waiting.set()
+        await self.are_logs_prepared.wait()
 
     def become_leader(self, state: LeaderAndIsrState) -> None:
         self._become("leader", state)
 
     def become_follower(self, state: LeaderAndIsrState) -> None:
         self._become("follower", state)
+
+    def on_leaders_elected(self, followers: Iterable[int]) -> None:
+        self.followers = set(followers)
 
     def partition_error(self, error: Exception, topic: str, index: int) -> KafkaError:
         self.applied.append(("failed", f"{topic}-{index}"))
@@ -117,6 +131,8 @@ class Parts:
         self.replicas[state.topic_partition] = SimpleNamespace(topic_id=state.topic_id)
 
     async def stop_replicas(self, partitions: Sequence[TopicPartition], *, delete: bool) -> dict[Any, ErrorCode]:
+        self.is_waiting.set()
+        await self.are_replicas_stopped.wait()
         self.applied += [("delete" if delete else "stop", str(one)) for one in partitions]
         for one in partitions:
             self.replicas.pop(one, None)
@@ -159,6 +175,7 @@ async def test_new_replicas_have_the_settings_of_their_topic_and_the_cache_has_a
     applied = await parts.publish(*START)
     isr = (OTHER, BROKER_ID)
     assert applied == [("leader", "t-0", 0, isr, 1234), ("follower", "t-1", 0, isr, 1234)]
+    assert parts.followers == {OTHER}
     assert sorted(parts.metadata.brokers) == [OTHER]
     assert sorted(parts.metadata.fenced_brokers) == [BROKER_ID]
     topic = parts.metadata.topic("t")
@@ -166,6 +183,147 @@ async def test_new_replicas_have_the_settings_of_their_topic_and_the_cache_has_a
     assert {index: one.leader for index, one in topic.partitions.items()} == {0: BROKER_ID, 1: OTHER}
     assert await parts.publish(r.UnfenceBrokerRecord(id=BROKER_ID, epoch=10 * BROKER_ID)) == []
     assert sorted(parts.metadata.brokers) == [OTHER, BROKER_ID]
+
+
+async def metadata_response(parts: Parts, names: list[str] | None = None) -> MetadataResponse:
+    """Return the Metadata response of the broker; all topics by default. Each topic takes a turn of the loop."""
+    request = MetadataRequest(topics=None if names is None else [MetadataRequestTopic(name=name) for name in names])
+    return await metadata.handle(
+        client_context(),
+        request,
+        config=cast(Any, SimpleNamespace(auto_create_topics_enable=False)),
+        controller=cast(Any, None),
+        metadata_cache=parts.metadata,
+        sliced_work=cast(Any, SingleSteps()),
+    )
+
+
+def client_context() -> Any:
+    listener = SimpleNamespace(name="PLAINTEXT")
+    return SimpleNamespace(
+        api_version=12, listener=listener, denied=(), has_authorizer=False, is_authorized=lambda *_: True
+    )
+
+
+async def test_clients_see_a_topic_before_its_replicas_are_created() -> None:
+    parts = Parts()
+    await parts.publish(broker(OTHER), broker(BROKER_ID))
+    parts.are_logs_prepared.clear()
+    publication = asyncio.create_task(parts.publish(*START[2:]))
+    async with asyncio.timeout(30):
+        await parts.is_waiting.wait()
+        (topic,) = (await metadata_response(parts, ["t"])).topics
+        assert topic.error_code == ErrorCode.NONE
+        assert [one.leader_id for one in topic.partitions] == [BROKER_ID, OTHER]
+        assert parts.replicas == {}
+        parts.are_logs_prepared.set()
+        await publication
+    assert set(parts.replicas) == {("t", 0), ("t", 1)}
+
+
+async def test_a_topic_that_was_created_again_is_known_while_its_former_replicas_are_deleted() -> None:
+    parts = Parts()
+    await parts.publish(*START)
+    removed: list[Any] = []
+    parts.metadata.on_topics_removed.append(lambda names: removed.append((names, list(parts.applied))))
+    parts.metadata.on_topic_ids_removed.append(removed.append)
+    parts.are_replicas_stopped.clear()
+    parts.is_waiting.clear()
+    new = [
+        r.RemoveTopicRecord(topic_id=TOPIC_ID),
+        r.TopicRecord(name="t", topic_id=NEXT_TOPIC_ID),
+        partition(0, BROKER_ID, NEXT_TOPIC_ID),
+    ]
+    publication = asyncio.create_task(parts.publish(*new))
+    async with asyncio.timeout(30):
+        await parts.is_waiting.wait()
+        (topic,) = (await metadata_response(parts, ["t"])).topics
+        assert (topic.error_code, topic.topic_id) == (ErrorCode.NONE, NEXT_TOPIC_ID)
+        assert removed == []
+        parts.are_replicas_stopped.set()
+        await publication
+    # Between the end of the former topic and the roles of the new one.
+    (names, applied), topic_ids = removed
+    assert (names, topic_ids) == (["t"], [TOPIC_ID])
+    assert sorted(applied) == [("delete", "t-0"), ("delete", "t-1")]
+
+
+def wide(topics: int, leader: int) -> list[Any]:
+    """Topics with two partitions each, of which `leader` leads the first one."""
+    found: list[Any] = []
+    for number in range(topics):
+        topic_id = UUID(int=5000 + number)
+        found.append(r.TopicRecord(name=f"wide-{number:04d}", topic_id=topic_id))
+        found += [partition(0, leader, topic_id), partition(1, BROKER_ID, topic_id)]
+    return found
+
+
+async def test_no_response_mixes_two_images_of_a_thousand_partitions() -> None:
+    topics, turns = 500, 0
+    parts = Parts()
+    await parts.publish(broker(OTHER), broker(BROKER_ID), *wide(topics, OTHER))
+    before = await metadata_response(parts)
+    assert {one.leader_id for topic in before.topics for one in topic.partitions} == {OTHER, BROKER_ID}
+    elected = [
+        r.PartitionChangeRecord(partition_id=0, topic_id=UUID(int=5000 + number), leader=BROKER_ID, isr=[BROKER_ID])
+        for number in range(topics)
+    ]
+    fenced = r.FenceBrokerRecord(id=OTHER, epoch=10 * OTHER)
+    publication = asyncio.create_task(parts.publish(fenced, *elected, partition(2, BROKER_ID, UUID(int=5000))))
+    responses, descriptions = [], []
+    while not publication.done():
+        responses.append(asyncio.create_task(metadata_response(parts)))
+        descriptions.append(
+            asyncio.create_task(
+                describe_topic_partitions.handle(
+                    client_context(),
+                    DescribeTopicPartitionsRequest(response_partition_limit=3000),
+                    config=cast(Any, SimpleNamespace(max_request_partition_size_limit=3000)),
+                    metadata_cache=parts.metadata,
+                    sliced_work=cast(Any, SingleSteps()),
+                )
+            )
+        )
+        for _ in range(5):
+            turns += 1
+            await asyncio.sleep(0)
+    after = await metadata_response(parts)
+    assert {one.node_id for one in after.brokers} == {BROKER_ID}
+    assert all(one.leader_id == BROKER_ID for topic in after.topics for one in topic.partitions)
+    found = await asyncio.gather(*responses)
+    assert all(one in (before, after) for one in found)
+    assert before in found
+    assert after in found
+    for described in await asyncio.gather(*descriptions):
+        leaders = [one.leader_id for topic in described.topics for one in topic.partitions]
+        count = leaders.count(OTHER)
+        assert (len(leaders), count) in ((2 * topics, topics), (2 * topics + 1, 0))
+    # The image was built in steps, and then the roles were changed in steps.
+    assert turns > 2 * topics // ITEMS_PER_TURN
+
+
+async def test_a_replica_in_a_directory_that_is_offline_now_is_offline_in_the_cache() -> None:
+    parts = Parts()
+    other = UUID(int=2001)
+    registration = broker(OTHER)
+    registration.log_dirs = [DIRECTORY, other]
+    records = [partition(0, BROKER_ID, directories=[other, DIRECTORY]), partition(1, OTHER)]
+    await parts.publish(registration, broker(BROKER_ID), START[2], *records)
+
+    def offline() -> list[tuple[int, ...]]:
+        topic = parts.metadata.topic("t")
+        assert topic is not None
+        return [one.offline_replicas for one in topic.partitions.values()]
+
+    assert offline() == [(), ()]
+    # The controller changes no partition whose failed replica is outside of the ISR.
+    change = r.BrokerRegistrationChangeRecord(broker_id=OTHER, broker_epoch=10 * OTHER, log_dirs=[DIRECTORY])
+    await parts.publish(change)
+    assert offline() == [(OTHER,), ()]
+    (topic,) = (await metadata_response(parts, ["t"])).topics
+    assert [one.offline_replicas for one in topic.partitions] == [[OTHER], []]
+    await parts.publish(registration)
+    assert offline() == [(), ()]
 
 
 async def test_a_change_of_the_isr_reaches_the_replica_and_elr_the_cache() -> None:

@@ -132,6 +132,49 @@ def test_offline_replicas_are_those_away_and_those_on_dead_disks() -> None:
     assert answer.partitions[0].offline_replicas == [2, 3]
 
 
+def test_a_copy_of_the_snapshot_is_changed_without_an_effect_on_the_cache() -> None:
+    cache = cluster()
+    before, version = cache.response_topic("t", IN, 12), cache.version
+    removed: list[list[str]] = []
+    cache.on_topics_removed.append(removed.append)
+    kept = cache.snapshot
+    copy = kept.copy()
+    copy.set_brokers({1: broker(1, IN)}, {2: broker(2, IN)})
+    copy.put_topics([topic("a.b", topic_id=9)])
+    gone = copy.remove_topics(["t"])
+    assert cache.response_topic("t", IN, 12) is before
+    assert (sorted(cache.brokers), list(cache.topic_names), cache.version) == ([1, 2], ["t"], version)
+    assert not list(cache.colliding_topics("a_b"))
+    cache.set_snapshot(copy)
+    assert (sorted(cache.brokers), sorted(cache.fenced_brokers)) == ([1], [2])
+    assert (list(cache.topic_names), list(cache.colliding_topics("a_b"))) == (["a.b"], ["a.b"])
+    assert cache.topic_name(UUID(int=1)) is None
+    assert cache.version > version
+    assert removed == []
+    cache.notify_removed(gone)
+    assert removed == [["t"]]
+    # A request that began before the change continues with its snapshot.
+    assert kept.response_topic("t", IN, 12) is before
+    assert [one.node_id for one in kept.response_brokers(IN)] == [1, 2]
+
+
+def test_partitions_without_changes_are_not_described_again() -> None:
+    cache = cluster()
+    before = cache.response_topic("t", IN, 12)
+    former = cache.topic("t")
+    assert before is not None and former is not None
+    changed = PartitionImage(0, 2, 6, 1, (1, 2, 3), (2,))
+    cache.put_topics([topic("t", changed, former.partitions[1])])
+    after = cache.response_topic("t", IN, 12)
+    assert after is not None
+    assert [one.leader_id for one in after.partitions] == [2, -1]
+    assert after.partitions[1] is before.partitions[1]
+    cache.set_brokers({3: broker(3, IN)})
+    again = cache.response_topic("t", IN, 12)
+    assert again is not None
+    assert [one.leader_id for one in again.partitions] == [-1, 3]
+
+
 def test_answers_are_shared_until_something_changes() -> None:
     cache = cluster()
     cache.put_topics([topic("u", topic_id=9)])

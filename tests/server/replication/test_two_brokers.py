@@ -26,6 +26,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.metadata.metadata_cache import PartitionImage, TopicImage
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerInfo
 from barnabas.server.network.broker_connections import BrokerConnections
+from barnabas.server.replication.delayed_fetch import FetchParams
 from barnabas.server.replication.leader_and_isr import IsrChange, LeaderAndIsr, LeaderAndIsrState
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.replication import Replication
@@ -203,6 +204,39 @@ def test_a_follower_has_the_very_bytes_and_acks_all_waits_for_it(durability: str
             assert [log.recovery_point for log in logs] == [20, 20]
 
     play(story, settings={"acks.all.durability": durability, "inter.broker.protocol.version": protocol})
+
+
+def test_fetches_of_followers_wait_shortly_after_an_election(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They cannot contain the partitions of the new leader before the present one returns."""
+
+    async def story(cluster: Cluster) -> None:
+        server = cluster.members[1].broker.server
+        assert server is not None
+        manager, loop = server.state.replica_manager, cluster.world.loop
+        fetched: list[float] = []
+        original = manager.fetch_records
+
+        def fetch_records(params: FetchParams, *args: Any, **kwargs: Any) -> Any:
+            if params.follower == 2:
+                fetched.append(loop.time())
+            return original(params, *args, **kwargs)
+
+        monkeypatch.setattr(manager, "fetch_records", fetch_records)
+        consumer = await cluster.connect(1)
+        waiting = consumer.send(fetch(at(0), max_wait_ms=60_000), 12)
+        await until(lambda: len(fetched) > 1 and manager.delayed_operations["Fetch"] == 2)
+        assert fetched[-1] - fetched[-2] > 0.4, "there is nothing to fetch"
+        elected = loop.time()
+        manager.on_leaders_elected([2, 3])
+        await asyncio.sleep(3.0)
+        after = [moment - elected for moment in fetched if moment > elected]
+        assert after[0] < 0.1
+        assert sum(moment < 1.0 for moment in after) >= 8
+        assert sum(moment > 1.6 for moment in after) <= 4
+        assert not waiting.done()
+        consumer.close()
+
+    play(story)
 
 
 def test_a_dead_follower_leaves_the_set_and_comes_back_into_it() -> None:
