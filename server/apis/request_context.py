@@ -188,6 +188,13 @@ class RequestContext:
         """Handle no further request of the connection for this time after the response."""
         self.channel.mute(seconds)
 
+    def throttle(self, seconds: float) -> None:
+        """Throttle the client for this time after the response, or longer if its quotas on this broker require it."""
+        if self.quota_usage is None:
+            self.mute(seconds)
+        else:
+            self.quota_usage.throttle(seconds)
+
     def close(self) -> None:
         """Close the connection without a response.
 

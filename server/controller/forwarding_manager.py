@@ -12,13 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...common.room_logger import room_logger
-from ...protocol.apis import api_key_of
+from ...protocol.apis import ApiKey, api_key_of
 from ...protocol.codec import decode_response, encode_request
 from ...protocol.default_principal_data import encode_principal
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError, code_of
 from ...protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from ...protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from ...protocol.schema import UNBOUNDED, Versions
+from ...protocol.schema import UNBOUNDED, Buffer, Versions
 
 if TYPE_CHECKING:
     from ..runtime.ports import Work
@@ -29,6 +29,8 @@ logger = room_logger("controller")
 LANE = "forwarding"
 ENCODED_IN_LANE_BYTES = 1 << 15
 """A larger request is encoded in a lane: each takes up to 0.1 s or more."""
+DECODED_IN_LANE_BYTES = 1 << 15
+"""A larger response is decoded in a lane: the results of ten thousand partitions take 20 ms."""
 MAX_FORWARDED_BYTES = 16 << 20
 """The limit for one request. Kafka's limit is `socket.request.max.bytes` (100 MB) of the controller, which closes the
 connection for a larger request, with the requests of all other clients in flight. A reassignment of 200 000 partitions
@@ -109,15 +111,20 @@ class ForwardingManager:
             is_version = error is ErrorCode.UNSUPPORTED_VERSION
             raise KafkaError(error if is_version else ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller: {error.name}")
         data = response.response_data or b""
+        decode = partial(_decoded, key, version, data)
         try:
-            _, start = decode_response_header(key, version, data, 0, len(data))
-            return decode_response(key, version, data, start, len(data))
+            return await self._work.run(LANE, decode) if len(data) > DECODED_IN_LANE_BYTES else decode()
         except ProtocolError as failure:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller's response: {failure}") from failure
 
 
 def _encoded(header: RequestHeader, request: Any) -> bytes:
     return encode_request_header(header) + encode_request(request, header.api_version)
+
+
+def _decoded(key: ApiKey, version: int, data: Buffer) -> Any:
+    _, start = decode_response_header(key, version, data, 0, len(data))
+    return decode_response(key, version, data, start, len(data))
 
 
 def _packed(host: str) -> bytes:

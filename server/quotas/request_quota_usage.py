@@ -142,6 +142,10 @@ class RequestQuotaUsage:
 
         return mutation_quota
 
+    def throttle(self, seconds: float) -> None:
+        """Throttle the client for at least this time: the controller has found it over a quota."""
+        self._wait = max(self._wait, seconds)
+
     def settle_response(self, context: ThrottledRequest, response: Any) -> None:
         """Settle the quotas, set the throttle time of the response and mute the connection for that time (KIP-219)."""
         self.settle(context.api_key, is_timed=response is not None)

@@ -10,9 +10,12 @@ from ..request_context import RequestContext
 
 
 async def handle(ctx: RequestContext, request: Any, *, forwarding_manager: ForwardingManager) -> Any:
-    """Return the controller's response, or close the connection and return None. Raises KafkaError."""
+    """Return the controller's response, or close the connection and return None. Raises KafkaError.
+
+    The controller enforces its quotas, such as `controller_mutation_rate`, and this broker throttles the client.
+    """
     try:
-        return await forwarding_manager.forward_request(
+        response = await forwarding_manager.forward_request(
             ctx.session, ctx.api_version, request, client_id=ctx.client_id, size=ctx.size
         )
     except KafkaError as error:
@@ -21,3 +24,7 @@ async def handle(ctx: RequestContext, request: Any, *, forwarding_manager: Forwa
         # As in Kafka: the client connects again and receives the versions of this controller (`ApiVersionManager`).
         ctx.close()
         return None
+    # As Kafka's sendForwardedResponse: the connection of the client is muted for the throttle time of the controller.
+    if (throttle_time_ms := getattr(response, "throttle_time_ms", 0)) > 0:
+        ctx.throttle(throttle_time_ms / 1000)
+    return response

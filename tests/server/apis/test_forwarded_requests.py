@@ -16,7 +16,7 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages import alter_configs as legacy
 from barnabas.protocol.messages import incremental_alter_configs as incremental
 from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
-from barnabas.protocol.messages.create_topics import CreateTopicsRequest
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.schema import Versions
 from barnabas.server.apis.api_version_manager import ApiVersionManager
 from barnabas.server.apis.handlers import forward, forward_alter_configs, forward_delegation_token
@@ -41,6 +41,7 @@ class Controller:
     def __init__(self) -> None:
         self.forwarded: list[Any] = []
         self.error: KafkaError | None = None
+        self.throttle_time_ms = 0
 
     async def forward_request(
         self, session: Session, version: int, request: Any, *, client_id: str | None, size: int
@@ -48,6 +49,8 @@ class Controller:
         self.forwarded.append(request)
         if self.error is not None:
             raise self.error
+        if isinstance(request, CreateTopicsRequest):
+            return CreateTopicsResponse(throttle_time_ms=self.throttle_time_ms)
         module: Any = legacy if isinstance(request, legacy.AlterConfigsRequest) else incremental
         answers = [
             module.AlterConfigsResourceResponse(resource_type=one.resource_type, resource_name=one.resource_name)
@@ -84,8 +87,10 @@ class Client:
             is_authorized=self._authorize,
             size=100,
             close=self._close,
+            throttle=lambda seconds: self.throttled.append(seconds),
         )
         self.is_closed = False
+        self.throttled: list[float] = []
 
     def _close(self) -> None:
         self.is_closed = True
@@ -208,6 +213,16 @@ async def test_a_client_with_a_version_that_the_controller_lacks_negotiates_agai
     request = incremental.IncrementalAlterConfigsRequest(resources=[resource])
     assert await handled(forward_alter_configs, again.context, request) is None
     assert again.is_closed
+
+
+async def test_a_client_over_a_quota_of_the_controller_is_throttled_by_the_broker() -> None:
+    client = Client()
+    await handled(forward, client.context, CreateTopicsRequest())
+    assert client.throttled == []
+    client.controller.throttle_time_ms = 1500
+    response = await handled(forward, client.context, CreateTopicsRequest())
+    assert response.throttle_time_ms == 1500
+    assert client.throttled == [1.5]
 
 
 def test_only_versions_of_the_controller_are_advertised_for_forwarded_requests() -> None:

@@ -21,6 +21,7 @@ from barnabas.protocol.messages.create_topics import (
 from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.server.config.listeners import ListenerConfig
 from barnabas.server.controller.forwarding_manager import (
+    DECODED_IN_LANE_BYTES,
     ENCODED_IN_LANE_BYTES,
     MAX_FORWARDED_BYTES,
     REPEATED_BYTES,
@@ -42,11 +43,13 @@ class Lanes:
         return job()
 
 
-async def forward(send_request: Any, request: Any, *, client_id: str | None = None, size: int = 100) -> Any:
+async def forward(
+    send_request: Any, request: Any, *, client_id: str | None = None, size: int = 100, response_jobs: int = 0
+) -> Any:
     lanes: Any = Lanes()
     manager = ForwardingManager(send_request, lambda: None, lanes)
     response = await manager.forward_request(session(), VERSION, request, client_id=client_id, size=size)
-    assert lanes.jobs == (size > ENCODED_IN_LANE_BYTES)
+    assert lanes.jobs == (size > ENCODED_IN_LANE_BYTES) + response_jobs
     return response
 
 
@@ -88,6 +91,16 @@ async def test_the_controller_receives_the_request_its_header_and_the_principal_
     assert envelope.client_host_address == bytes((10, 1, 2, 3))
     principal = decode_versioned(DefaultPrincipalData, envelope.request_principal or b"")
     assert principal == DefaultPrincipalData(type="User", name="anna", token_authenticated=True)
+
+
+async def test_a_large_response_of_the_controller_is_decoded_in_a_lane() -> None:
+    topics = [CreatableTopicResult(name=f"topic-{number:08}") for number in range(2000)]
+    inner = b"".join(encode_response(CreateTopicsResponse(topics=topics), VERSION))
+    assert len(inner) > DECODED_IN_LANE_BYTES
+    data = encode_response_header(ApiKey.CREATE_TOPICS, VERSION, 0) + inner
+    controller = Controller(EnvelopeResponse(response_data=data))
+    response = await forward(controller.send_request, CreateTopicsRequest(topics=[]), response_jobs=1)
+    assert response == CreateTopicsResponse(topics=topics)
 
 
 @pytest.mark.parametrize(

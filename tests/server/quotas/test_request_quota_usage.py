@@ -138,3 +138,15 @@ async def test_an_answer_tells_how_long_its_connection_is_muted() -> None:
     other = SimpleNamespace(throttle_time_ms=0)
     desk.settle(desk.quota_usage(), other)
     assert (other.throttle_time_ms, desk.muted) == (0, [0.7504]), "less than a millisecond is nothing"
+
+
+@pytest.mark.parametrize(("own", "of_controller"), [(0.25, 2.0), (3.0, 2.0), (0.0, 2.0)])
+async def test_the_longer_throttle_time_of_controller_and_broker_counts(own: float, of_controller: float) -> None:
+    desk = Desk()
+    desk.wait = own
+    quota_usage = desk.quota_usage()
+    quota_usage.throttle(of_controller)
+    response = SimpleNamespace(throttle_time_ms=round(of_controller * 1000))
+    desk.settle(quota_usage, response)
+    assert desk.muted == [max(own, of_controller)]
+    assert response.throttle_time_ms == round(max(own, of_controller) * 1000)
