@@ -71,6 +71,7 @@ class BrokerConfig(Settings):
         """Whether this broker belongs to a KRaft cluster. With both roles it is a standalone broker."""
         self._replace_values(values)
         self._check_open_listeners()
+        self._check_early_start_listeners()
         self.startup_warnings: tuple[str, ...] = startup_warnings(
             self.static, [one for one in self.listeners if not (one.is_loopback or self.authenticates(one))]
         )
@@ -343,6 +344,20 @@ class BrokerConfig(Settings):
                     "allow.insecure.listeners=true"
                 )
                 raise ConfigError("listeners", self.get("listeners"), reason)
+
+    def _check_early_start_listeners(self) -> None:
+        """Raise ConfigError for an unknown listener, as Kafka. The names have no other effect on a broker.
+
+        A broker accepts clients on all listeners after it has the ACLs of the metadata, as Kafka's with the
+        StandardAuthorizer: BrokerServer enables the processing of requests after it was unfenced.
+        """
+        key = "early.start.listeners"
+        names = self.early_start_listeners
+        known = {one.name for one in self.listeners} | set(self._controller_listeners())
+        for name in names or ():
+            if name.upper() not in known:
+                reason = f"{name} is not contained in listeners or controller.listener.names"
+                raise ConfigError(key, ",".join(names or ()), reason)
 
     def _parse_coordinator_listeners(self) -> tuple[tuple[str, int], ...]:
         """Hosts and ports at which the metadata store is served."""

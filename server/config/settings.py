@@ -53,6 +53,7 @@ class Settings:
     controller_quota_window_size_seconds: int
     default_replication_factor: int
     delete_topic_enable: bool
+    early_start_listeners: tuple[str, ...] | None
     fetch_max_bytes: int
     group_consumer_assignors: tuple[str, ...]
     group_consumer_heartbeat_interval_ms: int

@@ -42,7 +42,11 @@ QUORUM_KEYS: tuple[ConfigKey, ...] = (
         doc="Length of each of the `controller.quota.window.num` windows."),
     integer("controller.socket.timeout.ms", 30000, MEDIUM,
         doc="Timeout of requests to other brokers, except fetches."),
-    list_of("early.start.listeners", None, HIGH, ValidList(is_null_allowed=True)),
+    list_of("early.start.listeners", None, HIGH, ValidList(is_null_allowed=True),
+        doc=(
+            "Each name must be in `listeners` or `controller.listener.names`. A broker has the ACLs before any of its "
+            "listeners accepts clients, as Kafka's with the StandardAuthorizer."
+        )),
     boolean("eligible.leader.replicas.enable", False, HIGH),
     integer("initial.broker.registration.timeout.ms", 60000, MEDIUM,
         doc="Time after which a broker stops if no controller has registered it."),

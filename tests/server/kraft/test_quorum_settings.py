@@ -45,3 +45,14 @@ def test_the_metadata_log_is_in_one_of_the_log_directories() -> None:
     assert metadata_log_dir(BrokerConfig({**KRAFT, "log.dirs": "/a,/b", "metadata.log.dir": "/b"})) == "/b"
     with pytest.raises(ConfigError, match=r"one of the directories in log\.dirs"):
         metadata_log_dir(BrokerConfig({**KRAFT, "log.dirs": "/a", "metadata.log.dir": "/c"}))
+
+
+@pytest.mark.parametrize("roles", ["broker", "broker,controller"])
+def test_listeners_that_start_early_are_listeners_of_the_broker_or_of_the_controllers(roles: str) -> None:
+    listeners = {"listeners": "PLAINTEXT://:9092,INTERNAL://127.0.0.1:9094", "allow.insecure.listeners": "true"}
+    mapped = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"}
+    properties = {**KRAFT, **listeners, **mapped, "process.roles": roles}
+    for names in ("CONTROLLER", "internal, CONTROLLER", ""):
+        BrokerConfig({**properties, "early.start.listeners": names})
+    with pytest.raises(ConfigError, match=r"EXTERNAL is not contained in listeners or controller\.listener\.names"):
+        BrokerConfig({**properties, "early.start.listeners": "CONTROLLER,EXTERNAL"})
