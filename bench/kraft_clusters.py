@@ -197,6 +197,7 @@ def await_in_sync(target: BrokerTarget) -> None:
     """Return once each partition has all its replicas in sync."""
 
     def is_in_sync() -> bool:
-        return all(len(partition.isrs) == SIZE for partition in partitions_of(target, TOPIC).values())
+        found = partitions_of(target, TOPIC)
+        return bool(found) and all(len(partition.isrs) == SIZE for partition in found.values())
 
     wait_until(is_in_sync, timeout_s=PATIENCE_S, what=f"all replicas of {TOPIC} are in sync", interval_s=0.1)

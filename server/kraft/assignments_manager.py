@@ -21,8 +21,11 @@ from .image_features import METADATA_VERSION
 from .image_topics import LOST_DIRECTORY
 
 if TYPE_CHECKING:
+    from ...storage.errors import StorageError
     from ...storage.held_logs import HeldLogs
+    from ...storage.log_dir import LogDir
     from ..controller.forwarding_manager import SendToController
+    from ..image.topics_image import TopicsImage
     from .image_features import ImageFeatures
     from .published_image import PublishedImage
 
@@ -64,14 +67,24 @@ class AssignmentsManager:
         self._held = held
         self._broker_epoch = broker_epoch
         self._send_request = send_request
+        self._agreeing: tuple[TopicsImage, dict[TopicPartition, LogDir], dict[TopicPartition, StorageError]] | None = (
+            None
+        )
+        """The topics, directories and offline replicas that agreed at the last comparison."""
 
     async def check(self) -> None:
-        """Report the replicas in other directories than the metadata state. Failures are repeated by the next call."""
+        """Report the replicas in other directories than the metadata state. Failures are repeated by the next call.
+
+        Without a change since all agreed, nothing is compared: it takes 20 ms for ten thousand replicas.
+        """
         if self._features.level(METADATA_VERSION) < SINCE_DIRECTORIES:
             return
+        present = self._published.image.topics, dict(self._held.dir_of), dict(self._held.offline)
+        if self._agreeing is not None and self._agreeing[0] is present[0] and self._agreeing[1:] == present[1:]:
+            return
         found: dict[TopicIdPartition, UUID] = {}
-        budget, topics = CountBudget(), self._published.image.topics
-        for (name, index), log_dir in list(self._held.dir_of.items()):
+        budget, topics = CountBudget(), present[0]
+        for (name, index), log_dir in present[1].items():
             await budget.step()
             topic_id = topics.ids.get(name)
             partition = None if topic_id is None else topics.partition(topic_id, index)
@@ -84,6 +97,7 @@ class AssignmentsManager:
                 directory = LOST_DIRECTORY
             if directory != stated:
                 found[TopicIdPartition(topic_id, name, index)] = directory
+        self._agreeing = None if found else present
         remaining = iter(found.items())
         while some := list(islice(remaining, MAX_ASSIGNMENTS_PER_REQUEST)):
             await self._report(some)

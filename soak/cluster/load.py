@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -82,10 +83,10 @@ class Load:
         unheard = len(self.history.sent) - heard
         assert unheard == 0, f"nothing is heard of {unheard} records"
 
-    def read_back(self) -> History:
-        """Add what a reader finds now, and return the whole history."""
+    def read_back(self, read: Callable[[str, str, int], Mapping[Place, bytes]] | None = None) -> History:
+        """Add what a reader finds now, by default `read_log`, and return the whole history."""
         history = self.history
-        history.final.update(read_log(self._bootstrap, self._topic, self._partitions))
+        history.final.update((read or read_log)(self._bootstrap, self._topic, self._partitions))
         places = {value: place for place, value in history.final.items()}
         history.acknowledged.update({value: places.get(value, (-1, -1)) for value in self._unplaced})
         return history

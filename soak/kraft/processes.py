@@ -79,9 +79,12 @@ class KRaftProcessCluster:
         kinds: Mapping[int, str] = MIXED,
         version: str = NEWEST,
         settings: Mapping[str, str] | None = None,
+        metadata_log: Mapping[str, str] = METADATA_LOG_SETTINGS,
     ) -> None:
+        """`settings` are of the brokers, `metadata_log` of the metadata log of brokers and controllers."""
         self._folder = folder
-        self._settings = {**BROKER_SETTINGS, **METADATA_LOG_SETTINGS, **(settings or {})}
+        self._metadata_log = metadata_log
+        self._settings = {**BROKER_SETTINGS, **metadata_log, **(settings or {})}
         self._version = version
         self._stack = ExitStack()
         self._paused: set[str] = set()
@@ -98,7 +101,7 @@ class KRaftProcessCluster:
                 self._folder / "controllers",
                 count=len(CONTROLLERS),
                 version=self._version,
-                properties={**CONTROLLER_SETTINGS, **METADATA_LOG_SETTINGS},
+                properties={**CONTROLLER_SETTINGS, **self._metadata_log},
                 forward=lambda node_id, port: self.network.forward(str(node_id), port),
             )
             stack.callback(self._kill_all)

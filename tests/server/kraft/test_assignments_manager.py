@@ -106,3 +106,16 @@ async def test_a_log_that_was_reported_as_lost_is_reported_again_when_it_was_ope
     reports = Reports()
     await reports.begin([LOST_DIRECTORY], {0: "/first"})
     assert await reports.check() == {0: FIRST}
+
+
+async def test_changes_after_replicas_and_metadata_agreed_are_reported() -> None:
+    reports = Reports()
+    await reports.begin([FIRST, SECOND], {0: "/first", 1: "/second"})
+    for _ in range(2):
+        assert await reports.check() == {}
+    reports.held.dir_of[TopicPartition("t", 0)] = cast(Any, reports.dirs["/second"])
+    assert await reports.check() == {0: SECOND}
+    await reports.begin([SECOND, SECOND], {})
+    assert await reports.check() == {}
+    await reports.begin([SECOND, FORMER], {})
+    assert await reports.check() == {1: SECOND}
