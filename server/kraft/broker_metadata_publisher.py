@@ -230,7 +230,7 @@ class BrokerMetadataPublisher:
     ) -> None:
         """Compare the directories of all replicas on these brokers with the directories that are online now.
 
-        No record changes a partition whose replica outside of the ISR is in a failed directory.
+        The controller writes no record for a replica outside of the ISR whose directory has failed.
         """
         for topic in image.topics.by_id.values() if broker_ids else ():
             former, changed = snapshot.topics[topic.name], list[int]()

@@ -62,7 +62,7 @@ async def cached_topic(
     former: TopicImage | None,
     changed: Iterable[int],
 ) -> TopicImage:
-    """Return a topic for the MetadataCache; only the partitions in `changed` differ from those of `former`.
+    """Return a topic for the MetadataCache; all partitions outside of `changed` are taken from `former`.
 
     The loop serves other requests in between.
     """

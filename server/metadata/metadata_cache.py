@@ -69,7 +69,7 @@ class MetadataResponseFormat(IntEnum):
 
 
 class RemovedTopics(NamedTuple):
-    """Topics that were deleted. The ids include those of topics whose names have been created again."""
+    """Topics that were deleted. `ids` also has topics whose names have been created again."""
 
     names: list[str]
     ids: list[UUID]
@@ -190,7 +190,7 @@ class MetadataSnapshot:
         return removed_ids
 
     def remove_topics(self, names: Iterable[str]) -> RemovedTopics:
-        """Remove topics and return those that existed; unknown ones are ignored."""
+        """Remove topics and return the removed ones; unknown names are ignored."""
         removed = RemovedTopics([], [])
         for name in names:
             topic = self.topics.pop(name, None)

@@ -270,7 +270,7 @@ class KRaftInvariants(ReplicaInvariants):
                 self._say(f"stray: {me} has opened its folders at {life.first_offset} and puts {folder.path} aside")
 
     def _look_at_cache(self, broker: SimKRaftBroker, me: str, life: Life, member: KRaftMember) -> None:
-        """Check that brokers and topics in responses are those of the published image, also during a publication."""
+        """Check that responses have the brokers and topics of the published image, also during a publication."""
         publisher, server = member._publisher, broker.server
         if publisher is None or server is None or not publisher.has_published.is_set():
             return
