@@ -304,7 +304,7 @@ class MetadataCache:
         self.on_topic_ids_removed: list[Callable[[list[UUID]], None]] = []
         """Called with the ids of deleted topics, including topics whose names have been created again."""
         self.snapshot = MetadataSnapshot()
-        """For a response that is built in several turns of the loop."""
+        """The present brokers and topics. A response that is built in several turns of the loop uses one snapshot."""
 
     def set_snapshot(self, snapshot: MetadataSnapshot) -> None:
         """Replace all brokers and topics. The caller calls `notify_removed` for topics that are not in it any more."""
