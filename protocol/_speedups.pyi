@@ -150,6 +150,23 @@ def write_produced(
 ) -> bytes | None:
     """`produce_entries.write_generally`; None where a place or a result is not of the kind that it takes."""
 
+def group_produces(buffer: memoryview, parts: list[tuple[int, int]], /) -> dict[bytes, list[int]]:
+    """`joint_produce.group_produces_py`."""
+
+def join_produces(
+    buffer: memoryview,
+    parts: list[tuple[int, int]],
+    key: bytes,
+    place: tuple[int, int],
+    limits: tuple[int, int],
+    rules: tuple[int, int, bool, bool],
+    /,
+) -> tuple[bytes, int, int, list[int], list[bytes]]:
+    """`joint_produce.join_produces_py`. Requests with tagged fields, or bytes after them, are left out."""
+
+def locate_batches(data: memoryview, position: int, /) -> tuple[bytes, bytes]:
+    """`joint_produce.locate_batches_py`."""
+
 def begin_sending(answers: dict[int, bytes], /) -> None:
     """Have another thread send these; they stay as they are until they are given to `finish_sending`."""
 

@@ -19,7 +19,7 @@ from .errors import ProtocolError
 _length_at = Struct(">i").unpack_from
 _PRODUCE_KEY = b"\0\0"
 LENGTH_SIZE = 4
-_FIRST_PRIVATE_SIZE = 4096
+FIRST_PRIVATE_SIZE = 4096
 LENT_FREELY = 24
 SMALL_FRAME_SIZE = 1 << 16
 
@@ -32,7 +32,19 @@ class BufferPool:
     buffers.
     """
 
-    __slots__ = ("_free", "_is_short", "_lent", "_most", "_shared", "allocate", "shared_view", "size", "window")
+    __slots__ = (
+        "_free",
+        "_is_short",
+        "_lent",
+        "_most",
+        "_shared",
+        "allocate",
+        "received",
+        "shared_view",
+        "size",
+        "window",
+        "window_size",
+    )
 
     def __init__(self, size: int, most: int, allocate: Callable[[int], Any] | None = None) -> None:
         """`allocate` returns memory of a number of bytes that the kernel supplies at the first write, or raises
@@ -44,13 +56,18 @@ class BufferPool:
         self._most = most
         self._lent = 0
         self._is_short = False
+        self.received = 0
+        """The bytes at the start of the shared buffer whose frames are handled later in this turn: less than half of
+        it."""
         self._share(bytearray(size))
 
     def _share(self, buffer: bytearray) -> None:
         self._shared = buffer
         self.shared_view = memoryview(buffer)
-        self.window = self.shared_view[: self.size // (64 if self._is_short else 4)]
+        self.window_size = self.size // (64 if self._is_short else 4)
         """Maximum bytes of one read while no frame is pending, which limits the time for one client."""
+        self.window = self.shared_view[: self.window_size]
+        """The part of the shared buffer for the next bytes while `received` is 0."""
 
     def run_short(self, is_short: bool) -> None:
         """While memory is short, read little of a frame before its size is known, and reserve buffers for large
@@ -62,6 +79,7 @@ class BufferPool:
 
     def take_shared(self) -> bytearray:
         """Give the shared buffer to the stream whose bytes it contains; the other streams get another one."""
+        assert not self.received, "no frame of another stream is in it"
         buffer = self._shared
         self._share(self.take())
         return buffer
@@ -93,7 +111,7 @@ class FrameReader:
     frame at `(start, end)` of `self.data` (a writable memoryview) is valid until `settle()` or `buffer()`.
     """
 
-    __slots__ = ("_pool", "_start", "data", "max_other_size", "max_size", "pending", "private")
+    __slots__ = ("_pool", "data", "max_other_size", "max_size", "pending", "private", "start")
 
     def __init__(self, pool: BufferPool, *, max_size: int, max_other_size: int) -> None:
         self.max_size = max_size
@@ -102,7 +120,8 @@ class FrameReader:
         self._pool = pool
         self.private: Any = None
         """Buffer of the pending bytes; None: the shared buffer."""
-        self._start = 0
+        self.start = 0
+        """Position of the first pending byte in `data`."""
         self.pending = 0
         """Number of received bytes that have not been returned; the reader of the socket increases it."""
 
@@ -110,23 +129,32 @@ class FrameReader:
         """Return the buffer for the next bytes, never empty. The hint exists for transports of asyncio, which pass
         one.
         """
-        if self.private is None:
-            self._start = 0
-            self.data = self._pool.shared_view
-            return self._pool.window
         pending = self.pending
-        if self._start + pending == len(self.private):
+        if self.private is None:
+            if not pending:
+                pool = self._pool
+                self.data = view = pool.shared_view
+                self.start = start = pool.received
+                return view[start : start + pool.window_size] if start else pool.window
+            self.settle()  # more bytes of a stream whose frames are not handled yet
+        assert self.private is not None
+        if self.start + pending == len(self.private):
             self._move(pending)
-        end = self._start + pending
+        end = self.start + pending
         missing = self._wanted(pending) - pending
         if missing > self._pool.size // 16:
             # Only the rest of a large frame: bytes of the next one would have to be moved.
             return self.data[end : end + missing]
         return self.data[end:]
 
+    def skip_to(self, position: int) -> None:
+        """Continue at this position of `data`: the frames before it have been handled."""
+        self.pending -= position - self.start
+        self.start = position
+
     def next_frame(self) -> tuple[int, int] | None:
         """Return the next complete frame's bounds in `data`, or None. Raises ProtocolError for an invalid length."""
-        start = self._start
+        start = self.start
         pending = self.pending - LENGTH_SIZE
         if pending < 0:
             return None
@@ -139,12 +167,12 @@ class FrameReader:
                 raise ProtocolError(f"frame of {length} bytes, which is not a Produce request")
             return None
         self.pending = pending - length
-        end = self._start = start + length
+        end = self.start = start + length
         return start, end
 
     def settle(self) -> None:
         """Keep the remaining bytes of the stream and release the buffer of the handled frames."""
-        pending, start = self.pending, self._start
+        pending, start = self.pending, self.start
         if not pending:
             if self.private is not None:
                 self._release()
@@ -153,7 +181,7 @@ class FrameReader:
         elif start:
             # Between views, which may overlap: an assignment to a slice of a bytearray would copy twice.
             self.data[:pending] = self.data[start : start + pending]
-            self._start = 0
+            self.start = 0
 
     def close(self) -> None:
         """Release everything; the reader is not used again."""
@@ -170,13 +198,13 @@ class FrameReader:
         """Return the size of the first pending frame, if its length is known and valid."""
         if pending < LENGTH_SIZE:
             return 0
-        return LENGTH_SIZE + min(max(0, int(_length_at(self.data, self._start)[0])), self.max_size)
+        return LENGTH_SIZE + min(max(0, int(_length_at(self.data, self.start)[0])), self.max_size)
 
     def _is_for_pool(self, pending: int) -> bool:
         """Return whether a pooled buffer suits the pending bytes: a sufficient part of a large frame."""
         size, wanted = self._pool.size, self._wanted(pending)
         return (
-            _FIRST_PRIVATE_SIZE <= pending < size
+            FIRST_PRIVATE_SIZE <= pending < size
             and wanted > size // 16
             and (wanted <= size or self._pool.allocate is None)
             and self._pool.may_lend(pending)
@@ -184,7 +212,7 @@ class FrameReader:
 
     def _keep(self, pending: int) -> None:
         """Copy the pending bytes from the shared buffer into a private one."""
-        if self._is_for_pool(pending) and self._start + min(self._wanted(pending), self._pool.size) <= self._pool.size:
+        if self._is_for_pool(pending) and self.start + min(self._wanted(pending), self._pool.size) <= self._pool.size:
             self.private = self._pool.take_shared()
         else:
             self._move(pending)
@@ -195,13 +223,13 @@ class FrameReader:
         room: Any
         if self._is_for_pool(pending):
             room = pool.take()
-        elif pool.allocate is not None and pending >= _FIRST_PRIVATE_SIZE and self._wanted(pending) > pool.size // 16:
+        elif pool.allocate is not None and pending >= FIRST_PRIVATE_SIZE and self._wanted(pending) > pool.size // 16:
             room = pool.allocate(self._wanted(pending))
         else:
             # An odd size, different from the pool's buffers.
-            room = bytearray(max(_FIRST_PRIVATE_SIZE, 2 * pending) + 1)
+            room = bytearray(max(FIRST_PRIVATE_SIZE, 2 * pending) + 1)
         view = memoryview(room)
-        view[:pending] = self.data[self._start : self._start + pending]
+        view[:pending] = self.data[self.start : self.start + pending]
         self._release()
         self.private = room
         self.data = view
@@ -211,4 +239,4 @@ class FrameReader:
             self._pool.give(self.private)
             self.private = None
         self.data = self._pool.shared_view
-        self._start = 0
+        self.start = 0

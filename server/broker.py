@@ -558,6 +558,7 @@ class BrokerServer:
             memory_limit=self._ports.memory_limit,
             allocate=self._ports.allocate,
             release_memory=self._ports.release_memory,
+            handle_together=apis.handle_together,
         )
         await sockets.bind()
         self._stops += [state.controller_client.close, sockets.close, apis.close]

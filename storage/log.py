@@ -192,8 +192,10 @@ class Log:
                 raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
             segment = self._segment_for(size, max_timestamp, first_offset, last_offset)
         try:
-            if target_magic == 2:
+            if target_magic == 2 and not rules.has_joined_batches:
                 segment.append(data, first_offset, last_offset, max_timestamp)
+            elif target_magic == 2:
+                segment.append_joined(data)
             else:
                 segment.append_batches(data, iter_batches(data))
         except OSError as error:

@@ -4,10 +4,13 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
+from ..protocol.batch_header import BATCH_HEADER
 from ..protocol.errors import KafkaError, ProtocolError
+from ..protocol.joint_produce import locate_batches
 from ..protocol.record import NO_PARTITION_LEADER_EPOCH
 from ..protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, Batch
 from .batch_scan import HEADER_FRONT_SIZE, SCANNED_READ, BatchScan
+from .cleaning.batch_index import IndexScan, index_batches
 from .errors import NO_SPACE, CorruptSegmentError, IndexRebuildingError
 from .file_records import BatchPosition, FileRecords
 from .filesystem import File, FileSystem, Sendable
@@ -19,6 +22,7 @@ from .time_index import NO_TIMESTAMP, TimestampOffset
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 MAX_TIMESTAMP = 2**63 - 1
+_max_timestamp_at = BATCH_HEADER.reader("max_timestamp")
 _TAIL_MAX = 512
 _TAIL_KEPT = 256
 """The number of newest batches that an active segment remembers after `_TAIL_MAX` was reached."""
@@ -83,6 +87,14 @@ class SegmentTail:
         self._positions.append(position)
         if len(offsets) > _TAIL_MAX:
             del offsets[:-_TAIL_KEPT]
+            del self._positions[:-_TAIL_KEPT]
+
+    def append_many(self, offsets: bytes, positions: bytes) -> None:
+        """Note more batches; their first offsets and positions are numbers of 64 bits."""
+        self._offsets.frombytes(offsets)
+        self._positions.frombytes(positions)
+        if len(self._offsets) > _TAIL_MAX:
+            del self._offsets[:-_TAIL_KEPT]
             del self._positions[:-_TAIL_KEPT]
 
     def floor(self, offset: int) -> tuple[int, int] | None:
@@ -233,6 +245,29 @@ class LogSegment:
         if position == 0:
             self.age.first_timestamp = max_timestamp
         self._tail.append(first_offset, position)
+
+    def append_joined(self, records: bytes | bytearray | memoryview) -> None:
+        """Append many small batches of format v2 with one write, as `append` does one after another.
+
+        Raises OSError as `append`.
+        """
+        indexes, position = self.indexes, self.records.size
+        highest = indexes.max_timestamp_so_far, indexes.offset_of_max_timestamp_so_far
+        before = IndexScan(0, [], indexes.bytes_since_last_entry, highest, -1)
+        data = memoryview(records)
+        scan = index_batches(data, indexes.interval_bytes, before)
+        assert scan.end == len(data), "whole batches"
+        if scan.entries or not position:
+            indexes.make_room()
+        self.records.append(records)
+        for last_offset, at, timestamp, timestamp_offset in scan.entries:
+            indexes.max_timestamp_so_far, indexes.offset_of_max_timestamp_so_far = timestamp, timestamp_offset
+            indexes.append_entries(last_offset, position + at)
+        indexes.max_timestamp_so_far, indexes.offset_of_max_timestamp_so_far = scan.highest
+        indexes.bytes_since_last_entry = scan.since
+        if position == 0:
+            (self.age.first_timestamp,) = _max_timestamp_at(data, 0)
+        self._tail.append_many(*locate_batches(data, position))
 
     def append_batches(self, records: bytes | bytearray | memoryview, batches: Iterable[Batch]) -> None:
         """Append several batches, which `batches` walks through, with one write. Raises OSError as `append`."""

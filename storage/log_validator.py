@@ -137,6 +137,8 @@ class AppendRules:
     """Whether to raise HeavyRecordsError instead of doing more than a little work on the event loop."""
     transaction_version: int = 0
     """The version of the transaction that a marker ends: from 2 on each transaction has its own epoch (KIP-1228)."""
+    has_joined_batches: bool = False
+    """Whether the validated records are the batches of several requests (`JointAppend`)."""
 
 
 CLIENT_RULES = AppendRules(requires_single_v2_batch=True)
@@ -225,7 +227,7 @@ class ValidationResult(NamedTuple):
     append."""
 
 
-def _nothing_appended() -> ValidationResult:
+def nothing_appended() -> ValidationResult:
     """Return the result for an append without a record."""
     return ValidationResult(b"", NO_OFFSET, NO_OFFSET, 0, NO_TIMESTAMP)
 
@@ -370,7 +372,7 @@ def _validate(records: memoryview, context: AppendContext) -> ValidationResult:
     if first is None:
         if context.rules.requires_single_v2_batch:
             raise _invalid("Produce requests of version 3 and newer must have exactly one record batch per partition")
-        return _nothing_appended()
+        return nothing_appended()
     if not isinstance(first, RecordBatch):
         if context.rules.requires_single_v2_batch:
             raise _invalid("Produce requests of version 3 and newer must only contain record batches of magic 2")
@@ -560,7 +562,7 @@ def _validate_replicated(records: memoryview, context: AppendContext) -> Validat
         expected, end = batch.last_offset + 1, batch.position + batch.size
         count += batch.last_offset - base_offset + 1
     if first_offset < 0:
-        return _nothing_appended()
+        return nothing_appended()
     return ValidationResult(
         records[:end],
         first_offset,
@@ -756,7 +758,7 @@ def _stamp(batch: LegacyBatch, timestamp: int, append_time: int | None) -> None:
 
 def _result(records: memoryview, count: int, max_timestamp: int, context: AppendContext) -> ValidationResult:
     if count == 0:
-        return _nothing_appended()
+        return nothing_appended()
     append_time = _append_time(context)
     return ValidationResult(
         records,

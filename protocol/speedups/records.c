@@ -157,8 +157,7 @@ __attribute__((aligned(64))) static int walk_on(record_walk *walk)
     return at == end && walk->count > 0;
 }
 
-/* Return whether a batch is valid. Its records are `plain`, or inside the batch if `plain` is NULL. */
-static int check_batch(const uint8_t *batch, int64_t size, const Py_buffer *plain, const record_rules *rules)
+int check_batch(const uint8_t *batch, int64_t size, const Py_buffer *plain, const record_rules *rules)
 {
     if (size <= HEADER_SIZE || batch[MAGIC_AT] != 2 || read_i64(batch) != 0
         || read_i32(batch + SIZE_AT) != size - LOG_OVERHEAD)
@@ -189,7 +188,7 @@ static int clamped(PyObject *number, int64_t *out)
     return *out != -1 || !PyErr_Occurred();
 }
 
-static int rules_of(PyObject *tuple, record_rules *rules)
+int rules_of(PyObject *tuple, record_rules *rules)
 {
     if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != 4) {
         PyErr_SetString(PyExc_TypeError, "rules are (earliest, latest, needs keys, may be a marker)");

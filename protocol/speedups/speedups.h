@@ -140,6 +140,11 @@ typedef struct {
     int needs_keys, may_be_marker;
 } record_rules;
 
+/* Get the rules of (earliest, latest, needs keys, may be a marker); false with an exception. */
+int rules_of(PyObject *tuple, record_rules *rules);
+
+/* Return whether a batch is valid. Its records are `plain`, or inside the batch if `plain` is NULL. */
+int check_batch(const uint8_t *batch, int64_t size, const Py_buffer *plain, const record_rules *rules);
 
 PyObject *scan_batches(PyObject *module, PyObject *args);
 PyObject *header_columns(PyObject *module, PyObject *args);
@@ -155,6 +160,9 @@ PyObject *get_many(PyObject *module, PyObject *args);
 PyObject *filter_batches(PyObject *module, PyObject *args);
 PyObject *read_produce(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *write_produced(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *group_produces(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *join_produces(PyObject *module, PyObject *args);
+PyObject *locate_batches(PyObject *module, PyObject *args);
 PyObject *begin_sending(PyObject *module, PyObject *dict);
 PyObject *finish_sending(PyObject *module, PyObject *dict);
 PyObject *open_syncer(PyObject *module, PyObject *wake);

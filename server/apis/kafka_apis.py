@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import CoroutineType, coroutine
@@ -22,6 +22,7 @@ from ..runtime.ports import no_collection
 from .acl_checks import AclInterceptor
 from .error_responses import error_response
 from .interceptors import Handle, Interceptor, QuotaInterceptor, Respond
+from .joint_produce import JointProduce
 from .large_requests import LANE, LargeRequest, LargeRequests, RequestAdmission
 from .pending_reply import PendingReply
 from .request_context import RequestContext
@@ -176,6 +177,8 @@ class KafkaApis:
             )
         quotas.enforced_listeners.append(self._routes.clear)
         self._failures = 0
+        self._quotas = quotas
+        self._joint_produce = JointProduce(services)
 
     @property
     def failures(self) -> int:
@@ -236,6 +239,14 @@ class KafkaApis:
                 route.respond(context, response)
             # None: the exception for Produce, Fetch and the APIs of group members (`docs/adding-an-api.md`). They wait
             # in a purgatory or in their group, and respond in its callback: a task would cost several microseconds.
+
+    def handle_together(
+        self, connections: Sequence[Connection], buffer: memoryview, parts: list[tuple[int, int]]
+    ) -> Iterator[tuple[int, int, bytes]]:
+        """Handle requests of several connections together: `JointProduce.handle`. All others are left to `handle`."""
+        if self._quotas.enforced or len(self._interceptors) > 1:
+            return iter(())
+        return self._joint_produce.handle(connections, buffer, parts)
 
     def refuse(self, connection: Connection, buffer: memoryview, start: int, end: int, error: KafkaError) -> None:
         """Respond to the frame at [start, end) with `error`, unless the client expects no response.

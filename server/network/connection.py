@@ -20,9 +20,11 @@ from ...protocol.server_connection import ON_ANSWER, SERVING, ServerEvent, Serve
 from ..config.listeners import is_this_machine
 from ..security.session import Session
 from .output import FileSender, PacedWriter, has_file_slices, read_into_memory
+from .request_turn import API_KEY_LOW_BYTE, MAX_KEPT_BYTES, MIN_PRODUCE_BYTES
 
 if TYPE_CHECKING:
     from ..config.listeners import ListenerConfig
+    from .request_turn import RequestTurn
     from .socket_server import SocketServer
 
 logger = room_logger("network")
@@ -129,6 +131,7 @@ class Connection(asyncio.BufferedProtocol):
         "_server",
         "_state",
         "_transport",
+        "_turn",
         "_unsent",
         "frame_started",
         "is_local",
@@ -139,7 +142,15 @@ class Connection(asyncio.BufferedProtocol):
         "write_stalled",
     )
 
-    def __init__(self, server: SocketServer, listener: ListenerConfig, handle: Handle, reader: FrameReader) -> None:
+    def __init__(
+        self,
+        server: SocketServer,
+        listener: ListenerConfig,
+        handle: Handle,
+        reader: FrameReader,
+        turn: RequestTurn | None = None,
+    ) -> None:
+        """`turn` handles small produce requests together with requests of other connections, in place of `handle`."""
         self._server = server
         self._handle = handle
         self._loop = server.loop
@@ -147,6 +158,7 @@ class Connection(asyncio.BufferedProtocol):
         self._descriptor = -1
         """The socket's descriptor if small responses may be sent past the transport."""
         self._reader = reader
+        self._turn = turn
         self._transport: asyncio.Transport | None = None
         """None before the connection is made and after it is lost."""
         self._state = ServerState.OPEN
@@ -190,6 +202,7 @@ class Connection(asyncio.BufferedProtocol):
         stream.set_write_buffer_limits(high=1 if _has_tls(stream) else 0)
         if _has_tls(stream):
             self._paced = PacedWriter(stream)
+            self._turn = None
         elif (descriptor := self.fileno()) >= 0:
             self._descriptor = descriptor
             self._batcher.add_connection(descriptor, stream)
@@ -226,8 +239,26 @@ class Connection(asyncio.BufferedProtocol):
         return self._reader.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._reader.pending += nbytes
+        reader = self._reader
+        reader.pending += nbytes
         self.last_active = self._loop.time()
+        turn = self._turn
+        if turn is not None and reader.private is None:
+            if (
+                nbytes >= MIN_PRODUCE_BYTES
+                and not reader.data[reader.start + API_KEY_LOW_BYTE]
+                and not self._state
+                and not self._output
+            ):
+                if nbytes <= MAX_KEPT_BYTES and self._batcher.is_batching:
+                    turn.add(self, nbytes)
+                    return
+                if nbytes >= 2 * MIN_PRODUCE_BYTES:
+                    turn.finish()
+                    turn.handle((self,))
+                    return
+            if turn.connections:
+                turn.finish()  # this connection may need the shared buffer
         self._process()
 
     def eof_received(self) -> bool:
@@ -253,6 +284,41 @@ class Connection(asyncio.BufferedProtocol):
         if self._file_response is not None:
             self._send_queued()
         elif not self._is_processing:
+            self._process()
+
+    # -- called by the turn ----------------------------------------------------------------------------------------
+
+    def add_received_part(self, parts: list[tuple[int, int]]) -> bool:
+        """Add the bounds of the received bytes in `received`, if they may be handled now and are in the shared buffer.
+
+        Return whether they are added. They are not if a frame in them may be larger than the connection allows.
+        """
+        reader = self._reader
+        pending = reader.pending
+        if self._state or self._output or reader.private is not None or not 0 < pending <= reader.max_size:
+            return False
+        start = reader.start
+        parts.append((start, start + pending))
+        return True
+
+    @property
+    def received(self) -> memoryview:
+        """The buffer with the received bytes."""
+        return self._reader.data
+
+    def take_responses(self, position: int, responses: bytes) -> None:
+        """Send the responses to the requests before `position` of `received`."""
+        if self._state >= _CLOSING:
+            return
+        self._reader.skip_to(position)
+        self._out.append(responses)
+        self._out_bytes += len(responses)
+        if not self._reader.pending:
+            self._write_responses()
+
+    def handle_received(self) -> None:
+        """Handle the received requests one after another."""
+        if self._reader.pending:
             self._process()
 
     # -- called by handlers ----------------------------------------------------------------------------------------

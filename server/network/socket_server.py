@@ -28,6 +28,7 @@ from .admission import UnauthenticatedConnections
 from .connection import Connection, Handle
 from .memory_pool import MemoryPool
 from .output import ResponseBatcher, limit_send_buffer
+from .request_turn import HandleTogether, RequestTurn
 from .sasl import Refuse, SaslRequestFilter
 from .tls import HandshakeQueue, TlsAcceptor
 
@@ -98,6 +99,7 @@ class SocketServer:
         memory_limit: int | None = None,
         allocate: Callable[[int], Any] | None = None,
         release_memory: Callable[[], object] | None = None,
+        handle_together: HandleTogether | None = None,
     ) -> None:
         """`open_files` returns the limit of open files and sockets of the process, None without one.
 
@@ -105,6 +107,7 @@ class SocketServer:
         A listener with TLS requires `work`, which computes handshakes; a listener with SASL requires `refuse`, which
         answers a request with an error. `memory_limit` is the limit of the process in bytes, None without one.
         `allocate` returns memory for a large frame, `release_memory` returns free memory to the operating system.
+        `handle_together` handles requests of several connections.
         """
         self.loop = loop
         self.response_batcher = ResponseBatcher(loop)
@@ -129,6 +132,7 @@ class SocketServer:
         self._by_listener: Counter[str] = Counter()
         self._local = 0
         self._pool = BufferPool(RECEIVE_BYTES, SPARE_BUFFERS, allocate)
+        self._request_turn = None if handle_together is None else RequestTurn(self._pool, loop, handle_together)
         queued = config.queued_max_request_bytes
         if queued <= 0:
             queued = memory_budget(HALF_RECEIVED_BYTES, memory_limit)
@@ -374,7 +378,7 @@ class SocketServer:
         sasl = self._listener_security.get(listener.name, PLAINTEXT).sasl
         reader = FrameReader(self._pool, max_size=0, max_other_size=0)
         if sasl is None:
-            connection = Connection(self, listener, self._handle, reader)
+            connection = Connection(self, listener, self._handle, reader, self._request_turn)
             self._allow_large_frames(connection)
             return connection
         assert self._sasl_filter is not None, "a listener with SASL"

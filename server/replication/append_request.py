@@ -48,6 +48,8 @@ class AppendRequest:
     """Whether the client named a transactional id, without which records of a transaction are refused."""
     may_linger: bool = False
     """Whether the flush may wait for more appends, as in `GroupCommit.request`."""
+    validate: Validate = validate_messages_and_assign_offsets
+    """Validates the records of each partition."""
 
 
 class SuspendedAppend:

@@ -264,6 +264,12 @@ class Partition:
             self._replica_manager.try_complete_delayed_fetches(self)
         return info
 
+    def decides_immediately(self, acks: int) -> bool:
+        """Whether an append is acknowledged before it returns: it waits neither for a disk nor for other replicas."""
+        if self.log.config.flush_messages != NEVER:
+            return False
+        return acks == 1 or (acks == -1 and self.followers is None and not self._replica_manager.acks_all_on_disk)
+
     def _is_duplicate(self, records: memoryview) -> bool:
         """Whether the records repeat an earlier append of an idempotent producer, which waits for it like the first
         time.

@@ -17,13 +17,14 @@ from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError, LogFailedError
 from ...storage.held_logs import AllLogDirsFailedError
+from ...storage.joint_append import JOINT_RULES, JointAppend
 from ...storage.log_dir import LOG_START_OFFSET_CHECKPOINT
-from ...storage.log_validator import AppendOrigin, HeavyRecordsError, validate_messages_and_assign_offsets
+from ...storage.log_validator import AppendOrigin, HeavyRecordsError
 from ..metadata.topic_names import INTERNAL_TOPICS, is_internal
 from ..runtime.log_limit import LimitedLog
 from ..runtime.loop_sharing import SLICE_SECONDS, CountBudget, SlicedWork, Steps, raise_error
 from ..runtime.scheduler import BackgroundWork, IsolatedWork
-from .append_request import AppendEntry, AppendRequest, SuspendedAppend, SuspendedAppends
+from .append_request import NO_RECORDS, AppendEntry, AppendRequest, SuspendedAppend, SuspendedAppends
 from .delayed_delete_records import DelayedDeleteRecords
 from .delayed_fetch import (
     CONSUMER,
@@ -46,6 +47,7 @@ from .replica import FollowerFetch
 from .verification_guards import ATTRIBUTES_LOW_BYTE, VerificationGuards
 
 if TYPE_CHECKING:
+    from ...protocol.joint_produce import JoinedProduces
     from ...protocol.messages.fetch import FetchPartition
     from ...storage.filesystem import Sendable
     from ...storage.lane_task import LaneTask
@@ -410,7 +412,7 @@ class ReplicaManager:
         results: list[AppendResult] = []
         awaited: list[AwaitedAppend] = []
         waiting, stopwatch = self._suspended.waiting, self._ports.stopwatch
-        validate: Validate = validate_messages_and_assign_offsets
+        validate: Validate = request.validate
         callback = request.callback
         entries, deadline, is_client = iter(entries), 0.0, request.rules.origin is CLIENT
         acks = request.acks
@@ -445,7 +447,7 @@ class ReplicaManager:
                 if is_uncommitted and (acks == -1 or not partition.check_flushed(info.last_offset + 1)[0]):
                     awaited.append((partition, info.last_offset + 1, len(results)))
                 results.append(info)
-            validate = validate_messages_and_assign_offsets
+            validate = request.validate
         if suspended is not None:
             callback = suspended.add_part(callback)
             if suspended.has_entries:
@@ -455,6 +457,24 @@ class ReplicaManager:
             callback(results)
         else:
             self._await_appends(results, awaited, callback, request)
+
+    def append_jointly(
+        self, topic: str, index: int, acks: int, buffer: memoryview, parts: list[tuple[int, int]], key: bytes
+    ) -> JoinedProduces | None:
+        """Append the batches of several produce requests with one write, if no request has to wait for its response.
+
+        `parts` of `buffer` begin with requests of the group with this key. Returns None if nothing is appended:
+        `append_records` then finds the error, or waits, for each request.
+        """
+        partition = self._partitions.get((topic, index))
+        if partition is None or not partition.decides_immediately(acks) or self._suspended.waiting:
+            return None
+        results: list[AppendResult] = []
+        joint = JointAppend(buffer, parts, key, partition.log.log_start_offset)
+        request = AppendRequest(acks, 0, results.extend, JOINT_RULES, validate=joint)
+        self.append_records([(topic, index, NO_RECORDS)], request)
+        assert results, "the append is decided"
+        return None if isinstance(results[0], KafkaError) else joint.joined
 
     def _check_client_records(self, entry: AppendEntry, partition: Partition, request: AppendRequest) -> None:
         """Raise KafkaError for records that a client may not append, whichever broker leads the partition."""

@@ -1,0 +1,152 @@
+"""Small produce requests to one partition, joined: one append and one write for the batches of many requests.
+
+Each request is for one partition and has no transactional id, and its batch has no producer id and can be appended as
+it is (`validate_and_stamp`). Such requests differ in nothing but their batches, so that their responses are known as
+soon as the batches are valid. All other requests are left to the general path, one after another.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from struct import Struct
+from typing import NamedTuple
+
+from .apis import ApiKey
+from .batch_header import BATCH_HEADER, HEADER_SIZE
+from .errors import ProtocolError
+from .frames import LENGTH_SIZE
+from .headers import RequestHeader, key_at
+from .native import native
+from .produce_entries import SINCE_TOPIC_IDS, CompactProduceResponse, ProduceEntries, read_generally, write_generally
+from .record import LOG_OVERHEAD, NO_TIMESTAMP
+from .record_scan import RecordRules
+from .usual_batch import validate_and_stamp_py
+
+KEY_FRONT = Struct(">hhi")
+"""Version, acks and partition index. In the key of a group of requests the topic follows, by name or by id."""
+FIRST_VERSION, LAST_VERSION = 3, 13
+_length_at = Struct(">i").unpack_from
+_version_at = Struct(">h").unpack_from
+
+
+class JoinedProduces(NamedTuple):
+    """The valid batches at the beginning of some parts of a buffer."""
+
+    data: bytes
+    """The batches, with their offsets."""
+    record_count: int
+    max_timestamp: int
+    """The largest timestamp of all records, -1 if there is none."""
+    ends: list[int]
+    """The position after the last request whose batch is in `data`, by part."""
+    responses: list[bytes]
+    """The response frames to these requests, by part."""
+
+
+def group_produces_py(buffer: memoryview, parts: list[tuple[int, int]]) -> dict[bytes, list[int]]:
+    """Return the parts `[start, end)` of `buffer` that begin with a small produce request, by the key of the request.
+
+    A part consists of request frames with their lengths, the last one possibly incomplete.
+    """
+    groups: dict[bytes, list[int]] = {}
+    for number, (start, end) in enumerate(parts):
+        found = _read(buffer, start, end)
+        if found is not None:
+            groups.setdefault(found[0], []).append(number)
+    return groups
+
+
+def join_produces_py(
+    buffer: memoryview,
+    parts: list[tuple[int, int]],
+    key: bytes,
+    place: tuple[int, int],
+    limits: tuple[int, int],
+    rules: RecordRules,
+) -> tuple[bytes, int, int, list[int], list[bytes]]:
+    """Return the fields of `JoinedProduces` for the requests with this key at the beginning of each part.
+
+    `place` is the base offset and the leader epoch, `limits` the size of the largest batch, and the log start offset
+    for the responses. The buffer is not changed.
+    """
+    max_size, log_start_offset = limits
+    first_offset, leader_epoch = place
+    next_offset, max_timestamp = first_offset, NO_TIMESTAMP
+    batches: list[bytearray] = []
+    ends: list[int] = []
+    responses: list[bytes] = []
+    for start, end in parts:
+        response = b""
+        while (found := _read(buffer, start, end)) is not None and found[0] == key:
+            _, header, request, frame_end = found
+            batch = bytearray(request.entries[0][2])
+            taken = validate_and_stamp_py(memoryview(batch), None, (next_offset, leader_epoch), max_size, rules)
+            if taken is None or taken[2] >= 0:
+                break
+            result = next_offset, next_offset + taken[0] - 1, taken[1], NO_TIMESTAMP, log_start_offset
+            answer = CompactProduceResponse(request.keys, [result])
+            response += write_generally(answer, header.api_version, header.correlation_id)
+            batches.append(batch)
+            next_offset += taken[0]
+            max_timestamp = max(max_timestamp, taken[1])
+            start = frame_end
+        ends.append(start)
+        responses.append(response)
+    return b"".join(batches), next_offset - first_offset, max_timestamp, ends, responses
+
+
+def _read(buffer: memoryview, start: int, end: int) -> tuple[bytes, RequestHeader, ProduceEntries, int] | None:
+    """Return key, header, body and end of the small produce request at `start`; None for other bytes."""
+    if end - start < LENGTH_SIZE:
+        return None
+    length: int = _length_at(buffer, start)[0]
+    start += LENGTH_SIZE
+    if not 4 <= length <= end - start or key_at(buffer, start)[0] != ApiKey.PRODUCE:
+        return None
+    version: int = _version_at(buffer, start + 2)[0]
+    if not FIRST_VERSION <= version <= LAST_VERSION:
+        return None
+    try:
+        header, request = read_generally(version, buffer, start, start + length)
+    except ProtocolError:
+        return None
+    if request.transactional_id is not None or len(request.entries) != 1 or not (header.client_id or "").isascii():
+        return None
+    topic, index, _ = request.entries[0]
+    if version < SINCE_TOPIC_IDS:
+        if not topic.isascii():
+            return None
+        topic = topic.encode()
+    return KEY_FRONT.pack(version, request.acks, index) + topic, header, request, start + length
+
+
+def locate_batches_py(data: memoryview, position: int) -> tuple[bytes, bytes]:
+    """Return the first offsets and the positions of whole batches of format v2, each as numbers of 64 bits.
+
+    `position` is that of the first batch.
+    """
+    offsets, positions = array("q"), array("q")
+    at = 0
+    while len(data) - at >= HEADER_SIZE:
+        (offset,) = _offset_at(data, at)
+        size = int.from_bytes(data[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD
+        if not HEADER_SIZE <= size <= len(data) - at:
+            break
+        offsets.append(offset)
+        positions.append(position + at)
+        at += size
+    return offsets.tobytes(), positions.tobytes()
+
+
+_offset_at = BATCH_HEADER.reader("base_offset")
+
+# By name: an extension that was compiled from older sources has no such functions.
+group_produces: Callable[[memoryview, list[tuple[int, int]]], dict[bytes, list[int]]] = getattr(
+    native, "group_produces", group_produces_py
+)
+join_produces: Callable[
+    [memoryview, list[tuple[int, int]], bytes, tuple[int, int], tuple[int, int], RecordRules],
+    tuple[bytes, int, int, list[int], list[bytes]],
+] = getattr(native, "join_produces", join_produces_py)
+locate_batches: Callable[[memoryview, int], tuple[bytes, bytes]] = getattr(native, "locate_batches", locate_batches_py)

@@ -1,0 +1,91 @@
+"""Requests that arrive in one turn of the event loop, and are handled together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from ...protocol.frames import FIRST_PRIVATE_SIZE, BufferPool
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+MAX_KEPT_BYTES = FIRST_PRIVATE_SIZE - 1
+"""The most received bytes of a connection that wait for the end of the turn: they never need one of the buffers of
+`BufferPool`."""
+MIN_PRODUCE_BYTES = 80
+"""A produce request with a record is not smaller."""
+API_KEY_LOW_BYTE = 5
+"""Position of a byte that is 0 in Produce requests, and in requests of no other API."""
+
+HandleTogether: TypeAlias = (
+    "Callable[[Sequence[Connection], memoryview, list[tuple[int, int]]], Iterator[tuple[int, int, bytes]]]"
+)
+"""Handles requests at the beginning of parts `[start, end)` of a buffer, one part per connection. Yields the number of
+a part, the position after its last handled request, and the responses. The other requests are handled one by one.
+"""
+
+
+class RequestTurn:
+    """The connections without TLS and SASL whose small requests arrived in this turn of the loop. Owned by the socket
+    server; used on the event loop's thread only.
+
+    Many clients that produce single records send their requests at the same time. Handled together, their batches
+    are checked by one call and written by one system call (`KafkaApis.handle_together`). The bytes remain in the shared
+    receive buffer until the end of the turn; a connection whose state changes before that handles its own.
+    """
+
+    __slots__ = ("_handle_together", "_loop", "_pool", "connections")
+
+    def __init__(self, pool: BufferPool, loop: asyncio.AbstractEventLoop, handle_together: HandleTogether) -> None:
+        self._pool = pool
+        self._loop = loop
+        self._handle_together = handle_together
+        self.connections: list[Connection] = []
+        """The connections whose requests wait for the end of the turn."""
+
+    def add(self, connection: Connection, received: int) -> None:
+        """Handle the `received` bytes of a connection, which are at the start of the pool's window, later in this turn.
+
+        It has no other pending bytes, and at most `MAX_KEPT_BYTES`.
+        """
+        if not self.connections:
+            self._loop.call_soon(self.finish)
+        self.connections.append(connection)
+        pool = self._pool
+        pool.received += received
+        if pool.received * 2 > pool.size:
+            self.finish()
+
+    def finish(self) -> None:
+        """Handle all requests that wait."""
+        connections = self.connections
+        if connections:
+            self.connections = []
+            self._pool.received = 0
+            self.handle(connections)
+
+    def handle(self, connections: Sequence[Connection]) -> None:
+        """Handle requests of connections whose bytes are in one buffer: together if possible, then one by one."""
+        parts: list[tuple[int, int]] = []
+        together = [connection for connection in connections if connection.add_received_part(parts)]
+        if together:
+            try:
+                for number, end, responses in self._handle_together(together, together[0].received, parts):
+                    together[number].take_responses(end, responses)
+            except Exception as error:  # noqa: BLE001 - other connections are served
+                # Their records may be in the log: the requests must not be handled again.
+                self._abort(together, error)
+        for connection in connections:
+            try:
+                connection.handle_received()
+            except Exception as error:  # noqa: BLE001 - the requests of the other connections are handled
+                self._abort((connection,), error)
+
+    def _abort(self, connections: Iterable[Connection], error: Exception) -> None:
+        """Close connections because of an error in their requests, as the event loop does after `buffer_updated`."""
+        message = "closed connections because of an error in their requests"
+        self._loop.call_exception_handler({"message": message, "exception": error})
+        for connection in connections:
+            connection.abort()

@@ -1,0 +1,53 @@
+"""An append of the batches of several produce requests with one write."""
+
+from __future__ import annotations
+
+from ..protocol.joint_produce import JoinedProduces, join_produces
+from .log_config import LogConfig
+from .log_validator import AppendContext, AppendRules, ValidationResult, nothing_appended
+
+MAX_JOINT_BATCH_BYTES = 1 << 14
+"""The size of the largest batch that is joined with others. Larger batches are written without a copy."""
+JOINT_RULES = AppendRules(requires_single_v2_batch=True, allows_zstd=False, has_joined_batches=True)
+
+
+class JointAppend:
+    """The `validate` function of one append to a log, which finds the batches in produce requests of one group.
+
+    A request whose batch is not valid, or has to be changed, is left out, with all later requests of its connection:
+    they take the general path after this append. The receive buffer is not changed.
+    """
+
+    __slots__ = ("_buffer", "_key", "_log_start_offset", "_parts", "joined")
+
+    def __init__(self, buffer: memoryview, parts: list[tuple[int, int]], key: bytes, log_start_offset: int) -> None:
+        """`parts` of `buffer` begin with requests whose key is `key` (`group_produces`), one part per connection."""
+        self._buffer = buffer
+        self._parts = parts
+        self._key = key
+        self._log_start_offset = log_start_offset
+        self.joined: JoinedProduces | None = None
+        """The appended batches and the responses, once the log has called this."""
+
+    def __call__(
+        self,
+        records: memoryview,
+        rules: AppendRules,
+        base_offset: int,
+        now_ms: int,
+        config: LogConfig,
+        leader_epoch: int,
+        target_magic: int = 2,
+    ) -> ValidationResult:
+        """Check the batches and give them offsets from `base_offset` on; `records` are not used."""
+        if not config.stores_as_sent or target_magic != 2:
+            return nothing_appended()
+        record_rules = AppendContext(rules, base_offset, now_ms, config, leader_epoch, target_magic).record_rules
+        limits = min(config.max_message_bytes, MAX_JOINT_BATCH_BYTES), self._log_start_offset
+        place = base_offset, leader_epoch
+        joined = JoinedProduces(*join_produces(self._buffer, self._parts, self._key, place, limits, record_rules))
+        if not joined.record_count:
+            return nothing_appended()
+        self.joined = joined
+        last_offset = base_offset + joined.record_count - 1
+        return ValidationResult(joined.data, base_offset, last_offset, joined.record_count, joined.max_timestamp)

@@ -1,0 +1,216 @@
+"""Small produce requests joined: the compiled functions do what their twins do, and leave everything else alone."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from uuid import UUID
+
+import pytest
+from tests.frames import framed
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.batch_header import write_crc
+from barnabas.protocol.codec import decode_response, encode_request
+from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
+from barnabas.protocol.joint_produce import (
+    FIRST_VERSION,
+    KEY_FRONT,
+    LAST_VERSION,
+    group_produces_py,
+    join_produces_py,
+    locate_batches_py,
+)
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.native import native
+from barnabas.protocol.produce_entries import SINCE_TOPIC_IDS
+from barnabas.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
+
+compiled = pytest.mark.skipif(not hasattr(native, "join_produces"), reason="nothing is compiled here")
+NOW_MS = 1_700_000_000_000
+RULES = (NOW_MS - 1000, NOW_MS + 1000, False, False)
+TOPIC_ID = UUID(int=7)
+FUNCTIONS = [
+    pytest.param((group_produces_py, join_produces_py, locate_batches_py), id="python"),
+    pytest.param(
+        native and (native.group_produces, native.join_produces, native.locate_batches), id="compiled", marks=compiled
+    ),
+]
+
+
+def batch(count: int = 1, *, timestamp: int = NOW_MS, size: int = 20, **fields: int) -> bytes:
+    builder = RecordBatchBuilder(**fields)  # type: ignore[arg-type]
+    for _ in range(count):
+        assert builder.append(b"key", b"v" * size, (), timestamp)
+    return bytes(builder.build())
+
+
+def request(
+    records: bytes,
+    *,
+    version: int = 9,
+    topic: str = "t",
+    index: int = 0,
+    acks: int = 1,
+    transactional_id: str | None = None,
+    client_id: str | None = "client",
+    correlation_id: int = 5,
+) -> bytes:
+    by_id = version >= SINCE_TOPIC_IDS
+    data = TopicProduceData(
+        name="" if by_id else topic,
+        topic_id=TOPIC_ID if by_id else UUID(int=0),
+        partition_data=[PartitionProduceData(index=index, records=records)],
+    )
+    message = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=30_000, topic_data=[data])
+    header = RequestHeader(ApiKey.PRODUCE, version, correlation_id, client_id)
+    return framed(encode_request_header(header) + encode_request(message, version))
+
+
+def key(version: int = 9, acks: int = 1, index: int = 0, topic: str = "t") -> bytes:
+    named = TOPIC_ID.bytes if version >= SINCE_TOPIC_IDS else topic.encode()
+    return KEY_FRONT.pack(version, acks, index) + named
+
+
+def laid_out(*parts: bytes) -> tuple[memoryview, list[tuple[int, int]]]:
+    """The parts in one buffer with other bytes around them."""
+    buffer, bounds = bytearray(b"??"), []
+    for part in parts:
+        bounds.append((len(buffer), len(buffer) + len(part)))
+        buffer += part + b"?"
+    return memoryview(buffer), bounds
+
+
+@pytest.mark.parametrize("functions", FUNCTIONS)
+@pytest.mark.parametrize("version", range(FIRST_VERSION, LAST_VERSION + 1))
+def test_batches_of_one_partition_are_joined_and_answered(functions: tuple, version: int) -> None:
+    group, join, _ = functions
+    first = request(batch(2), version=version, correlation_id=-1)
+    second = request(batch(timestamp=NOW_MS + 9), version=version, correlation_id=2**31 - 1)
+    third = request(batch(3, timestamp=NOW_MS - 9), version=version, client_id=None)
+    buffer, parts = laid_out(first + second, third + third[:-1], request(batch(), version=version, index=4))
+    before = bytes(buffer)
+    assert group(buffer, parts) == {key(version): [0, 1], key(version, index=4): [2]}
+
+    data, count, max_timestamp, ends, responses = join(buffer, parts[:2], key(version), (100, 6), (1000, 40), RULES)
+    assert bytes(buffer) == before, "the requests can be handled again"
+    assert (count, max_timestamp) == (6, NOW_MS + 9)
+    assert ends == [parts[0][1], parts[1][0] + len(third)]
+    found = [each for each in iter_batches(memoryview(data)) if isinstance(each, RecordBatch)]
+    assert [(each.base_offset, each.last_offset, each.header.partition_leader_epoch) for each in found] == [
+        (100, 101, 6),
+        (102, 102, 6),
+        (103, 105, 6),
+    ]
+    answers = []
+    for response in responses:
+        while response:
+            length = int.from_bytes(response[:4], "big")
+            frame, response = response[4 : 4 + length], response[4 + length :]
+            correlation_id, position = decode_response_header(ApiKey.PRODUCE, version, frame, 0, len(frame))
+            decoded = decode_response(ApiKey.PRODUCE, version, frame, position, len(frame))
+            (partition,) = decoded.responses[0].partition_responses
+            assert (partition.error_code, partition.log_append_time_ms, decoded.throttle_time_ms) == (0, -1, 0)
+            assert partition.log_start_offset == (40 if version >= 5 else -1)
+            answers.append((correlation_id, partition.base_offset))
+    assert answers == [(-1, 100), (2**31 - 1, 102), (5, 103)]
+
+
+def other_requests() -> dict[str, bytes]:
+    wrong_crc = bytearray(batch())
+    wrong_crc[-1] ^= 1
+    offset = bytearray(batch())
+    offset[7] = 1
+    server_time = bytearray(batch())
+    server_time[22] |= 8
+    write_crc(memoryview(server_time))
+    return {
+        "negative length": b"\xff\xff\xff\xff" + bytes(200),
+        "longer than the part": b"\0\1\0\0" + request(batch())[4:],
+        "another partition": request(batch(), index=1),
+        "another topic": request(batch(), topic="tt"),
+        "other acks": request(batch(), acks=0),
+        "another version": request(batch(), version=8),
+        "a transaction": request(batch(), transactional_id="x"),
+        "a name that is not ASCII": request(batch(), topic="ü"),
+        "no batch": request(b""),
+        "half a batch": request(batch()[:-3]),
+        "two batches": request(batch() + batch()),
+        "a wrong CRC": request(bytes(wrong_crc)),
+        "an offset": request(bytes(offset)),
+        "an idempotent producer": request(batch(producer_id=4, producer_epoch=0, base_sequence=0)),
+        "compression": request(batch(20, codec=2)),
+        "LogAppendTime": request(bytes(server_time)),
+        "a large batch": request(batch(size=2000)),
+        "too old": request(batch(timestamp=NOW_MS - 5000)),
+        "too new": request(batch(timestamp=NOW_MS + 5000)),
+    }
+
+
+@pytest.mark.parametrize("functions", FUNCTIONS)
+@pytest.mark.parametrize("name", other_requests())
+def test_any_other_request_ends_its_part(functions: tuple, name: str) -> None:
+    _, join, _ = functions
+    good, other = request(batch()), other_requests()[name]
+    buffer, parts = laid_out(other + good, good + other + good, good)
+    data, count, _, ends, responses = join(buffer, parts, key(), (0, 0), (1000, 0), RULES)
+    assert ends == [parts[0][0], parts[1][0] + len(good), parts[2][1]]
+    assert (count, len(list(iter_batches(memoryview(data))))) == (2, 2)
+    assert [bool(response) for response in responses] == [False, True, True]
+
+
+@pytest.mark.parametrize("functions", FUNCTIONS)
+def test_keys_are_required_where_the_rules_say_so(functions: tuple) -> None:
+    builder = RecordBatchBuilder()
+    assert builder.append(None, b"value", (), NOW_MS)
+    buffer, parts = laid_out(request(bytes(builder.build())), request(batch()))
+    for needs_keys, count in ((False, 2), (True, 1)):
+        assert functions[1](buffer, parts, key(), (0, 0), (1000, 0), (*RULES[:2], needs_keys, False))[1] == count
+
+
+@compiled
+@pytest.mark.parametrize("version", [3, 8, 9, 13])
+def test_damaged_requests_are_joined_by_both_or_by_none(version: int) -> None:
+    assert native is not None
+    rng = random.Random(version)
+    good = request(batch(), version=version)
+    for _ in range(2000):
+        damaged = bytearray(good)
+        for _ in range(rng.choice([1, 1, 2, 5])):
+            damaged[rng.randrange(len(damaged))] = rng.choice([0, 1, 2, 127, 128, 255, rng.randrange(256)])
+        buffer, parts = laid_out(bytes(damaged) + good, good)
+        arguments = buffer, parts, key(version), (5, 1), (1000, 0), RULES
+        joined = native.join_produces(*arguments)
+        twin = join_produces_py(*arguments)
+        if joined != twin:
+            # Tagged fields and bytes after the request: the general decoder reads them, the compiled one leaves them.
+            assert joined[3][0] == parts[0][0]
+        groups = group_produces_py(buffer, parts)
+        assert all(set(numbers) <= set(groups[name]) for name, numbers in native.group_produces(buffer, parts).items())
+
+
+@compiled
+def test_wrong_arguments_are_refused() -> None:
+    assert native is not None
+    buffer, parts = laid_out(request(batch()))
+    for wrong in ([(0, len(buffer) + 1)], [(-1, 5)], [(5, 4)], [5], [(0, 1, 2)], [("a", "b")]):
+        with pytest.raises(ValueError, match="part"):
+            native.group_produces(buffer, wrong)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="part"):
+            native.join_produces(buffer, wrong, key(), (0, 0), (1000, 0), RULES)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="key"):
+        native.join_produces(buffer, parts, b"short", (0, 0), (1000, 0), RULES)
+    with pytest.raises(TypeError):
+        native.group_produces(buffer, tuple(parts))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("functions", FUNCTIONS)
+def test_batches_are_located(functions: tuple) -> None:
+    buffer, parts = laid_out(request(batch(3)) + request(batch()) + request(batch(2)))
+    data = functions[1](buffer, parts, key(), (50, 0), (1000, 0), RULES)[0]
+    sizes = [each.size for each in iter_batches(memoryview(data))]
+    offsets, positions = functions[2](memoryview(data), 1000)
+    assert array("q", offsets).tolist() == [50, 53, 54]
+    assert array("q", positions).tolist() == [1000, 1000 + sizes[0], 1000 + sizes[0] + sizes[1]]
+    assert functions[2](memoryview(data)[:-1], 0)[0] == offsets[:16], "only whole batches"
+    assert functions[2](memoryview(b""), 5) == (b"", b"")
