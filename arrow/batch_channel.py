@@ -7,13 +7,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
+from . import host
+
 T = TypeVar("T")
+_WAIT_S = 0.25
+"""Maximum time until a thread that waits for items handles a signal, such as Ctrl-C."""
 
 
 class BatchChannel(Generic[T]):
     """Items of several threads for one consumer, at most `most_bytes` of them, and at least one.
 
-    The threads are daemons: a process can end although one of them waits for a broker.
+    The threads are daemons: a process can end although one of them waits for a broker. When the consumer ends the read,
+    or abandons it, the functions of `on_close` end the requests that the threads wait for. A forked child does not have
+    the threads, so it can neither continue the read of its parent nor end it.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -24,6 +30,8 @@ class BatchChannel(Generic[T]):
         self._running = 0
         self._failure: BaseException | None = None
         self._is_closed = False
+        self._interrupts: list[Callable[[], object]] = []
+        self._process = host.process_id()
 
     @property
     def is_closed(self) -> bool:
@@ -43,6 +51,14 @@ class BatchChannel(Generic[T]):
                 yield item[0]
         finally:
             self._close()
+
+    def on_close(self, interrupt: Callable[[], object]) -> None:
+        """Call a function when the read ends, now if it has ended; a thread calls this before its first request."""
+        with self._changed:
+            if not self._is_closed:
+                self._interrupts.append(interrupt)
+                return
+        interrupt()
 
     def _put_all(self, work: Callable[[], Iterator[tuple[T, int]]]) -> None:
         failure: BaseException | None = None
@@ -74,10 +90,13 @@ class BatchChannel(Generic[T]):
             return True
 
     def _take(self) -> tuple[T, int] | None:
-        """Return the next item; None after the last one."""
+        """Return the next item; None after the last one. Raises RuntimeError in a forked child."""
+        if host.process_id() != self._process:
+            raise RuntimeError("a forked process cannot continue the read of its parent. Read the stream again")
         with self._changed:
             while not self._items and self._running and self._failure is None:
-                self._changed.wait()
+                # A signal that arrives just before the wait does not end the wait, so it is a short one.
+                self._changed.wait(_WAIT_S)
             if self._failure is not None:
                 raise self._failure
             if not self._items:
@@ -88,7 +107,13 @@ class BatchChannel(Generic[T]):
             return item
 
     def _close(self) -> None:
+        if host.process_id() != self._process:
+            # A thread that the child does not have may hold the lock, and the connections are the parent's.
+            return
         with self._changed:
             self._is_closed = True
             self._items.clear()
+            interrupts, self._interrupts = self._interrupts, []
             self._changed.notify_all()
+        for interrupt in interrupts:
+            interrupt()

@@ -44,7 +44,14 @@ class ClientSettings:
 
     @property
     def request_timeout_ms(self) -> int:
-        return int(self.properties.get("request.timeout.ms", "30000"))
+        return self.number("request.timeout.ms", 30_000)
+
+    def number(self, name: str, default: int) -> int:
+        """Return a setting that is a positive whole number. Raises ValueError."""
+        text = str(self.properties.get(name, default)).strip()
+        if not text.isdecimal() or int(text) == 0:
+            raise ValueError(f"{name}: invalid value {text!r}. Expected a positive number")
+        return int(text)
 
     @property
     def is_read_committed(self) -> bool:
@@ -60,13 +67,20 @@ class BlockingClient:
     timeout.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, *, is_known_cluster: bool = False) -> None:
+        """Create a client without a connection. The first contact with a cluster is retried for five seconds, since its
+        address is probably wrong; with `is_known_cluster` for the whole timeout, as later requests are.
+        """
         self.settings = settings
         self.cluster = ClusterView()
+        self._is_known_cluster = is_known_cluster
+        self._interruption = host.new_interruption()
         self._bootstrap = parse_bootstrap(settings.bootstrap_servers)
         self._security: Security = security_of(settings.properties)
         self._connections: dict[tuple[str, int], BlockingConnection] = {}
         self._found_by = inf
+        self._retried_until = inf
+        """The deadline of the current retries."""
         self._silent: set[tuple[str, int]] = set()
         """Brokers that did not respond last time; they are the last choice for requests that any broker can answer."""
         self._doubted: set[str] = set()
@@ -77,6 +91,19 @@ class BlockingClient:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def interrupt(self) -> None:
+        """End the requests of the thread that uses the client, from any other thread, with a KafkaError.
+
+        A thread that connects to a broker at this moment continues until the connection is open, or fails.
+        """
+        self._interruption.set()
+        for connection in list(self._connections.values()):
+            connection.interrupt()
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, until `interrupt` is called."""
+        host.pause(seconds, self._interruption)
 
     def close(self) -> None:
         """Close all connections; the next request opens new ones."""
@@ -89,15 +116,27 @@ class BlockingClient:
     # Connections and retries
 
     def retrying(self, attempt: Callable[[], T], *, timeout_ms: int | None = None) -> T:
-        """Call `attempt()`, again after a growing pause while its error is retriable and time remains."""
+        """Call `attempt()`, again after a growing pause while its error is retriable and time remains.
+
+        An attempt that calls this method for a request of its own does not extend the time.
+        """
         timeout_ms = self.settings.request_timeout_ms if timeout_ms is None else timeout_ms
+        outer = self._retried_until
+        self._retried_until = min(outer, host.monotonic() + timeout_ms / 1000)
+        try:
+            return self._retrying(attempt, self._retried_until)
+        finally:
+            self._retried_until = outer
+
+    def _retrying(self, attempt: Callable[[], T], deadline: float) -> T:
         began, delay = host.monotonic(), _FIRST_BACKOFF_S
-        deadline = began + timeout_ms / 1000
         while True:
             try:
                 return attempt()
             except KafkaError as error:
-                if not self.cluster.brokers:
+                if self._interruption.is_set():
+                    raise
+                if not self.cluster.brokers and not self._is_known_cluster:
                     # Nested retries share one deadline.
                     self._found_by = min(self._found_by, began + _FIRST_CONTACT_S)
                     deadline = min(deadline, self._found_by)
@@ -106,7 +145,7 @@ class BlockingClient:
                 if error.code is ErrorCode.NETWORK_EXCEPTION or error.code is ErrorCode.REQUEST_TIMED_OUT:
                     self.close()
                     self._doubted.update(self.cluster.topics)
-            host.pause(delay)
+            self.pause(delay)
             delay = min(2 * delay, _MAX_BACKOFF_S)
 
     def any_connection(self) -> BlockingConnection:
@@ -160,6 +199,8 @@ class BlockingClient:
 
     def _open(self, address: tuple[str, int]) -> BlockingConnection:
         connection = self._connections.get(address)
+        if self._interruption.is_set():
+            raise ConnectionLostError("the read has ended")
         if connection is None:
             self._silent.add(address)  # until its next response
             connection = BlockingConnection(
@@ -167,6 +208,8 @@ class BlockingClient:
             )
             self._silent.discard(address)
             self._connections[address] = connection
+            if self._interruption.is_set():
+                connection.interrupt()  # `interrupt` may not have found it
         return connection
 
     # Topics

@@ -7,8 +7,11 @@ responses in the same order.
 from __future__ import annotations
 
 import socket
+import weakref
 from collections import deque
+from contextlib import suppress
 from math import inf
+from struct import pack
 from typing import Any
 
 from .. import __version__
@@ -19,13 +22,15 @@ from ..protocol.client_connection import ClientConnection, Introduction
 from ..protocol.codec import encode_request
 from ..protocol.errors import ConnectionLostError, RequestTimeoutError
 from ..protocol.schema import UNBOUNDED, Buffer
-from .host import monotonic
+from .host import call_after_fork, monotonic
 
 CLIENT_ID = "barnabas-arrow"
 _CONNECT_TIMEOUT_S = 10.0
 _MAX_RESPONSE_BYTES = 1 << 30
 _ROOM_BEHIND = 64
 """Bytes of memory after a response, so that records in it can be decoded in place."""
+_REUSED_FRAMES = 2
+"""The records of one response are decoded while the next one arrives."""
 _RECEIVE_BUFFER_BYTES = 4 << 20
 _BEFORE_THE_END = 0.85
 """Share of a session's lifetime after which it is renewed."""
@@ -40,6 +45,9 @@ class BlockingConnection:
         self.address = f"{address[0]}:{address[1]}"
         self._timeout_s = timeout_s
         self._security, self._host = security, address[0]
+        self._is_tls = security.tls is not None
+        self._timeouts: dict[int, float] = {}
+        """The limits of reads and writes that the socket has."""
         self.is_silent = False
         """Whether a wait for a response has timed out."""
         self._renew_at = inf
@@ -50,6 +58,7 @@ class BlockingConnection:
             max_response_bytes=_MAX_RESPONSE_BYTES,
             sasl=security.exchange(address[0]),
             room_behind=_ROOM_BEHIND,
+            reused_frames=_REUSED_FRAMES,
         )
         try:
             self._socket = socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S)
@@ -57,9 +66,12 @@ class BlockingConnection:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
             if security.tls is not None:
                 self._socket = security.tls.wrap_socket(self._socket, server_hostname=address[0])
+            else:
+                self._socket.settimeout(None)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise BrokerUnreachableError(f"cannot reach broker at {self.address}: {reason}") from error
+        _open_connections.add(self)
         self._core.connected(inf)
         self._be_let_in()
 
@@ -100,6 +112,16 @@ class BlockingConnection:
         self._core.close()
         self._socket.close()
 
+    def interrupt(self) -> None:
+        """End the connection from any thread: the thread that waits for a response gets a ConnectionLostError."""
+        with suppress(OSError):
+            # Not the method of a TLS socket, which changes the state that the other thread uses.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def close_socket(self) -> None:
+        """Close this process's descriptor; a process with a copy of it can continue to use the connection."""
+        self._socket.close()
+
     def _be_let_in(self) -> None:
         while not self._core.is_renewed:
             self._write(self._core.data_to_send())
@@ -114,9 +136,18 @@ class BlockingConnection:
             self._core.renew(sasl, inf)
             self._be_let_in()
 
+    def _limit(self, option: int, timeout_s: float) -> None:
+        """Limit the time of each read or write of the socket."""
+        if self._is_tls:
+            self._socket.settimeout(timeout_s)
+        elif self._timeouts.get(option) != timeout_s:
+            # The kernel's timeout, with which a read can wait for many bytes; with a timeout of Python it cannot.
+            self._socket.setsockopt(socket.SOL_SOCKET, option, pack("ll", *divmod(round(timeout_s * 1e6), 1_000_000)))
+            self._timeouts[option] = timeout_s
+
     def _write(self, data: list[Buffer]) -> None:
         try:
-            self._socket.settimeout(self._timeout_s)
+            self._limit(socket.SO_SNDTIMEO, self._timeout_s)
             self._socket.sendall(b"".join(data))
         except OSError as error:
             self.close()
@@ -125,12 +156,14 @@ class BlockingConnection:
     def _read(self, timeout_s: float) -> None:
         """Process received bytes, or wait for them. On any failure the connection is closed."""
         try:
-            self._socket.settimeout(timeout_s)
-            count = self._socket.recv_into(self._core.buffer())
+            self._limit(socket.SO_RCVTIMEO, timeout_s)
+            # One call for the rest of a response, during which other threads run. TLS returns one record at a time.
+            flags = socket.MSG_WAITALL if self._core.is_within_response and not self._is_tls else 0
+            count = self._socket.recv_into(self._core.buffer(), 0, flags)
             if count == 0:
                 raise self._core.lost()
             self._answers += [answer for _, answer in self._core.received(count)]
-        except TimeoutError:
+        except (TimeoutError, BlockingIOError):
             self.is_silent = True
             self.close()
             raise RequestTimeoutError(f"no response from broker {self.address} in time") from None
@@ -141,3 +174,18 @@ class BlockingConnection:
         except BaseException:
             self.close()
             raise
+
+
+_open_connections: weakref.WeakSet[BlockingConnection] = weakref.WeakSet()
+
+
+def _close_copies() -> None:
+    """Close the sockets that a forked child has from its parent, whose threads the child does not have.
+
+    Otherwise a broker would see the end of the parent's connections only when the child ends.
+    """
+    for connection in list(_open_connections):
+        connection.close_socket()
+
+
+call_after_fork(_close_copies)

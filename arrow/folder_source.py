@@ -138,6 +138,11 @@ class FolderReader:
         self._files = files
         self._committed = committed
         self._headers = headers
+        self._is_interrupted = False
+
+    def interrupt(self) -> None:
+        """End the read after the current block of a file, from any thread."""
+        self._is_interrupted = True
 
     def read(self, r: OffsetRange) -> Iterator[RecordTable]:
         """Yield the records of a range, a few megabytes at a time. Raises ProtocolError, OSError."""
@@ -145,6 +150,8 @@ class FolderReader:
         hidden = HiddenBatches(files, committed=self._committed)
         for segment in files.ranges_between(r.start, r.end):
             for batches in read_batches(segment):
+                if self._is_interrupted:
+                    return
                 wanted_batches = [batch for batch in batches if batch.base_offset < r.end]
                 visible = [b for b in wanted_batches if _is_valid(segment, b) and not hidden.is_hidden(b)]
                 end = r.end if hidden.stable_end is None else min(r.end, hidden.stable_end)

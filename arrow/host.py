@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+from collections.abc import Callable
 
 
 def now_ms() -> int:
@@ -16,9 +18,28 @@ def monotonic() -> float:
     return time.monotonic()
 
 
-def pause(seconds: float) -> None:
-    """Sleep."""
-    time.sleep(seconds)
+def pause(seconds: float, interruption: threading.Event | None = None) -> None:
+    """Sleep; another thread ends the sleep by setting `interruption`."""
+    if interruption is None:
+        time.sleep(seconds)
+    else:
+        interruption.wait(seconds)
+
+
+def new_interruption() -> threading.Event:
+    """Return a flag for `pause`, which is not set."""
+    return threading.Event()
+
+
+def process_id() -> int:
+    """Return the number of this process, which is another one in a forked child."""
+    return os.getpid()
+
+
+def call_after_fork(function: Callable[[], object]) -> None:
+    """Call a function in each child process that this process forks, if the operating system can fork."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=function)
 
 
 def default_threads() -> int:

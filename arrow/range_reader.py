@@ -64,10 +64,14 @@ class RangeReader:
         self._poll_timeout_ms = poll_timeout_ms
         self._headers = headers
         self._check_crcs = client.settings.properties.get("check.crcs", "true") != "false"
-        self._fetch_bytes = int(client.settings.properties.get("max.partition.fetch.bytes", _FETCH_BYTES))
+        self._fetch_bytes = client.settings.number("max.partition.fetch.bytes", _FETCH_BYTES)
         self._in_flight: BlockingConnection | None = None
         self._missed_since: float | None = None
         """Time since which no broker has the topic."""
+
+    def interrupt(self) -> None:
+        """End the read from any other thread: the thread that reads gets a KafkaError."""
+        self._client.interrupt()
 
     def read(self, r: OffsetRange) -> Iterator[RecordTable]:
         """Yield the range's records, a few megabytes at a time. Raises KafkaError, DataLossError."""
@@ -142,18 +146,23 @@ class RangeReader:
         except _GoneError as gone:
             self._report_loss(str(gone))
             return None
+        except KafkaError as error:
+            place = f"{r.partition} at offset {offset}"
+            raise KafkaError(
+                error.code, f"{place}: {error.message}" if error.message else f"fetch of {place}"
+            ) from error
 
     def _attempt(self, r: OffsetRange, offset: int) -> PartitionData:
         try:
             connection = self._in_flight or self._send(r, offset)
             self._in_flight = None
             response = connection.receive(wait_ms=_MAX_WAIT_MS)
-            data = _partition_of(response, r, offset)
+            data = _partition_of(response)
             self._missed_since = None
             if response.throttle_time_ms > 0 and not data.records:
                 # A throttled client receives no records although there are some: that is not a gap.
-                host.pause(response.throttle_time_ms / 1000)
-                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"fetch of {r.partition} from {offset}")
+                self._client.pause(response.throttle_time_ms / 1000)
+                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the client is throttled by a quota")
             return data
         except KafkaError as error:
             if error.code.retriable and error.code is not ErrorCode.NETWORK_EXCEPTION:
@@ -241,7 +250,7 @@ class _GoneError(Exception):
     """The topic of the range does not exist any more."""
 
 
-def _partition_of(response: FetchResponse, r: OffsetRange, offset: int) -> PartitionData:
+def _partition_of(response: FetchResponse) -> PartitionData:
     """Return the only partition of a response; raise its error, unless it is about the offset."""
     code = code_of(response.error_code)
     for topic in response.responses:
@@ -249,7 +258,7 @@ def _partition_of(response: FetchResponse, r: OffsetRange, offset: int) -> Parti
         code = code_of(data.error_code)
         if code in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
             return data
-    raise KafkaError(code or ErrorCode.UNKNOWN_SERVER_ERROR, f"fetch of {r.partition} from {offset}")
+    raise KafkaError(code or ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def decode_batches(

@@ -23,12 +23,28 @@ Progress: TypeAlias = Callable[[int, int], object]
 """Receives the number of offsets that have been read, and of all offsets of the read."""
 QUEUED_BYTES = 32 << 20
 """Bytes of record batches that wait for the consumer of a stream."""
+_ROWS_OF_ONE_THREAD = 100_000
+"""The maximum row limit for which one thread reads; more threads would read records that nothing needs."""
 
 
 class RangeDecoder(Protocol):
     """Reads ranges on one thread."""
 
-    def read(self, r: OffsetRange) -> Iterator[RecordTable]: ...
+    def read(self, r: OffsetRange) -> Iterator[RecordTable]:
+        """Yield the records of a range."""
+
+    def interrupt(self) -> None:
+        """End the read soon, from any thread."""
+
+
+class RangeBounds(Protocol):
+    """The topics, partitions, offsets and times of a query, as far as they are known before it is read."""
+
+    def narrowed(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """Return the ranges without offsets that the query does not need."""
+
+    def earliest_time(self) -> int:
+        """Return the time in ms before which the query needs no records; -1 if there is none."""
 
 
 class RecordSource(Protocol):
@@ -156,7 +172,7 @@ class RecordStream(dataset.Dataset):
     def head(self, num_rows: int, **options: Any) -> Any:
         """Return the first rows that are read as a table, and end the read."""
         found, left = [], num_rows
-        batches = self.to_batches(**options)
+        batches = self.to_batches(**options) if options else self.read(self._names, limit=num_rows)
         for batch in batches:
             found.append(batch.slice(0, left))
             left -= len(found[-1])
@@ -226,13 +242,24 @@ class RecordStream(dataset.Dataset):
 
     # Reading
 
-    def _batches(self, names: Sequence[str], expression: Any) -> Iterator[Any]:
+    def read(
+        self, columns: Sequence[str], *, bounds: RangeBounds | None = None, limit: int | None = None
+    ) -> Iterator[Any]:
+        """Yield batches with these columns of the records within `bounds`, and others; for integrations of engines.
+
+        The caller closes the iterator after `limit` records, for which one thread reads.
+        """
+        return self._batches(columns, self._filter, bounds, limit)
+
+    def _batches(
+        self, names: Sequence[str], expression: Any, bounds: RangeBounds | None = None, limit: int | None = None
+    ) -> Iterator[Any]:
         """Read with threads; closing the iterator ends them."""
         filtered = columns_in(expression, self._whole) if expression is not None else []
         decoded = [ERROR_COLUMNS[name] for name in (*names, *filtered) if name in ERROR_COLUMNS]
         read_names = list(dict.fromkeys((*names, *filtered, *decoded)))
         schema = pa.schema([self._whole.field(name) for name in read_names])
-        ranges = self._narrowed(expression)
+        ranges = self._narrowed(expression, bounds)
         left = iter(sorted(ranges, key=lambda r: -r.records))
         total, done = sum(r.records for r in ranges), 0
         channel: BatchChannel[tuple[Any, int]] = BatchChannel(QUEUED_BYTES)
@@ -240,6 +267,7 @@ class RecordStream(dataset.Dataset):
         def work() -> Iterator[tuple[tuple[Any, int], int]]:
             layout = RecordLayout(schema, self._formats, null_on_error=self._errors != "raise")
             with self._source.open(headers=layout.wants_headers) as reader:
+                channel.on_close(reader.interrupt)
                 # `next` of a list's iterator is atomic.
                 while (r := next(left, None)) is not None and not channel.is_closed:
                     position = r.start
@@ -253,7 +281,8 @@ class RecordStream(dataset.Dataset):
                         yield (batch, behind - position), batch.nbytes
                         position = behind
 
-        count = max(1, min(self._threads, len(ranges)))
+        is_small = limit is not None and limit <= _ROWS_OF_ONE_THREAD
+        count = 1 if is_small else max(1, min(self._threads, len(ranges)))
         for batch, offsets in channel.run([work] * count) if ranges else ():
             done += offsets
             if self._progress is not None:
@@ -261,13 +290,17 @@ class RecordStream(dataset.Dataset):
             if batch.num_rows:
                 yield batch
 
-    def _narrowed(self, expression: Any) -> list[OffsetRange]:
-        """Return the ranges without the offsets for which the filter is known to be false."""
+    def _narrowed(self, expression: Any, bounds: RangeBounds | None = None) -> list[OffsetRange]:
+        """Return the ranges without the offsets that are outside of the bounds, or for which the filter is known to be
+        false.
+        """
         ranges = [r for r in self._ranges if r.records > 0]
-        if expression is None:
-            return ranges
-        bounds = FilterBounds(expression, self._whole)
-        ranges, since = bounds.narrowed(ranges), bounds.earliest_time()
+        known: list[RangeBounds] = [] if bounds is None else [bounds]
+        if expression is not None:
+            known.append(FilterBounds(expression, self._whole))
+        since = -1
+        for each in known:
+            ranges, since = each.narrowed(ranges), max(since, each.earliest_time())
         if since <= 0 or not ranges:
             return ranges
         offsets = self._source.find_times({r.partition: since for r in ranges})

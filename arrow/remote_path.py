@@ -79,19 +79,27 @@ def path_of(text: str) -> AnyPath:
     """Return a path, of fsspec for a URL. Raises ModuleNotFoundError without fsspec, ValueError for an unknown one."""
     if "://" not in text:
         return Path(text)
-    files, path = _fsspec().core.url_to_fs(text)
-    return RemotePath(files, path)
+    return RemotePath(*_opened(text))
 
 
 def expand(pattern: str) -> list[AnyPath]:
-    """Return the paths that a URL with `*` matches, in order."""
-    files, path = _fsspec().core.url_to_fs(pattern)
+    """Return the paths that a URL with `*` matches, in order. Raises as `path_of`."""
+    files, path = _opened(pattern)
     found = files.glob(path) if "*" in path else [path]
     return [RemotePath(files, each) for each in sorted(found)]
 
 
-def _fsspec() -> Any:
+def _opened(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL, with the settings of fsspec's configuration, and the path in it."""
+    if "::" in url:
+        # The tasks of Spark open files by the URL that the file system returns, which has the last part only.
+        raise ValueError(f"{url}: URLs that combine file systems with :: are not supported")
     try:
-        return import_module("fsspec")
+        core = import_module("fsspec").core
     except ModuleNotFoundError:
         raise ModuleNotFoundError("a URL requires fsspec: pip install fsspec", name="fsspec") from None
+    try:
+        files, path = core.url_to_fs(url)
+    except ImportError as error:  # the package of a protocol is not installed
+        raise ModuleNotFoundError(f"{url}: {error}", name=getattr(error, "name", None)) from None
+    return files, path

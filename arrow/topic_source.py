@@ -20,7 +20,8 @@ from .range_reader import RangeReader
 from .record_stream import Errors, Progress, RecordStream
 from .value_types import Format, column_formats
 
-_POLL_TIMEOUT_MS = 120_000
+_TIMEOUT_MS = 60_000
+"""The default of `default.api.timeout.ms` in Kafka's clients."""
 
 
 def read_topic(
@@ -43,9 +44,10 @@ def read_topic(
 ) -> RecordStream:
     """Return the records of topics from `start` up to `end`, which are resolved now: later records are not read.
 
-    `config` has settings of a Kafka client, such as `security.protocol`, `sasl.jaas.config`, `check.crcs` or
-    `max.partition.fetch.bytes`. `columns` and `filter` are as for a dataset of pyarrow. Records that no longer exist
-    are an error unless `fail_on_data_loss` is false.
+    `config` has settings of a Kafka client, such as `security.protocol`, `sasl.jaas.config`, `check.crcs`,
+    `max.partition.fetch.bytes` or `default.api.timeout.ms`, for which a read is retried when a broker fails. `columns`
+    and `filter` are as for a dataset of pyarrow. Records that no longer exist are an error unless `fail_on_data_loss`
+    is false.
 
     Raises ValueError for a topic or partition that does not exist, or an invalid argument; KafkaError.
     """
@@ -70,17 +72,19 @@ def read_topic(
 
 
 class TopicSource:
-    """The connections of a read, one client for each thread."""
+    """The connections of a read, one client for each thread. Raises ValueError for invalid settings."""
 
     def __init__(self, settings: ClientSettings, *, fail_on_data_loss: bool) -> None:
         self._settings = settings
         self._fail = fail_on_data_loss
+        self._timeout_ms = settings.number("default.api.timeout.ms", _TIMEOUT_MS)
+        settings.number("max.partition.fetch.bytes", 1)  # rejects an invalid value before threads read it
 
     @contextmanager
     def open(self, *, headers: bool) -> Iterator[RangeReader]:
         """Return a reader with a client of its own."""
-        with BlockingClient(self._settings) as client:
-            yield RangeReader(client, fail_on_data_loss=self._fail, poll_timeout_ms=_POLL_TIMEOUT_MS, headers=headers)
+        with BlockingClient(self._settings, is_known_cluster=True) as client:
+            yield RangeReader(client, fail_on_data_loss=self._fail, poll_timeout_ms=self._timeout_ms, headers=headers)
 
     def find_times(self, timestamps: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Return the first offset at or after each time in ms; -1 without one. Raises KafkaError."""

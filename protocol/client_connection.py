@@ -177,8 +177,9 @@ class ClientConnection(Generic[T]):
         max_in_flight: int | None = None,
         sasl: SaslExchange | None = None,
         room_behind: int = 0,
+        reused_frames: int = 0,
     ) -> None:
-        """Without `sasl` there is no authentication. `room_behind`: see `ReceiveBuffer`."""
+        """Without `sasl` there is no authentication. `room_behind` and `reused_frames`: see `ReceiveBuffer`."""
         self.peer = peer
         self.state = ClientState.CONNECTING
         self.api_versions: dict[int, Versions] = {}
@@ -188,7 +189,7 @@ class ClientConnection(Generic[T]):
         """Lifetime of the authentication, before which `renew` is required; 0: unlimited (KIP-368)."""
         self._introduction = introduction
         self._sasl = sasl
-        self._receive = ReceiveBuffer(max_response_bytes, room_behind=room_behind)
+        self._receive = ReceiveBuffer(max_response_bytes, room_behind=room_behind, reused_frames=reused_frames)
         self.buffer = self._receive.buffer
         """Return the buffer for the next bytes of the socket; then call `received`."""
         self._in_flight: deque[InFlight] = deque()
@@ -205,6 +206,11 @@ class ClientConnection(Generic[T]):
     def is_ready(self) -> bool:
         """Return whether requests may be sent."""
         return self.state is _READY or self.state in _AGAIN
+
+    @property
+    def is_within_response(self) -> bool:
+        """Return whether `buffer()` is memory of a response that has begun to arrive, and of no other bytes."""
+        return self._receive.is_within_frame
 
     @property
     def in_flight_count(self) -> int:

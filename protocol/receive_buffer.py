@@ -22,29 +22,51 @@ BELIEVED_BYTES = 16 << 20
 class ReceiveBuffer:
     """Splits one connection's stream. Use: read into `buffer()`, then `received(count)` returns the complete frames.
 
-    Frames are followed by `room_behind` bytes of memory, for decoders that read beyond the end.
+    Frames are followed by `room_behind` bytes of memory, for decoders that read beyond the end. The memory of the last
+    `reused_frames` large frames receives later ones as soon as no view of them is left: the kernel has to supply each
+    page of new memory, which takes as long as the copy of the received bytes.
     """
 
-    __slots__ = ("_behind", "_end", "_filled", "_frame", "_length", "_max_frame_bytes", "_shared", "_view")
+    __slots__ = (
+        "_behind",
+        "_end",
+        "_filled",
+        "_frame",
+        "_length",
+        "_max_frame_bytes",
+        "_most_spares",
+        "_room",
+        "_shared",
+        "_spares",
+        "_view",
+    )
 
-    def __init__(self, max_frame_bytes: int, *, room_behind: int = 0) -> None:
+    def __init__(self, max_frame_bytes: int, *, room_behind: int = 0, reused_frames: int = 0) -> None:
         self._max_frame_bytes = max_frame_bytes
+        self._most_spares = reused_frames
+        self._spares: list[bytearray] = []
         self._behind = bytes(room_behind)
         self._shared = bytearray(_SHARED_SIZE)
         self._view = memoryview(self._shared)
         self._end = 0
         self._frame: bytearray | None = None
-        """The incomplete frame, of which `_filled` of `_length` bytes have arrived."""
+        """The incomplete frame, of which `_filled` of `_length` bytes have arrived, with memory for `_room` of them."""
         self._length = 0
         self._filled = 0
+        self._room = 0
+
+    @property
+    def is_within_frame(self) -> bool:
+        """Return whether `buffer` has no room for bytes after the incomplete frame, so that a read may fill it."""
+        return self._frame is not None
 
     def buffer(self) -> memoryview:
         """Return the buffer for the next bytes, never empty."""
         if self._frame is None:
             return self._view[self._end :]
-        if self._filled + len(self._behind) == len(self._frame):
+        if self._filled == self._room:
             self._frame = self._grown(self._frame)
-        return memoryview(self._frame)[self._filled : len(self._frame) - len(self._behind)]
+        return memoryview(self._frame)[self._filled : self._room]
 
     def received(self, count: int) -> Iterable[memoryview]:
         """Return the frames, without their length prefix, that `count` more bytes complete: use them before `buffer`.
@@ -58,6 +80,8 @@ class ReceiveBuffer:
         if self._filled < self._length:
             return ()
         frame, self._frame = self._frame, None
+        if self._most_spares and len(frame) <= BELIEVED_BYTES + len(self._behind):
+            self._spares = [frame, *(spare for spare in self._spares if spare is not frame)][: self._most_spares]
         return (memoryview(frame)[: self._length],)
 
     def _split(self) -> Iterator[memoryview]:
@@ -81,16 +105,28 @@ class ReceiveBuffer:
     def _begin_frame(self, length: int, beginning: memoryview) -> None:
         """Continue in a separate buffer of the frame."""
         self._length, self._filled = length, len(beginning)
-        room = min(length, max(BELIEVED_BYTES, 2 * self._filled))
-        self._frame = bytearray(room + len(self._behind))
+        self._room = min(length, max(BELIEVED_BYTES, 2 * self._filled))
+        size = self._room + len(self._behind)
+        free = (spare for spare in reversed(self._spares) if len(spare) >= size and _is_free(spare))
+        self._frame = next(free, None) or bytearray(size)
         self._frame[: self._filled] = beginning
         self._end = 0
 
     def _grown(self, frame: bytearray) -> bytearray:
         more = bytes(min(self._filled, self._length - self._filled))
+        self._room += len(more)
         try:
             frame += more
         except BufferError:
             # The reader still holds a view of the buffer, so it cannot grow in place.
             return frame + more
         return frame
+
+
+def _is_free(memory: bytearray) -> bool:
+    """Return whether no view of the memory exists: only then its size can change."""
+    try:
+        memory.append(memory.pop())
+    except BufferError:
+        return False
+    return True

@@ -6,8 +6,10 @@ import gc
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 from zipimport import zipimporter
 
 from ..arrow.host import monotonic, now_ms, pause
@@ -15,6 +17,7 @@ from ..arrow.host import monotonic, now_ms, pause
 __all__ = [
     "environment",
     "interpreter",
+    "map_in_threads",
     "monotonic",
     "now_ms",
     "output_of",
@@ -25,6 +28,10 @@ __all__ = [
 ]
 
 _SPARK_ARCHIVES = ("pyspark", "py4j", "spark-")
+_FILE_THREADS = 16
+"""Threads that plan a read of files: a request to an object store takes some tens of milliseconds."""
+T = TypeVar("T")
+R = TypeVar("R")
 _REUSED = "SPARK_REUSE_WORKER"
 """Set if Spark runs a worker that will have further tasks."""
 
@@ -56,6 +63,12 @@ def output_of(command: Sequence[str]) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout + done.stderr
+
+
+def map_in_threads(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Return the results of a function that waits for a file system, in the order of the items."""
+    with ThreadPoolExecutor(_FILE_THREADS, thread_name_prefix="barnabas-files") as threads:
+        return list(threads.map(function, items))
 
 
 def spare_next_task() -> None:

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 
 from ..arrow.range_reader import decode_batches
 from ..arrow.record_table import RecordTable, columns_of_records
+from ..arrow.remote_path import AnyPath
 from ..arrow.segment_files import (
     SegmentRange,
     find_folders,
@@ -73,6 +74,10 @@ def _codec_name(codec: int) -> str:
     return Compression(codec).config_name if codec in Compression.__members__.values() else f"codec {codec}"
 
 
+def _size_of(folder: AnyPath) -> int:
+    return sum(log.stat().st_size for log in folder.glob("*.log"))
+
+
 class SegmentsPartition(InputPartition):
     """One task's segment ranges."""
 
@@ -95,14 +100,17 @@ class BarnabasLogReader(DataSourceReader):
         self._layout = RowLayout(schema, formats_of(options), _places(), null_on_error=nulls_on_error(options))
 
     def partitions(self) -> list[InputPartition]:
-        """Split large segments by their index, and combine small ones."""
+        """Split large segments by their index, and combine small ones; the directories are planned in parallel."""
         tasks: list[list[SegmentRange]] = []
         room = 0
         folders = find_folders(self._path, self._topics)
-        total = sum(log.stat().st_size for _, folder in folders for log in folder.glob("*.log"))
-        split_bytes = self._split_bytes or min(max(total // _TASKS, _LEAST_SPLIT), _MAX_SPLIT)
-        for tp, folder in folders:
-            for r in plan_segments(tp, folder, split_bytes=split_bytes, committed=self._committed):
+        split_bytes = self._split_bytes
+        if split_bytes is None:
+            total = sum(host.map_in_threads(lambda found: _size_of(found[1]), folders))
+            split_bytes = min(max(total // _TASKS, _LEAST_SPLIT), _MAX_SPLIT)
+        plan = partial(plan_segments, split_bytes=split_bytes, committed=self._committed)
+        for ranges in host.map_in_threads(lambda found: plan(*found), folders):
+            for r in ranges:
                 if not tasks or r.size > room:
                     tasks.append([])
                     room = split_bytes

@@ -55,6 +55,8 @@ class BarnabasStreamReader(DataSourceStreamReader):
         self._position: StreamOffsets | None = None
         self._frozen: StreamOffsets | None = None
         self._seen: StreamOffsets | None = None
+        self._has_limits = True
+        """Whether the limits of the options apply to the batch that is planned."""
         self._has_warned = False
         """Whether the warning about missing sizes has been logged."""
 
@@ -77,6 +79,7 @@ class BarnabasStreamReader(DataSourceStreamReader):
         Spark before 4.2 passes no `start`; then the end of the batch planned last is used, and the first batch of a
         restarted query has no limits.
         """
+        self._has_limits = type(limit).__name__ != "ReadAllAvailable"
         begin = self._position if start is None else StreamOffsets.of_json(start)
         if begin is None:
             self._seen = self._frozen or self._latest()
@@ -87,6 +90,21 @@ class BarnabasStreamReader(DataSourceStreamReader):
         is_same = (end.offsets, end.topic_ids, end.missing) == (begin.offsets, begin.topic_ids, begin.missing)
         # Spark interprets any other text as a new batch.
         return begin.to_json() if is_same and start is None else dict(start) if is_same else end.to_json()
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802  # Spark's name
+        """Return the limit that Spark passes to `latestOffset` for all triggers but `Trigger.Once`, which reads all
+        records. All limits of the options apply then, not only the returned one: Spark has no limits with two numbers.
+        """
+        from pyspark.sql.streaming import datasource  # since 4.2, the first version that calls this method
+
+        limits = self._options.limits
+        if limits.max_offsets is not None:
+            return datasource.ReadMaxRows(limits.max_offsets)
+        if limits.max_bytes is not None:
+            return datasource.ReadMaxBytes(limits.max_bytes)
+        if limits.min_offsets is not None:
+            return datasource.ReadMinRows(limits.min_offsets)
+        return datasource.ReadAllAvailable()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  # Spark's name
         """Return the latest offset for Spark's progress, so that the progress of a query contains its lag."""
@@ -255,6 +273,8 @@ class BarnabasStreamReader(DataSourceStreamReader):
 
     def _limited(self, starts: Offsets, latest: StreamOffsets) -> StreamOffsets | None:
         """Return `latest`, limited by the rates; None if there is no batch yet."""
+        if not self._has_limits:
+            return latest
         limits = self._options.limits
         waiting = sum(max(0, offset - starts[tp]) for tp, offset in latest.offsets.items())
         if waiting and self._frozen is None and not self._trigger_delay.is_worth_it(waiting, host.now_ms()):

@@ -99,3 +99,71 @@ def test_there_is_room_behind_a_frame(size: int) -> None:
     (frame,) = frames
     assert frame == b"x" * size
     assert len(frame.obj) == size + 64  # type: ignore[arg-type]
+
+
+def receive_one(receive: ReceiveBuffer, body: bytes) -> memoryview:
+    """Feed one large frame and return it as it is."""
+    data = memoryview(stream([body]))
+    frames: list[memoryview] = []
+    while data:
+        view = receive.buffer()
+        count = min(len(view), len(data))
+        view[:count] = data[:count]
+        frames += receive.received(count)
+        data = data[count:]
+    (frame,) = frames
+    return frame
+
+
+def test_memory_of_large_frames_is_used_again_when_no_view_is_left() -> None:
+    receive = ReceiveBuffer(1 << 30, room_behind=64, reused_frames=2)
+    first = receive_one(receive, b"a" * 300_000)
+    second = receive_one(receive, b"b" * 300_000)
+    memory = first.obj
+    assert memory is not second.obj
+    third = receive_one(receive, b"c" * 200_000)
+    assert third.obj not in (first.obj, second.obj), "both are in use"
+    assert bytes(first) == b"a" * 300_000 and bytes(second) == b"b" * 300_000 and bytes(third) == b"c" * 200_000
+    inner = second[7:9]
+    second.release()
+    fourth = receive_one(receive, b"d" * 100_000)
+    assert bytes(inner) == b"bb" and bytes(fourth) == b"d" * 100_000, "a view of a view counts"
+    for frame in (first, third, fourth, inner):
+        frame.release()
+    lasting = [receive_one(receive, bytes([i]) * (150_000 + i)) for i in range(2)]
+    known = {id(frame.obj) for frame in lasting}
+    del lasting
+    for i in range(20):
+        frame = receive_one(receive, bytes([i]) * (100_000 + i))
+        assert bytes(frame) == bytes([i]) * (100_000 + i)
+        assert id(frame.obj) in known, "no new memory"
+        del frame
+
+
+def test_a_smaller_frame_in_used_memory_ends_where_it_ends() -> None:
+    """The bytes of the next frame must not be received behind it."""
+    receive = ReceiveBuffer(1 << 20, room_behind=8, reused_frames=1)
+    receive_one(receive, b"x" * 500_000).release()
+    frames = [b"y" * 100_000, b"z", b"w" * 90_000]
+    assert feed(receive, stream(frames), 1 << 20) == frames
+
+
+@given(st.lists(st.integers(0, 300_000), max_size=8), st.integers(1000, 400_000), st.integers(0, 3))
+@settings(deadline=None, max_examples=50)
+def test_frames_that_are_held_for_a_while_keep_their_bytes(sizes: list[int], most: int, held_for: int) -> None:
+    receive = ReceiveBuffer(1 << 30, room_behind=64, reused_frames=2)
+    bodies = [bytes([i + 1]) * size for i, size in enumerate(sizes)]
+    data, held, position = stream(bodies), list[tuple[memoryview, bytes]](), 0
+    expected = iter(bodies)
+    while position < len(data):
+        view = receive.buffer()
+        piece = data[position : position + min(most, len(view))]
+        view[: len(piece)] = piece
+        del view
+        for frame in receive.received(len(piece)):
+            held.append((frame, next(expected)))
+            del frame
+        position += len(piece)
+        assert all(frame == body for frame, body in held)
+        held = held[len(held) - held_for :] if held_for else []
+    assert next(expected, None) is None

@@ -47,7 +47,7 @@ def test_compact_and_audit_with_executors_of_their_own(tmp_path: Path) -> None:
     for entry in Path(pyspark.__file__).parent.iterdir():
         (home / entry.name).symlink_to(entry)
     env = {**os.environ, "PYTHONPATH": f"{CHECKOUT / '.src'}{os.pathsep}{CHECKOUT}", "SPARK_HOME": str(home)}
-    command = [sys.executable, "-c", JOBS, str(folder.parent), str(target)]
+    command = [sys.executable, "-c", JOBS, f"file://{folder.parent}", str(target)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert [row["offset"] for row in read_log({"path": str(target)})] == list(range(RECORDS - KEYS, RECORDS))

@@ -1,9 +1,14 @@
 """Segment files read without a broker, called without Spark."""
 
+import threading
 from itertools import pairwise
 from pathlib import Path
+from time import sleep
+from typing import Any, ClassVar
 
+import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 from tests.spark.conftest import Cluster, columns, read_log
 
 from barnabas import Broker
@@ -226,3 +231,35 @@ def test_a_timestamp_that_spark_cannot_hold_is_an_error_or_null(tmp_path: Path) 
         read_log({"path": str(tmp_path), "onCorrupt": "report"})
     rows = read_log({"path": str(tmp_path), "valueErrors": "null"})
     assert [row["timestamp"] and row["timestamp"].timestamp() for row in rows] == [1_700_000_000, None]
+
+
+class SlowStore(LocalFileSystem):  # type: ignore[misc]
+    """A file system of fsspec whose requests take a while; it has the threads that made them."""
+
+    protocol = "slow"
+    threads: ClassVar[set[str]] = set()
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        return super()._strip_protocol(path.removeprefix("slow://") if isinstance(path, str) else path)
+
+    def info(self, path: str, **kwargs: Any) -> Any:
+        self.threads.add(threading.current_thread().name)
+        sleep(0.002)
+        return super().info(path, **kwargs)
+
+
+def test_urls_of_fsspec_are_planned_in_parallel(tmp_path: Path) -> None:
+    for partition in range(20):
+        folder_of(tmp_path, (0, batch(0, 50)), (50, batch(50, 10)), name=f"t-{partition}")
+    plain = read_log({"path": str(tmp_path)})
+    rows = read_log({"path": f"file://{tmp_path}"})
+    assert [{**row, "file": row["file"].removeprefix("file://")} for row in rows] == plain
+    assert len(read_log({"path": f"file://{tmp_path}/t-1*", "splitBytes": "1000"})) == 11 * 60
+    fsspec.register_implementation("slow", SlowStore, clobber=True)
+    assert len(read_log({"path": f"slow://{tmp_path}"})) == 20 * 60
+    assert len([name for name in SlowStore.threads if name.startswith("barnabas-files")]) > 1
+    with pytest.raises(ValueError, match="combine file systems with ::"):
+        read_log({"path": "simplecache::file:///x"})
+    with pytest.raises(ValueError, match="nothing"):
+        read_log({"path": "nothing://x"})

@@ -36,7 +36,7 @@ class Clock:
     def __init__(self) -> None:
         self.now = 100.0
 
-    def pause(self, seconds: float) -> None:
+    def pause(self, seconds: float, interruption: object = None) -> None:
         self.now += seconds
 
 
