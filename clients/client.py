@@ -86,6 +86,10 @@ class Client:
         """Random number of the client's own generator."""
         return UUID(int=self._rng.getrandbits(128), version=4)
 
+    def describe_denial(self, operation: str, resource: str) -> str:
+        """Return the text of an authorization error, as `Security.describe_denial`."""
+        return self.options.security.describe_denial(operation, resource)
+
     async def start(self) -> None:
         """Connect to a bootstrap server and read the brokers. Raises BrokerUnreachableError."""
         await self.refresh_metadata()
@@ -251,7 +255,10 @@ class Client:
             info = self.cluster.topics.get(name)
             if info is None or not info.partitions:
                 code = info.error if info is not None else ErrorCode.LEADER_NOT_AVAILABLE
-                raise KafkaError(code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} is not available")
+                reason = f"topic {name!r} is not available"
+                if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    reason = self.describe_denial("Describe", f"topic {name}")
+                raise KafkaError(code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
             if partition is not None and partition not in info.partitions:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} has {len(info.partitions)} partitions")
             return info

@@ -317,7 +317,10 @@ class Fetcher:
             state.retry_at = asyncio.get_running_loop().time() + self._client.retry_backoff.delay(1)
             return
         if error is not ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._put_off([state], KafkaError(error, f"fetch of {state.partition}"))
+            reason = f"fetch of {state.partition}"
+            if error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                reason = self._client.describe_denial("Read", f"topic {state.partition.topic}")
+            self._put_off([state], KafkaError(error, reason))
             return
         assert state.position is not None
         if self._settings.reset_to is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -47,6 +47,14 @@ class Security:
     """Source of the token, called for each authentication with OAUTHBEARER, on any thread; it may block."""
 
     kerberos: KerberosLogin | None = None
+    default_mechanism_error: str | None = None
+    """Why this client cannot use GSSAPI, Kafka's default without `sasl.mechanism`. It is the error if a broker accepts
+    GSSAPI; other brokers return the mechanisms that they offer, which is the better error."""
+
+    def describe_denial(self, operation: str, resource: str) -> str:
+        """Return the text of an authorization error: the broker's response contains neither principal nor operation."""
+        who = f"User:{self.username}" if self.username else "this client"
+        return f"{who} has no ACL for {operation} on {resource}"
 
     @property
     def blocks(self) -> bool:
@@ -60,6 +68,8 @@ class Security:
         """
         if self.mechanism is None:
             return None
+        if self.default_mechanism_error is not None:
+            return SaslExchange(GSSAPI, _failing(self.default_mechanism_error))
         if self.kerberos is not None:
             return self.kerberos.exchange(host)
         if self.mechanism == OAUTHBEARER:
@@ -77,6 +87,12 @@ class Security:
             raise
         except Exception as error:  # a callback of the application
             raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"cannot get a token: {error!r}") from error
+
+
+def _failing(reason: str) -> Generator[bytes, bytes, None]:
+    """Raise instead of the first message of an authentication."""
+    raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, reason)
+    yield b""  # a generator
 
 
 PLAINTEXT = Security()
@@ -97,7 +113,13 @@ def security_of(settings: Mapping[str, str]) -> Security:
     if mechanism == OAUTHBEARER:
         return Security(tls, mechanism, token=token_source(settings))
     if mechanism == GSSAPI:
-        return Security(tls, mechanism, kerberos=_kerberos(settings))
+        try:
+            return Security(tls, mechanism, kerberos=_kerberos(settings))
+        except (OSError, ValueError) as error:
+            if "sasl.mechanism" in settings:
+                raise
+            reason = f"sasl.mechanism is not set, and the default GSSAPI cannot be used: {error}"
+            return Security(tls, mechanism, default_mechanism_error=reason)
     username, password = _credentials(settings)
     return Security(tls, mechanism, username, password)
 

@@ -36,6 +36,8 @@ from .wakeup import Wakeup
 
 logger = room_logger("clients")
 
+RETRY_WARNING_SECONDS = 2.0
+"""The age of a batch from which a repeated request is logged: elections of leaders take less."""
 MAX_PRODUCER_EPOCH = 0x7FFF
 _NO_TRANSACTION_TIMEOUT_MS = 0x7FFFFFFF
 _FIRST_VERSION_WITH_BATCHES = 3
@@ -73,6 +75,8 @@ class Sender:
         self._no_identity: KafkaError | None = None
         """The last error of a request for a producer id."""
         self._background_tasks = BackgroundTasks(self.wake)
+        self._warned: set[TopicPartition] = set()
+        """Partitions whose repeated requests were logged since the last acknowledgement."""
         self._answers: deque[tuple[list[ProducerBatch], asyncio.Future[ProduceResponse | None]]] = deque()
         """Completed requests for `run` to process: at most `max_in_flight` per broker."""
         self.transactions: TransactionManager | None = None
@@ -275,8 +279,10 @@ class Sender:
                 self._acknowledge(batch, answer)
             else:
                 record_errors = {e.batch_index: e.batch_index_error_message or "" for e in answer.record_errors}
-                error = KafkaError(code_of(answer.error_code), answer.error_message or f"partition {batch.partition}")
-                self._on_error(batch, error, record_errors)
+                code, reason = code_of(answer.error_code), answer.error_message or f"partition {batch.partition}"
+                if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    reason = self._client.describe_denial("Write", f"topic {batch.partition.topic}")
+                self._on_error(batch, KafkaError(code, reason), record_errors)
 
     def _learn_leaders(self, response: ProduceResponse) -> None:
         """Apply the new leaders in an error response (KIP-951)."""
@@ -295,6 +301,8 @@ class Sender:
         queue = self._accumulator.queues[batch.partition]
         queue.returned(batch)
         queue.settled(batch)
+        if self._warned:
+            self._warned.discard(batch.partition)
         queue.is_established = queue.is_established or batch.identity == queue.identity
         batch.complete(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
         self._accumulator.release(batch)
@@ -322,9 +330,14 @@ class Sender:
             self._give_up(queue, batch, error, record_errors)
 
     def _retry(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
+        now = asyncio.get_running_loop().time()
         batch.attempts += 1
         batch.trouble = error
-        batch.retry_at = asyncio.get_running_loop().time() + self._client.retry_backoff.delay(batch.attempts)
+        batch.retry_at = now + self._client.retry_backoff.delay(batch.attempts)
+        if now - batch.created >= RETRY_WARNING_SECONDS and batch.partition not in self._warned:
+            # Until `delivery_timeout_ms` is over, two minutes by default, nothing else reports a full disk.
+            self._warned.add(batch.partition)
+            logger.warning("records for %s are not written yet, and are sent again: %s", batch.partition, error)
         queue.put_back(batch)
         self._wakeup.set()
 
@@ -384,7 +397,11 @@ class Sender:
             response = await self._client.ask(None, request)
             assert isinstance(response, InitProducerIdResponse)
             if response.error_code != ErrorCode.NONE:
-                raise KafkaError(code_of(response.error_code), "no producer id: the request failed")
+                code, reason = code_of(response.error_code), "no producer id: the request failed"
+                if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                    denial = self._client.describe_denial("Write", "any topic, or for IdempotentWrite on the cluster")
+                    reason = f"no producer id: {denial}"
+                raise KafkaError(code, reason)
             return response
 
         try:

@@ -430,7 +430,8 @@ class ClientConnection(Generic[T]):
         assert self._sasl is not None
         if response.error_code != ErrorCode.NONE:
             offered = ", ".join(response.mechanisms)
-            raise KafkaError(code_of(response.error_code), f"broker {self.peer} offers SASL mechanisms {offered}")
+            reason = f"broker {self.peer} does not offer {self._sasl.mechanism}. Set sasl.mechanism to one of {offered}"
+            raise KafkaError(code_of(response.error_code), reason)
         is_bare = self.version_for(ApiKey.SASL_HANDSHAKE) == 0
         self._enter(ClientEvent.MECHANISM_TAKEN_BARE if is_bare else ClientEvent.MECHANISM_TAKEN)
         self._say(next(self._sasl.messages))

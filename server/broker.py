@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..common.error_description import describe_error
 from ..common.room_logger import room_logger
 from ..protocol.errors import ErrorCode, KafkaError
+from ..storage.filesystem import parent_of
 from ..storage.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ..storage.reserve import Reserve
 from .apis.kafka_apis import KafkaApis
@@ -41,6 +42,7 @@ from .metadata.cluster_store import ClusterStore
 from .metadata.config_store import ConfigStore
 from .metadata.metadata_cache import MetadataCache
 from .metadata.metadata_sources import MetadataSources
+from .metadata.metadata_store import STORE_LANE
 from .metadata.metadata_stores import MetadataStores
 from .metadata.producer_id_manager import ZkProducerIdManager
 from .metadata.token_store import TokenStore
@@ -49,7 +51,9 @@ from .metadata.znodes import TRANSACTION_LEVELS, BrokerEndpoint, BrokerInfo
 from .network.socket_server import SocketServer
 from .quotas.quota_managers import QuotaManagers
 from .quotas.replication_quota_manager import moving_quota
+from .quotas.request_quota_usage import CONNECTION
 from .quotas.stored_quotas import stored_quotas
+from .replication.disk_space_monitor import DiskSpaceMonitor, MetadataDirectory
 from .replication.fetch_session import FetchSessionCache
 from .replication.inter_broker_versions import has_topic_ids
 from .replication.log_directories import LogDirectories
@@ -86,6 +90,10 @@ FLUSH_CHECK_MS = 1000
 """Interval of the checks of `flush.ms`."""
 RESERVE_CHECK_MS = 10_000
 """Interval in which the reserved space on each disk is restored."""
+SPACE_CHECK_MS = 1000
+"""Interval in which the space of full disks is measured; other disks are measured less often."""
+DAY_MS = 86_400_000
+"""Interval in which certificates that expire soon are logged."""
 REPLICA_RETRY_MS = 10_000
 """Interval of the attempts to create a log that did not fit on the disk."""
 DELETION_LANE = "#deletion"
@@ -130,6 +138,9 @@ class BrokerServer:
         self._stops: list[Callable[[], Awaitable[object]]] = []
         self._dynamic_config = DynamicConfig(config, ports)
         self._directories = LogDirectories(config, ports, loop, self._dynamic_config)
+        self._disk_space = DiskSpaceMonitor(
+            self._directories.log_manager, config, ports, loop, metadata=self._metadata_directory()
+        )
         self._state: BrokerState | None = None
         self._sockets: SocketServer | None = None
         self._apis: KafkaApis | None = None
@@ -178,6 +189,13 @@ class BrokerServer:
             raise RuntimeError("the broker is not started")
         return self._apis
 
+    def _metadata_directory(self) -> MetadataDirectory | None:
+        """Return the directory of the embedded metadata store, if the broker has one."""
+        if self.config.is_kraft or self._join_store is not None:
+            return None
+        path = parent_of(self.config.metadata_store_path)
+        return MetadataDirectory(path, STORE_LANE, self._directories.store_reserve)
+
     # -- life ------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -204,6 +222,7 @@ class BrokerServer:
         )
         self._stops.append(security.close)
         await security.start()
+        security.warn_of_expiring_certificates()
         self._dynamic_config.on_validate(security.validate_reconfiguration)
         self._dynamic_config.on_broker_change(security.reload)
         await self._directories.load(sources.find_strays, sources.known_topics)
@@ -423,6 +442,7 @@ class BrokerServer:
             quotas=quotas,
             security=security,
             telemetry=self._telemetry(dynamic_config),
+            disk_space=self._disk_space,
         )
 
     def _share_partitions(
@@ -493,6 +513,7 @@ class BrokerServer:
             is_verification_needed=lambda: self.config.transaction_partition_verification_enable,
             on_partitions_lost=self._partitions_lost,
             on_all_failed=self.failed.set,
+            on_no_space=self._disk_space.on_no_space,
         )
         cleaner = LogCleaner(log_manager, replica_manager, config=self.config, ports=self._ports, loop=self._loop)
         dynamic_config.on_topic_change(replica_manager.topic_config_changed)
@@ -559,6 +580,7 @@ class BrokerServer:
             allocate=self._ports.allocate,
             release_memory=self._ports.release_memory,
             handle_together=apis.handle_together,
+            on_throttled=partial(state.quotas.throttled, CONNECTION),
         )
         await sockets.bind()
         self._stops += [state.controller_client.close, sockets.close, apis.close]
@@ -594,6 +616,7 @@ class BrokerServer:
         ]
         # Before clients can use the space on the disk that the start has left.
         await self._directories.use_reserves(Reserve.fill)
+        await self._disk_space.check()
         await sockets.start()
         await self._serve_operators(state)
         self._schedule(state)
@@ -683,12 +706,14 @@ class BrokerServer:
             "broker.id": broker_id,
             "listeners": [str(one) for one in self.listeners],
             "offline.log.dirs": offline,
+            # Reads continue, and a restart frees no space, so the broker is ready.
+            "full.log.dirs": dict(self._disk_space.full),
         }
 
     def _embedded_store(self) -> MetadataStore:
         from .metadata.embedded_store import EmbeddedStore  # brokers of an ensemble do not load SQLite
 
-        return EmbeddedStore.open(
+        store = EmbeddedStore.open(
             self.config.metadata_store_path,
             now_ms=self._ports.now_ms,
             work=self._ports.work,
@@ -697,6 +722,8 @@ class BrokerServer:
             reserve=self._directories.store_reserve,
             keep_sessions=bool(self.config.coordinator_addresses),
         )
+        store.request_processor.on_full = self._disk_space.on_store_full
+        return store
 
     async def _serve_tree(self, store: MetadataStore) -> None:
         """Serve this broker's store to other brokers, if configured. Raises OSError."""
@@ -747,6 +774,7 @@ class BrokerServer:
         )
         every("deletion", lambda: DELETION_CHECK_MS, lambda: run_on_lanes(logs.deletion_tasks(), DELETION_LANE))
         every("reserve", lambda: RESERVE_CHECK_MS, lambda: self._directories.use_reserves(Reserve.fill))
+        every("disk space", lambda: SPACE_CHECK_MS, self._disk_space.check)
         every("replicas without room", lambda: REPLICA_RETRY_MS, self._retry_replicas)
         checkpoints: tuple[tuple[str, Callable[[], int]], ...] = (
             (HIGH_WATERMARK_CHECKPOINT, lambda: config.replica_high_watermark_checkpoint_interval_ms),
@@ -768,6 +796,7 @@ class BrokerServer:
         request_log = RequestLog(self.apis, self._ports.stopwatch)
         request_log.follow_level()
         every("request log", lambda: LOG_LEVEL_CHECK_MS, request_log.follow_level)
+        every("expiry of certificates", lambda: DAY_MS, state.security.warn_of_expiring_certificates)
         every(
             "offset expiration",
             lambda: config.offsets_retention_check_interval_ms,

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .metadata.metadata_stores import MetadataStores
     from .metadata.producer_id_manager import ProducerIdManager
     from .quotas.quota_managers import QuotaManagers
+    from .replication.disk_space_monitor import DiskSpaceMonitor
     from .replication.fetch_session import FetchSessionCache
     from .replication.replica_alter_log_dirs_manager import ReplicaAlterLogDirsManager
     from .replication.replica_manager import ReplicaManager
@@ -84,6 +85,7 @@ class BrokerState:
     quotas: QuotaManagers
     security: BrokerSecurity
     telemetry: ClientMetricsManager | None
+    disk_space: DiskSpaceMonitor
 
     @property
     def store(self) -> MetadataStore:

@@ -86,6 +86,18 @@ class InvariantViolationError(LogFailedError):
         super().__init__(topic_partition, path, OSError(f"{topic_partition} violates an invariant: {violation}"))
 
 
+class NoSpaceError(KafkaError):
+    """KAFKA_STORAGE_ERROR of an operation that failed because a log directory is full, or the quota of its disk is.
+
+    `directory` is the path of the log directory. Nothing was written, and the operation may succeed later.
+    """
+
+    def __init__(self, directory: str, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"no space is left in log directory {directory}: {reason}")
+        self.directory = directory
+
+
 class FlushPostponedError(OSError):
     """A flush lacked space or handles, and no sync failed: running it again may succeed."""
 
@@ -187,7 +199,7 @@ def write_failure(topic_partition: TopicPartition, directory: str, error: OSErro
     `log_failure`.
     """
     if error.errno in NO_SPACE:
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no space is left in {directory}: {error}")
+        return NoSpaceError(directory, error)
     if error.errno in NO_HANDLE:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {error}")
     return log_failure(topic_partition, directory, error)

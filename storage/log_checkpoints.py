@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from ..common.error_description import describe_error
 from ..common.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .errors import PASSING
@@ -43,8 +44,13 @@ class Checkpoint:
         except OSError as error:
             if error.errno not in PASSING:
                 raise
-            # The old file is still correct, only older, and the deletion of segments must remain possible.
-            logger.warning("%s/%s could not be written: %s", self.log_dir.path, self.name, error)
+            # The old file is still correct, only older, and the deletion of segments must remain possible. One line
+            # until the file is written again: the high watermarks are written every five seconds.
+            if self.name not in self.log_dir.unwritten_checkpoints:
+                self.log_dir.unwritten_checkpoints.add(self.name)
+                logger.warning("%s/%s could not be written: %s", self.log_dir.path, self.name, describe_error(error))
+        else:
+            self.log_dir.unwritten_checkpoints.discard(self.name)
 
 
 class LogCheckpoints:

@@ -77,6 +77,8 @@ class LogDir:
         self.partition_count = 0
         self.meta_properties: MetaProperties | None = None
         self.offsets: dict[str, dict[TopicPartition, int]] = {name: {} for name in CHECKPOINTS}
+        self.unwritten_checkpoints: set[str] = set()
+        """Checkpoints whose last write failed for lack of space or handles. Any thread adds and discards names."""
         self._fs = fs
         self._lock: Lock | None = None
         self._writing: AbstractContextManager[object] = writing or nullcontext()

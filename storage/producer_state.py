@@ -414,6 +414,16 @@ class ProducerStateManager:
             return unreplicated if first is None else min(first, unreplicated)
         return first
 
+    def has_late_transaction(self, before_ms: int) -> bool:
+        """Return whether the producer of the oldest open transaction wrote last before this time.
+
+        Kafka's ProducerStateManager.hasLateTransaction.
+        """
+        if not self.ongoing_transactions:
+            return False
+        entry = self.producers.get(next(iter(self.ongoing_transactions.values())))
+        return entry is not None and 0 < entry.last_timestamp < before_ms
+
     def on_high_watermark_updated(self, high_watermark: int) -> None:
         """Completed transactions whose marker is now committed are stable."""
         if self._unreplicated:

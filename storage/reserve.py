@@ -1,5 +1,7 @@
 """A file that reserves space on a disk, to be released for essential work when the disk is full."""
 
+from contextlib import suppress
+
 from .errors import NO_SPACE
 from .filesystem import FileSystem, parent_of
 
@@ -50,6 +52,33 @@ class Reserve:
         missing = min(self._target - held, self._free)
         while missing > 0 and not self._grow(held, missing):
             missing = missing // 2 if missing > _SMALLEST else 0
+
+    def can_grow(self, size: int) -> bool:
+        """Return whether the disk has space for `size` more bytes: allocate them, and free them again. Raises OSError.
+
+        The free bytes of a file system do not show the disk quota of a user.
+        """
+        exists = self._fs.exists(self._path)
+        try:
+            file = self._fs.open(self._path, create=True)
+            try:
+                held = file.size()
+                try:
+                    file.fallocate(held, size)
+                    file.pwrite(b"\0", held)
+                finally:
+                    file.truncate(held)
+            finally:
+                file.close()
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            return False
+        finally:
+            if not exists:
+                with suppress(OSError):
+                    self._fs.unlink(self._path)
+        return True
 
     def _grow(self, held: int, missing: int) -> bool:
         file = self._fs.open(self._path, create=True)

@@ -20,6 +20,11 @@ from .find_coordinators import GROUP, find_coordinators
 
 logger = room_logger("clients.group")
 
+_NEEDED_OPERATIONS = {
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Read",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Write",
+}
+"""The operations that the requests of members and of transactional producers need on their group or id."""
 MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 """The broker is not the coordinator, or not any more."""
 
@@ -76,7 +81,10 @@ class CoordinatorLink:
         """Raise the coordinator's error, unless it is NONE; forget a coordinator that has moved."""
         if code is ErrorCode.NONE:
             return
-        error = KafkaError(code, f"{self._subject}: {what}")
+        reason = f"{self._subject}: {what}"
+        if code in _NEEDED_OPERATIONS:
+            reason = f"{reason}: {self._client.describe_denial(_NEEDED_OPERATIONS[code], self._subject)}"
+        error = KafkaError(code, reason)
         if code in MOVED:
             self.forget(error)
         raise error

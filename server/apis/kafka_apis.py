@@ -30,10 +30,13 @@ from .response_budget import is_large_response
 from .services import Services, bind
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from ...protocol.headers import RequestHeader
     from ..network.connection import Connection
     from ..quotas.quota_managers import QuotaManagers
     from ..security.authorizer import Authorizer
+    from .error_counts import ErrorCounts
 
 logger = room_logger("apis")
 
@@ -179,6 +182,7 @@ class KafkaApis:
         self._failures = 0
         self._quotas = quotas
         self._joint_produce = JointProduce(services)
+        self._error_counts: ErrorCounts | None = None
 
     @property
     def failures(self) -> int:
@@ -196,6 +200,11 @@ class KafkaApis:
     def remove_interceptor(self, interceptor: Interceptor) -> None:
         """Undo `add_interceptor`."""
         self._interceptors.remove(interceptor)
+        self._routes.clear()
+
+    def count_errors(self, counts: ErrorCounts) -> None:
+        """Count the errors in later responses."""
+        self._error_counts = counts
         self._routes.clear()
 
     def handle(
@@ -399,6 +408,8 @@ class KafkaApis:
     def _responder(self, key: ApiKey, version: int) -> Callable[[RequestContext, Any], None]:
         """Return the function that encodes and sends the responses of one version of one API."""
         front, front_size = response_front(key, version)
+        counts = self._error_counts
+        find_errors = None if counts is None else counts.finder(key, version)
         encode = CachedResponseEncoder().encode if key is ApiKey.API_VERSIONS else encode_response
 
         def respond(context: RequestContext, response: Any) -> None:
@@ -413,18 +424,33 @@ class KafkaApis:
                     connection.send([frame], len(frame))
                     return
                 if context.is_large:
-                    write = partial(encode_long_response, response, version)
-                    self._work.submit(LANE, write, partial(written, context))
-                else:
-                    send(context, encode(response, version))
+                    self._work.submit(LANE, partial(write_long, response), partial(written, context))
+                    return
+                if find_errors is not None and (errors := find_errors(response)) is not None:
+                    count_errors(errors)
+                send(context, encode(response, version))
             except ProtocolError as error:
                 unwritable(context, error)
 
-        def written(context: RequestContext, parts: list[Any] | None, error: BaseException | None) -> None:
-            if parts is None:
+        def write_long(response: Any) -> tuple[list[Any], Counter[int] | None]:
+            return encode_long_response(response, version), None if find_errors is None else find_errors(response)
+
+        def written(
+            context: RequestContext,
+            result: tuple[list[Any], Counter[int] | None] | None,
+            error: BaseException | None,
+        ) -> None:
+            if result is None:
                 unwritable(context, error)
-            else:
-                send(context, parts)
+                return
+            parts, errors = result
+            if errors is not None:
+                count_errors(errors)
+            send(context, parts)
+
+        def count_errors(errors: Counter[int]) -> None:
+            if counts is not None:
+                counts.update(key, errors)
 
         def unwritable(context: RequestContext, error: BaseException | None) -> None:
             # An error of the broker: the request was valid.

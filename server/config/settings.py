@@ -83,6 +83,7 @@ class Settings:
     log_cleaner_min_compaction_lag_ms: int
     log_cleaner_threads: int
     log_cleanup_policy: tuple[str, ...]
+    log_dir_free_space_warning_percent: int
     log_flush_interval_messages: int
     log_flush_interval_ms: int
     log_flush_offset_checkpoint_interval_ms: int

@@ -42,6 +42,8 @@ class SyncRequestProcessor:
         self._waiting: deque[tuple[Plan, TransactionCallback]] = deque()
         self._is_busy = False
         self._idle: list[asyncio.Future[None]] = []
+        self.on_full: Callable[[], None] | None = None
+        """Called when a write fails because the disk is full."""
 
     def submit(self, plan: Plan, done: TransactionCallback) -> None:
         """Call `plan` after the earlier writes, then store and apply its transaction. `plan` may raise."""
@@ -114,6 +116,8 @@ class SyncRequestProcessor:
     ) -> None:
         """Apply the stored writes: first on disk, then in memory, so that a value that was read survives a crash."""
         if error is not None:
+            if self.on_full is not None and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                self.on_full()
             # A plan may have been refused because of an earlier plan that is now lost.
             self.tree.abandon_plans()
         for outcome, done in outcomes:

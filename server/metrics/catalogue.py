@@ -66,6 +66,16 @@ METRICS: dict[str, Metric] = {
         "kafka.network:type=RequestMetrics,name=ResponseSendTimeMs",
         "time to encode and send the response",
     ),
+    f"{_REQUEST}_errors": Metric(
+        "counter",
+        "kafka.network:type=RequestMetrics,name=ErrorsPerSec Count",
+        "errors in responses, by API and error; a response may have one per partition",
+    ),
+    "kafka_server_socket_server_metrics_failed_authentication": Metric(
+        "counter",
+        "kafka.server:type=socket-server-metrics failed-authentication-total",
+        "failed authentications and TLS handshakes, by listener",
+    ),
     "kafka_server_socket_server_metrics_connection_count": Metric(
         "gauge", "kafka.server:type=socket-server-metrics connection-count", "open connections, by listener"
     ),
@@ -116,6 +126,11 @@ METRICS: dict[str, Metric] = {
     f"{_LOG}_logstartoffset": Metric("gauge", "kafka.log:type=Log,name=LogStartOffset Value", "log start offset"),
     f"{_LOG}_logendoffset": Metric("gauge", "kafka.log:type=Log,name=LogEndOffset Value", "log end offset"),
     f"{_LOG}_numlogsegments": Metric("gauge", "kafka.log:type=Log,name=NumLogSegments Value", "segments of a log"),
+    f"{_REPLICAS}_partitionswithlatetransactionscount": Metric(
+        "gauge",
+        _server("PartitionsWithLateTransactionsCount", _VALUE, "ReplicaManager"),
+        "leaders with a transaction that is open for longer than transaction.max.timeout.ms and five minutes",
+    ),
     "kafka_log_logmanager_offlinelogdirectorycount": Metric(
         "gauge", "kafka.log:type=LogManager,name=OfflineLogDirectoryCount Value", "failed log directories"
     ),
@@ -314,6 +329,28 @@ METRICS: dict[str, Metric] = {
     "barnabas_share_acquired_records": Metric("counter", "Barnabas", "records that members of share groups acquired"),
     "barnabas_share_redelivered_records": Metric(
         "counter", "Barnabas", "records that members of share groups acquired after an earlier delivery"
+    ),
+    "barnabas_log_directory_free_bytes": Metric(
+        "gauge", "Barnabas", "free bytes of the disk of a log directory, or of the directory of the metadata store"
+    ),
+    "barnabas_log_directory_total_bytes": Metric("gauge", "Barnabas", "size of this disk in bytes"),
+    "barnabas_log_directory_full": Metric(
+        "gauge", "Barnabas", "1 if writes to this directory fail for lack of space, otherwise 0"
+    ),
+    "barnabas_certificate_expiry_seconds": Metric(
+        "gauge", "Barnabas", "seconds until the certificate of a listener expires, negative after that"
+    ),
+    "barnabas_failed_authentications": Metric(
+        "counter", "Barnabas", "failed authentications by listener and SASL mechanism; TLS for handshakes"
+    ),
+    "barnabas_oldest_open_transaction_seconds": Metric(
+        "gauge", "Barnabas", "age of the oldest open transaction that this broker coordinates, 0 without one"
+    ),
+    "barnabas_throttled_requests": Metric(
+        "counter", "Barnabas", "requests and connections that were throttled, by the type of the quota"
+    ),
+    "barnabas_throttle_time_seconds": Metric(
+        "counter", "Barnabas", "sum of the throttle times of these requests and connections"
     ),
     "barnabas_loop_lag_seconds": Metric("summary", "Barnabas", "delay of scheduled callbacks of the event loop"),
     "barnabas_protocol_errors": Metric("counter", "Barnabas", "connections closed because of invalid bytes"),

@@ -37,6 +37,10 @@ offsets have their own series, groups with members first, as do up to 50,000 sha
 letters of 1000 share groups; the totals include all. The quantiles of a share group cover its last 100 fetches. Kafka's
 FetchLockTimeMs and FetchLockRatio do not exist, because the event loop needs no lock for a share-partition.
 
+**Errors.** `kafka_network_requestmetrics_errors_total` counts the errors in responses by their names, as Kafka's
+`ErrorsPerSec`, except for `NONE`. A response has an error for each failed partition. In responses of Metadata only the
+errors of topics are counted. Produce requests with `acks=0` have no response, so their errors are not counted.
+
 **OpenTelemetry.** `metrics.otlp.endpoint=http://collector:4318/v1/metrics` pushes the same metrics to a collector every
 `metrics.otlp.interval.ms` (`pip install 'barnabas[otlp]'`): counters as sums without `_total`, quantiles as gauges.
 `OTEL_EXPORTER_OTLP_HEADERS` and the other variables of the exporter set headers, certificates and compression.
@@ -52,6 +56,12 @@ serves 0.986 × as many small requests per second (`metrics-cost` in the [benchm
 |--|--|--|--|"""
 
 LABELS = {
+    "kafka_network_requestmetrics_errors": "request, error",
+    "kafka_server_socket_server_metrics_failed_authentication": "listener, networkProcessor",
+    "barnabas_failed_authentications": "listener, mechanism",
+    "barnabas_certificate_expiry_seconds": "listener",
+    "barnabas_throttled_requests": "quota",
+    "barnabas_throttle_time_seconds": "quota",
     "kafka_network_requestmetrics_requests": "request, version",
     "kafka_server_socket_server_metrics_connection_count": "listener, networkProcessor",
     "kafka_server_delayedoperationpurgatory_purgatorysize": "delayedOperation",
@@ -74,6 +84,7 @@ BY_BEGINNING = (
     ("kafka_server_brokertopicmetrics_failedshare", ""),
     ("kafka_server_brokertopicmetrics_", "topic, or none"),
     ("kafka_log_log_", "topic, partition"),
+    ("barnabas_log_directory_", "logDirectory"),
     ("kafka_consumergroup_", "consumergroup, topic, partition"),
     ("kafka_server_sharegroupmetrics_", "group, or none"),
     ("kafka_server_sharepartitionmetrics_", "group, topic, partition, or none"),
@@ -120,8 +131,8 @@ MISSING = (
     ),
     ("`OneMinuteRate` and other rates", "the exporter's rules omit them, too: use `rate()` over the counters"),
     (
-        "`ErrorsPerSec`, `FailedProduceRequestsPerSec`, `FailedFetchRequestsPerSec`",
-        "each response would have to be searched for errors",
+        "`FailedProduceRequestsPerSec`, `FailedFetchRequestsPerSec`, `ErrorsPerSec` of the error `NONE`",
+        "`kafka_network_requestmetrics_errors_total` has the errors of each API",
     ),
     (
         "separate `FetchConsumer` and `FetchFollower`, `ReplicationBytesInPerSec`, `ReplicationBytesOutPerSec`",
@@ -129,7 +140,8 @@ MISSING = (
     ),
     (
         "byte rates and throttle times of quotas, by client",
-        "clients choose their ids, and may use another id for every request",
+        "clients choose their ids, and may use another id for every request; "
+        "`barnabas_throttle_time_seconds_total` has the sums by quota",
     ),
     ("metrics of KRaft, ZooKeeper and tiered storage", "not measured"),
 )

@@ -64,6 +64,7 @@ class MetricsServer:
         """Begin to measure, serve and push. Raises OSError, and ConfigError if the OTLP exporter is not installed."""
         requests, flushes = RequestMeters(state.ports.stopwatch, state.metadata.topic_name), Times()
         apis.add_interceptor(requests.intercept, first=True)
+        apis.count_errors(requests.errors)
         state.replica_manager.on_flushed(flushes.add)
         readings = Readings(state, requests, flushes, self._lag)
         self._read = lambda: readings.take(sockets, apis.failures)

@@ -11,8 +11,11 @@ from ... import __version__
 from ..cleaning.cleaner_status import CleanerStatus
 from ..coordinator.group.group import GroupType
 from ..coordinator.group.share.share_group import ShareGroup, ShareGroupState
+from ..coordinator.transaction.transaction_metadata import TransactionState
 from ..metadata.topic_names import SHARE_GROUP_STATE_TOPIC
+from ..quotas.request_quota_usage import CONNECTION, CONTROLLER_MUTATION, FETCH, PRODUCE, REQUEST
 from ..runtime.loop_sharing import CountBudget
+from ..security.sasl_listener import UNSUPPORTED
 from ..share.record_state import AcknowledgementType
 from ..share.share_group_metrics import DeadLetterCounts, Histogram, ShareFetchHistograms
 from .catalogue import QUANTILES
@@ -29,7 +32,14 @@ if TYPE_CHECKING:
 SAMPLES_PER_TURN = 50
 """Samples of metrics that are read: quantiles of some histograms, or some logs."""
 
+TRANSACTIONS_PER_STEP = 20
+"""Transactional ids whose states are read in one step."""
 MILLISECONDS = 1000
+LATE_TRANSACTION_BUFFER_MS = 300_000
+"""The time for which a transaction may be open beyond the longest timeout (Kafka's LATE_TRANSACTION_BUFFER_MS)."""
+TLS = "TLS"
+"""The mechanism of failed handshakes in metrics."""
+QUOTAS = (PRODUCE, FETCH, REQUEST, CONTROLLER_MUTATION, CONNECTION)
 TOPIC_METRICS = "kafka_server_brokertopicmetrics_"
 MAX_GROUP_SERIES = 50_000
 """Groups and committed offsets with their own samples, groups with members first, and share-partitions with their own
@@ -140,6 +150,7 @@ class Readings:
             self._of_partitions(),
             self._of_logs(logs),
             self._of_cleaner(),
+            self._of_transactions(),
             self._of_groups(groups),
             self._of_share_coordinator(),
             self._of_share_groups(),
@@ -161,6 +172,31 @@ class Readings:
         for name, count in sockets.connections_by_listener.items():
             labels = {"listener": name, "networkProcessor": "0"}
             yield Sample("kafka_server_socket_server_metrics_connection_count", "", labels, count)
+        for name, security in state.security.listener_security.items():
+            counts: dict[str, int] = {}
+            if security.tls is not None:
+                counts[TLS] = security.tls.failures
+                seconds = security.tls.seconds_until_expiry
+                yield Sample("barnabas_certificate_expiry_seconds", "", {"listener": name}, seconds)
+            if security.sasl is not None:
+                counts |= dict.fromkeys((*security.sasl.mechanisms, UNSUPPORTED), 0) | security.sasl.failures
+            for mechanism, count in counts.items():
+                labels = {"listener": name, "mechanism": mechanism}
+                yield Sample("barnabas_failed_authentications", "_total", labels, count)
+            if counts:
+                labels = {"listener": name, "networkProcessor": "0"}
+                family = "kafka_server_socket_server_metrics_failed_authentication"
+                yield Sample(family, "_total", labels, sum(counts.values()))
+        for quota in QUOTAS:
+            labels = {"quota": quota}
+            throttled, seconds = state.quotas.throttled_requests[quota], state.quotas.throttle_seconds[quota]
+            yield Sample("barnabas_throttled_requests", "_total", labels, throttled)
+            yield Sample("barnabas_throttle_time_seconds", "_total", labels, seconds)
+        for directory, space in state.disk_space.space.items():
+            labels = {"logDirectory": directory}
+            yield Sample("barnabas_log_directory_free_bytes", "", labels, space.free_bytes)
+            yield Sample("barnabas_log_directory_total_bytes", "", labels, space.total_bytes)
+            yield Sample("barnabas_log_directory_full", "", labels, int(directory in state.disk_space.full))
         for kind, count in state.replica_manager.delayed_operations.items():
             labels = {"delayedOperation": kind}
             yield Sample("kafka_server_delayedoperationpurgatory_purgatorysize", "", labels, count)
@@ -188,6 +224,8 @@ class Readings:
         for (api, version), number in self._requests.requests.items():
             counts[api] += number
             yield Sample(f"{name}requests", "_total", {"request": api, "version": str(version)}, number)
+        for api, error, number in self._requests.errors:
+            yield Sample(f"{name}errors", "_total", {"request": api, "error": error}, number)
         for api, times in list(self._requests.times.items()):
             labels = {"request": api}
             for phase, of_phase in (
@@ -200,6 +238,7 @@ class Readings:
 
     def _of_partitions(self) -> Iterator[Sample | None]:
         state, name, counts = self._state, "kafka_server_replicamanager_", Counter[str]()
+        late_before_ms = state.ports.now_ms() - state.config.transaction_max_timeout_ms - LATE_TRANSACTION_BUFFER_MS
         for partition in state.replica_manager.partitions:
             yield None
             counts["partitioncount"] += 1
@@ -208,6 +247,8 @@ class Readings:
                 counts["leadercount"] += 1
                 counts["underreplicatedpartitions"] += in_sync < len(partition.replicas)
                 counts["underminisrpartitioncount"] += in_sync < partition.min_in_sync_replicas
+                late = partition.has_late_transaction(late_before_ms)
+                counts["partitionswithlatetransactionscount"] += late
         counts["offlinereplicacount"] = len(state.log_manager.held.offline)
         for what in (
             "partitioncount",
@@ -215,6 +256,7 @@ class Readings:
             "underreplicatedpartitions",
             "underminisrpartitioncount",
             "offlinereplicacount",
+            "partitionswithlatetransactionscount",
         ):
             yield Sample(f"{name}{what}", "", {}, counts[what])
         name, is_active = "kafka_controller_kafkacontroller_", state.controller_client.is_active
@@ -245,6 +287,17 @@ class Readings:
             family = f"kafka_log_{properties['type']}_{properties['name']}".lower().replace("-", "_")
             directory = properties.get("logDirectory")
             yield Sample(family, "", {} if directory is None else {"logDirectory": directory}, value)
+
+    def _of_transactions(self) -> Iterator[Sample | None]:
+        started_ms = now_ms = self._state.ports.now_ms()
+        for number, transaction in enumerate(self._state.transaction_coordinator.state_manager.transactions):
+            metadata = transaction.metadata
+            if metadata.state is TransactionState.ONGOING:
+                started_ms = min(started_ms, metadata.start_ms)
+            if number % TRANSACTIONS_PER_STEP == 0:
+                yield None
+        age = (now_ms - started_ms) / MILLISECONDS
+        yield Sample("barnabas_oldest_open_transaction_seconds", "", {}, age)
 
     def _of_groups(self, tables: GroupTables) -> Iterator[Sample | None]:
         groups, offsets, told = list(self._state.group_coordinator.group_manager.groups), 0, 0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ...protocol.apis import ApiKey
+from ..apis.error_counts import ErrorCounts, api_name
 from .call_watch import watch
 from .slow_requests import SlowRequests
 
@@ -78,6 +79,7 @@ class RequestMeters:
         self._counts: dict[tuple[str, int], bytearray] = {}
         self.times: dict[str, ApiTimes] = {}
         self.slow = SlowRequests()
+        self.errors = ErrorCounts()
         self.bytes_out: Counter[str] = Counter()
         """The bytes by topic; `GONE` has the sum of deleted topics."""
 
@@ -91,7 +93,7 @@ class RequestMeters:
         return self._measuring(key, version, handle), self._counting(respond) if key is ApiKey.FETCH else respond
 
     def _measuring(self, key: ApiKey, version: int, handle: Handle) -> Handle:
-        name = key.name.title().replace("_", "")
+        name = api_name(key)
         count = self._counts.setdefault((name, version), bytearray(8))
         times, clock = self.times.setdefault(name, ApiTimes()), self._stopwatch
         slow, asked = self.slow.of(name, key), _fetch_wait if key is ApiKey.FETCH else _no_wait
@@ -154,16 +156,20 @@ class RequestMeters:
         return measured
 
     def _counting(self, respond: Respond) -> Respond:
-        """Fetch's way to answer, with the bytes of records counted that go to readers."""
-        bytes_out, topic_name = self.bytes_out, self._topic_name
+        """Fetch's way to answer, with the errors counted, and the bytes of records that consumers get."""
+        bytes_out, topic_name, errors = self.bytes_out, self._topic_name, self.errors
 
         def count_and_respond(context: RequestContext, response: Any) -> None:
-            for topic in () if context.is_replica_fetch else response.responses:
+            if response.error_code:
+                errors.add(ApiKey.FETCH, response.error_code)
+            for topic in response.responses:
                 size = 0
                 for partition in topic.partitions:
+                    if partition.error_code:
+                        errors.add(ApiKey.FETCH, partition.error_code)
                     if partition.records is not None:
                         size += len(partition.records)
-                if size:
+                if size and not context.is_replica_fetch:
                     bytes_out[topic.topic or topic_name(topic.topic_id) or GONE] += size
             respond(context, response)
 

@@ -100,6 +100,7 @@ class SocketServer:
         allocate: Callable[[int], Any] | None = None,
         release_memory: Callable[[], object] | None = None,
         handle_together: HandleTogether | None = None,
+        on_throttled: Callable[[float], None] = lambda _: None,
     ) -> None:
         """`open_files` returns the limit of open files and sockets of the process, None without one.
 
@@ -108,6 +109,7 @@ class SocketServer:
         answers a request with an error. `memory_limit` is the limit of the process in bytes, None without one.
         `allocate` returns memory for a large frame, `release_memory` returns free memory to the operating system.
         `handle_together` handles requests of several connections.
+        `on_throttled` is called with the seconds for which a new connection is delayed by a quota.
         """
         self.loop = loop
         self.response_batcher = ResponseBatcher(loop)
@@ -148,6 +150,7 @@ class SocketServer:
         """Done when the last connection of a stopping broker is closed."""
         self._open_files = open_files
         self._connection_quota = connection_quota
+        self._on_throttled = on_throttled
         self._refusals = LimitedLog(logger, loop.time)
         self._errors = LimitedLog(logger, loop.time)
 
@@ -242,6 +245,7 @@ class SocketServer:
         if tls is not None:
             principal = tls.principal(connection.certificate)
             if principal is None:
+                tls.count_failure()
                 self._refusals.write(logging.WARNING, NO_PRINCIPAL, host)
                 return False
             connection.session.principal = principal
@@ -259,6 +263,8 @@ class SocketServer:
         self._by_host[host] += 1
         self._by_listener[name] += 1
         self._local += connection.is_local
+        if max(wait, pause) > 0:
+            self._on_throttled(max(wait, pause))
         if wait > 0:
             # A client that is disconnected immediately connects again immediately (KIP-612).
             connection.freeze()
@@ -365,6 +371,7 @@ class SocketServer:
             backlog=self._config.socket_listen_backlog_size,
             may_connect=partial(self._may_connect, listener.name),
             queue=self.handshakes,
+            on_failed=tls.count_failure,
         )
 
     def _may_connect(self, listener: str, host: str, own: str, descriptor: int) -> bool:

@@ -12,6 +12,7 @@ If no client certificate is requested, the loop computes the last step of a TLS 
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +20,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ...common.room_logger import room_logger
+from ..runtime.log_limit import LimitedLog
 from ..runtime.loop_sharing import CountBudget
 from .admission import FairAdmissionQueue
 
@@ -69,10 +71,12 @@ class TlsAcceptor:
         backlog: int,
         may_connect: Callable[[str, str, int], bool],
         queue: HandshakeQueue,
+        on_failed: Callable[[], None] = lambda: None,
     ) -> None:
         """`server` holds the bound sockets and never serves.
 
-        `may_connect` gets the client's address, the local address of the connection, and its descriptor.
+        `may_connect` gets the client's address, the local address of the connection, and its descriptor. `on_failed` is
+        called when a handshake fails, but not when it times out or the client disconnects.
         """
         self._streams: list[Any] = [stream.dup() for stream in server.sockets]
         self._backlog = backlog
@@ -82,6 +86,8 @@ class TlsAcceptor:
         self._loop = loop
         self._may_connect = may_connect
         self._queue = queue
+        self._on_failed = on_failed
+        self._failure_log = LimitedLog(logger, loop.time)
         self._accepting: list[asyncio.Task[None]] = []
         self._handshakes: FairAdmissionQueue[asyncio.Task[None]] = FairAdmissionQueue(MAX_HANDSHAKES)
 
@@ -136,8 +142,12 @@ class TlsAcceptor:
         handshake = TlsHandshake(self._loop, self._queue, host)
         try:
             transport = await handshake.run(stream, connection, context, HANDSHAKE_SECONDS)
-        except (OSError, ssl.SSLError, TimeoutError) as error:
-            logger.debug("a TLS handshake failed: %s", error)
+        except (OSError, TimeoutError) as error:
+            if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+                self._on_failed()
+                self._failure_log.write(logging.INFO, "the TLS handshake of %s failed: %s", host, error)
+            else:
+                logger.debug("the TLS handshake of %s did not end: %s", host, error)
         else:
             if transport is not None:
                 connection.set_transport(transport)

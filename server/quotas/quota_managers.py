@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
 
@@ -51,6 +52,10 @@ class QuotaManagers:
         """Whether a user or a client id has a quota."""
         self.enforced_listeners: list[Callable[[], None]] = []
         """Called when `enforced` changes."""
+        self.throttled_requests: Counter[str] = Counter()
+        """Throttled requests by the quota with the longest throttle time, and throttled connections."""
+        self.throttle_seconds: defaultdict[str, float] = defaultdict(float)
+        """The sums of their throttle times."""
         self._addresses: dict[str, Sequence[str]] = {}
         self._limits = {
             PRODUCER_BYTE_RATE: self.produce.limits,
@@ -62,6 +67,11 @@ class QuotaManagers:
     def quota_usage(self, user: str, client_id: str | None, size: int) -> RequestQuotaUsage:
         """Return the quota usage of a request of `size` bytes that is about to be handled."""
         return RequestQuotaUsage(self, user, client_id or "", size)
+
+    def throttled(self, quota: str, seconds: float) -> None:
+        """Count a throttled request or connection."""
+        self.throttled_requests[quota] += 1
+        self.throttle_seconds[quota] += seconds
 
     async def check_host(self, entity: Entity) -> None:
         """Raise KafkaError INVALID_REQUEST if the IP of an entity is neither an address nor a host name that resolves.

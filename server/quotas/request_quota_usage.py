@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from .quota_managers import QuotaManagers
 
 T = TypeVar("T")
+PRODUCE, FETCH, REQUEST = "Produce", "Fetch", "Request"
+CONTROLLER_MUTATION, CONNECTION = "ControllerMutation", "Connection"
+"""The quotas in metrics: Kafka's types of the MBeans with a throttle time, and the creation of connections."""
 _INT_MAX = 2**31 - 1
 
 
@@ -43,7 +46,18 @@ class RequestQuotaUsage:
     longest throttle time of all quotas counts.
     """
 
-    __slots__ = ("_client_id", "_is_settled", "_is_timed", "_quotas", "_since", "_size", "_spent", "_user", "_wait")
+    __slots__ = (
+        "_cause",
+        "_client_id",
+        "_is_settled",
+        "_is_timed",
+        "_quotas",
+        "_since",
+        "_size",
+        "_spent",
+        "_user",
+        "_wait",
+    )
 
     def __init__(self, quotas: QuotaManagers, user: str, client_id: str, size: int) -> None:
         """`size` is that of the whole request in bytes."""
@@ -52,6 +66,8 @@ class RequestQuotaUsage:
         self._client_id = client_id
         self._size = size
         self._wait = 0.0
+        self._cause = ""
+        """The quota with the longest throttle time."""
         self._is_timed = False
         self._is_settled = False
         self._spent = 0.0
@@ -102,7 +118,7 @@ class RequestQuotaUsage:
         """Record `size` bytes of records to send. A result above 0 is the throttle time in ms of an empty response."""
         quotas, now = self._quotas, self._quotas.loop.time()
         self._take_time(now)
-        self._wait = max(self._wait, quotas.fetch.record(self._user, self._client_id, size, now))
+        self._throttle(FETCH, quotas.fetch.record(self._user, self._client_id, size, now))
         if self.wait_ms:
             quotas.fetch.record(self._user, self._client_id, -size, now)
         return self.wait_ms
@@ -113,14 +129,14 @@ class RequestQuotaUsage:
         Unlike `fetched` it records nothing: the time of this request is recorded when it ends.
         """
         quotas, now = self._quotas, self._quotas.loop.time()
-        for quota in (quotas.fetch, quotas.request):
-            self._wait = max(self._wait, quota.record(self._user, self._client_id, 0, now))
+        for cause, quota in ((FETCH, quotas.fetch), (REQUEST, quotas.request)):
+            self._throttle(cause, quota.record(self._user, self._client_id, 0, now))
         return self.wait_ms > 0
 
     def sent(self, size: int) -> None:
         """Record `size` bytes of records that are sent in any case: the client is throttled after the response."""
         quotas, now = self._quotas, self._quotas.loop.time()
-        self._wait = max(self._wait, quotas.fetch.record(self._user, self._client_id, size, now))
+        self._throttle(FETCH, quotas.fetch.record(self._user, self._client_id, size, now))
 
     def partitions_changed(self, *, strict: bool) -> ControllerMutationQuota:
         """Return a function that records partitions before they are created or deleted.
@@ -133,12 +149,12 @@ class RequestQuotaUsage:
             quotas, now = self._quotas, self._quotas.loop.time()
             if strict:
                 debt = quotas.mutation.debt(self._user, self._client_id, now)
-                self._wait = max(self._wait, debt)
+                self._throttle(CONTROLLER_MUTATION, debt)
                 if debt > 0:
                     raise quota_exceeded()
             wait = quotas.mutation.record(self._user, self._client_id, partitions, now)
             if not strict:
-                self._wait = max(self._wait, wait)
+                self._throttle(CONTROLLER_MUTATION, wait)
 
         return mutation_quota
 
@@ -165,10 +181,11 @@ class RequestQuotaUsage:
         self._is_settled = True
         now = self._quotas.loop.time()
         if api_key == ApiKey.PRODUCE:
-            wait = self._quotas.produce.record(self._user, self._client_id, self._size, now)
-            self._wait = max(self._wait, wait)
+            self._throttle(PRODUCE, self._quotas.produce.record(self._user, self._client_id, self._size, now))
         if is_timed:
             self._take_time(now)
+        if self._wait:
+            self._quotas.throttled(self._cause, self._wait)
         return self._wait
 
     @property
@@ -181,7 +198,11 @@ class RequestQuotaUsage:
         if not self._is_timed:
             self._is_timed = True
             percent = self._spent_until_now() * 100
-            self._wait = max(self._wait, self._quotas.request.record(self._user, self._client_id, percent, now))
+            self._throttle(REQUEST, self._quotas.request.record(self._user, self._client_id, percent, now))
+
+    def _throttle(self, cause: str, wait: float) -> None:
+        if wait > self._wait:
+            self._wait, self._cause = wait, cause
 
 
 def new_controller_mutation_quota(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...common.room_logger import room_logger
 from ...protocol.errors import KafkaError
-from ...storage.errors import FlushPostponedError, LogDirFailedError, LogFailedError
+from ...storage.errors import NO_SPACE, FlushPostponedError, LogDirFailedError, LogFailedError, NoSpaceError
 from ...storage.unsynced_files import FlushTask, run_together
 
 if TYPE_CHECKING:
@@ -49,16 +49,21 @@ class GroupCommit:
         loop: asyncio.AbstractEventLoop,
         on_dir_failed: Callable[[str, BaseException], None],
         on_log_failed: Callable[[LogDirFailedError], None],
+        on_no_space: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """`on_no_space` is called with a directory each time that a flush lacks disk space; it logs the condition."""
         self._ports = ports
         self._loop = loop
         self._partitions_per_flush = min(PARTITIONS_PER_FLUSH, (ports.log_files or 2 * PARTITIONS_PER_FLUSH) // 2)
         self._on_dir_failed = on_dir_failed
         self._on_log_failed = on_log_failed
+        self._on_no_space = on_no_space
         self.on_flushed: Callable[[float], None] | None = None
         """Called with the seconds that each round took, if it is set."""
         self._waiting: dict[str, dict[Partition, None]] = {}
         self._busy: set[str] = set()
+        self._full: set[str] = set()
+        """Directories whose last round lacked disk space, which `on_no_space` logs."""
         self._lingering: dict[Partition, None] = {}
         self._has_lingered: set[Partition] = set()
         """Partitions that have had appends that may linger, which are records of classic groups.
@@ -151,7 +156,8 @@ class GroupCommit:
             if flushes:
                 self._run(directory, flushes)
             elif self._waiting.get(directory):
-                logger.warning("%s: files could not be opened or written, retrying the flush", directory)
+                if directory not in self._full:
+                    logger.warning("%s: files could not be opened or written, retrying the flush", directory)
                 self._loop.call_later(RETRY_SECONDS, self._begin_round, directory)
             else:
                 self._end(directory)
@@ -162,13 +168,17 @@ class GroupCommit:
         Raises LogDirFailedError.
         """
         flushes: list[Flush] = []
+        self._full.discard(directory)
         for partition in list(waiting)[: self._partitions_per_flush]:
             if partition.log.directory != directory:
                 self.request(partition)  # it has moved to another directory, whose failure must not affect this one
             elif not partition.is_offline:
                 try:
                     flushes.append((partition, partition.log, partition.log.begin_flush()))
-                except KafkaError:
+                except KafkaError as error:
+                    if isinstance(error, NoSpaceError):
+                        self._full.add(directory)
+                        self._on_no_space(directory)
                     continue
                 except LogFailedError as error:
                     self._on_log_failed(error)
@@ -187,7 +197,10 @@ class GroupCommit:
         def done(seconds: float | None, error: BaseException | None) -> None:
             if isinstance(error, FlushPostponedError):
                 self._round_over(directory)
-                logger.warning("%s: retrying a flush: %s", directory, error)
+                if error.errno in NO_SPACE:
+                    self._on_no_space(directory)
+                else:
+                    logger.warning("%s: retrying a flush: %s", directory, error)
                 self._loop.call_later(RETRY_SECONDS, self._run, directory, flushes)
             elif error is not None:
                 self._fail(directory, error)

@@ -307,6 +307,10 @@ class Partition:
         """`min.insync.replicas`, limited to the number of replicas: Kafka's effectiveMinIsr."""
         return min(self.log.config.min_insync_replicas, len(self.replicas) or 1)
 
+    def has_late_transaction(self, before_ms: int) -> bool:
+        """Return whether the producer of the oldest open transaction wrote last before this time in milliseconds."""
+        return self.log.producer_state.has_late_transaction(before_ms)
+
     def _lacks_replicas(self) -> bool:
         """Whether the ISR is smaller than `min.insync.replicas`; false if all replicas are in sync."""
         in_sync = len(self.in_sync_replicas)

@@ -19,7 +19,7 @@ from ...protocol.fetch_session import FetchTarget
 from ...protocol.schema import ZERO_UUID
 from ...protocol.special_timestamps import EARLIEST, LATEST
 from ...protocol.topic_partition import TopicPartition
-from ...storage.errors import LogDirFailedError
+from ...storage.errors import LogDirFailedError, NoSpaceError
 from ...storage.leader_epochs import EpochEnd
 from ..runtime.loop_sharing import TimeBudget
 from .remote_leader_endpoint import SINCE_TOPIC_IDS
@@ -344,6 +344,10 @@ class ReplicaFetcher:
             partition.update_watermarks(data.high_watermark, data.log_start_offset)
         except LogDirFailedError as error:
             self._replica_manager.log_failed(error)
+        except NoSpaceError as error:
+            # The delay repeats this each second until there is space; one line reports the directory.
+            self._replica_manager.partition_error(error, *partition.topic_partition)
+            self._delay(one)
         except KafkaError as error:
             logger.warning("%s: records of the leader were rejected: %s", partition.topic_partition, error)
             self._delay(one)

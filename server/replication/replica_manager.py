@@ -15,7 +15,7 @@ from ...protocol.batch_header import TRANSACTIONAL_MASK
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
-from ...storage.errors import LogDirFailedError, LogFailedError
+from ...storage.errors import LogDirFailedError, LogFailedError, NoSpaceError
 from ...storage.held_logs import AllLogDirsFailedError
 from ...storage.joint_append import JOINT_RULES, JointAppend
 from ...storage.log_dir import LOG_START_OFFSET_CHECKPOINT
@@ -112,7 +112,9 @@ class ReplicaManager:
         is_verification_needed: Callable[[], bool],
         on_partitions_lost: Callable[[list[TopicPartition]], None],
         on_all_failed: Callable[[], None],
+        on_no_space: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """`on_no_space` is called with the path of a log directory whenever it has no space for a write."""
         self._log_manager = log_manager
         log_manager.held.on_dir_failure = self._on_offline
         self._metadata = metadata
@@ -124,6 +126,7 @@ class ReplicaManager:
         """Whether acks=-1 promises that records are on disk."""
         self._on_partitions_lost = on_partitions_lost
         self._on_all_failed = on_all_failed
+        self._on_no_space = on_no_space
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._partitions_by_topic: dict[str, dict[TopicPartition, Partition]] = {}
         self.failures = 0
@@ -135,7 +138,7 @@ class ReplicaManager:
         self._delete_records_purgatory = DelayedOperationPurgatory("DeleteRecords", loop, sliced_work)
         self.share_fetch_purgatory = DelayedOperationPurgatory("ShareFetch", loop, sliced_work)
         """Share fetches, by partition and by group and partition."""
-        self.group_commit = GroupCommit(ports, loop, self.log_dir_failed, self.log_failed)
+        self.group_commit = GroupCommit(ports, loop, self.log_dir_failed, self.log_failed, on_no_space)
         self._suspended = SuspendedAppends(ports.work, sliced_work)
         self._background = BackgroundWork()
         self.verification_guards = VerificationGuards(is_verification_needed)
@@ -248,6 +251,9 @@ class ReplicaManager:
 
         The other partitions of the request are served: Kafka's ReplicaManager.appendToLocalLog and readFromLog.
         """
+        if isinstance(error, NoSpaceError):
+            self._on_no_space(error.directory)
+            return KafkaError(error.code, error.message)
         if isinstance(error, KafkaError):
             return error
         if isinstance(error, LogDirFailedError):

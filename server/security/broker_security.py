@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -36,6 +38,8 @@ logger = room_logger("security")
 
 LANE, CERTIFICATES = "passwords", "certificates"
 SALT_BYTES = 20
+EXPIRY_WARNING_DAYS = 30
+SECONDS_PER_DAY = 86_400
 
 
 T = TypeVar("T")
@@ -198,6 +202,18 @@ class BrokerSecurity:
                 logger.info("%s %s were read again", what, listener)
 
         self._ports.work.submit(CERTIFICATES, built.build, on_built)
+
+    def warn_of_expiring_certificates(self) -> None:
+        """Log the certificates of listeners that expire within `EXPIRY_WARNING_DAYS`, or have expired."""
+        for name, security in self.listener_security.items():
+            if security.tls is None or math.isinf(security.tls.expires_at):
+                continue
+            days = security.tls.seconds_until_expiry / SECONDS_PER_DAY
+            date = datetime.fromtimestamp(security.tls.expires_at, UTC).isoformat(timespec="minutes")
+            if days < 0:
+                logger.error("the certificate of listener %s expired at %s: clients cannot connect", name, date)
+            elif days < EXPIRY_WARNING_DAYS:
+                logger.warning("the certificate of listener %s expires in %d days, at %s", name, days, date)
 
     async def set_passwords(self, passwords: Mapping[str, str]) -> None:
         """Store SCRAM credentials of these users; a lane computes the hashes. Raises StoreError."""

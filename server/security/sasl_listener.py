@@ -5,6 +5,7 @@ Settings are read for each authentication, so that a changed password applies to
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ...common.jaas import jaas_options
@@ -23,6 +24,7 @@ from ...protocol.sasl_server import (
 )
 from ..config.keys.validators import ConfigError
 from ..metadata.metadata_store import StoreError
+from ..runtime.log_limit import LimitedLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 logger = room_logger("security")
 
 PLAIN = "PLAIN"
+UNSUPPORTED = "unsupported"
+"""The label in metrics for all mechanisms that a listener does not offer, because clients can send any name."""
 NONCE_BYTES = 24
 _USER = "user_"
 
@@ -71,6 +75,9 @@ class SaslListener:
         self._config = config
         self._listener = listener
         self._sources = sources
+        self.failures: Counter[str] = Counter()
+        """Failed authentications by mechanism; `UNSUPPORTED` for mechanisms that the listener does not offer."""
+        self.failure_log = LimitedLog(logger, sources.now)
         self._secret = sources.ports.token_bytes(32)
         self._tokens: AccessTokenValidator | None = None
         self._kerberos: KerberosAcceptor | None = None
@@ -109,6 +116,10 @@ class SaslListener:
             reason = f"listener {self._listener}: for {GSSAPI} pip install 'barnabas[gssapi]'"
             raise ConfigError("sasl.enabled.mechanisms", ",".join(self.mechanisms), reason) from None
         return KerberosAcceptor(self._config, self._listener, self._sources.ports.work, self._sources.now)
+
+    def count_failure(self, mechanism: str) -> None:
+        """Count a failed authentication."""
+        self.failures[mechanism] += 1
 
     async def close(self) -> None:
         """Stop refreshing keys."""

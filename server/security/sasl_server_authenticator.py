@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from ...protocol.apis import ApiKey
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.sasl_server import LARGEST_MESSAGE_BYTES, failed
 from ...protocol.server_connection import AUTHENTICATING, AWAITED, SaslEvent, SaslState
+from .sasl_listener import UNSUPPORTED
 from .session import KafkaPrincipal
 
 if TYPE_CHECKING:
@@ -100,6 +102,7 @@ class SaslServerAuthenticator:
         offered = self._listener.mechanisms
         if mechanism not in offered or (is_again and mechanism != self._mechanism):
             self.state = _State.FAILED
+            self._listener.count_failure(mechanism if mechanism in offered else UNSUPPORTED)
             return offered
         self._on_event(_Event.MECHANISM_BARE if raw else _Event.MECHANISM)
         self._mechanism, self._messages, self._deadline = mechanism, 0, self._now() + EXCHANGE_SECONDS
@@ -134,7 +137,10 @@ class SaslServerAuthenticator:
         except KafkaError as error:
             self.state = _State.FAILED
             self._exchange = None
-            logger.debug("%s failed to authenticate by %s: %s", session.client_host, self._mechanism, error)
+            self._listener.count_failure(self._mechanism)
+            self._listener.failure_log.write(
+                logging.INFO, "%s failed to authenticate by %s: %s", session.client_host, self._mechanism, error
+            )
             raise
 
     def cancel(self) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ...clients.key_stores import load_key, load_trust
+from ...clients.key_stores import expiry_time, load_key, load_trust, own_certificate
 from ...clients.security import choose_protocols, choose_suites
 from ...common.error_description import describe_error
 from ...common.room_logger import room_logger
@@ -32,6 +32,15 @@ STORE_KEYS = tuple(
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
+class TlsKey(NamedTuple):
+    """The key store and trust store of a listener, loaded."""
+
+    context: ssl.SSLContext
+    """The context of the next connection."""
+    expires_at: float
+    """The time at which the certificate of the key expires, in seconds since 1970."""
+
+
 class TlsListener:
     """The TLS of one listener. `build` may be called on any thread, all other methods on the loop's."""
 
@@ -41,10 +50,20 @@ class TlsListener:
         self._listener = listener
         self._now_ms = now_ms
         self._rules = SslPrincipalMapper(str(self._value("ssl.principal.mapping.rules") or "DEFAULT"))
-        self.context = self.build()
-        """The context of the next connection."""
+        self.failures = 0
+        """Failed handshakes, and clients whose certificates have no principal."""
+        self.take(self.build())
 
-    def build(self) -> ssl.SSLContext:
+    def count_failure(self) -> None:
+        """Count a failed handshake, or a client whose certificate has no principal."""
+        self.failures += 1
+
+    @property
+    def seconds_until_expiry(self) -> float:
+        """The time until the certificate of the listener expires; negative after that."""
+        return self.expires_at - self._now_ms() / 1000
+
+    def build(self) -> TlsKey:
         """Return a context by the current settings and files. Raises ConfigError."""
         settings = _store_settings(self._config, self._listener)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -59,6 +78,7 @@ class TlsListener:
                     "ssl.keystore.location", None, f"listener {self._listener}: no private key in the key store"
                 )
             trusts = load_trust(context, settings)
+            expires_at = expiry_time(own_certificate(settings))
         except (OSError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
@@ -68,11 +88,11 @@ class TlsListener:
             reason = f"listener {self._listener} checks certificates without a trust store: set ssl.truststore.location"
             raise ConfigError("ssl.client.auth", wanted, reason)
         context.verify_mode = _CLIENT_AUTH[wanted]
-        return context
+        return TlsKey(context, expires_at)
 
-    def take(self, built: ssl.SSLContext) -> None:
+    def take(self, built: TlsKey) -> None:
         """Use this context from the next connection on."""
-        self.context = built
+        self.context, self.expires_at = built
 
     def principal(self, certificate: Mapping[str, Any] | None) -> KafkaPrincipal | None:
         """Return the principal of a verified certificate in the form of Python's ssl module; ANONYMOUS without one.

@@ -190,7 +190,7 @@ def compare_own_command(bootstrap: str, tools: ToolSession) -> None:
         for r in rows(tools, bootstrap, *group, "--offsets", "--verbose")
     ]
     assert [
-        (r["topic"], r["partition"], r["committed"], r["leader epoch"], r["end"], r["lag"])
+        (r["topic"], r["partition"], r["committed"], r["leader_epoch"], r["end"], r["lag"])
         for r in own(bootstrap, "describe", GROUP)
     ] == sorted(offsets)
     ((state,), (own_state,)) = (
@@ -216,7 +216,7 @@ def compare_own_reset(bootstrap: str, tools: ToolSession) -> None:
         planned = [(r["TOPIC"], int(r["PARTITION"]), int(r["NEW-OFFSET"])) for r in rows(tools, bootstrap, *args)]
         assert planned, target
         steps = own(bootstrap, "reset-offsets", GROUP, "--all-input-topics", *target)
-        assert [(r["topic"], r["partition"], r["new offset"]) for r in steps] == sorted(planned), target
+        assert [(r["topic"], r["partition"], r["new_offset"]) for r in steps] == sorted(planned), target
 
 
 def counts(bootstrap: str) -> dict[str, int]:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -352,7 +353,10 @@ def test_a_port_that_is_taken(start: Start, plain: Callable[..., Started], tmp_p
     first = plain().ready()
     second = start("--port", str(first.port), "--data", str(tmp_path / "other"))
     assert second.process.wait(READY_S) == ERROR_STATUS
-    assert f"{first.port}" in second.output
+    reason = f"cannot listen on 127.0.0.1:{first.port}: address already in use"
+    *_, last_of_log, last = second.output.splitlines()
+    assert last == f"barnabas start: {reason}"
+    assert " ERROR barnabas.broker: the broker did not start: " in last_of_log
     assert "Traceback" not in second.output
 
 
@@ -440,3 +444,60 @@ def test_sigterm_ends_a_start_that_waits_for_controllers(start: Start, tmp_path:
     assert broker.end() == 0
     assert "stopped because of SIGTERM, before the start was complete" in broker.output
     assert "Traceback" not in broker.output
+
+
+def test_a_start_after_a_crash_is_distinguishable(plain: Callable[..., Started]) -> None:
+    first = plain("--topic", "t:2").ready()
+    first.line(rf".* INFO barnabas\.broker: {first.data}: new log directory")
+    first.end(signal.SIGKILL)
+    second = plain().ready()
+    second.line(rf".* INFO barnabas\.broker: {first.data}: 2 logs, recovered after an unclean stop")
+    assert second.end() == 0
+    plain().ready().line(rf".* INFO barnabas\.broker: {first.data}: 2 logs, loaded after a clean stop")
+
+
+FATAL = """
+import asyncio, sys
+from barnabas.server.__main__ import run
+from barnabas.server.config.broker_config import BrokerConfig
+
+class Fatal:
+    async def start(self, server):
+        asyncio.get_running_loop().call_later(0.1, server._fail, OSError(28, "No space left on device", "/metadata"))
+        return "console"
+
+    async def stop(self): ...
+
+properties = {"log.dirs": sys.argv[1] + "/data", "listeners": "PLAINTEXT://127.0.0.1:0"}
+sys.exit(run(BrokerConfig.from_properties(properties), companion=Fatal()))
+"""
+
+
+def test_last_line_names_an_error_after_which_the_metadata_cannot_be_followed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process = ServerProcess([sys.executable, "-c", FATAL, str(tmp_path)], log)
+    assert process.wait(READY_S) == ERROR_STATUS
+    last = log.read_text().splitlines()[-1]
+    assert re.fullmatch(r"\S+ ERROR barnabas\.broker: the broker ended: /metadata: No space left on device", last), last
+
+
+def test_last_lines_of_a_start_on_a_full_disk(start: Start, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=65536", "tmpfs", str(disk)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("mounting a small tmpfs needs root")
+    try:
+        with (disk / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(1024)):
+                continue
+        broker = start("--port", "0", "--data", str(disk / "data"))
+        assert broker.process.wait(READY_S) == ERROR_STATUS
+        *_, last_of_log, last = broker.output.splitlines()
+        assert re.fullmatch(r"barnabas start: .*(No space left on device|database or disk is full)", last)
+        assert last_of_log.endswith(
+            f" ERROR barnabas.broker: the broker did not start: {last.removeprefix('barnabas start: ')}"
+        )
+        assert "Traceback" not in broker.output
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)

@@ -44,12 +44,12 @@ def main(bootstrap: str, folder: str, jars: str) -> None:
     spark = session("local[2]", config=settings(folder, jars))
     register(spark)
     topic = ("--topic", "t", "-b", bootstrap)
-    export = ("export", *topic, "--format", "delta", "-o", f"{folder}/exported")
+    export = ("export", *topic, "--format", "delta", "--output", f"{folder}/exported")
     print(json.dumps({"export": [run(*export), run(*export)]}))
     rows = spark.read.format("delta").load(f"{folder}/exported").select("topic", "partition", "offset").collect()
     print(json.dumps({"exported": sorted([row.topic, row.partition, row.offset] for row in rows)}))
     for kind, output in (("delta", f"{folder}/latest"), ("iceberg", "lake.db.latest")):
-        table = ("table", *topic, "--format", kind, "-o", output)
+        table = ("table", *topic, "--format", kind, "--output", output)
         ended = [run(*table, "--overwrite"), run(*table), run(*table, "--overwrite")]
         latest = spark.read.format(kind).load(output).collect()
         history = f"SELECT * FROM {output}.snapshots" if kind == "iceberg" else f"DESCRIBE HISTORY delta.`{output}`"

@@ -72,7 +72,7 @@ def test_one_mistake_is_one_line_and_needs_no_spark(
     for job in ("compact", "table", "export"):
         said = refused(capsys, job, "--topic", "t,nope", *where, "--output", out)
         assert said == "barnabas: missing topics: nope\n"
-    assert refused(capsys, "replay", "-i", "x", "--topic", "nope", *where) == "barnabas: missing topics: nope\n"
+    assert refused(capsys, "replay", "--input", "x", "--topic", "nope", *where) == "barnabas: missing topics: nope\n"
     said = refused(capsys, "audit", "--topic", "t", "--option", "startingOfsets=1", *where)
     assert said == "barnabas: unknown option startingOfsets; do you mean startingOffsets?\n"
     logs = tmp_path / "logs"

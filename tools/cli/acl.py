@@ -35,14 +35,14 @@ app = typer.Typer(help="List, add and remove ACLs.", no_args_is_help=True, add_c
 
 Name = str | None
 Topic = Annotated[Name, typer.Option("--topic", "-t", help="Topic name; * for all.")]
-Group = Annotated[Name, typer.Option("--group", "-g", help="Group id; * for all.")]
+Group = Annotated[Name, typer.Option("--group", "-G", help="Group id; * for all.")]
 TransactionalId = Annotated[Name, typer.Option("--transactional-id", help="Transactional id; * for all.")]
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster resource.")]
 Prefixed = Annotated[bool, typer.Option("--prefixed", help="Treat the name as a prefix.")]
-Principal = Annotated[Name, typer.Option("--principal", "-p", help="For example User:anna, or User:* for all users.")]
+Principal = Annotated[Name, typer.Option("--principal", help="For example User:anna, or User:* for all users.")]
 Host = Annotated[Name, typer.Option("--host", help="IP address or CIDR block of the client; * for all.")]
 Operations = Annotated[
-    list[str] | None, typer.Option("--operation", "-o", help="Read, Write, Create, …, All; may be repeated.")
+    list[str] | None, typer.Option("--operation", help="Read, Write, Create, …, All; may be repeated.")
 ]
 Deny = Annotated[bool, typer.Option("--deny", help="Deny the operations instead of allowing them.")]
 
@@ -74,9 +74,7 @@ def list_rules(
 @app.command("add")
 def add_rules(
     *,
-    principal: Annotated[
-        str, typer.Option("--principal", "-p", help="For example User:anna, or User:* for all users.")
-    ],
+    principal: Annotated[str, typer.Option("--principal", help="For example User:anna, or User:* for all users.")],
     operation: Operations = None,
     topic: Topic = None,
     group: Group = None,
@@ -89,7 +87,7 @@ def add_rules(
 ) -> None:
     """Add ACLs that allow operations on a resource, or deny them with --deny. Default operation: All.
 
-    barnabas acl add -p User:anna -t orders -o Read -o Describe
+    barnabas acl add --principal User:anna -t orders --operation Read --operation Describe
     """
     named = _named(topic, group, transactional_id, cluster=cluster)
     if not named:

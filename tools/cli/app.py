@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Annotated, Any
@@ -24,7 +23,7 @@ from .client_settings import (
     cluster_options,
 )
 from .reasons import reason
-from .session import BOOTSTRAP_VARIABLE, Bootstrap
+from .session import BOOTSTRAP_VARIABLE, Bootstrap, warn
 
 COMMANDS = (
     "start",
@@ -81,7 +80,7 @@ class LazyGroup(TyperGroup):
         module = import_module(f".{cmd_name.replace('-', '_')}", __package__)
         command = get_command(module.app)
         command.name = cmd_name
-        _give_cluster_options(command)
+        _give_cluster_options(command, cmd_name)
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -91,12 +90,12 @@ class LazyGroup(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-def _give_cluster_options(command: Any) -> None:
-    """Options of all commands that connect to a cluster."""
+def _give_cluster_options(command: Any, name: str) -> None:
+    """Add the options of all commands that connect to a cluster."""
     for one in getattr(command, "commands", {}).values():
-        _give_cluster_options(one)
+        _give_cluster_options(one, name)
     if any(parameter.name == "bootstrap" for parameter in command.params):
-        command.params.extend(cluster_options())
+        command.params.extend(cluster_options(name))
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -128,11 +127,27 @@ def root(
     begin(command_config, settings)
 
 
+_UsageError: Any = typer.BadParameter.__mro__[1]
+"""The error of a command line that cannot be parsed, which typer does not export."""
+
+
 def main(arguments: list[str]) -> int:
-    """Run one command; ends the process with its exit status."""
+    """Run one command and return its exit status: 2 for a command line that cannot be used, 1 for another error.
+
+    Each error is one line on standard error that begins with `barnabas:`.
+    """
     try:
-        get_command(app).main(arguments, prog_name="barnabas")
-    except OSError as error:  # standard output may be closed
-        print(f"barnabas: {reason(error)}", file=sys.stderr)
+        status: object = get_command(app).main(arguments, prog_name="barnabas", standalone_mode=False)
+    except _UsageError as error:
+        # Typer has shown the help of a group of commands that was given no command.
+        if type(error).__name__ != "NoArgsIsHelpError":
+            path = error.ctx.command_path if error.ctx is not None else "barnabas"
+            warn(f"{error.format_message().rstrip('.')}. See {path} --help")
+        return int(error.exit_code)
+    except typer.Abort:
+        warn("aborted")
         return 1
-    return 0
+    except OSError as error:  # standard output may be closed
+        warn(reason(error))
+        return 1
+    return status if isinstance(status, int) else 0

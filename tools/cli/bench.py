@@ -61,10 +61,8 @@ class Driver(StrEnum):
 def bench(
     tests: Annotated[list[Test] | None, typer.Argument(help="Tests to run; all by default.")] = None,
     *,
-    record_size: Annotated[int, typer.Option("--record-size", "-s", min=1, help="Bytes of a record's value.")] = 1024,
-    partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=1, help="Partitions of the benchmark's topic.")
-    ] = 1,
+    record_size: Annotated[int, typer.Option("--record-size", min=1, help="Bytes of a record's value.")] = 1024,
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="Partitions of the benchmark's topic.")] = 1,
     codec: Annotated[str, typer.Option("--codec", "-z", help="none, gzip, snappy, lz4 or zstd.")] = "none",
     acks: Annotated[str, typer.Option("--acks", "-a", help="all or 1.")] = "1",
     seconds: Annotated[float, typer.Option("--seconds", min=0.01, help="Seconds per test.")] = 3,

@@ -52,7 +52,7 @@ def log_dirs(
             "partitions": len(one.sizes),
             "bytes": sum(one.sizes.values()),
             "free": one.usable_bytes if one.usable_bytes >= 0 else None,
-            "of": one.total_bytes if one.total_bytes >= 0 else None,
+            "total": one.total_bytes if one.total_bytes >= 0 else None,
             "error": one.error.name if one.error else None,
         }
         for one in run(work())
@@ -61,16 +61,19 @@ def log_dirs(
 
 
 async def broker_rows(admin: Admin) -> list[Row]:
-    """Return a row for each live broker. Raises KafkaError."""
+    """Return a row for each live broker; `free` is the space of its fullest disk. Raises KafkaError."""
     cluster = await admin.describe_cluster()
     partitions = [p for topic in await admin.describe_topics() for p in topic.partitions.values()]
     leads = Counter(p.leader_id for p in partitions)
     holds = Counter(replica for p in partitions for replica in p.replicas)
     behind = Counter(replica for p in partitions for replica in set(p.replicas) - set(p.in_sync_replicas))
     sizes: Counter[int] = Counter()
+    free: dict[int, int] = {}
     try:
         for one in await admin.describe_log_dirs():
             sizes[one.broker_id] += sum(one.sizes.values())
+            if one.usable_bytes >= 0:  # brokers before 3.3 do not report it (KIP-827)
+                free[one.broker_id] = min(one.usable_bytes, free.get(one.broker_id, one.usable_bytes))
     except KafkaError:
         sizes.clear()  # without permission, or with brokers before 1.0, the other columns are still useful
     return [
@@ -83,6 +86,7 @@ async def broker_rows(admin: Admin) -> list[Row]:
             "holds": holds[broker.node_id],
             "not in sync": behind[broker.node_id],
             "bytes": sizes[broker.node_id] if sizes else None,
+            "free": free.get(broker.node_id),
         }
         for broker in cluster.brokers
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
+from copy import copy
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -60,7 +61,8 @@ def _file_option(**how: Any) -> Any:
 
 
 def _settings_option(**how: Any) -> Any:
-    return typer.Option("-X", metavar="KEY=VALUE", help=_SETTINGS_HELP, **how)
+    # Kafka's tools have `--command-property` (KIP-1147), kcat has `-X`.
+    return typer.Option("-X", "--command-property", metavar="KEY=VALUE", help=_SETTINGS_HELP, **how)
 
 
 CommandConfig = Annotated[Path | None, _file_option()]
@@ -91,11 +93,30 @@ def _as_options(
 
 
 @cache
-def cluster_options() -> list[Any]:
-    """Both options as parameters for any command with a client."""
+def _common_options() -> list[Any]:
     carrier = typer.Typer(add_completion=False)
     carrier.command()(_as_options)
     return list(get_command(carrier).params)
+
+
+FORMER_SPELLINGS = {
+    "produce": {"command_config": "--producer.config", "settings": "--producer-property"},
+    "consume": {"command_config": "--consumer.config", "settings": "--consumer-property"},
+    "elections": {"command_config": "--admin.config"},
+}
+"""The options of Kafka's tools before KIP-1147, by the command that corresponds to the tool. Kafka accepts both."""
+
+
+def cluster_options(command: str = "") -> list[Any]:
+    """Return both options as parameters for a command with a client, with Kafka's former spellings of its tool."""
+    options = []
+    for option in _common_options():
+        former = FORMER_SPELLINGS.get(command, {}).get(option.name)
+        if former is not None:
+            option = copy(option)
+            option.opts = [*option.opts, former]
+        options.append(option)
+    return options
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, str]:

@@ -62,7 +62,7 @@ def start(
         int | None, typer.Option("--port", help=f"Port of the first broker ({DEFAULT_PORT}); 0: any free ports.")
     ] = None,
     config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="Setting of all brokers.")
+        list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="Setting of all brokers.")
     ] = None,
     controllers: Annotated[
         Controllers | None,

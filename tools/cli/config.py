@@ -50,7 +50,7 @@ def describe(
     kind: KindArgument,
     name: NameArgument = "",
     *,
-    all_settings: Annotated[bool, typer.Option("--all", "-a", help="Include settings with default values.")] = False,
+    all_settings: Annotated[bool, typer.Option("--all", help="Include settings with default values.")] = False,
     doc: Annotated[bool, typer.Option("--doc", help="Show the documentation of each setting.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
@@ -75,7 +75,10 @@ def alter(
         Change, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set a setting; may be repeated.")
     ] = None,
     delete: Annotated[
-        Change, typer.Option("--delete", "-d", metavar="KEY", help="Reset a setting to its default; may be repeated.")
+        Change,
+        typer.Option(
+            "--delete", "--delete-config", "-d", metavar="KEY", help="Reset a setting to its default; may be repeated."
+        ),
     ] = None,
     append: Annotated[
         Change, typer.Option("--append", metavar="KEY=VALUE", help="Add values to a setting that is a list.")

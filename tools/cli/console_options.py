@@ -21,7 +21,7 @@ _NEEDED = ("starlette", "uvicorn")
 ACCESS_TOKEN = "BARNABAS_CONSOLE_TOKEN"  # noqa: S105 - the name of the variable
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,256}")
 
-ServedAt = Annotated[str, typer.Option("--listen", "-l", metavar="HOST:PORT", help="Address to listen on.")]
+ServedAt = Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Address to listen on.")]
 AllowRemote = Annotated[
     bool,
     typer.Option("--allow-remote", help="Accept connections from other machines, without TLS."),

@@ -70,7 +70,7 @@ class Rate(NamedTuple):
 @app.command()
 def demo(
     *,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="Partitions of the topic.")] = 4,
+    partitions: Annotated[int, typer.Option("--partitions", help="Partitions of the topic.")] = 4,
     codec: Annotated[str, typer.Option("--codec", "-z", help="none, gzip, snappy, lz4 or zstd.")] = "none",
     data: Annotated[Path | None, typer.Option("--data", help="Keep the broker's files in this directory.")] = None,
     json: Json = False,

@@ -24,14 +24,11 @@ from ...protocol.errors import KafkaError
 from . import completion
 from .client_settings import DEFAULT_BOOTSTRAP, admin_of
 from .group_options import (
-    As,
-    OutputFormat,
     StateFilter,
     Topics,
     TypeFilter,
     named_partitions,
     require_consumer_group,
-    wants_json,
 )
 from .group_reset import reset_offsets
 from .session import (
@@ -71,7 +68,6 @@ def list_groups(
         list[TypeFilter] | None, typer.Option("--type", case_sensitive=False, help="Only groups of this type.")
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """List the groups of all types with their states."""
@@ -81,7 +77,7 @@ def list_groups(
             return await admin.list_groups(states=state or (), types=kind or ())
 
     rows = [{"group": g.group_id, "type": g.type, "state": g.state, "protocol": g.protocol_type} for g in run(work())]
-    print_rows(rows, as_json=wants_json(output, json))
+    print_rows(rows, as_json=json)
 
 
 @app.command()
@@ -89,7 +85,6 @@ def describe(
     groups: SomeGroups = None,
     *,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Show type, state, coordinator and members of groups of all types.
@@ -107,7 +102,7 @@ def describe(
             return [answer for answer in described.values() if not isinstance(answer, KafkaError)]
 
     described = run(work())
-    if wants_json(output, json):
+    if json:
         print_json([_described(group) for group in described])
         return
     for group in described:
@@ -125,10 +120,9 @@ def lag(
     groups: SomeGroups = None,
     *,
     topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only this topic; may be repeated.")] = None,
-    partitions: Annotated[bool, typer.Option("--partitions", "-p", help="One line per partition.")] = False,
+    partitions: Annotated[bool, typer.Option("--partitions", help="One line per partition.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh continuously.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Show the lag of groups of all types, with or without members.
@@ -136,11 +130,9 @@ def lag(
     For a share group, the start offset is shown instead of a committed offset, and records that are already
     acknowledged do not count.
 
-    barnabas group lag                    all groups and topics
-    barnabas group lag readers -p         every partition of one group
+    barnabas group lag                         all groups and topics
+    barnabas group lag readers --partitions    every partition of one group
     """
-
-    as_json = wants_json(output, json)
 
     async def work() -> None:
         async with admin_of(bootstrap) as admin:
@@ -151,8 +143,8 @@ def lag(
                 return _partition_rows(lags) if partitions else _topic_rows(lags)
 
             if watch:
-                await watch_rows(look, as_json=as_json)
-            print_rows(await look(), as_json=as_json)
+                await watch_rows(look, as_json=json)
+            print_rows(await look(), as_json=json)
 
     run(work())
 
@@ -166,7 +158,6 @@ def delete(
     *,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Delete groups without members, and their committed offsets."""
@@ -176,7 +167,7 @@ def delete(
         async with admin_of(bootstrap) as admin:
             return await admin.delete_groups(groups)
 
-    _report("deleted", "group", run(work()), as_json=wants_json(output, json))
+    _report("deleted", "group", run(work()), as_json=json)
 
 
 @app.command()
@@ -184,13 +175,14 @@ def delete_offsets(
     group: Annotated[str, typer.Argument(help="The group.", autocompletion=completion.groups)],
     *,
     topic: Topics = None,
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Delete committed offsets of topics to which no member of the group is subscribed."""
     if not topic:
         raise typer.BadParameter("no topics given: use --topic")
+    ask_first(f"delete the committed offsets of {group} in {', '.join(topic)}?", yes=yes)
 
     async def work() -> dict[str, Outcome]:
         async with admin_of(bootstrap) as admin:
@@ -198,7 +190,7 @@ def delete_offsets(
             outcomes = await admin.delete_group_offsets(group, await named_partitions(admin, topic))
             return {str(tp): outcome for tp, outcome in outcomes.items()}
 
-    _report("deleted", "offset", run(work()), as_json=wants_json(output, json))
+    _report("deleted", "offset", run(work()), as_json=json)
 
 
 @app.command()
@@ -207,20 +199,21 @@ def remove_members(
     *,
     instance: Annotated[
         list[str] | None,
-        typer.Option("--instance", "-i", help="Only this static member; all members by default."),
+        typer.Option("--instance", help="Only this static member; all members by default."),
     ] = None,
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Remove members from a group. Members that still run join again."""
+    ask_first(f"remove {', '.join(instance) if instance else 'all members'} from {group}?", yes=yes)
 
     async def work() -> dict[str, Outcome]:
         async with admin_of(bootstrap) as admin:
             await require_consumer_group(admin, group)
             return await admin.remove_members(group, instance)
 
-    _report("removed", "member", run(work()), as_json=wants_json(output, json))
+    _report("removed", "member", run(work()), as_json=json)
 
 
 def _report(verb: str, what: str, outcomes: dict[str, Outcome], *, as_json: bool) -> None:

@@ -47,20 +47,6 @@ class TypeFilter(StrEnum):
     STREAMS = "streams"
 
 
-class OutputFormat(StrEnum):
-    """Output formats."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-As = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]
-
-
-def wants_json(output: OutputFormat, json: bool) -> bool:
-    return json or output is OutputFormat.JSON
-
-
 async def require_consumer_group(admin: Admin, group_id: str) -> None:
     """Raise ValueError for a share group or a streams group, with the name of its command."""
     described = (await admin.describe_groups_of_all_types([group_id]))[group_id]

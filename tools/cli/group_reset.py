@@ -22,12 +22,9 @@ from ...clients.offset_reset import (
 from . import completion
 from .client_settings import DEFAULT_BOOTSTRAP, admin_of
 from .group_options import (
-    As,
-    OutputFormat,
     Topics,
     named_partitions,
     require_consumer_group,
-    wants_json,
 )
 from .session import (
     Bootstrap,
@@ -85,7 +82,6 @@ def reset_offsets(
     dry_run: DryRun = False,
     execute: Execute = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Reset the committed offsets of inactive groups. Without --execute, print a preview.
@@ -108,7 +104,7 @@ def reset_offsets(
         by_duration=by_duration,
     )
     steps = run(_reset(bootstrap, groups, topic, target, execute=execute))
-    print_rows([reset_row(group_id, step) for group_id, step in steps], as_json=wants_json(output, json))
+    print_rows([reset_row(group_id, step) for group_id, step in steps], as_json=json)
     report_preview(execute=execute)
 
 

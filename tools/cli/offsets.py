@@ -30,7 +30,8 @@ def offsets(
     topic: Annotated[str, typer.Argument(help="The topic.", autocompletion=completion.topics)],
     *,
     at: Annotated[
-        str | None, typer.Option("--at", "-o", help="beginning, end, max-timestamp, or a time: ms or ISO 8601.")
+        str | None,
+        typer.Option("--offset", "--at", "-o", help="beginning, end, max-timestamp, or a time: ms or ISO 8601."),
     ] = None,
     partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="Only this partition.")] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

@@ -21,8 +21,8 @@ _SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.ui.showConsoleProgress"
 
 def pipeline(
     *,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep the output in this directory.")] = None,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="Partitions of the topics.")] = 4,
+    output: Annotated[Path | None, typer.Option("--output", help="Keep the output in this directory.")] = None,
+    partitions: Annotated[int, typer.Option("--partitions", help="Partitions of the topics.")] = 4,
     master: Annotated[str | None, typer.Option(help="Spark's master.")] = "local[2]",
 ) -> None:
     """Produce flights, keep a state per aircraft in a topic and every flight in Parquet, and compare the two.

@@ -12,6 +12,8 @@ from .session import (
     Bootstrap,
     Json,
     Row,
+    Yes,
+    ask_first,
     print_rows,
     run,
     say,
@@ -25,7 +27,7 @@ DEFAULT = "<default>"
 """Name of the default quota, as in Kafka's tools."""
 Of = str | None
 User = Annotated[Of, typer.Option("--user", "-u", help=f"A user, or {DEFAULT}.")]
-ClientId = Annotated[Of, typer.Option("--client-id", "-c", help=f"A client id, or {DEFAULT}.")]
+ClientId = Annotated[Of, typer.Option("--client-id", help=f"A client id, or {DEFAULT}.")]
 Ip = Annotated[Of, typer.Option("--ip", help=f"An address, or {DEFAULT}.")]
 
 
@@ -72,10 +74,13 @@ def remove_quotas(
     user: User = None,
     client_id: ClientId = None,
     ip: Ip = None,
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Remove quotas."""
-    _alter(bootstrap, _entity(user, client_id, ip), dict.fromkeys(keys))
+    entity = _entity(user, client_id, ip)
+    ask_first(f"remove {', '.join(keys)} of {_shown(entity)}?", yes=yes)
+    _alter(bootstrap, entity, dict.fromkeys(keys))
 
 
 def _alter(bootstrap: str, entity: QuotaEntity, values: dict[str, float | None]) -> None:
@@ -84,8 +89,11 @@ def _alter(bootstrap: str, entity: QuotaEntity, values: dict[str, float | None])
             await admin.alter_quotas(entity, values)
 
     run(work())
-    whom = ", ".join(f"{kind} {name or DEFAULT}" for kind, name in entity.items())
-    say(f"altered quotas of {whom}: {', '.join(values)}")
+    say(f"altered quotas of {_shown(entity)}: {', '.join(values)}")
+
+
+def _shown(entity: QuotaEntity) -> str:
+    return ", ".join(f"{kind} {name or DEFAULT}" for kind, name in entity.items())
 
 
 def _entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str | None]:

@@ -40,7 +40,7 @@ def plan(
     brokers: Annotated[str, typer.Option("--brokers", metavar="ID,ID…", help="Brokers for the replicas.")],
     replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", "-r", min=1, help="New replication factor; unchanged by default."),
+        typer.Option("--replication-factor", min=1, help="New replication factor; unchanged by default."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import typer
 
 from ...common.printable_text import printable, printable_json
+from ...common.room_logger import room_logger
 from ...protocol.errors import KafkaError
 from .reasons import reason
 
@@ -53,7 +55,21 @@ def run_fast(work: Coroutine[Any, Any, T]) -> T:
     return _finish(work, uvloop.new_event_loop)
 
 
+class _Warnings(logging.Handler):
+    """A log handler that prints the warnings of clients in the form of the errors of commands."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        warn(record.getMessage())
+
+
+def _show_warnings() -> None:
+    clients = room_logger("clients")
+    if not any(isinstance(handler, _Warnings) for handler in clients.handlers):
+        clients.addHandler(_Warnings(logging.WARNING))
+
+
 def _finish(work: Coroutine[Any, Any, T], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> T:
+    _show_warnings()
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner:
             return runner.run(_until_terminated(work))
@@ -126,8 +142,27 @@ def ask_first(question: str, *, yes: bool) -> None:
         typer.confirm(question, abort=True, err=True)
 
 
-def print_json(value: object) -> None:
-    """Print one JSON document; indented and coloured on a terminal, on one line in a pipe."""
+def json_keys(value: object) -> object:
+    """Return a value whose keys are names in snake_case: a column `not in sync` is `not_in_sync` in JSON."""
+    if isinstance(value, Mapping):
+        return {_json_key(key): json_keys(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_keys(one) for one in value]
+    return value
+
+
+def _json_key(key: object) -> str:
+    text = str(key)
+    return f"{text.removesuffix('/s')}{'_per_second' if text.endswith('/s') else ''}".replace(" ", "_")
+
+
+def print_json(value: object, *, own_keys: bool = True) -> None:
+    """Print one JSON document; indented and coloured on a terminal, on one line in a pipe.
+
+    The keys of its objects are printed in snake_case, unless they are names of a user (`own_keys` is False).
+    """
+    if own_keys:
+        value = json_keys(value)
     if not sys.stdout.isatty():
         print(printable_json(json.dumps(value, ensure_ascii=False)))
         return

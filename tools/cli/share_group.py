@@ -15,7 +15,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from . import completion
 from .client_settings import DEFAULT_BOOTSTRAP, admin_of
-from .group_options import As, OutputFormat, Topics, named_partitions, report_outcomes, wants_json
+from .group_options import Topics, named_partitions, report_outcomes
 from .group_reset import (
     ByDuration,
     DryRun,
@@ -59,7 +59,6 @@ def list_groups(
         typer.Option("--state", case_sensitive=False, help="Only groups in this state; may be repeated."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """List the share groups of the cluster."""
@@ -68,7 +67,7 @@ def list_groups(
         async with admin_of(bootstrap) as admin:
             return await admin.list_groups(states=state or (), types=[SHARE])
 
-    print_rows([{"group": g.group_id, "state": g.state} for g in run(work())], as_json=wants_json(output, json))
+    print_rows([{"group": g.group_id, "state": g.state} for g in run(work())], as_json=json)
 
 
 @app.command()
@@ -83,7 +82,6 @@ def describe(
     state: Annotated[bool, typer.Option("--state", help="State, coordinator and number of members.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Add epochs to tables; JSON always has them.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Show start offsets and lag, members, or the state of share groups; of all groups by default.
@@ -95,7 +93,6 @@ def describe(
         raise typer.BadParameter("expected at most one of --offsets, --members and --state")
     if groups and all_groups:
         raise typer.BadParameter("expected either group ids or --all-groups")
-    as_json = wants_json(output, json)
 
     async def work() -> list[Row]:
         async with admin_of(bootstrap) as admin:
@@ -106,8 +103,8 @@ def describe(
             return await _offset_rows(admin, ids)
 
     rows = run(work())
-    hidden = () if as_json or verbose else _EPOCHS
-    print_rows([{name: row[name] for name in row if name not in hidden} for row in rows], as_json=as_json)
+    hidden = () if json or verbose else _EPOCHS
+    print_rows([{name: row[name] for name in row if name not in hidden} for row in rows], as_json=json)
 
 
 @app.command()
@@ -127,7 +124,6 @@ def reset_offsets(
     dry_run: DryRun = False,
     execute: Execute = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Reset the start offsets of a share group without members. Without --execute, print a preview.
@@ -161,7 +157,7 @@ def reset_offsets(
             return steps
 
     rows = [reset_row(group, step, before="start offset") for step in run(work())]
-    print_rows(rows, as_json=wants_json(output, json))
+    print_rows(rows, as_json=json)
     report_preview(execute=execute)
 
 
@@ -173,19 +169,20 @@ def delete_offsets(
         list[str] | None,
         typer.Option("--topic", "-t", help="The topic; may be repeated.", autocompletion=completion.topics),
     ] = None,
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Delete the start offsets of topics of a share group without members."""
     if not topic:
         raise typer.BadParameter("no topics given: use --topic")
+    ask_first(f"delete the offsets of {group} in {', '.join(topic)}?", yes=yes)
 
     async def work() -> dict[str, Outcome]:
         async with admin_of(bootstrap) as admin:
             return await admin.delete_share_group_offsets(group, topic)
 
-    report_outcomes("deleted offsets of", "topic", run(work()), as_json=wants_json(output, json))
+    report_outcomes("deleted offsets of", "topic", run(work()), as_json=json)
 
 
 @app.command()
@@ -195,7 +192,6 @@ def delete(
     all_groups: AllGroups = False,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Delete share groups without members, with their offsets."""
@@ -208,7 +204,7 @@ def delete(
             ids = groups or [g.group_id for g in await admin.list_groups(types=[SHARE])]
             return await admin.delete_share_groups(ids)
 
-    report_outcomes("deleted", "group", run(work()), as_json=wants_json(output, json))
+    report_outcomes("deleted", "group", run(work()), as_json=json)
 
 
 _EPOCHS = ("leader epoch", "group epoch", "assignment epoch", "member epoch")

@@ -14,7 +14,7 @@ from ...spark.error_messages import error_reason
 from .client_settings import parse_settings
 from .pipeline import pipeline
 from .reasons import reason
-from .session import Bootstrap, fail, print_rows
+from .session import Bootstrap, fail, print_json, print_rows
 from .spark_output import KEEP_VERSIONS, check_output, written
 
 app = typer.Typer(
@@ -36,7 +36,7 @@ WriteOption = Annotated[
     list[str] | None,
     typer.Option("--write-option", metavar="KEY=VALUE", help="Option of Spark's writer; may be repeated."),
 ]
-Output = Annotated[str, typer.Option("--output", "-o", help="Output path.")]
+Output = Annotated[str, typer.Option("--output", help="Output path.")]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace existing output that this command has written completely.")
 ]
@@ -228,7 +228,7 @@ def export(
 @app.command()
 def replay(
     *,
-    source: Annotated[str, typer.Option("--input", "-i", help="Parquet output of export.")],
+    source: Annotated[str, typer.Option("--input", help="Parquet output of export.")],
     topic: Annotated[str, typer.Option("--topic", help="Output topic.")],
     bootstrap_server: Bootstrap,
     keep_partitions: Annotated[bool, typer.Option(help="Write each record to its former partition.")] = False,
@@ -262,7 +262,7 @@ def audit(
     topic: Topic = None,
     bootstrap_server: MaybeBootstrap = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="Write Parquet to this path instead of printing a table.")
+        str | None, typer.Option("--output", help="Write Parquet to this path instead of printing a table.")
     ] = None,
     overwrite: Overwrite = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -286,7 +286,11 @@ def audit(
             return
         # Spark formats times, since Python does not support years after 9999.
         as_text = found.withColumns({name: found[name].cast("string") for name in ("earliest", "latest")})
-        print_rows([row.asDict() for row in as_text.toLocalIterator()], as_json=as_json)
+        rows = [row.asDict() for row in as_text.toLocalIterator()]
+        if as_json:
+            print_json(rows, own_keys=False)
+        else:
+            print_rows(rows)
 
 
 app.command(name="pipeline")(pipeline)

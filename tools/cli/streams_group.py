@@ -16,7 +16,7 @@ from ...protocol.special_timestamps import EARLIEST
 from ...protocol.topic_partition import TopicPartition
 from . import completion
 from .client_settings import DEFAULT_BOOTSTRAP, admin_of
-from .group_options import As, OutputFormat, named_partitions, report_outcomes, wants_json
+from .group_options import named_partitions, report_outcomes
 from .group_reset import (
     ByDuration,
     DryRun,
@@ -47,6 +47,7 @@ InputTopics = Annotated[
     list[str] | None,
     typer.Option(
         "--input-topic",
+        "--topic",
         "-t",
         metavar="TOPIC[:P,P…]",
         help="Input topic, or partitions of an input topic; may be repeated.",
@@ -81,7 +82,6 @@ def list_groups(
         typer.Option("--state", case_sensitive=False, help="Only groups in this state; may be repeated."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """List the streams groups of the cluster."""
@@ -90,7 +90,7 @@ def list_groups(
         async with admin_of(bootstrap) as admin:
             return await admin.list_groups(states=state or (), types=[STREAMS])
 
-    print_rows([{"group": g.group_id, "state": g.state} for g in run(work())], as_json=wants_json(output, json))
+    print_rows([{"group": g.group_id, "state": g.state} for g in run(work())], as_json=json)
 
 
 @app.command()
@@ -108,7 +108,6 @@ def describe(
         bool, typer.Option("--verbose", help="Add epochs and target tasks to tables; JSON always has them.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Show offsets and lag, members, state or topology of streams groups; of all groups by default.
@@ -120,7 +119,6 @@ def describe(
         raise typer.BadParameter("expected at most one of --offsets, --members, --state and --topology")
     if groups and all_groups:
         raise typer.BadParameter("expected either group ids or --all-groups")
-    as_json = wants_json(output, json)
 
     async def work() -> list[Row]:
         async with admin_of(bootstrap) as admin:
@@ -132,8 +130,8 @@ def describe(
             return await _offset_rows(admin, described)
 
     rows = run(work())
-    hidden = () if as_json or verbose else _VERBOSE
-    print_rows([{name: row[name] for name in row if name not in hidden} for row in rows], as_json=as_json)
+    hidden = () if json or verbose else _VERBOSE
+    print_rows([{name: row[name] for name in row if name not in hidden} for row in rows], as_json=json)
 
 
 @app.command()
@@ -159,7 +157,6 @@ def reset_offsets(
     dry_run: DryRun = False,
     execute: Execute = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Reset the committed offsets of input topics of a streams group without members. Without --execute,
@@ -208,9 +205,8 @@ def reset_offsets(
             return steps, deleted
 
     steps, deleted = run(work())
-    as_json = wants_json(output, json)
-    print_rows([reset_row(group, step) for step in steps], as_json=as_json)
-    for name in deleted if not as_json else ():
+    print_rows([reset_row(group, step) for step in steps], as_json=json)
+    for name in deleted if not json else ():
         say(f"deleted topic {name}")
     report_preview(execute=execute)
 
@@ -221,13 +217,14 @@ def delete_offsets(
     *,
     input_topic: InputTopics = None,
     all_input_topics: AllInputTopics = False,
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Delete committed offsets of input topics of a streams group without members."""
     if bool(input_topic) == all_input_topics:
         raise typer.BadParameter("no input topics given: use --input-topic (may be repeated) or --all-input-topics")
+    ask_first(f"delete the offsets of {group} in {', '.join(input_topic or ['all input topics'])}?", yes=yes)
 
     async def work() -> dict[str, Outcome]:
         async with admin_of(bootstrap) as admin:
@@ -240,7 +237,7 @@ def delete_offsets(
             outcomes = await admin.delete_streams_group_offsets(group, partitions)
             return {str(tp): outcome for tp, outcome in outcomes.items()}
 
-    report_outcomes("deleted", "offset", run(work()), as_json=wants_json(output, json))
+    report_outcomes("deleted", "offset", run(work()), as_json=json)
 
 
 @app.command()
@@ -251,7 +248,6 @@ def delete(
     delete_all_internal_topics: AllInternalTopics = False,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Delete streams groups without members, with their committed offsets."""
@@ -259,7 +255,6 @@ def delete(
         raise typer.BadParameter("expected either group ids or --all-groups")
     objects = "offsets, repartition topics and changelog topics" if delete_all_internal_topics else "offsets"
     ask_first(f"delete {', '.join(groups or ['all streams groups'])} and their {objects}?", yes=yes)
-    as_json = wants_json(output, json)
 
     async def work() -> tuple[dict[str, Outcome], list[str]]:
         async with admin_of(bootstrap) as admin:
@@ -273,9 +268,9 @@ def delete(
             return outcomes, await _delete_topics(admin, unwanted)
 
     outcomes, deleted = run(work())
-    for name in deleted if not as_json else ():
+    for name in deleted if not json else ():
         say(f"deleted topic {name}")
-    report_outcomes("deleted", "group", outcomes, as_json=as_json)
+    report_outcomes("deleted", "group", outcomes, as_json=json)
 
 
 _VERBOSE = (

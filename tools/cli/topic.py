@@ -46,7 +46,7 @@ Names = Annotated[list[str], typer.Argument(help="The topics.", autocompletion=c
 Sizes = Mapping[tuple[int, TopicPartition], int]
 """Bytes by broker and partition."""
 Config = Annotated[
-    list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="Topic setting; may be repeated.")
+    list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="Topic setting; may be repeated.")
 ]
 
 
@@ -55,10 +55,10 @@ def create(
     names: Annotated[list[str], typer.Argument(help="The topics.")],
     *,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="Partitions; -1: the broker's default.")
+        int, typer.Option("--partitions", help="Partitions; -1: the broker's default.")
     ] = BROKER_DEFAULT,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="Replicas of each partition; -1: the broker's default.")
+        int, typer.Option("--replication-factor", help="Replicas of each partition; -1: the broker's default.")
     ] = BROKER_DEFAULT,
     config: Config = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Succeed if a topic exists.")] = False,
@@ -157,14 +157,16 @@ async def _sizes(admin: Admin) -> Sizes:
 def alter(
     name: Name,
     *,
-    partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="New total number of partitions.")
-    ] = None,
+    partitions: Annotated[int | None, typer.Option("--partitions", help="New total number of partitions.")] = None,
     config: Config = None,
     delete_config: Annotated[
         list[str] | None,
         typer.Option(
-            "--delete-config", "-d", metavar="KEY", help="Remove a topic setting, so that the broker's setting applies."
+            "--delete-config",
+            "--delete",
+            "-d",
+            metavar="KEY",
+            help="Remove a topic setting, so that the broker's setting applies.",
         ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

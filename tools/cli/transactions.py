@@ -18,6 +18,8 @@ from .session import (
     Bootstrap,
     Json,
     Row,
+    Yes,
+    ask_first,
     fail,
     print_rows,
     run,
@@ -147,9 +149,11 @@ def abort(
     partition: Partition,
     *,
     start_offset: Annotated[int, typer.Option("--start-offset", help="Start offset of the transaction.")],
+    yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Abort a transaction on a partition that find-hanging has listed."""
+    ask_first(f"abort the transaction on {topic}-{partition} that starts at offset {start_offset}?", yes=yes)
 
     async def work() -> OpenTransaction | None:
         async with admin_of(bootstrap) as admin:

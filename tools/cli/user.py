@@ -18,9 +18,7 @@ app = typer.Typer(help="List, add and remove users with SCRAM passwords.", no_ar
 
 MAX_PASSWORD_CHARACTERS = 4096
 Name = Annotated[str, typer.Argument(help="The user, without `User:`.")]
-Mechanism = Annotated[
-    str, typer.Option("--mechanism", "-m", metavar="MECHANISM", help="SCRAM-SHA-512 or SCRAM-SHA-256.")
-]
+Mechanism = Annotated[str, typer.Option("--mechanism", metavar="MECHANISM", help="SCRAM-SHA-512 or SCRAM-SHA-256.")]
 
 
 @app.command("list")
@@ -62,9 +60,7 @@ def remove(
     *,
     mechanism: Annotated[
         str | None,
-        typer.Option(
-            "--mechanism", "-m", metavar="MECHANISM", help="Only the password for this mechanism; all by default."
-        ),
+        typer.Option("--mechanism", metavar="MECHANISM", help="Only the password for this mechanism; all by default."),
     ] = None,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

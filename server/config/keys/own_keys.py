@@ -40,6 +40,11 @@ OWN_KEYS: tuple[ConfigKey, ...] = (
             "can be observed and started and backups are taken (0: any free port, the default of `barnabas start`); "
             "not set: disabled."
         )),
+    integer("log.dir.free.space.warning.percent", 5, MEDIUM, Range(0, 100), mode=CLUSTER_WIDE,
+        doc=(
+            "The broker logs a warning when less than this percentage of the disk of a log directory is free (0: no "
+            "warning). A full disk is always logged as an error."
+        )),
     string("log.cleaner.hash.algorithm", "MD5", MEDIUM, OneOf(*HASHES, "exact"), mode=CLUSTER_WIDE,
         doc=(
             "Hash by which the cleaner identifies keys: a longer hash makes collisions less likely; `exact` compares "

@@ -11,6 +11,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -270,6 +271,9 @@ def test_every_metric_is_in_the_catalogue_and_in_the_documentation(
     share_metrics = broker.server.state.share_coordinator.metrics
     monkeypatch.setattr(share_metrics, "remove_partitions", lambda is_led: None)
     share_metrics.record_prune(0, 5)
+    sasl = SimpleNamespace(mechanisms=("PLAIN",), failures=Counter())
+    secured = SimpleNamespace(sasl=sasl, tls=SimpleNamespace(failures=0, seconds_until_expiry=1.0))
+    monkeypatch.setitem(broker.server.state.security.listener_security, "SECURED", secured)
     # The last step: it reads the metrics, and responses are cached.
     asyncio.run(share_records(broker))
     told = {family.name for family in families(read(broker)) if not family.name.startswith(OF_THE_PROCESS)}

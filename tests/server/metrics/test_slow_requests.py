@@ -34,7 +34,7 @@ class Desk:
     def _handle(self, context: RequestContext, request: Any) -> Any:
         self.now += request.local
         if request.remote is None:
-            context.respond(SimpleNamespace(responses=[]))
+            context.respond(SimpleNamespace(error_code=0, responses=[]))
 
     def _respond(self, context: RequestContext, response: Any) -> None:
         self.now += SENDING
@@ -46,7 +46,7 @@ class Desk:
         self.handle(context, SimpleNamespace(local=local, remote=remote, max_wait_ms=wait_ms))
         if remote is not None:
             self.now += remote
-            context.respond(SimpleNamespace(responses=[]))
+            context.respond(SimpleNamespace(error_code=0, responses=[]))
 
     def handle(self, context: RequestContext, request: Any) -> None:
         """Ask in full."""
@@ -101,7 +101,7 @@ def test_a_request_is_not_kept_until_it_is_answered(key: ApiKey, before: int) ->
     del request
     assert kept() is None, "it is let go"
     desk.now += 1.0
-    context.respond(SimpleNamespace(responses=[]))
+    context.respond(SimpleNamespace(error_code=0, responses=[]))
     assert [one.remote for one in desk.slowest() if one.remote] == [1.0]
 
 

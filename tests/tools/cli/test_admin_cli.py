@@ -31,7 +31,7 @@ def rows(broker: Broker, *words: str) -> list[dict[str, Any]]:
 
 def test_brokers_and_their_disks(broker: Broker) -> None:
     (one,) = rows(broker, "broker", "list")
-    assert (one["address"], one["controller"], one["not in sync"]) == (broker.bootstrap, True, 0)
+    assert (one["address"], one["controller"], one["not_in_sync"]) == (broker.bootstrap, True, 0)
     assert one["leads"] == one["holds"]
     (disk,) = rows(broker, "broker", "log-dirs")
     assert (disk["broker"], disk["error"]) == (one["broker"], None)
@@ -40,7 +40,9 @@ def test_brokers_and_their_disks(broker: Broker) -> None:
 
 def test_quotas_are_set_listed_and_removed(broker: Broker) -> None:
     at = ["-b", broker.bootstrap]
-    done = runner.invoke(app, ["quota", "set", "producer_byte_rate=1000", "-u", "anna", "-c", "<default>", *at])
+    done = runner.invoke(
+        app, ["quota", "set", "producer_byte_rate=1000", "-u", "anna", "--client-id", "<default>", *at]
+    )
     assert done.stdout == "altered quotas of user anna, client-id <default>: producer_byte_rate\n", done.output
     (quota,) = rows(broker, "quota", "list")
     assert (quota["user"], quota["client-id"], quota["value"]) == ("anna", "<default>", 1000.0)
@@ -48,7 +50,7 @@ def test_quotas_are_set_listed_and_removed(broker: Broker) -> None:
         (["set", "nonsense=1", "-u", "anna"], 1),
         (["set", "producer_byte_rate=much", "-u", "anna"], 2),
         (["set", "producer_byte_rate=1"], 2),
-        (["remove", "producer_byte_rate", "-u", "anna", "-c", "<default>"], 0),
+        (["remove", "producer_byte_rate", "-u", "anna", "--client-id", "<default>"], 0),
     ):
         assert runner.invoke(app, ["quota", *words, *at]).exit_code == status
     assert rows(broker, "quota", "list") == []
@@ -61,26 +63,53 @@ def test_rules_are_added_listed_and_removed() -> None:
     }
     with Broker({"t": 1}, config=settings) as broker:
         at = ["-b", broker.bootstrap]
-        add = ["acl", "add", "-p", "User:anna", "-t", "or", "--prefixed", "-o", "Read", "-o", "describe-configs"]
+        add = [
+            "acl",
+            "add",
+            "--principal",
+            "User:anna",
+            "-t",
+            "or",
+            "--prefixed",
+            "--operation",
+            "Read",
+            "--operation",
+            "describe-configs",
+        ]
         assert runner.invoke(app, [*add, *at]).exit_code == 0
-        assert runner.invoke(app, ["acl", "add", "-p", "User:bob", "-g", "*", "--deny", *at]).exit_code == 0
+        assert runner.invoke(app, ["acl", "add", "--principal", "User:bob", "-G", "*", "--deny", *at]).exit_code == 0
         assert [(r["name"], r["operation"]) for r in rows(broker, "acl", "list", "-t", "orders")] == [
             ("or", "Read"),
             ("or", "DescribeConfigs"),
         ]
-        assert [(r["principal"], r["permission"]) for r in rows(broker, "acl", "list", "-p", "User:bob")] == [
+        assert [(r["principal"], r["permission"]) for r in rows(broker, "acl", "list", "--principal", "User:bob")] == [
             ("User:bob", "Deny")
         ]
-        both = rows(broker, "acl", "list", "-t", "orders", "-g", "readers")
+        both = rows(broker, "acl", "list", "-t", "orders", "-G", "readers")
         assert {(r["resource"], r["name"]) for r in both} == {("Topic", "or"), ("Group", "*")}
-        assert len(rows(broker, "acl", "remove", "-t", "or", "--prefixed", "-o", "Read")) == 1
+        assert len(rows(broker, "acl", "remove", "-t", "or", "--prefixed", "--operation", "Read")) == 1
         assert len(rows(broker, "acl", "list")) == 2
-        add = ["acl", "add", "-p", "User:eve", "-t", "or", "--prefixed", "--cluster", "-o", "Create", *at]
+        add = [
+            "acl",
+            "add",
+            "--principal",
+            "User:eve",
+            "-t",
+            "or",
+            "--prefixed",
+            "--cluster",
+            "--operation",
+            "Create",
+            *at,
+        ]
         assert runner.invoke(app, add).exit_code == 0
-        removed = rows(broker, "acl", "remove", "-p", "User:eve", "-t", "or", "--prefixed", "--cluster")
+        removed = rows(broker, "acl", "remove", "--principal", "User:eve", "-t", "or", "--prefixed", "--cluster")
         assert {r["resource"] for r in removed} == {"Topic", "Cluster"}
-        assert runner.invoke(app, ["acl", "add", "-p", "User:x", "-t", "t", "-o", "Fly", *at]).exit_code == 2
-        assert runner.invoke(app, ["acl", "add", "-p", "User:x", *at]).exit_code == 2
+        assert (
+            runner.invoke(app, ["acl", "add", "--principal", "User:x", "-t", "t", "--operation", "Fly", *at]).exit_code
+            == 2
+        )
+        assert runner.invoke(app, ["acl", "add", "--principal", "User:x", *at]).exit_code == 2
 
 
 def test_a_broker_without_rules_says_so(broker: Broker) -> None:

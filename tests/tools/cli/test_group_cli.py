@@ -50,7 +50,7 @@ def group(broker: Broker, topic: str) -> str:
 
 
 def committed(run: Run, group: str) -> dict[int, int]:
-    _, out, _ = run("group", "lag", group, "-p", "--json")
+    _, out, _ = run("group", "lag", group, "--partitions", "--json")
     return {row["partition"]: row["committed"] for row in json.loads(out)}
 
 
@@ -63,7 +63,7 @@ def test_list_and_describe(run: Run, group: str) -> None:
     status, out, _ = run("group", "describe", group)
     assert status == 0
     assert out.startswith(f"group {group}  classic  Empty  coordinator 127.0.0.1:")
-    (described,) = json.loads(run("group", "describe", group, "--output", "json")[1])
+    (described,) = json.loads(run("group", "describe", group, "--json")[1])
     assert (described["group"], described["members"]) == (group, [])
     status, _, err = run("group", "describe", "nobody")
     assert (status, "GROUP_ID_NOT_FOUND" in err) == (1, True)
@@ -82,7 +82,7 @@ def test_filters_do_not_care_about_case(run: Run, group: str) -> None:
 
 def test_without_members_nobody_is_removed(run: Run, group: str) -> None:
     assert run("group", "remove-members", group) == (0, "", "member does not exist\n")
-    status, _, err = run("group", "remove-members", group, "-i", "i")
+    status, _, err = run("group", "remove-members", group, "--instance", "i")
     assert (status, err) == (1, "barnabas: member i: UNKNOWN_MEMBER_ID\n")
 
 
@@ -97,7 +97,7 @@ def test_lag_of_a_group_that_is_down(run: Run, group: str, topic: str) -> None:
     assert json.loads(out) == [
         {"group": group, "type": "classic", "topic": topic, "partitions": 2, "members": 0, "lag": 10, "uncommitted": 0}
     ]
-    _, out, _ = run("group", "lag", group, "-p")
+    _, out, _ = run("group", "lag", group, "--partitions")
     assert [line.split("\t")[3:7] for line in out.splitlines()] == [
         ["partition", "committed", "end", "lag"],
         ["0", "4", "10", "6"],
@@ -122,7 +122,7 @@ def test_reset_offsets(run: Run, group: str, arguments: list[str], after: dict[i
     status, out, err = run("group", "reset-offsets", group, "--all-topics", *arguments, "--json")
     assert status == 0
     assert "no offset was changed" in err
-    assert {row["partition"]: row["new offset"] for row in json.loads(out)} == after
+    assert {row["partition"]: row["new_offset"] for row in json.loads(out)} == after
     assert committed(run, group) == {0: 4, 1: 6}
     status, _, err = run("group", "reset-offsets", group, "--all-topics", *arguments, "--execute")
     assert (status, err) == (0, "")
@@ -144,9 +144,9 @@ def test_reset_offsets_of_some_partitions_of_many_topics(run: Run, broker: Broke
         "--json",
     )
     assert status == 0
-    places = [(row["topic"], row["partition"], row["committed"], row["new offset"]) for row in json.loads(out)]
+    places = [(row["topic"], row["partition"], row["committed"], row["new_offset"]) for row in json.loads(out)]
     assert places == [(topic, 1, 6, 0), (f"{topic}-more", 0, None, 0), (f"{topic}-more", 2, None, 0)]
-    assert json.loads(run("group", "lag", group, "-p", "--json")[1])[0]["committed"] == 4
+    assert json.loads(run("group", "lag", group, "--partitions", "--json")[1])[0]["committed"] == 4
 
 
 @pytest.mark.parametrize(
@@ -196,9 +196,7 @@ def test_delete(run: Run, group: str, topic: str) -> None:
     assert run("group", "lag", group)[::2] == (1, f"barnabas: GROUP_ID_NOT_FOUND: Group {group} not found.\n")
     status, out, err = run("group", "delete", group)
     assert (status, out, err) == (1, "", f"barnabas: group {group}: GROUP_ID_NOT_FOUND\n")
-    assert json.loads(run("group", "delete", group, "-o", "json")[1]) == [
-        {"group": group, "error": "GROUP_ID_NOT_FOUND"}
-    ]
+    assert json.loads(run("group", "delete", group, "--json")[1]) == [{"group": group, "error": "GROUP_ID_NOT_FOUND"}]
 
 
 def test_consume_as_a_member(run: Run, group: str, topic: str) -> None:

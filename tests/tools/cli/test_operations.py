@@ -99,7 +99,7 @@ def test_features(run: Run) -> None:
 
 
 def test_elections_and_reassignments(run: Run, cluster: Cluster, tmp_path: Path) -> None:
-    run("topic", "create", "moved", "-p", "2", "-r", "2")
+    run("topic", "create", "moved", "--partitions", "2", "--replication-factor", "2")
     plan = tmp_path / "plan.json"
     plan.write_text(run("reassign", "plan", "moved", "--brokers", "2,3").stdout)
     wanted = {(one["topic"], one["partition"]): one["replicas"] for one in json.loads(plan.read_text())["partitions"]}
