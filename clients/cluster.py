@@ -28,6 +28,8 @@ class BrokerNode:
     host: str
     port: int
     rack: str | None = None
+    is_fenced: bool = False
+    """Whether the controller keeps the broker out of the cluster (KIP-1073): it is down, or starts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,16 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Requ
 
 TIMEOUT_S = 10.0
 MAX_BYTES = 1 << 20
+MAX_DETAIL_BYTES = 4096
+
+
+class HttpStatusError(OSError):
+    """A response with an error status; `detail` is the beginning of its body."""
+
+    def __init__(self, text: str, status: int, detail: bytes) -> None:
+        super().__init__(text)
+        self.status = status
+        self.detail = detail
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -34,13 +44,22 @@ def fetch(
     url: str,
     *,
     form: Mapping[str, str] | None = None,
+    json_body: bytes | None = None,
+    method: str | None = None,
     login: tuple[str, str] | None = None,
     may_be_plain: bool = False,
 ) -> bytes:
-    """Return the document at the URL; `form` is posted, `login` is a name and a secret. Raises ValueError, OSError."""
+    """Return the document at the URL; `form` or `json_body` is sent, `login` is a name and a secret.
+
+    The default `method` is POST with a body, otherwise GET. Raises ValueError, OSError, HttpStatusError for an error
+    status.
+    """
     if not may_be_plain:
         check_url(url)
-    request = Request(url, None if form is None else urlencode(form).encode())  # noqa: S310 - checked, or configured by the operator
+    body = json_body if form is None else urlencode(form).encode()
+    request = Request(url, body, method=method)  # noqa: S310 - checked, or configured by the operator
+    if json_body is not None:
+        request.add_header("Content-Type", "application/json")
     request.add_header("Accept", "application/json")
     if login is not None:
         request.add_header("Authorization", "Basic " + base64.b64encode(":".join(login).encode()).decode())
@@ -51,10 +70,19 @@ def fetch(
             data: bytes = response.read(MAX_BYTES + 1)
     except HTTPError as error:
         with error:
-            raise OSError(f"{url} responded with {error.code} {error.reason}") from None
+            detail = _beginning(error)
+            text = f"{url} responded with {error.code} {error.reason}"
+            raise HttpStatusError(text, error.code, detail) from None
     if len(data) > MAX_BYTES:
         raise OSError(f"the response of {url} has more than {MAX_BYTES} bytes")
     return data
+
+
+def _beginning(error: HTTPError) -> bytes:
+    try:
+        return error.read(MAX_DETAIL_BYTES)
+    except OSError:
+        return b""
 
 
 def _is_loopback(host: str) -> bool:

@@ -55,6 +55,7 @@ from ...protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ...protocol.messages.init_producer_id import InitProducerIdRequest
 from ...protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ...protocol.messages.list_config_resources import ListConfigResourcesRequest
 from ...protocol.messages.list_groups import ListGroupsRequest
@@ -91,7 +92,14 @@ from ..name_list import name_list
 from ..offsets import OffsetAndTimestamp, OffsetLookup, by_leader_of
 from ..security import PLAINTEXT, Security
 from .acls import EVERY_ACL, acl_binding, creation_of, filter_fields
-from .brokers import ClusterDescription, LogDirDescription, QuorumInfo, quorum_info, sorted_by_id
+from .brokers import (
+    FIRST_DESCRIPTION_WITH_FENCED_BROKERS,
+    ClusterDescription,
+    LogDirDescription,
+    QuorumInfo,
+    quorum_info,
+    sorted_by_id,
+)
 from .configs import ConfigChange, ConfigEntry, ConfigResource, config_entry, group_by_broker
 from .controller_link import ControllerLink
 from .coordinators import Coordinators
@@ -360,16 +368,22 @@ class Admin:
     # Brokers
 
     @_within_time_limit
-    async def describe_cluster(self) -> ClusterDescription:
-        """Return the cluster id, the controller and the brokers. Raises KafkaError."""
+    async def describe_cluster(self, *, include_fenced_brokers: bool = False) -> ClusterDescription:
+        """Return the cluster id, the controller and the live brokers. Raises KafkaError.
+
+        With `include_fenced_brokers`, KRaft clusters since 4.1 also return brokers that are registered and not live.
+        """
         connection = await self._client.any_connection()
         if not connection.supports(ApiKey.DESCRIBE_CLUSTER):
             await self._client.refresh_metadata()
             cluster = self._client.cluster
             return ClusterDescription(cluster.cluster_id, cluster.controller_id, sorted_by_id(cluster.brokers.values()))
-        response = await connection.send(DescribeClusterRequest())
+        with_fenced = include_fenced_brokers and connection.supports(
+            ApiKey.DESCRIBE_CLUSTER, FIRST_DESCRIPTION_WITH_FENCED_BROKERS
+        )
+        response = await connection.send(DescribeClusterRequest(include_fenced_brokers=with_fenced))
         raise_error(response.error_code, response.error_message)
-        brokers = [BrokerNode(b.broker_id, b.host, b.port, b.rack) for b in response.brokers]
+        brokers = [BrokerNode(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in response.brokers]
         return ClusterDescription(response.cluster_id, response.controller_id, sorted_by_id(brokers))
 
     @_within_time_limit
@@ -432,9 +446,13 @@ class Admin:
         return (await self._client.connection(broker_id)).api_versions
 
     @_within_time_limit
-    async def describe_features(self) -> list[FeatureLevel]:
-        """Return the supported and the finalized levels of all features. Raises KafkaError."""
-        response = await (await self._client.any_connection()).describe_versions()
+    async def describe_features(self, broker_id: int | None = None) -> list[FeatureLevel]:
+        """Return the finalized levels of all features, and the levels that a broker supports. Raises KafkaError.
+
+        Without a `broker_id` any broker responds.
+        """
+        connect = self._client.any_connection() if broker_id is None else self._client.connection(broker_id)
+        response = await (await connect).describe_versions()
         raise_error(response.error_code, None)
         return feature_levels(response)
 
@@ -1002,6 +1020,24 @@ class Admin:
             for topic in one.topics:
                 for part in topic.partitions:
                     raise_error(part.error_code, f"{topic.name}-{part.partition_index}")
+
+    async def fence_producers(self, names: Iterable[str]) -> dict[str, Outcome]:
+        """Fence the producers of transactional ids: the coordinator aborts open transactions and increments the epoch.
+
+        It waits until the abort is complete. The producer's next request fails with PRODUCER_FENCED. A transactional id
+        that does not exist is created, as by Kafka's Admin.
+        """
+
+        async def ask(connection: BrokerConnection, some: list[str]) -> dict[str, Outcome]:
+            answers: dict[str, Outcome] = {}
+            for name in some:
+                # The timeout applies to later transactions of the id, whose producer sets its own.
+                request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=self._request_timeout_ms)
+                response = await connection.send(request)
+                answers[name] = outcome(response.error_code, f"transactional id {name!r}")
+            return answers
+
+        return await self._transaction_coordinators.ask(names, ask)
 
     async def find_hanging(
         self, partitions: Iterable[TopicPartition], *, older_than_ms: int, now_ms: int

@@ -13,6 +13,8 @@ from ...protocol.topic_partition import TopicPartition
 from ..cluster import BrokerNode
 from .outcomes import raise_error
 
+FIRST_DESCRIPTION_WITH_FENCED_BROKERS = 2
+
 
 class ClusterDescription(NamedTuple):
     """The live brokers of a cluster; `controller_id` is -1 while no broker is the controller."""

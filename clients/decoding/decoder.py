@@ -46,6 +46,8 @@ class Decoded(NamedTuple):
     text: str | None
     error: str | None = None
     is_cut: bool = False
+    schema_id: int | None = None
+    """The id at the beginning of the bytes, if there is one and it is not chance."""
 
 
 class _Found(NamedTuple):
@@ -100,7 +102,7 @@ class Decoder:
                 groups.setdefault(of_topic.schema, []).append((index, None if index in numbers else False))
             else:
                 error = next((one.error for one in (of_number, of_topic) if one is not None and one.error), None)
-                found[index] = None if error is None else Decoded("schema", None, error)
+                found[index] = None if error is None else Decoded("schema", None, error, schema_id=numbers.get(index))
         return groups
 
     async def _look_up(self, wanted: list[_Where]) -> None:
@@ -165,8 +167,9 @@ class Decoder:
                     self._failed = {s: f for s, f in self._failed.items() if loop.time() - f[1] < FRESH_SECONDS}
                     self._failed[schema] = str(error), loop.time()
             told = answer.get("rows") or [(None, answer["error"], False)] * len(batch)
-            for (index, _, _), (text, reason, is_cut) in zip(batch, told, strict=True):
-                found[index] = Decoded(kind, text, reason, is_cut)
+            for (index, data, frame), (text, reason, is_cut) in zip(batch, told, strict=True):
+                schema_id = int.from_bytes(data[1:_HEAD]) if frame else None
+                found[index] = Decoded(kind, text, reason, is_cut, schema_id)
 
 
 def _is_framed(data: bytes) -> bool:

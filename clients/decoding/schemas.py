@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
-from urllib.error import HTTPError
+from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
-from ..http import fetch
+from ..http import HttpStatusError, fetch
 
+T = TypeVar("T")
 MAX_SCHEMA_BYTES = 1 << 20
 """Maximum bytes of a schema with its references."""
 MAX_REFERENCES = 100
@@ -30,6 +30,17 @@ class Schema(NamedTuple):
     text: str
     references: tuple[tuple[str, str], ...] = ()
     """Referenced schemas by name, dependencies first."""
+
+
+class SubjectVersion(NamedTuple):
+    """A version of a subject; `references` are described for people."""
+
+    subject: str
+    version: int
+    schema_id: int
+    kind: str
+    text: str
+    references: list[str]
 
 
 class SchemaNotFoundError(OSError):
@@ -139,11 +150,62 @@ class SchemaRegistry:
                 del found[name]
                 found[name] = str(other["schema"])
 
+    # The methods below serve pages about the registry; decoding needs none of them.
+
+    def subjects(self) -> list[str]:
+        """Return the names of all subjects. Raises OSError, ValueError."""
+        return sorted(str(name) for name in self._ask("subjects", list))
+
+    def versions(self, subject: str) -> list[int]:
+        """Return the versions of a subject, ascending. Raises OSError, ValueError."""
+        return sorted(int(number) for number in self._ask(f"subjects/{_quoted(subject)}/versions", list))
+
+    def version(self, subject: str, version: int) -> SubjectVersion:
+        """Return one version of a subject. Raises OSError, ValueError."""
+        return _registered(self._ask(f"subjects/{_quoted(subject)}/versions/{version}", dict))
+
+    def places(self, number: int) -> list[tuple[str, int]]:
+        """Return the subjects and versions of the schema with that id. Raises OSError, ValueError."""
+        found = self._ask(f"schemas/ids/{number}/versions", list)
+        return [(str(one["subject"]), int(one["version"])) for one in found]
+
+    def compatibility(self, subject: str | None = None) -> str:
+        """Return the compatibility level of a subject, or the global one. Raises OSError, ValueError."""
+        path = "config" if subject is None else f"config/{_quoted(subject)}?defaultToGlobal=true"
+        return str(self._ask(path, dict)["compatibilityLevel"])
+
+    def set_compatibility(self, level: str, subject: str | None = None) -> None:
+        """Change the compatibility level of a subject, or the global one. Raises OSError, ValueError."""
+        path = "config" if subject is None else f"config/{_quoted(subject)}"
+        self._ask(path, dict, {"compatibility": level}, method="PUT")
+
+    def incompatibilities(self, subject: str, schema: str, kind: str) -> list[str]:
+        """Return the reasons why a schema is not compatible with the latest version. Raises OSError, ValueError."""
+        path = f"compatibility/subjects/{_quoted(subject)}/versions/latest?verbose=true"
+        found = self._ask(path, dict, {"schema": schema, "schemaType": kind})
+        messages = [str(one) for one in found.get("messages") or ()]
+        return [] if found.get("is_compatible") else messages or ["the registry gives no reason"]
+
+    def register(self, subject: str, schema: str, kind: str) -> int:
+        """Register a schema as the next version of a subject; return its id. Raises OSError, ValueError."""
+        path = f"subjects/{_quoted(subject)}/versions"
+        return int(self._ask(path, dict, {"schema": schema, "schemaType": kind})["id"])
+
+    def _ask(self, path: str, kind: type[T], body: object = None, *, method: str | None = None) -> T:
+        """Send a request and return its JSON. Raises OSError, ValueError for a response of another type."""
+        json_body = None if body is None else json.dumps(body).encode()
+        found = json.loads(
+            fetch(f"{self.url}/{path}", json_body=json_body, method=method, login=self._login, may_be_plain=True)
+        )
+        if not isinstance(found, kind):
+            raise ValueError(f"{self.url}/{path}: invalid response")
+        return found
+
     def _get(self, path: str, room: Callable[[int], None]) -> dict[str, Any]:
         try:
             data = fetch(f"{self.url}/{path}", login=self._login, may_be_plain=True)
         except OSError as error:
-            if isinstance(error.__context__, HTTPError) and error.__context__.code == 404:
+            if isinstance(error, HttpStatusError) and error.status == 404:
                 raise SchemaNotFoundError(str(error)) from None
             raise
         room(len(data))
@@ -151,6 +213,21 @@ class SchemaRegistry:
         if not isinstance(answer, dict) or "schema" not in answer:
             raise ValueError(f"{self.url}/{path}: invalid schema")
         return answer
+
+
+def _quoted(subject: str) -> str:
+    return quote(subject, safe="")
+
+
+def _registered(found: Mapping[str, Any]) -> SubjectVersion:
+    return SubjectVersion(
+        str(found["subject"]),
+        int(found["version"]),
+        int(found["id"]),
+        str(found.get("schemaType", "AVRO")),
+        str(found["schema"]),
+        [f"{one['name']} ({one['subject']}, version {one['version']})" for one in found.get("references") or ()],
+    )
 
 
 _TOO_LARGE = f"more than {MAX_SCHEMA_BYTES} bytes or {MAX_REFERENCES} files"

@@ -10,15 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ...clients.admin import (
-    Admin,
-    ConfigChange,
-    ConfigResource,
-    PartitionReassignment,
-    raise_first,
-    spread_replicas,
-)
-from ...protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
+from ...clients.admin import PartitionReassignment, raise_first, spread_replicas
+from ...clients.replication_throttle import remove_throttles, throttle_reassignment
 from ...protocol.topic_partition import TopicPartition
 from .client_settings import DEFAULT_BOOTSTRAP, admin_of
 from .session import Bootstrap, Json, Row, Yes, ask_first, print_rows, run, say
@@ -27,9 +20,6 @@ from .topic_partitions import find_partitions
 app = typer.Typer(help="Move replicas between brokers.", no_args_is_help=True, add_completion=False)
 
 Plan = Annotated[Path, typer.Argument(metavar="FILE", help="Plan as JSON; - for standard input.")]
-BROKER_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
-OWN_SOURCES = (ConfigSource.TOPIC, ConfigSource.DYNAMIC_BROKER)
 MAX_PLAN_BYTES = 64 << 20
 
 
@@ -91,7 +81,7 @@ def execute(
                 raise ValueError(f"{missing[0].topic}-{missing[0].partition}: the partition does not exist")
             before = {one: list(found[one].replicas) for one in wanted}
             if throttle is not None:
-                await _throttle(admin, before, wanted, throttle)
+                await throttle_reassignment(admin, before, wanted, throttle)
             raise_first(await admin.alter_partition_reassignments(wanted))
             return plan_text(before)
 
@@ -154,7 +144,7 @@ def unthrottle(*, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
         async with admin_of(bootstrap) as admin:
             moving = await admin.list_partition_reassignments()
             if not moving:
-                await _unthrottle(admin)
+                await remove_throttles(admin)
             return moving
 
     moving = run(work())
@@ -209,48 +199,3 @@ def _text_of(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{file}: {error}") from None
-
-
-async def _throttle(
-    admin: Admin,
-    before: Mapping[TopicPartition, Sequence[int]],
-    after: Mapping[TopicPartition, Sequence[int]],
-    rate: int,
-) -> None:
-    """Limit the copies as kafka-reassign-partitions does: present replicas send, new replicas receive (KIP-73)."""
-    changes: dict[ConfigResource, list[ConfigChange]] = {}
-    brokers: set[int] = set()
-    for topic in sorted({one.topic for one in after}):
-        senders, receivers = [], []
-        for one in (one for one in after if one.topic == topic):
-            added = set(after[one]) - set(before[one])
-            if added:
-                senders += [f"{one.partition}:{broker}" for broker in before[one]]
-                receivers += [f"{one.partition}:{broker}" for broker in sorted(added)]
-                brokers |= {*before[one], *added}
-        if receivers:
-            changes[ConfigResource(ConfigResourceType.TOPIC, topic)] = [
-                ConfigChange(LEADERS, ",".join(senders)),
-                ConfigChange(FOLLOWERS, ",".join(receivers)),
-            ]
-    for broker in sorted(brokers):
-        changes[ConfigResource(ConfigResourceType.BROKER, str(broker))] = [
-            ConfigChange(key, str(rate)) for key in BROKER_RATES
-        ]
-    if changes:
-        raise_first(await admin.alter_configs(changes))
-
-
-async def _unthrottle(admin: Admin) -> None:
-    cluster = await admin.describe_cluster()
-    resources = [ConfigResource(ConfigResourceType.BROKER, str(one.node_id)) for one in cluster.brokers]
-    resources += [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in await admin.describe_topics()]
-    keys = {ConfigResourceType.BROKER: BROKER_RATES, ConfigResourceType.TOPIC: (LEADERS, FOLLOWERS)}
-    changes = {}
-    for resource, entries in (await admin.describe_configs(resources)).items():
-        present = {entry.name for entry in entries if entry.source in OWN_SOURCES}
-        throttles = [key for key in keys[resource.type] if key in present]
-        if throttles:
-            changes[resource] = [ConfigChange(key, None, ConfigOperation.DELETE) for key in throttles]
-    if changes:
-        raise_first(await admin.alter_configs(changes))

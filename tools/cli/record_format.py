@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from typing import TypeAlias
 
 import typer
 
 from ...clients.fetched_records import ConsumerRecord
 from ...common.printable_text import printable_json
+from ..record_envelope import JsonOf, envelope, json_of_bytes
 from .session import readable_time
 
-JsonOf: TypeAlias = Callable[[bytes | None], str]
-"""Converts a key or a value to JSON."""
 _TOKEN = re.compile(rb"%(.)|([^%]+)", re.DOTALL)
 _WHOLE_VALUE = b"%s\n"
 
@@ -34,7 +30,9 @@ def record_writer(
     decode = _decoder(registry) if registry else None
     if as_json:
         write_json = _coloured() if sys.stdout.isatty() else envelope
-        return partial(write_json, json_of=_json_of if decode is None else partial(_decoded_or_text, decode=decode))
+        return partial(
+            write_json, json_of=json_of_bytes if decode is None else partial(_decoded_or_text, decode=decode)
+        )
     write = formatter(output_format)
     if decode is None:
         return write
@@ -67,7 +65,7 @@ def _decoder(registry: str) -> Callable[[bytes], str | None]:
 
 def _decoded_or_text(data: bytes | None, decode: Callable[[bytes], str | None]) -> str:
     found = None if data is None else decode(data)
-    return _json_of(data) if found is None else found
+    return json_of_bytes(data) if found is None else found
 
 
 def _decoded_or_bytes(data: bytes | None, decode: Callable[[bytes], str | None]) -> bytes | None:
@@ -126,33 +124,3 @@ _TOKENS: dict[bytes, Callable[[ConsumerRecord], bytes]] = {
     b"h": lambda record: b",".join(name.encode() + b"=" + (value or b"") for name, value in record.headers),
     b"%": lambda record: b"%",
 }
-
-
-def _text(data: bytes | None) -> object:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
-
-
-def _json_of(data: bytes | None) -> str:
-    return json.dumps(_text(data), ensure_ascii=False)
-
-
-def envelope(record: ConsumerRecord, json_of: JsonOf = _json_of) -> bytes:
-    """Return a record as a line of JSON, with kcat's names; bytes that are not text as `{"base64": …}`."""
-    fields = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "tstype": record.timestamp_type.name.lower(),
-        "ts": record.timestamp,
-        "headers": [[name, _text(value)] for name, value in record.headers],
-    }
-    # Key and value are JSON already, whose numbers Python would change.
-    head = json.dumps(fields, ensure_ascii=False).removesuffix("}")
-    line = f'{head}, "key": {json_of(record.key)}, "payload": {json_of(record.value)}}}\n'
-    # Half of a surrogate pair, which JSON can contain and UTF-8 cannot, becomes JSON's escape.
-    return line.encode("utf-8", "backslashreplace")

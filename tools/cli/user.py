@@ -9,8 +9,7 @@ import typer
 
 from ...clients.admin import Admin, ScramMechanism
 from ...clients.admin.users import DEFAULT_ITERATIONS
-from ...protocol.acl_bindings import AclBinding
-from ...protocol.errors import ErrorCode, KafkaError
+from ...clients.user_summaries import user_summaries
 from .client_settings import DEFAULT_BOOTSTRAP, admin_of
 from .session import Bootstrap, Json, Row, Yes, ask_first, fail, print_rows, run, say
 
@@ -85,27 +84,14 @@ def remove(
 
 async def user_rows(admin: Admin) -> list[Row]:
     """Return a row for each user with a password, a quota or an ACL. Raises KafkaError."""
-    credentials = await admin.describe_user_scram_credentials()
-    quotas = {
-        str(one.entity["user"]): one.values
-        for one in await admin.describe_quotas()
-        if set(one.entity) == {"user"} and one.entity["user"] is not None
-    }
-    acls: dict[str, list[AclBinding]] = {}
-    try:
-        for binding in await admin.describe_acls():
-            acls.setdefault(binding.entry.principal.removeprefix("User:"), []).append(binding)
-    except KafkaError as error:
-        if error.code is not ErrorCode.SECURITY_DISABLED:  # a cluster without an authorizer has no ACLs
-            raise
     return [
         {
-            "user": user,
-            "mechanisms": [one.mechanism.mechanism_name for one in credentials.get(user, [])],
-            "quotas": [f"{key}={value:g}" for key, value in sorted(quotas.get(user, {}).items())],
-            "acls": len(acls.get(user, [])),
+            "user": one.name,
+            "mechanisms": [credential.mechanism.mechanism_name for credential in one.credentials],
+            "quotas": [f"{key}={value:g}" for key, value in sorted(one.quotas.items())],
+            "acls": one.acls,
         }
-        for user in sorted({*credentials, *quotas, *acls})
+        for one in await user_summaries(admin)
     ]
 
 

@@ -1,8 +1,7 @@
-"""ACLs, quotas and open transactions."""
+"""ACLs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Mapping
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -25,27 +24,20 @@ from .cluster import WatchedCluster
 T = TypeVar("T")
 E = TypeVar("E", bound=IntEnum)
 Facts = dict[str, Any]
-QUOTA_ENTITIES = ("user", "client-id", "ip")
 _OF_FILTERS = frozenset({"any", "match"})
 """Values for filters, which no ACL has."""
 
 
 class AclPages:
-    """Return each part, or the error if it is not available: not every cluster supports all parts, and not every user
-    has permission.
-    """
+    """Responses as JSON. All methods raise KafkaError; methods with a body raise ValueError, too."""
 
     def __init__(self, cluster: WatchedCluster) -> None:
         self._cluster = cluster
 
-    async def everything(self) -> Facts:
-        """Convert to JSON."""
-        admin = self._cluster.admin
-        quotas, no_quotas = await _or_why(admin.describe_quotas())
-        acls, no_acls = await _or_why(admin.describe_acls())
-        transactions, no_transactions = await _or_why(admin.list_transactions())
+    async def listing(self) -> Facts:
+        """Return all ACLs, or in `missing` the reason why there are none."""
+        acls, missing = await value_or_reason(self._cluster.admin.describe_acls())
         return {
-            "quotas": [{"entity": one.entity, "values": one.values} for one in quotas or ()],
             "acls": [
                 {
                     "resource": one.pattern.resource_type.name.lower(),
@@ -58,36 +50,24 @@ class AclPages:
                 }
                 for one in acls or ()
             ],
-            "transactions": [one._asdict() for one in transactions or ()],
-            "missing": {"quotas": no_quotas, "acls": no_acls, "transactions": no_transactions},
+            "missing": missing,
         }
 
-    async def set_quotas(self, body: Mapping[str, Any]) -> Facts:
-        """Set quotas of one entity: values by key, None removes a quota. Raises KafkaError, ValueError."""
-        entity, values = body.get("entity"), body.get("values")
-        if not isinstance(entity, Mapping) or not entity or not set(entity) <= set(QUOTA_ENTITIES):
-            raise ValueError("entity: expected user, client-id or ip with a name")
-        if not isinstance(values, Mapping) or not values:
-            raise ValueError("values: expected quotas with their values")
-        whose = {kind: None if name is None else str(name) for kind, name in entity.items()}
-        await self._cluster.admin.alter_quotas(whose, {str(key): _amount(key, value) for key, value in values.items()})
+    async def add(self, body: Mapping[str, Any]) -> Facts:
+        """Create one ACL, in the format of `listing`."""
+        await self._cluster.admin.create_acls([_binding(body)])
         return {"done": True}
 
-    async def add_rule(self, body: Mapping[str, Any]) -> Facts:
-        """Create one ACL, in the format of `everything`. Raises KafkaError, ValueError."""
-        await self._cluster.admin.create_acls([_rule(body)])
-        return {"done": True}
-
-    async def remove_rule(self, body: Mapping[str, Any]) -> Facts:
+    async def remove(self, body: Mapping[str, Any]) -> Facts:
         """Delete exactly this ACL; return the number of deleted ACLs, since another client may have deleted it
         before.
         """
-        (resource_type, name, pattern_type), entry = _rule(body)
+        (resource_type, name, pattern_type), entry = _binding(body)
         removed = await self._cluster.admin.delete_acls(AclBindingFilter(resource_type, name, pattern_type, *entry))
         return {"removed": len(removed)}
 
 
-def _rule(body: Mapping[str, Any]) -> AclBinding:
+def _binding(body: Mapping[str, Any]) -> AclBinding:
     """Parse one ACL. Raises ValueError."""
     name, principal, host = (str(body.get(key) or "").strip() for key in ("name", "principal", "host"))
     if not (name and principal and host):
@@ -107,21 +87,8 @@ def _member(kind: type[E], body: Mapping[str, Any], field: str) -> E:
     return found
 
 
-def _amount(key: object, value: object) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{key}: expected a number")
-    try:
-        amount = float(value)
-    except ValueError:
-        amount = math.nan
-    if not math.isfinite(amount):
-        raise ValueError(f"{key}: expected a number, not {value!r}")
-    return amount
-
-
-async def _or_why(asked: Awaitable[T]) -> tuple[T | None, str | None]:
+async def value_or_reason(asked: Awaitable[T]) -> tuple[T | None, str | None]:
+    """Return the result, or the error: not every cluster supports a part, and not every user has permission."""
     try:
         return await asked, None
     except KafkaError as error:

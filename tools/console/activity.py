@@ -91,7 +91,8 @@ class ActivityHistory:
         totals: Mapping[str, float] = {}
         sizes: dict[TopicPartition, int] = {}
         cluster = await self._cluster.description.get()
-        if self._cluster.own is not None and len(cluster.brokers) == 1:
+        live = sum(not broker.is_fenced for broker in cluster.brokers)
+        if self._cluster.own is not None and live == 1:
             totals = await self._cluster.own.totals()
         else:
             for one in await self._cluster.log_dirs.get():

@@ -17,16 +17,24 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from ... import __version__
+from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ..http_server import BodyTooLargeError
 from .acls import AclPages
 from .activity import ActivityHistory
+from .brokers import BrokerPages
 from .cluster import CachedResult, WatchedCluster
+from .configs import ConfigPages
 from .groups import GroupPages
 from .guard import PageGuard
 from .own_broker import OwnBroker
-from .records import Query, RecordPages
+from .quotas import QuotaPages
+from .reassignments import ReassignmentPages
+from .records import EXPORT_RECORDS, Query, RecordPages
+from .schemas import SchemaPages, SchemaRequestError
 from .topics import TopicPages
+from .transactions import TransactionPages
+from .users import UserPages
 
 STATIC = Path(__file__).parent / "static"
 _STATUS = {
@@ -61,19 +69,21 @@ def console_app(cluster: WatchedCluster, guard: Callable[[ASGIApp], PageGuard], 
     async def index(request: Request) -> Response:
         return HTMLResponse(page)
 
-    rights = AclPages(cluster)
+    groups = GroupPages(cluster)
     routes = [
-        *_topic_routes(TopicPages(cluster), pulse),
+        *_broker_routes(BrokerPages(cluster), ConfigPages(cluster), pulse),
+        *_topic_routes(TopicPages(cluster), groups),
         *_record_routes(RecordPages(cluster)),
-        *_group_routes(GroupPages(cluster)),
-        _get("/rights", lambda request: rights.everything()),
-        _post("/rights/quotas", lambda request, body: rights.set_quotas(body)),
-        _post("/rights/rules", lambda request, body: rights.add_rule(body)),
-        _post("/rights/rules/remove", lambda request, body: rights.remove_rule(body)),
+        *_group_routes(groups),
+        *_schema_routes(SchemaPages(cluster)),
+        *_transaction_routes(TransactionPages(cluster)),
+        *_reassignment_routes(ReassignmentPages(cluster)),
+        *_security_routes(UserPages(cluster), AclPages(cluster), QuotaPages(cluster)),
         *([] if cluster.own is None else _own_routes(cluster.own)),
     ]
     errors: dict[Any, Any] = {
         KafkaError: _kafka_error,
+        SchemaRequestError: _schema_error,
         BodyTooLargeError: _too_large,
         ValueError: _value_error,
         TypeError: _value_error,
@@ -111,22 +121,39 @@ def _post(path: str, answer: Callable[[Request, Facts], Awaitable[Facts]]) -> Ro
     return Route(path, endpoint, methods=["POST"])
 
 
-def _topic_routes(topics: TopicPages, pulse: ActivityHistory) -> list[Route]:
+def _broker_routes(brokers: BrokerPages, configs: ConfigPages, pulse: ActivityHistory) -> list[Route]:
     async def rates(request: Request) -> Facts:
         return pulse.read()
 
+    async def problems(request: Request) -> Facts:
+        broker = request.query_params.get("broker", "")
+        return await brokers.problems(request.query_params.get("problem", ""), int(broker) if broker else None)
+
+    broker, topic = ConfigResourceType.BROKER, ConfigResourceType.TOPIC
     return [
-        _get("/overview", lambda request: topics.overview()),
+        _get("/overview", lambda request: brokers.overview()),
         _get("/rates", rates),
-        _get("/disks", lambda request: topics.disks()),
+        _get("/disks", lambda request: brokers.disks()),
+        _get("/partitions", problems),
+        _get("/brokers/{broker:int}", lambda request: brokers.one(request.path_params["broker"])),
+        _get("/brokers/{broker:int}/configs", lambda request: configs.describe(broker, _broker(request))),
+        _post("/brokers/{broker:int}/configs", lambda request, body: configs.alter(broker, _broker(request), body)),
+        _get("/topics/{topic}/configs", lambda request: configs.describe(topic, _topic(request))),
+        _post("/topics/{topic}/configs", lambda request, body: configs.alter(topic, _topic(request), body)),
+    ]
+
+
+def _topic_routes(topics: TopicPages, groups: GroupPages) -> list[Route]:
+    return [
         _get("/topics", lambda request: topics.listing()),
         _get("/sizes", lambda request: topics.sizes()),
         _post("/topics", lambda request, body: topics.create(body)),
         _get("/topics/{topic}", lambda request: topics.partitions(_topic(request))),
         _get("/topics/{topic}/extents", lambda request: topics.extents(_topic(request))),
-        _get("/topics/{topic}/configs", lambda request: topics.configs(_topic(request))),
-        _post("/topics/{topic}/configs", lambda request, body: topics.alter(_topic(request), body)),
+        _get("/topics/{topic}/consumers", lambda request: groups.consumers(_topic(request))),
         _post("/topics/{topic}/partitions", lambda request, body: topics.grow(_topic(request), body)),
+        _post("/topics/{topic}/clone", lambda request, body: topics.clone(_topic(request), body)),
+        _post("/topics/{topic}/empty", lambda request, body: topics.empty(_topic(request), body)),
         _post("/topics/{topic}/delete", lambda request, body: topics.delete(_topic(request), body)),
     ]
 
@@ -142,6 +169,20 @@ def _record_routes(records: RecordPages) -> list[Route]:
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 
+    async def export(request: Request) -> Response:
+        topic = _topic(request)
+        query = Query.parse(topic, request.query_params)
+        lines = records.export(query, int(request.query_params.get("most", EXPORT_RECORDS)))
+        await anext(lines)  # errors until here have a status
+        headers = {"content-disposition": f'attachment; filename="{_safe(topic)}.jsonl"'}
+
+        async def chunks() -> AsyncIterator[bytes]:
+            async with aclosing(lines):
+                async for data in lines:
+                    yield data
+
+        return StreamingResponse(chunks(), media_type="application/x-ndjson", headers=headers)
+
     async def value(request: Request) -> Response:
         topic, partition, offset = _topic(request), *_place(request)
         record = await records.one(topic, partition, offset)
@@ -152,17 +193,73 @@ def _record_routes(records: RecordPages) -> list[Route]:
     return [
         Route("/topics/{topic}/records", stream, methods=["GET"]),
         _post("/topics/{topic}/records", lambda request, body: records.produce(_topic(request), body)),
+        Route("/topics/{topic}/export", export, methods=["GET"]),
         _get(place, lambda request: records.described(_topic(request), *_place(request))),
         Route(f"{place}/value", value, methods=["GET"]),
     ]
 
 
 def _group_routes(groups: GroupPages) -> list[Route]:
+    group = "/groups/{group:path}"
     return [
         _get("/groups", lambda request: groups.listing()),
-        _get("/groups/{group:path}/lag", lambda request: groups.one(_group(request))),
-        _post("/groups/{group:path}/reset", lambda request, body: groups.reset(_group(request), body)),
-        _post("/groups/{group:path}/offsets", lambda request, body: groups.set_offsets(_group(request), body)),
+        _get("/group-lags", lambda request: groups.lags()),
+        _get(f"{group}/lag", lambda request: groups.one(_group(request))),
+        _post(f"{group}/reset", lambda request, body: groups.reset(_group(request), body)),
+        _post(f"{group}/offsets", lambda request, body: groups.set_offsets(_group(request), body)),
+        _post(f"{group}/offsets/delete", lambda request, body: groups.delete_offsets(_group(request), body)),
+        _post(f"{group}/members/remove", lambda request, body: groups.remove_members(_group(request), body)),
+        _post(f"{group}/delete", lambda request, body: groups.delete(_group(request), body)),
+    ]
+
+
+def _schema_routes(schemas: SchemaPages) -> list[Route]:
+    # Names of subjects are in the query: they may contain slashes.
+    return [
+        _get("/schemas", lambda request: schemas.listing(request.query_params)),
+        _get("/schemas/subject", lambda request: schemas.subject(request.query_params)),
+        _get("/schemas/version", lambda request: schemas.version(request.query_params)),
+        _get("/schemas/difference", lambda request: schemas.difference(request.query_params)),
+        _get("/schemas/id/{id:int}", lambda request: schemas.of_id(request.path_params["id"], request.query_params)),
+        _post("/schemas/level", lambda request, body: schemas.set_level(body)),
+        _post("/schemas/check", lambda request, body: schemas.check(body)),
+        _post("/schemas/register", lambda request, body: schemas.register(body)),
+    ]
+
+
+def _transaction_routes(transactions: TransactionPages) -> list[Route]:
+    async def hanging(request: Request) -> Facts:
+        return await transactions.hanging(max(0, int(request.query_params.get("minutes", "20"))))
+
+    return [
+        _get("/transactions", lambda request: transactions.listing()),
+        _get("/transactions/hanging", hanging),
+        _post("/transactions/abort", lambda request, body: transactions.abort(body)),
+        _post("/transactions/abort-hanging", lambda request, body: transactions.abort_hanging(body)),
+    ]
+
+
+def _reassignment_routes(reassignments: ReassignmentPages) -> list[Route]:
+    return [
+        _get("/reassignments", lambda request: reassignments.listing()),
+        _post("/reassignments/plan", lambda request, body: reassignments.plan(body)),
+        _post("/reassignments", lambda request, body: reassignments.execute(body)),
+        _post("/reassignments/cancel", lambda request, body: reassignments.cancel(body)),
+        _post("/reassignments/unthrottle", lambda request, body: reassignments.unthrottle()),
+        _post("/elections", lambda request, body: reassignments.elect(body)),
+    ]
+
+
+def _security_routes(users: UserPages, acls: AclPages, quotas: QuotaPages) -> list[Route]:
+    return [
+        _get("/users", lambda request: users.listing()),
+        _post("/users", lambda request, body: users.set_password(body)),
+        _post("/users/remove", lambda request, body: users.remove_password(body)),
+        _get("/acls", lambda request: acls.listing()),
+        _post("/acls", lambda request, body: acls.add(body)),
+        _post("/acls/remove", lambda request, body: acls.remove(body)),
+        _get("/quotas", lambda request: quotas.listing()),
+        _post("/quotas", lambda request, body: quotas.set(body)),
     ]
 
 
@@ -196,6 +293,10 @@ def _topic(request: Request) -> str:
     return name
 
 
+def _broker(request: Request) -> str:
+    return str(request.path_params["broker"])
+
+
 def _group(request: Request) -> str:
     name: str = request.path_params["group"]
     return name
@@ -211,6 +312,12 @@ def _safe(name: str) -> str:
 
 async def _kafka_error(request: Request, error: KafkaError) -> Response:
     return JSONResponse({"error": str(error)}, _STATUS.get(error.code, _REFUSED))
+
+
+async def _schema_error(request: Request, error: Any) -> Response:
+    # A rejected password of the registry is not a missing token of this console.
+    is_of_request = error.status in (404, 409, 422)
+    return JSONResponse({"error": str(error)}, (404 if error.status == 404 else _REFUSED) if is_of_request else 503)
 
 
 async def _value_error(request: Request, error: Exception) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ...clients.admin import Admin, ClusterDescription, LogDirDescription
@@ -17,6 +18,8 @@ from .own_broker import OwnBroker
 
 T = TypeVar("T")
 FRESH_SECONDS = 1.0
+_SHARE = 8
+"""Minimum age of an expensive response as a multiple of the time of its computation."""
 MAX_READINGS = 6
 """Maximum number of consumers; further reads wait. Each consumer holds some fetched megabytes."""
 MAX_FOLLOWINGS = 4
@@ -27,14 +30,15 @@ _MAX_PRODUCED_BYTES = 16 << 20
 
 
 class CachedResult(Generic[T]):
-    """A response that is shared by all requests within one second, or during its computation. Used on one event
-    loop.
+    """A response that is shared by all requests within one second, or during its computation, and for longer if the
+    computation takes long. Used on one event loop.
     """
 
     def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
         self._ask = ask
         self._task: asyncio.Task[T] | None = None
         self._since = 0.0
+        self._took = 0.0
 
     async def get(self) -> T:
         """Return the response. Raises the exceptions of the request."""
@@ -49,11 +53,15 @@ class CachedResult(Generic[T]):
 
     def _is_fresh(self, now: float) -> bool:
         assert self._task is not None
-        return now - self._since < FRESH_SECONDS and not self._task.cancelled() and self._task.exception() is None
+        is_young = now - self._since < max(FRESH_SECONDS, _SHARE * self._took)
+        return is_young and not self._task.cancelled() and self._task.exception() is None
 
     async def _timed(self) -> T:
+        began = asyncio.get_running_loop().time()
         answer = await self._ask()
         self._since = asyncio.get_running_loop().time()
+        # Small clusters respond within milliseconds, and their pages should show a change in the next second.
+        self._took = self._since - began if self._since - began > FRESH_SECONDS / _SHARE else 0.0
         return answer
 
 
@@ -62,7 +70,8 @@ class WatchedCluster:
 
     def __init__(self, connection_settings: ConnectionSettings, own: OwnBroker | None = None) -> None:
         self.own = own
-        self.decoder = Decoder(connection_settings.schemas)
+        self.schema_sources = tuple(connection_settings.schemas)
+        self.decoder = Decoder(self.schema_sources)
         self.readings = asyncio.Semaphore(MAX_READINGS)
         self.followings = asyncio.Semaphore(MAX_FOLLOWINGS)
         self._connection_settings = connection_settings
@@ -71,7 +80,9 @@ class WatchedCluster:
         )
         self._producer: asyncio.Task[Producer] | None = None
         self._closings: set[asyncio.Task[None]] = set()
-        self.description = CachedResult[ClusterDescription](self.admin.describe_cluster)
+        self.description = CachedResult[ClusterDescription](
+            partial(self.admin.describe_cluster, include_fenced_brokers=True)
+        )
         self.topics = CachedResult[list[TopicInfo]](self.admin.describe_topics)
         self.log_dirs = CachedResult[list[LogDirDescription]](self.admin.describe_log_dirs)
 
@@ -130,5 +141,6 @@ class WatchedCluster:
 
     def forget(self) -> None:
         """Invalidate the cached responses after a change."""
+        self.description.forget()
         self.topics.forget()
         self.log_dirs.forget()

@@ -1,4 +1,4 @@
-"""Groups: members, lag, and resets of offsets."""
+"""Groups: members, lag, resets and deletions of offsets, removal of members."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from ...clients.offset_reset import (
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from .cluster import WatchedCluster
+from .group_summaries import GroupSummaries, PartitionProgress, TopicProgress
 
 Facts = dict[str, Any]
 
@@ -30,6 +31,8 @@ MAX_NAMES = 100
 """Maximum number of tasks of a kind per member, of subtopologies, and of topics of a kind per subtopology that
 a page shows: a topology can have thousands of topics and tasks, and the page is refreshed every two seconds.
 """
+MAX_LISTED_TOPICS = 5
+"""Maximum number of topic names per group in the list of groups."""
 
 
 class GroupPages:
@@ -37,6 +40,7 @@ class GroupPages:
 
     def __init__(self, cluster: WatchedCluster) -> None:
         self._cluster = cluster
+        self._summaries = GroupSummaries(cluster)
 
     async def listing(self) -> Facts:
         """Return a row for each group."""
@@ -45,6 +49,39 @@ class GroupPages:
                 {"id": g.group_id, "protocol": g.protocol_type, "state": g.state, "type": g.type}
                 for g in await self._cluster.admin.list_groups()
             ]
+        }
+
+    async def lags(self) -> Facts:
+        """Return members, topics and lag of each group; separate from the list, because it takes longer."""
+        found = await self._summaries.get()
+        return {
+            "columns": ["members", "topics", "topic count", "lag", "uncommitted", "uncommitted lag", "error"],
+            "groups": {
+                group_id: (
+                    one.members,
+                    sorted(one.topics)[:MAX_LISTED_TOPICS],
+                    len(one.topics),
+                    sum(topic.lag for topic in one.topics.values()),
+                    sum(topic.uncommitted for topic in one.topics.values()),
+                    sum(topic.uncommitted_lag for topic in one.topics.values()),
+                    one.error,
+                )
+                for group_id, one in found.items()
+            },
+        }
+
+    async def consumers(self, topic: str) -> Facts:
+        """Return the groups with an offset or a member for this topic."""
+        listed, found = await asyncio.gather(self._cluster.admin.list_groups(), self._summaries.get())
+        rows = [
+            _consumer(group.group_id, group.state, group.type, progress)
+            for group in listed
+            if group.group_id in found and (progress := found[group.group_id].topics.get(topic)) is not None
+        ]
+        return {
+            "columns": ["group", "state", "type", "members", "partitions", "lag", "uncommitted", "uncommitted lag"],
+            "rows": rows,
+            "unknown": sum(one.error is not None for one in found.values()),
         }
 
     async def one(self, group_id: str) -> Facts:
@@ -58,7 +95,7 @@ class GroupPages:
         group = (await admin.describe_groups([group_id]))[group_id]
         if isinstance(group, KafkaError):
             raise group
-        lags = await admin.group_lag([group_id])
+        progress = await self._summaries.partitions(group_id)
         return {
             "id": group_id,
             "type": group.type,
@@ -75,9 +112,7 @@ class GroupPages:
                 }
                 for member in group.members
             ],
-            "columns": ["topic", "partition", "committed", "end", "lag", "client", "member"],
-            "rows": [(*one.partition, one.committed, one.end, one.lag, one.client_id, one.member_id) for one in lags],
-            "lag": sum(one.lag or 0 for one in lags),
+            **_lag(progress),
         }
 
     async def _share_or_streams_group(self, group_id: str) -> ShareGroupDescription | StreamsGroupDescription | None:
@@ -117,12 +152,14 @@ class GroupPages:
             "columns": ["topic", "partition", "start offset", "end", "lag", "client", "member"],
             "rows": [(*tp, offsets[tp].start_offset, None, offsets[tp].lag, None, None) for tp in sorted(offsets)],
             "lag": sum(one.lag or 0 for one in offsets.values()),
+            "uncommitted": 0,
+            "uncommitted_lag": 0,
         }
 
     async def _streams(self, group: StreamsGroupDescription) -> Facts:
         """Return the facts of a streams group: its topology, and the tasks of each member."""
-        lags = await self._cluster.admin.group_lag([group.group_id])
-        owned = Counter(one.member_id for one in lags if one.member_id is not None)
+        progress = await self._summaries.partitions(group.group_id)
+        owned = Counter(found.one.member_id for found in progress if found.one.member_id is not None)
         return {
             "id": group.group_id,
             "type": STREAMS,
@@ -157,9 +194,7 @@ class GroupPages:
                 }
                 for member in group.members
             ],
-            "columns": ["topic", "partition", "committed", "end", "lag", "client", "member"],
-            "rows": [(*one.partition, one.committed, one.end, one.lag, one.client_id, one.member_id) for one in lags],
-            "lag": sum(one.lag or 0 for one in lags),
+            **_lag(progress),
         }
 
     async def reset(self, group_id: str, body: Mapping[str, Any]) -> Facts:
@@ -196,6 +231,46 @@ class GroupPages:
         offsets = {partition: after for partition, _, after in steps}
         alter = admin.alter_share_group_offsets if is_share else admin.alter_group_offsets
         raise_first(await alter(group_id, offsets))
+        return self._changed()
+
+    async def delete(self, group_id: str, body: Mapping[str, Any]) -> Facts:
+        """Delete a group without members and its offsets. The user has entered its id."""
+        if body.get("confirm") != group_id:
+            raise ValueError("the entered name is not the id of the group")
+        raise_first(await self._cluster.admin.delete_groups([group_id]))
+        return self._changed()
+
+    async def delete_offsets(self, group_id: str, body: Mapping[str, Any]) -> Facts:
+        """Delete the offsets of a topic without a subscribed member. Raises ValueError, too."""
+        topic, admin = body.get("topic"), self._cluster.admin
+        if not isinstance(topic, str) or not topic:
+            raise ValueError("topic: expected the name of a topic")
+        group = await self._share_or_streams_group(group_id)
+        if isinstance(group, ShareGroupDescription):
+            raise_first(await admin.delete_share_group_offsets(group_id, [topic]))
+            return self._changed()
+        # The topic may have been deleted since, and its committed offsets remain.
+        partitions = [tp for tp in await self._committed(group_id) if tp.topic == topic]
+        if not partitions:
+            raise ValueError(f"the group has no committed offsets for {topic}")
+        delete = admin.delete_group_offsets if group is None else admin.delete_streams_group_offsets
+        raise_first(await delete(group_id, partitions))
+        return self._changed()
+
+    async def remove_members(self, group_id: str, body: Mapping[str, Any]) -> Facts:
+        """Remove a static member by its `instance`, or all members. Live members join again."""
+        instance, admin = body.get("instance"), self._cluster.admin
+        if instance is not None and not isinstance(instance, str):
+            raise ValueError("instance: expected a group.instance.id")
+        if await self._share_or_streams_group(group_id) is not None:
+            raise ValueError(f"{group_id} is a share group or a streams group, whose members cannot be removed")
+        removed = await admin.remove_members(group_id, None if instance is None else [instance])
+        raise_first(removed)
+        self._changed()
+        return {"removed": len(removed)}
+
+    def _changed(self) -> Facts:
+        self._summaries.forget()
         return {"done": True}
 
     async def _require_no_members(
@@ -220,6 +295,34 @@ class GroupPages:
         if isinstance(offsets, KafkaError):
             raise offsets
         return {partition: at.start_offset for partition, at in offsets.items()}
+
+
+def _consumer(group_id: str, state: str, kind: str, progress: TopicProgress) -> tuple[object, ...]:
+    return (
+        group_id,
+        state,
+        kind,
+        len(progress.members),
+        progress.partitions,
+        progress.lag,
+        progress.uncommitted,
+        progress.uncommitted_lag,
+    )
+
+
+def _lag(progress: Sequence[PartitionProgress]) -> Facts:
+    """Return a row for each partition, and the sums. The total includes partitions without a committed offset."""
+    uncommitted = [found for found in progress if found.is_uncommitted]
+    return {
+        "columns": ["topic", "partition", "committed", "end", "lag", "client", "member"],
+        "rows": [
+            (*one.partition, one.committed, one.end, lag, one.client_id, one.member_id)
+            for one, lag in ((found.one, found.lag) for found in progress)
+        ],
+        "lag": sum(found.lag or 0 for found in progress),
+        "uncommitted": len(uncommitted),
+        "uncommitted_lag": sum(found.lag or 0 for found in uncommitted),
+    }
 
 
 def _tasks(tasks: Sequence[StreamsTask]) -> Facts:

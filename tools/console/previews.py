@@ -34,6 +34,11 @@ _PICTURES = {
 }
 
 
+def printable(text: str) -> str:
+    """Replace control characters and direction marks by symbols."""
+    return text.translate(_PICTURES)
+
+
 def preview(data: bytes | None) -> dict[str, Any]:
     """Return a list preview: `kind` (null, empty, text, json or hex), `size` in bytes, `text`, and whether it was
     `cut`.

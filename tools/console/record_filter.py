@@ -1,25 +1,41 @@
-"""Filters of records: by key, by text, by a path in their JSON. No I/O."""
+"""Filters of records: by key, by text, by header, by a path in their JSON. No I/O."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from operator import ge, gt, le, lt
+from typing import Any, NamedTuple
 
-_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
+_STEP = re.compile(r"""\.?([^.\[\]=<>!~"\s]+)|\[(\d+)\]|\.?\["([^"]*)"\]""")
+_OPERATOR = re.compile(r"==|!=|<=|>=|=|<|>")
 _JSON_BYTES = 1 << 20
+_EXPECTED = (
+    "expected a path such as $.user.ids[0], or a comparison such as $.user.name = Ann or $.price >= 10 "
+    '(=, !=, <, <=, >, >=). A name with blanks or signs is written as $["the name"]'
+)
 
 Wanted = Callable[[bytes | None, bytes | None], bool]
 """Whether key and value match."""
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Condition(NamedTuple):
+    """A path, and a comparison of its values: `operator` is empty if the path only has to exist."""
+
+    steps: list[str | int]
+    operator: str
+    expected: str
 
 
 def record_filter(*, key: str = "", text: str = "", path: str = "") -> Wanted:
-    """A conjunction. The key is equal, the text is in key or value, and a path is `$.a.b[0]`, which exists, or `$.a.b =
-    text`, which is equal. Raises ValueError for an invalid path.
+    """A conjunction. The key is equal, the text is in key or value, and the value has a path, as in `parse_condition`.
+
+    Raises ValueError for an invalid path.
     """
-    steps, expected = _parse(path) if path else ([], None)
+    condition = parse_condition(path) if path else None
     key_bytes, text_bytes = key.encode(), text.encode()
 
     def wanted(of_key: bytes | None, value: bytes | None) -> bool:
@@ -27,21 +43,42 @@ def record_filter(*, key: str = "", text: str = "", path: str = "") -> Wanted:
             return False
         if text and text_bytes not in (value or b"") and text_bytes not in (of_key or b""):
             return False
-        return not path or _holds(value, steps, expected)
+        return condition is None or _holds(value, condition)
 
     return wanted
 
 
-def _parse(path: str) -> tuple[list[str | int], str | None]:
-    where, equals, expected = path.partition("=")
-    where, at, steps = where.strip().removeprefix("$"), 0, list[str | int]()
-    while at < len(where):
-        match = _STEP.match(where, at)
-        if match is None:
-            raise ValueError(f"{path!r}: invalid path. Expected a path such as $.user.ids[0] or $.user.name = Ann")
-        steps.append(match[1] if match[2] is None else int(match[2]))
+def header_filter(text: str) -> Callable[[Headers], bool]:
+    """`name`: a header with this name exists; `name = value`: one of its values is this text."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    value_bytes = value.encode()
+
+    def wanted(headers: Headers) -> bool:
+        return any(key == name and (not equals or found == value_bytes) for key, found in headers)
+
+    return wanted
+
+
+def parse_condition(text: str) -> Condition:
+    """Parse `$.a.b[0]`, which exists, `$["a.b"]` for a name with dots or blanks, or `$.a = text` with one of the
+    operators `=`, `!=`, `<`, `<=`, `>` and `>=`. Raises ValueError.
+    """
+    where = text.strip()
+    at, steps = 1 if where.startswith("$") else 0, list[str | int]()
+    while match := _STEP.match(where, at):
+        name, index, quoted = match.groups()
+        steps.append(int(index) if index is not None else quoted if quoted is not None else name)
         at = match.end()
-    return steps, expected.strip() if equals else None
+    rest = where[at:].strip()
+    if not rest:
+        return Condition(steps, "", "")
+    operator = _OPERATOR.match(rest)
+    if operator is None:
+        raise ValueError(f"{text!r}: {_EXPECTED}")
+    expected = rest[operator.end() :].strip()
+    if not expected and operator[0] not in ("=", "==", "!="):
+        raise ValueError(f"{text!r}: a value is missing after {operator[0]}; {_EXPECTED}")
+    return Condition(steps, "=" if operator[0] == "==" else operator[0], expected)
 
 
 class _JsonObject(list[tuple[str, Any]]):
@@ -59,13 +96,21 @@ def _number(text: str) -> Any:
 _DECODER = json.JSONDecoder(object_pairs_hook=_JsonObject, parse_int=_number, parse_float=_number, parse_constant=str)
 
 
-def _holds(value: bytes | None, steps: list[str | int], expected: str | None) -> bool:
+def _holds(value: bytes | None, condition: Condition) -> bool:
     if value is None or len(value) > _JSON_BYTES:
         return False
     try:
         document = _DECODER.decode(value.decode(json.detect_encoding(value), "surrogatepass").removeprefix("\ufeff"))
-        found = list(_at(document, steps))
-        return bool(found) and (expected is None or any(_is_equal(one, expected) for one in found))
+        found = list(_at(document, condition.steps))
+        match condition.operator:
+            case "":
+                return bool(found)
+            case "=":
+                return any(_is_equal(one, condition.expected) for one in found)
+            case "!=":
+                return bool(found) and not any(_is_equal(one, condition.expected) for one in found)
+            case operator:
+                return any(_is_ordered(one, operator, condition.expected) for one in found)
     except (ValueError, RecursionError):
         return False
 
@@ -90,3 +135,18 @@ def _is_equal(found: Any, expected: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return type(found) is type(wanted) and bool(found == wanted)
+
+
+def _is_ordered(found: Any, operator: str, expected: str) -> bool:
+    """Compare numbers by value, and texts, such as times in ISO 8601, by their characters."""
+    if isinstance(found, str):
+        return _ORDERS[operator](found, expected)
+    if not isinstance(found, Decimal):
+        return False
+    try:
+        return _ORDERS[operator](found, Decimal(expected))
+    except InvalidOperation:  # the expected text is not a number
+        return False
+
+
+_ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}

@@ -6,9 +6,9 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from ...clients.fetched_records import ConsumerRecord
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.special_timestamps import EARLIEST, LATEST
 from ...protocol.topic_partition import TopicPartition
+from ..record_envelope import envelope
 from .cluster import MAX_FOLLOWINGS, WatchedCluster
 from .previews import (
     LIST_CHARS,
@@ -28,7 +29,7 @@ from .previews import (
     preview,
     with_form,
 )
-from .record_filter import Wanted, record_filter
+from .record_filter import Headers, Wanted, header_filter, record_filter
 
 MAX_ROWS = 500
 """Maximum rows of a request; the page requests fewer."""
@@ -39,10 +40,16 @@ SEARCHED_BACK = 50_000
 """Records of all partitions together in a search of the newest records."""
 FOLLOW_SECONDS = 0.25
 """Pause between two portions of live records."""
-FOLLOW_ROWS = 100
+FOLLOW_ROWS = 500
+"""Maximum number of live records per portion, which is the size of a portion: none is omitted."""
 FOLLOW_BEHIND = 2_000
 """Lag after which a live page continues at the end: no user reads faster."""
+EXPORT_RECORDS = 100_000
+EXPORT_BYTES = 256 << 20
+EXPORT_SECONDS = 120.0
+"""Limits of one exported file."""
 MAX_HEADERS = 100
+BEFORE = "before:"
 MAX_PLACES = 500
 """A search in more partitions cannot be continued: the position would not fit into a URL."""
 MAX_LEADERLESS = 20
@@ -59,10 +66,13 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query. `begin` is latest, earliest, `offset:N`, `time:MS` or, to continue, `0:17,1:4`."""
+    """A query. `begin` is latest, earliest, `offset:N`, `time:MS`, or the `next` of an earlier response: `0:17,1:4`
+    for the records from these offsets on, `before:0:17,1:4` for the newest records before them.
+    """
 
     topic: str
     wanted: Wanted
+    wanted_headers: Callable[[Headers], bool] | None
     is_search: bool
     partition: int | None
     begin: str
@@ -73,16 +83,22 @@ class Query:
     def parse(cls, topic: str, given: Mapping[str, str]) -> Query:
         """Parse a URL's query. Raises ValueError."""
         terms = {name: given.get(name, "") for name in ("key", "text", "path")}
-        partition = given.get("partition", "")
+        partition, header = given.get("partition", ""), given.get("header", "").strip()
         return cls(
             topic,
             record_filter(**terms),
-            any(terms.values()),
+            header_filter(header) if header else None,
+            any(terms.values()) or bool(header),
             int(partition) if partition else None,
             given.get("from", "latest"),
             min(max(1, int(given.get("limit", "50"))), MAX_ROWS),
             given.get("follow") == "1",
         )
+
+    @property
+    def is_newest_first(self) -> bool:
+        """Return whether the response begins with the last record."""
+        return self.begin == "latest" or self.begin.startswith(BEFORE)
 
 
 def row(record: ConsumerRecord) -> Line:
@@ -110,6 +126,64 @@ class Found(NamedTuple):
         return cls(row(record), key, value)
 
 
+class Span(NamedTuple):
+    """The first offset, and the start and end of a read, of each partition."""
+
+    first: Offsets
+    starts: Offsets
+    ends: Offsets
+
+
+class NewestPage:
+    """The newest records of some partitions, up to a limit.
+
+    The records of each partition are a suffix of the read range, so that the next page continues before them. Hence
+    the order is not by timestamps alone, which may decrease within a partition: a record counts as not older than its
+    predecessors in its range. Records of a later range precede records of the ranges before it.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._range = 0
+        self._newest: dict[int, int] = {}
+        self._found: list[tuple[tuple[int, int, int, int], Found]] = []
+        self._dropped: dict[int, int] = {}
+        """The last dropped offset of each partition."""
+
+    def begin_range(self) -> None:
+        """Begin a range of offsets before all earlier ranges."""
+        self._range -= 1
+        self._newest.clear()
+
+    def add(self, record: ConsumerRecord) -> None:
+        """Add a record, in the order of offsets of its partition."""
+        newest = max(record.timestamp, self._newest.get(record.partition, record.timestamp))
+        self._newest[record.partition] = newest
+        self._found.append(((self._range, newest, record.partition, record.offset), Found.of(record)))
+        if len(self._found) >= 2 * self._limit:
+            self._trim()
+
+    def is_full(self) -> bool:
+        return len(self._found) >= self._limit
+
+    def rows(self) -> list[Found]:
+        """Return the records of the page, the newest first."""
+        self._trim()
+        found = [one for _, one in self._found]
+        return sorted(found, key=lambda one: (one.row["t"], one.row["o"]), reverse=True)
+
+    def next_ends(self, starts: Offsets) -> Offsets:
+        """Return the end of each partition's read for the next page, after reads from `starts` on."""
+        self._trim()
+        return {tp: self._dropped.get(tp.partition, start - 1) + 1 for tp, start in starts.items()}
+
+    def _trim(self) -> None:
+        self._found.sort(key=lambda one: one[0])
+        dropped, self._found = self._found[: -self._limit], self._found[-self._limit :]
+        for (_, _, partition, offset), _ in dropped:
+            self._dropped[partition] = max(offset, self._dropped.get(partition, -1))
+
+
 class RecordPages:
     """Reads of records; they are limited by `WatchedCluster.readings`, and each has its own consumer."""
 
@@ -130,18 +204,51 @@ class RecordPages:
                 if not led:
                     yield {"done": True, "next": None}
                     return
-                starts, ends = await self._range(query, led)
+                span = await self._range(query, led)
                 if query.follow:
-                    lines = self._follow(query, starts)
-                elif query.begin == "latest":
-                    lines = self._newest(query, starts, ends)
+                    lines = self._follow(query, span)
+                elif query.is_newest_first:
+                    lines = self._newest(query, span)
                 else:
-                    lines = self._scan(query, starts, ends)
+                    lines = self._scan(query, span)
                 async with aclosing(lines):
                     async for line in lines:
                         yield line
         except (KafkaError, TimeoutError, OSError, ValueError) as error:
             yield {"error": str(error) or "no response in time"}
+
+    async def export(self, query: Query, most: int) -> AsyncGenerator[bytes, None]:
+        """Yield matching records as lines of JSON in the format of `barnabas consume --json`, up to `most` and the
+        limits of a file. Keys and values are not decoded.
+
+        With the position `latest` these are the last records of each partition. Raises KafkaError before the first
+        line; a later error ends the file with a line that has `error`.
+        """
+        most = min(max(1, most), EXPORT_RECORDS)
+        deadline, size = asyncio.get_running_loop().time() + EXPORT_SECONDS, 0
+        async with self._cluster.readings:
+            led, leaderless = await self._led(query.topic, query.partition)
+            if leaderless:
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {leaderless[0]} has no leader")
+            span = await self._range(replace(query, limit=most), led)
+            starts = span.starts
+            if query.is_newest_first and not query.is_search:
+                share = max(1, most // len(led))
+                starts = {tp: max(span.first[tp], end - share) for tp, end in span.ends.items()}
+            yield b""  # the response begins when the range is known, and an unknown topic is an error before it
+            try:
+                async with aclosing(self._portions(starts, span.ends)) as portions:
+                    async for portion, _ in portions:
+                        lines = [envelope(record) async for record in self._matching(query, portion)][:most]
+                        most -= len(lines)
+                        data = b"".join(lines)
+                        size += len(data)
+                        if data:
+                            yield data
+                        if not most or size > EXPORT_BYTES or asyncio.get_running_loop().time() > deadline:
+                            return
+            except (KafkaError, TimeoutError, OSError) as error:
+                yield json.dumps({"error": str(error) or "no response in time"}).encode() + b"\n"
 
     async def one(self, topic: str, partition: int, offset: int) -> ConsumerRecord:
         """Read one record. Raises KafkaError(OFFSET_OUT_OF_RANGE) if it does not exist, for example after compaction,
@@ -173,6 +280,7 @@ class RecordPages:
         for part, data in zip(_PARTS, (record.key, record.value), strict=True):
             (what,) = await self._cluster.decoder.decode(topic, part, [data], most=SHOWN_BYTES, indent=2)
             shown[part] = with_form(full(data), what)
+            shown[part]["schema_id"] = None if what is None else what.schema_id
         return shown
 
     async def produce(self, topic: str, body: Mapping[str, Any]) -> Line:
@@ -195,26 +303,29 @@ class RecordPages:
 
     # Reading
 
-    async def _range(self, query: Query, tps: Sequence[TopicPartition]) -> tuple[Offsets, Offsets]:
-        """Return the present start and end of each partition's read. Raises KafkaError."""
+    async def _range(self, query: Query, tps: Sequence[TopicPartition]) -> Span:
+        """Return the start and end of each partition's read. Raises KafkaError, ValueError."""
         admin = self._cluster.admin
         first = {tp: at.offset for tp, at in (await admin.list_offsets(dict.fromkeys(tps, EARLIEST))).items()}
         ends = {tp: at.offset for tp, at in (await admin.list_offsets(dict.fromkeys(tps, LATEST))).items()}
         back = max(1, (SEARCHED_BACK if query.is_search else 4 * query.limit) // len(tps) + 1)
         kind, _, value = query.begin.partition(":")
-        if kind == "latest":
-            starts = {tp: end - min(back, query.limit if not query.is_search else back) for tp, end in ends.items()}
+        if query.is_newest_first:
+            if query.begin.startswith(BEFORE):
+                went_on = _places(value)
+                ends = {tp: min(went_on.get(tp.partition, first[tp]), ends[tp]) for tp in tps}
+            starts = {tp: end - (back if query.is_search else min(back, query.limit)) for tp, end in ends.items()}
         elif kind == "offset":
             starts = dict.fromkeys(tps, int(value))
         elif kind == "time":
             found = await admin.list_offsets(dict.fromkeys(tps, int(value)))
             starts = {tp: at.offset if at.offset >= 0 else ends[tp] for tp, at in found.items()}
         elif kind.isdecimal():
-            went_on = dict(pair.split(":") for pair in query.begin.split(","))
-            starts = {tp: int(went_on.get(str(tp.partition), ends[tp])) for tp in tps}
+            went_on = _places(query.begin)
+            starts = {tp: went_on.get(tp.partition, ends[tp]) for tp in tps}
         else:
             starts = first
-        return {tp: min(max(starts[tp], first[tp]), ends[tp]) for tp in tps}, ends
+        return Span(first, {tp: min(max(starts[tp], first[tp]), ends[tp]) for tp in tps}, ends)
 
     async def _led(self, topic: str, partition: int | None) -> tuple[list[TopicPartition], list[int]]:
         """Return the readable partitions, and the numbers of partitions without a leader. Raises KafkaError."""
@@ -231,38 +342,42 @@ class RecordPages:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has no partition {partition}")
         return wanted
 
-    async def _newest(self, query: Query, starts: Offsets, ends: Offsets) -> AsyncGenerator[Line, None]:
-        """Yield the last records of all partitions, the newest first.
+    async def _newest(self, query: Query, span: Span) -> AsyncGenerator[Line, None]:
+        """Yield the last records of all partitions, the newest first, and the position of the next page.
 
         Offsets may have no record: markers, aborted records, gaps of compaction; and a few partitions may have nearly
         all records. So ranges before `starts` are read until there are enough rows, each twice as long as the one after
         it. A search reads only the first range, which is long.
         """
-        rows: list[Found] = []
+        first, starts, ends = span
+        page = NewestPage(query.limit)
         scanned, deadline = 0, asyncio.get_running_loop().time() + SCAN_SECONDS
-        begun = await self._cluster.admin.list_offsets(dict.fromkeys(starts, EARLIEST))
-        first = {tp: at.offset for tp, at in begun.items()}
-        width = max((ends[tp] - starts[tp] for tp in starts), default=0)
+        width, is_late = max((ends[tp] - starts[tp] for tp in starts), default=0), False
         while True:
+            page.begin_range()
             async with aclosing(self._portions(starts, ends)) as portions:
                 async for portion, _ in portions:
                     scanned += len(portion)
-                    # The later offsets of each partition are kept.
-                    found = [Found.of(record) async for record in self._matching(query, portion)]
-                    rows = sorted(rows + found, key=lambda one: (one.row["t"], one.row["o"]))[-query.limit :]
+                    async for record in self._matching(query, portion):
+                        page.add(record)
                     yield {"scanned": scanned}
-                    if asyncio.get_running_loop().time() > deadline:
+                    is_late = asyncio.get_running_loop().time() > deadline
+                    if is_late:
                         break
-            is_late = scanned >= SCAN_RECORDS or asyncio.get_running_loop().time() > deadline
-            if query.is_search or is_late or len(rows) >= query.limit or all(starts[tp] <= first[tp] for tp in starts):
+            if is_late or query.is_search or scanned >= SCAN_RECORDS or page.is_full():
+                break
+            if all(starts[tp] <= first[tp] for tp in starts):
                 break
             width = max(1, 2 * width)
             ends, starts = starts, {tp: max(first[tp], starts[tp] - width) for tp in starts}
-        yield {"rows": await self._rows(query, rows[::-1]), "scanned": scanned}
-        yield {"done": True, "next": None}
+        yield {"rows": await self._rows(query, page.rows()), "scanned": scanned}
+        # Where the deadline has interrupted a range, its last records were not read: the page has no successor.
+        ahead = {} if is_late else {tp: end for tp, end in page.next_ends(starts).items() if end > first[tp]}
+        yield {"done": True, "next": _continuation(ahead, BEFORE), "late": is_late}
 
-    async def _scan(self, query: Query, starts: Offsets, ends: Offsets) -> AsyncGenerator[Line, None]:
+    async def _scan(self, query: Query, span: Span) -> AsyncGenerator[Line, None]:
         """Yield records from the start until there are enough, in the order of reading."""
+        _, starts, ends = span
         scanned, left, at = 0, query.limit, starts
         deadline = asyncio.get_running_loop().time() + SCAN_SECONDS
         async with aclosing(self._portions(starts, ends)) as portions:
@@ -280,8 +395,7 @@ class RecordPages:
                 if not left or scanned >= SCAN_RECORDS or asyncio.get_running_loop().time() > deadline:
                     break
         ahead = {tp: offset for tp, offset in at.items() if offset < ends[tp]}
-        place = ",".join(f"{tp.partition}:{offset}" for tp, offset in ahead.items())
-        yield {"done": True, "next": place if 0 < len(ahead) <= MAX_PLACES else None}
+        yield {"done": True, "next": _continuation(ahead), "late": bool(left) and bool(ahead)}
 
     async def _portions(
         self, starts: Offsets, ends: Offsets
@@ -302,19 +416,24 @@ class RecordPages:
                         ahead.discard(tp)
                 yield [r for tp, records in batch.items() for r in records if r.offset < ends[tp]], dict(at)
 
-    async def _follow(self, query: Query, starts: Offsets) -> AsyncGenerator[Line, None]:
-        """Yield existing records and then new ones, until the client disconnects."""
+    async def _follow(self, query: Query, span: Span) -> AsyncGenerator[Line, None]:
+        """Yield the newest records and then new ones, until the client disconnects."""
         scanned = 0
+        async with aclosing(self._newest(query, span)) as present:
+            async for line in present:
+                scanned = line.get("scanned", scanned)
+                if "rows" in line:
+                    yield {"rows": line["rows"][::-1], "scanned": scanned, "skipped": 0}
         async with self._cluster.consumer() as consumer:
-            _begin(consumer, starts)
+            _begin(consumer, span.ends)
             while True:
-                batch = await consumer.getmany(timeout_ms=4 * _WAIT_MS, max_records=_BATCH)
+                batch = await consumer.getmany(timeout_ms=4 * _WAIT_MS, max_records=FOLLOW_ROWS)
                 portion = [record for records in batch.values() for record in records]
                 scanned += len(portion)
                 found = [record async for record in self._matching(query, portion)]
-                skipped = max(0, len(found) - FOLLOW_ROWS) + (0 if query.is_search else await _catch_up(consumer))
+                skipped = 0 if query.is_search else await _catch_up(consumer)
                 found.sort(key=lambda r: (r.timestamp, r.offset))
-                rows = await self._rows(query, [Found.of(record) for record in found[-FOLLOW_ROWS:]])
+                rows = await self._rows(query, [Found.of(record) for record in found])
                 yield {"rows": rows, "scanned": scanned, "skipped": skipped}
                 if portion:
                     await asyncio.sleep(FOLLOW_SECONDS if not query.is_search else 0.02)
@@ -347,6 +466,8 @@ class RecordPages:
                 looked_at = 0
                 await asyncio.sleep(0)  # let other requests be served
             of_key, of_value = _forms(record.key, decoded_key), _forms(record.value, decoded_value)
+            if query.wanted_headers is not None and not query.wanted_headers(record.headers):
+                continue
             if any(query.wanted(key, value) for key in of_key for value in of_value):
                 yield record
 
@@ -360,6 +481,18 @@ def _forms(data: bytes | None, decoded: Decoded | None) -> list[bytes | None]:
             with suppress(ValueError):  # truncated text is incomplete
                 forms.append(str(json.loads(decoded.text)).encode("utf-8", "surrogatepass"))
     return forms
+
+
+def _places(text: str) -> dict[int, int]:
+    """Parse offsets by partition, `0:17,1:4`. Raises ValueError."""
+    return {int(partition): int(offset) for partition, _, offset in (pair.partition(":") for pair in text.split(","))}
+
+
+def _continuation(at: Offsets, prefix: str = "") -> str | None:
+    """Return the position of a further read; None if there is nothing left, or too much for a URL."""
+    if not 0 < len(at) <= MAX_PLACES:
+        return None
+    return prefix + ",".join(f"{tp.partition}:{offset}" for tp, offset in at.items())
 
 
 def _up_to(end: ConsumerRecord, portion: Sequence[ConsumerRecord], before: Offsets) -> Offsets:

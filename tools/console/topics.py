@@ -1,4 +1,4 @@
-"""Overview and topics: list, settings and their sources; create, extend, change, delete."""
+"""Topics: list, partitions; create, clone, extend, empty, delete."""
 
 from __future__ import annotations
 
@@ -6,22 +6,18 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from ...clients.admin import (
-    BROKER_DEFAULT,
-    ConfigChange,
-    ConfigResource,
-    NewTopic,
-    raise_first,
-)
+from ...clients.admin import BROKER_DEFAULT, HIGH_WATERMARK, ConfigResource, NewTopic, raise_first
 from ...clients.cluster import TopicInfo
 from ...common.uuid_text import uuid_text
-from ...protocol.config_resources import ConfigOperation, ConfigResourceType
+from ...protocol.config_resources import ConfigResourceType, ConfigSource
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.special_timestamps import EARLIEST, LATEST
 from ...protocol.topic_partition import TopicPartition
 from .cluster import WatchedCluster
 
 Facts = dict[str, Any]
+_OF_REPLICAS = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
+"""Settings that name replicas of one topic and are of no use for another."""
 
 
 class TopicPages:
@@ -29,53 +25,6 @@ class TopicPages:
 
     def __init__(self, cluster: WatchedCluster) -> None:
         self._cluster = cluster
-
-    async def overview(self) -> Facts:
-        """Return brokers, the controller, and problems."""
-        cluster, topics = await self._cluster.description.get(), await self._cluster.topics.get()
-        partitions = [p for topic in topics for p in topic.partitions.values()]
-        leads = Counter(p.leader_id for p in partitions)
-        holds = Counter(replica for p in partitions for replica in p.replicas)
-        behind = Counter(replica for p in partitions for replica in set(p.replicas) - set(p.in_sync_replicas))
-        return {
-            "cluster_id": cluster.cluster_id,
-            "controller": cluster.controller_id,
-            "topics": len(topics),
-            "partitions": len(partitions),
-            "under_replicated": sum(map(_under_replicated, topics)),
-            "offline": leads[-1],
-            "brokers": [
-                {
-                    "id": broker.node_id,
-                    "address": f"{broker.host}:{broker.port}",
-                    "rack": broker.rack,
-                    "leads": leads[broker.node_id],
-                    "holds": holds[broker.node_id],
-                    "behind": behind[broker.node_id],
-                }
-                for broker in cluster.brokers
-            ],
-        }
-
-    async def disks(self) -> Facts:
-        """Return the use of log directories; nothing if brokers do not report it."""
-        try:
-            dirs = await self._cluster.log_dirs.get()
-        except KafkaError:
-            return {"dirs": []}
-        return {
-            "dirs": [
-                {
-                    "broker": one.broker_id,
-                    "path": one.path,
-                    "bytes": sum(one.sizes.values()),
-                    "free": one.usable_bytes,
-                    "total": one.total_bytes,
-                    "error": one.error.name if one.error else None,
-                }
-                for one in dirs
-            ]
-        }
 
     async def listing(self) -> Facts:
         """Return a short row for each topic: there may be ten thousand."""
@@ -98,7 +47,7 @@ class TopicPages:
         permission.
         """
         sizes: Counter[str] = Counter()
-        for tp, size in (await self._sizes()).items():
+        for tp, size in (await replica_sizes(self._cluster)).items():
             sizes[tp.topic] += size
         return {"sizes": sizes}
 
@@ -122,26 +71,8 @@ class TopicPages:
         led = [TopicPartition(name, p.index) for p in topic.partitions.values() if p.leader_id >= 0]
         first = await self._cluster.admin.list_offsets(dict.fromkeys(led, EARLIEST))
         end = await self._cluster.admin.list_offsets(dict.fromkeys(led, LATEST))
-        sizes = await self._sizes()
+        sizes = await replica_sizes(self._cluster)
         return {"extents": {tp.partition: (first[tp].offset, end[tp].offset, sizes.get(tp)) for tp in led}}
-
-    async def configs(self, name: str) -> Facts:
-        """Return effective settings, their sources, and their descriptions."""
-        resource = ConfigResource(ConfigResourceType.TOPIC, name)
-        found = await self._cluster.admin.describe_configs([resource], documentation=True)
-        return {
-            "configs": [
-                {
-                    "name": entry.name,
-                    "value": entry.value,
-                    "source": entry.source.name.lower().replace("_", " "),
-                    "read_only": entry.read_only,
-                    "sensitive": entry.is_sensitive,
-                    "doc": entry.documentation,
-                }
-                for entry in found[resource]
-            ]
-        }
 
     async def create(self, body: Mapping[str, Any]) -> Facts:
         """Create a topic. Also raises ValueError for an invalid topic."""
@@ -150,8 +81,8 @@ class TopicPages:
             raise ValueError("configs: expected names with values")
         topic = NewTopic(
             str(body.get("name", "")),
-            _number(body, "partitions", BROKER_DEFAULT),
-            _number(body, "replication", BROKER_DEFAULT),
+            parse_number(body, "partitions", BROKER_DEFAULT),
+            parse_number(body, "replication", BROKER_DEFAULT),
             {str(key): str(value) for key, value in configs.items()},
         )
         raise_first(await self._cluster.admin.create_topics([topic]))
@@ -166,15 +97,40 @@ class TopicPages:
 
     async def grow(self, name: str, body: Mapping[str, Any]) -> Facts:
         """Increase the number of partitions to this total."""
-        raise_first(await self._cluster.admin.create_partitions({name: _number(body, "partitions", 0)}))
+        raise_first(await self._cluster.admin.create_partitions({name: parse_number(body, "partitions", 0)}))
         return self._changed()
 
-    async def alter(self, name: str, body: Mapping[str, Any]) -> Facts:
-        """Change one setting: its value, or None to reset it."""
-        key, value = str(body.get("key", "")), body.get("value")
-        how = ConfigOperation.DELETE if value is None else ConfigOperation.SET
-        change = ConfigChange(key, None if value is None else str(value), how)
-        raise_first(await self._cluster.admin.alter_configs({ConfigResource(ConfigResourceType.TOPIC, name): [change]}))
+    async def clone(self, name: str, body: Mapping[str, Any]) -> Facts:
+        """Create a topic with the partitions, the replication factor and the own settings of this one.
+
+        Records are not copied. Also raises ValueError.
+        """
+        topic = await self._topic(name)
+        resource = ConfigResource(ConfigResourceType.TOPIC, name)
+        entries = (await self._cluster.admin.describe_configs([resource]))[resource]
+        own = {
+            entry.name: entry.value
+            for entry in entries
+            if entry.source is ConfigSource.TOPIC and entry.value is not None and entry.name not in _OF_REPLICAS
+        }
+        factor = max((len(p.replicas) for p in topic.partitions.values()), default=BROKER_DEFAULT)
+        copy = NewTopic(str(body.get("name", "")), len(topic.partitions), factor, own)
+        raise_first(await self._cluster.admin.create_topics([copy]))
+        return self._changed()
+
+    async def empty(self, name: str, body: Mapping[str, Any]) -> Facts:
+        """Delete all present records of a topic whose name the user has entered. Also raises ValueError."""
+        if body.get("confirm") != name:
+            raise ValueError("the entered name is not the name of the topic")
+        topic = await self._topic(name)
+        leaderless = sorted(topic.partitions.keys() - set(topic.available))
+        if leaderless:
+            raise ValueError(f"partition {leaderless[0]} has no leader: nothing was deleted")
+        partitions = [TopicPartition(name, index) for index in topic.partitions]
+        outcomes = await self._cluster.admin.delete_records(dict.fromkeys(partitions, HIGH_WATERMARK))
+        for outcome in outcomes.values():
+            if isinstance(outcome, KafkaError):
+                raise outcome
         return self._changed()
 
     async def _topic(self, name: str) -> TopicInfo:
@@ -183,27 +139,30 @@ class TopicPages:
             raise KafkaError(topic.error, f"topic {name!r}")
         return topic
 
-    async def _sizes(self) -> dict[TopicPartition, int]:
-        sizes: dict[TopicPartition, int] = {}
-        try:
-            dirs = await self._cluster.log_dirs.get()
-        except KafkaError:
-            return sizes  # without permission, or with brokers before 1.0
-        for one in dirs:
-            for tp, size in one.sizes.items():
-                sizes[tp] = max(size, sizes.get(tp, 0))
-        return sizes
-
     def _changed(self) -> Facts:
         self._cluster.forget()
         return {"done": True}
+
+
+async def replica_sizes(cluster: WatchedCluster) -> dict[TopicPartition, int]:
+    """Return the bytes of each partition, without counting replicas twice; none if brokers do not report them."""
+    sizes: dict[TopicPartition, int] = {}
+    try:
+        dirs = await cluster.log_dirs.get()
+    except KafkaError:
+        return sizes  # without permission, or with brokers before 1.0
+    for one in dirs:
+        for tp, size in one.sizes.items():
+            sizes[tp] = max(size, sizes.get(tp, 0))
+    return sizes
 
 
 def _under_replicated(topic: TopicInfo) -> int:
     return sum(len(p.in_sync_replicas) < len(p.replicas) for p in topic.partitions.values())
 
 
-def _number(body: Mapping[str, Any], name: str, otherwise: int) -> int:
+def parse_number(body: Mapping[str, Any], name: str, otherwise: int) -> int:
+    """Parse an optional whole number. Raises ValueError."""
     value = body.get(name)
     if value is None or value == "":
         return otherwise

@@ -53,7 +53,18 @@ async def test_every_screen_of_apache_kafka(kafka: KafkaServer, page: httpx.Asyn
     overview = (await page.get("/api/overview")).json()
     assert len(overview["brokers"]) == 1 and overview["offline"] == 0
     assert (await page.get("/api/disks")).json()["dirs"][0]["total"] > 0
-    assert (await page.get("/api/rights")).json()["missing"]["quotas"] is None
+    assert (await page.get("/api/quotas")).json()["missing"] is None
+    broker = (await page.get(f"/api/brokers/{overview['controller']}")).json()
+    assert (broker["is_live"], broker["version"]) == (True, ".".join(NEWEST.split(".")[:2]))
+    assert (await page.get("/api/users")).json() == {"users": []}
+    assert (await page.get("/api/transactions")).json() == {"transactions": []}
+    moving = (await page.get("/api/reassignments")).json()
+    assert (moving["moving"], moving["elections"]) == ([], [])
+    lags = (await page.get("/api/group-lags")).json()["groups"]["g"]
+    assert lags[1:4] == [["t"], 1, 0], lags
+    assert (await page.post("/api/topics/t/clone", json={"name": "t2"})).status_code == 200
+    assert (await page.post("/api/topics/t/empty", json={"confirm": "t"})).status_code == 200
+    assert (await page.post("/api/groups/g/delete", json={"confirm": "g"})).status_code == 200
     async with asyncio.timeout(60):
         while not (points := (await page.get("/api/rates")).json()["points"]):
             await asyncio.sleep(0.1)

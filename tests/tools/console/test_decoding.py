@@ -194,7 +194,7 @@ async def test_files_have_the_schema_of_a_topic_or_a_number(decoder: Decoder, tm
     found = await decode(decoder, avro(ORDER, VALUE), framed(99, avro(ORDER, VALUE)), topic="orders")
     assert [one is not None and one.text is not None and json.loads(one.text)["id"] for one in found] == [7, 7]
     assert (await decoder.decode("orders", "key", [b"\6"], most=9))[0] == Decoded("avro", "3")
-    assert (await decode(decoder, framed(12, b"\2x")))[0] == Decoded("avro", '"x"')
+    assert (await decode(decoder, framed(12, b"\2x")))[0] == Decoded("avro", '"x"', schema_id=12)
     for topic in ("shop", "set"):
         (one,) = await decode(decoder, order, topic=topic)
         assert one == Decoded("protobuf", '{"id": "3"}'), topic

@@ -130,10 +130,10 @@ async def test_what_was_asked_for_and_how_long_it_took(
             await asyncio.sleep(0.05)
 
 
-async def test_rights_are_told_or_why_not(page: httpx.AsyncClient) -> None:
-    told = (await page.get("/api/rights")).json()
-    assert (told["acls"], told["quotas"], told["transactions"]) == ([], [], [])
-    assert told["missing"]["acls"].startswith("SECURITY_DISABLED")
+async def test_acls_have_a_reason_without_an_authorizer(page: httpx.AsyncClient) -> None:
+    acls = (await page.get("/api/acls")).json()
+    assert acls["acls"] == [] and acls["missing"].startswith("SECURITY_DISABLED")
+    assert (await page.get("/api/quotas")).json() == {"quotas": [], "missing": None}
 
 
 async def test_a_page_of_another_cluster_has_no_such_thing(broker: Broker) -> None:

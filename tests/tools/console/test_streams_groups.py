@@ -63,7 +63,7 @@ async def test_a_streams_group_is_shown_and_reset(bootstrap: str, page: httpx.As
     assert [one["process"] for one in shown["members"]] == ["process-0", "process-1"]
     assert sorted(name for one in shown["members"] for name in one["active"]["names"]) == ["0_0", "0_1", "1_0", "1_1"]
     assert sum(one["partitions"] for one in shown["members"]) == 4
-    assert [row[:5] for row in shown["rows"] if row[0] == topic] == [[topic, p, None, 10, None] for p in (0, 1)]
+    assert [row[:5] for row in shown["rows"] if row[0] == topic] == [[topic, p, None, 10, 10] for p in (0, 1)]
     assert refused.status_code == 409 and "current state is Stable" in refused.text, refused.text
     listed = (await page.get("/api/groups")).json()["groups"]
     assert [one["type"] for one in listed if one["id"] == group] == ["streams"]

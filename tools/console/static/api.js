@@ -83,8 +83,8 @@ export const part = encodeURIComponent;
 
 // A link cannot carry a token: where there is none in the page, the file is fetched and handed to the browser.
 export async function download(event, path) {
-  if (own) return;
-  event.preventDefault();
+  if (own && event) return;
+  event?.preventDefault();
   const response = await answer(path);
   const name = /filename="([^"]+)"/.exec(response.headers.get("content-disposition") ?? "")?.[1] ?? "value.bin";
   const link = document.createElement("a");

@@ -32,14 +32,14 @@ export function bytes(n) {
   return `${at && n < 100 ? n.toFixed(1) : Math.round(n)} ${units[at]}`;
 }
 
+// The date and the time in the zone of the browser.
 export function time(ms) {
   if (ms < 0) return "–";
   const date = new Date(ms);
   if (Number.isNaN(date.getTime())) return String(ms);
   const two = (n, width = 2) => String(n).padStart(width, "0");
-  const clock = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${two(date.getMilliseconds(), 3)}`;
-  return date.toDateString() === new Date().toDateString() ? clock
-    : `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock}`;
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} `
+    + `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${two(date.getMilliseconds(), 3)}`;
 }
 
 export function span(ms) {
@@ -64,17 +64,32 @@ export function toast(text) {
 }
 
 // The head of a column; a column without a name has no header.
-export const title = (c) => h(c.name ? "th" : "td", { scope: c.name ? "col" : null, class: [c.number && "n", c.class].filter(Boolean).join(" ") || null }, c.name);
+export const title = (c) => h(c.name ? "th" : "td", { scope: c.name ? "col" : null, class: styles(c) }, c.name);
+export const styles = (c) => [c.number && "n", c.class].filter(Boolean).join(" ") || null;
+// A cell has the name of its column, which a narrow screen shows in place of the head.
+export const cell = (c, row) => h("td", { class: styles(c), "data-label": c.name || null }, c.cell(row));
 
 // A table of few rows. Columns: {name, number, class, cell(row)}.
 export function table(label, columns, rows, options = {}) {
-  const head = columns.map(title);
-  const cell = (c, row) => h("td", { class: [c.number && "n", c.class].filter(Boolean).join(" ") }, c.cell(row));
   const body = rows.map((row) => h("tr", {}, columns.map((c) => cell(c, row))));
-  const shown = rows.length ? h("table", { "aria-label": label }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body))
+  const shown = rows.length ? h("table", { "aria-label": label }, h("thead", {}, h("tr", {}, columns.map(title))), h("tbody", {}, body))
     : h("div", { class: "empty" }, options.empty ?? "nothing to show");
   return h("div", { class: "scroll", ...(rows.length ? { tabindex: 0, role: "region", "aria-label": label } : {}) }, shown);
 }
+
+// A button. With a reason why it cannot succeed it is disabled, and shows the reason.
+export const action = (label, run, { why = null, style = null } = {}) => h("button", {
+  type: "button", class: [style, why && "action"].filter(Boolean).join(" ") || null, disabled: Boolean(why), title: why, "aria-label": why ? label : null, onclick: run,
+}, label, why && h("small", {}, why));
+
+// A share of a whole, from 0 to 1.
+export function bar(share, tone) {
+  const fill = h("i");
+  fill.style.width = `${Math.round(100 * Math.min(1, share))}%`;
+  return h("div", { class: tone ? `bar ${tone}` : "bar" }, fill);
+}
+
+export const card = (name, ...content) => h("section", { class: "card" }, h("header", {}, h("h2", {}, name)), content);
 
 // A dialog; `build(close)` returns its content. Closing removes it from the page.
 export function dialog(build, { small = false, label } = {}) {
@@ -87,19 +102,21 @@ export function dialog(build, { small = false, label } = {}) {
   return shown;
 }
 
-// A form in a dialog: `act(data)` submits it; an exception is shown, and the form remains.
-export function ask(title, fields, { act, verb = "Save", bad = false, note = null, small = true } = {}) {
+// A form in a dialog: `act(data)` submits it; the form remains if it returns false or throws, which is shown. A field with a wrong format
+// shows its title, which describes the format. With a reason `why` it cannot succeed, its button is disabled.
+export function ask(title, fields, { act, verb = "Save", bad = false, note = null, small = true, why = null } = {}) {
   return dialog((close) => {
-    const trouble = h("div", { class: "error", role: "alert", hidden: true });
-    const doing = h("button", { class: bad ? "bad" : "main" }, verb);
-    const form = h("form", { method: "dialog" }, h("h2", {}, title), note, fields, trouble,
+    const trouble = h("div", { class: "error", role: "alert", hidden: !why }, why);
+    const doing = h("button", { class: bad ? "bad" : "main", disabled: Boolean(why) }, verb);
+    const form = h("form", { method: "dialog", novalidate: true }, h("h2", {}, title), note, fields, trouble,
       h("div", { class: "ends" }, h("button", { type: "button", onclick: close }, "Cancel"), doing));
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       doing.disabled = true;
       try {
-        await act(Object.fromEntries(new FormData(form)));
-        close();
+        for (const input of form.elements) if (!input.checkValidity()) throw invalid(input);
+        trouble.hidden = true;
+        if (await act(Object.fromEntries(new FormData(form))) !== false) close();
       } catch (error) {
         trouble.textContent = error.message;
         trouble.hidden = false;
@@ -111,6 +128,13 @@ export function ask(title, fields, { act, verb = "Save", bad = false, note = nul
   }, { small, label: title });
 }
 
+function invalid(input) {
+  input.focus();
+  const name = input.closest("label")?.querySelector("span")?.textContent ?? input.name;
+  const why = input.validity.valueMissing ? "a value is required" : input.title || input.validationMessage;
+  return new Error(`${name}: ${why}`);
+}
+
 export const field = (label, name, attributes = {}) => h("label", {}, h("span", {}, label), h("input", { name, autocomplete: "off", ...attributes }));
-export const choice = (label, name, options, chosen) => h("label", {}, h("span", {}, label),
-  h("select", { name }, options.map(([value, text]) => h("option", { value, selected: value === chosen }, text))));
+export const choice = (label, name, options, chosen, attributes = {}) => h("label", {}, h("span", {}, label),
+  h("select", { name, ...attributes }, options.map(([value, text]) => h("option", { value, selected: value === chosen }, text))));

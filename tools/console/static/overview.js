@@ -1,7 +1,8 @@
 // The cluster and its activity.
 
 import { get, every, part } from "./api.js";
-import { h, bytes, compact, number, table, tag } from "./dom.js";
+import { h, bar, bytes, card, compact, number, table } from "./dom.js";
+import { brokersTable, disksTable } from "./brokers.js";
 import { Plot } from "./plot.js";
 
 export async function overview(view, signal) {
@@ -17,29 +18,21 @@ export async function overview(view, signal) {
     h("div", { class: "head" }, h("h1", {}, "Overview"), id),
     stats,
     h("div", { class: "grid" }, messages.element, traffic.element),
-    h("section", { class: "card" }, h("header", {}, h("h2", {}, "Brokers")), brokers),
-    h("div", { class: "grid" },
-      h("section", { class: "card" }, h("header", {}, h("h2", {}, "Busiest topics")), busiest),
-      h("section", { class: "card" }, h("header", {}, h("h2", {}, "Log directories")), disks)));
+    card("Brokers", brokers),
+    h("div", { class: "grid" }, card("Busiest topics", busiest), card("Log directories", disks)));
 
   async function facts() {
     const now = await get("/overview", signal);
     id.textContent = `cluster ${now.cluster_id}`;
+    const down = now.brokers.filter((one) => !one.is_live).length;
     stats.replaceChildren(
-      stat("Brokers", now.brokers.length),
-      stat("Controller", now.controller < 0 ? "none" : now.controller, now.controller < 0),
-      stat("Topics", number(now.topics)),
+      stat("Brokers", down ? `${now.brokers.length - down} of ${now.brokers.length}` : now.brokers.length, "#/brokers", down > 0),
+      stat("Controller", now.controller < 0 ? "none" : now.controller, now.controller < 0 ? null : `#/brokers/${now.controller}`, now.controller < 0),
+      stat("Topics", number(now.topics), "#/topics"),
       stat("Partitions", number(now.partitions)),
-      stat("Under-replicated", number(now.under_replicated), now.under_replicated > 0),
-      stat("Without a leader", number(now.offline), now.offline > 0));
-    brokers.replaceChildren(table("Brokers", [
-      { name: "Id", cell: (b) => h("b", {}, b.id) },
-      { name: "Address", class: "mono", cell: (b) => b.address },
-      { name: "Rack", class: "optional", cell: (b) => b.rack ?? "–" },
-      { name: "Leads", number: true, cell: (b) => number(b.leads) },
-      { name: "Holds", number: true, cell: (b) => number(b.holds) },
-      { name: "", cell: (b) => [b.id === now.controller && tag("controller", "good"), b.behind > 0 && tag(`${b.behind} not in sync`, "bad")] },
-    ], now.brokers));
+      stat("Under-replicated", number(now.under_replicated), "#/partitions/under-replicated", now.under_replicated > 0),
+      stat("Without a leader", number(now.offline), "#/partitions/offline", now.offline > 0));
+    brokers.replaceChildren(brokersTable(now));
   }
 
   async function rates() {
@@ -56,12 +49,7 @@ export async function overview(view, signal) {
 
   async function space() {
     const { dirs } = await get("/disks", signal);
-    disks.replaceChildren(table("Log directories", [
-      { name: "Broker", cell: (d) => d.broker },
-      { name: "Path", class: "mono cut", cell: (d) => h("span", { title: d.path }, d.path) },
-      { name: "Logs", number: true, cell: (d) => bytes(d.bytes) },
-      { name: "Free", number: true, cell: (d) => (d.error ? tag(d.error, "bad") : bytes(d.free)) },
-    ], dirs, { empty: "not reported by the brokers" }));
+    disks.replaceChildren(disksTable(dirs));
   }
 
   await facts();
@@ -70,10 +58,5 @@ export async function overview(view, signal) {
   every(15, signal, space);
 }
 
-const stat = (name, value, bad) => h("div", { class: bad ? "stat bad" : "stat" }, h("b", {}, String(value)), h("span", {}, name));
-
-export function bar(share) {
-  const fill = h("i");
-  fill.style.width = `${Math.round(100 * Math.min(1, share))}%`;
-  return h("div", { class: "bar" }, fill);
-}
+// A tile with a problem is red and links to it.
+const stat = (name, value, link, bad) => h(link ? "a" : "div", { class: bad ? "stat bad" : "stat", href: link }, h("b", {}, String(value)), h("span", {}, name));

@@ -25,10 +25,10 @@ export async function requests(view, signal) {
     ], found, { empty: "no requests yet, or the broker does not measure" }));
     single.replaceChildren(table("The slowest requests", [
       { name: "API", cell: (r) => [r.api, " ", h("small", {}, `v${r.version}`)] },
-      { name: "Took", number: true, cell: (r) => ms(r.slowness) },
-      { name: "When", class: "mono optional", cell: (r) => time(r.time) },
-      { name: "Who", class: "cut", cell: (r) => [h("bdi", {}, r.client_id || "–"), h("small", {}, " ", h("bdi", {}, r.principal))] },
-      { name: "From", class: "mono optional", cell: (r) => r.host },
+      { name: "Duration", number: true, cell: (r) => ms(r.slowness) },
+      { name: "Time", class: "mono", cell: (r) => time(r.time) },
+      { name: "Client", class: "cut", cell: (r) => [h("bdi", {}, r.client_id || "–"), h("small", {}, " ", h("bdi", {}, r.principal))] },
+      { name: "Host", class: "mono", cell: (r) => r.host },
       ...PHASES.map(([phase, name]) => ({ name, number: true, class: "optional", cell: (r) => ms(r[phase]) })),
     ], slowest, { empty: "no request was slow" }));
   }

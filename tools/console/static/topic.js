@@ -1,12 +1,15 @@
-// One topic: its partitions, its settings, its records.
+// One topic: its partitions, its settings, its records, its consumers.
 
 import { get, post, every, part } from "./api.js";
-import { h, ask, bytes, field, number, ownBroker, sentence, span, tag, title, toast } from "./dom.js";
-import { List } from "./list.js";
+import { h, action, ask, bytes, field, number, ownBroker, tag, toast } from "./dom.js";
 import { disk } from "./disk.js";
+import { consumerColumns } from "./groups.js";
+import { List } from "./list.js";
 import { records } from "./records.js";
+import { settings } from "./settings.js";
+import { TOPIC_NAME } from "./topics.js";
 
-const TABS = [["", "Partitions", partitions], ["records", "Records", records], ["settings", "Settings", settings]];
+const TABS = [["", "Partitions", partitions], ["records", "Records", records], ["consumers", "Consumers", consumers], ["settings", "Settings", topicSettings]];
 if (ownBroker) TABS.push(["disk", "On disk", disk]);
 
 export async function topic(view, signal, name, tab = "") {
@@ -14,14 +17,21 @@ export async function topic(view, signal, name, tab = "") {
   const [path, , show] = TABS.find(([path]) => path === tab) ?? TABS[0];
   const place = h("div");
   place.style.display = "contents";
-  const facts = await get(`/topics/${part(name)}`, signal);
+  const [facts, { configs }] = await Promise.all([
+    get(`/topics/${part(name)}`, signal),
+    get(`/topics/${part(name)}/configs`, signal).catch(() => ({ configs: [] })),  // the user may not describe settings
+  ]);
+  const policy = configs.find((one) => one.name === "cleanup.policy")?.value ?? "delete";
+  const keeps = facts.internal ? "internal topic" : policy.includes("delete") ? null : `cleanup.policy=${policy}`;
   view.append(
     h("div", { class: "head" },
       h("div", { class: "crumb" }, h("a", { href: "#/topics" }, "Topics"), " /"),
       h("h1", {}, name), facts.internal && tag("internal"), tag(`${number(facts.rows.length)} partition${facts.rows.length === 1 ? "" : "s"}`),
       h("span", { class: "grow" }),
-      h("button", { onclick: () => grow(name, facts.rows.length) }, "Grow"),
-      h("button", { onclick: () => remove(name) }, "Delete")),
+      action("Add partitions", () => grow(name, facts.rows.length)),
+      action("Clone", () => clone(name)),
+      action("Empty", () => empty(name), { why: keeps }),
+      action("Delete", () => remove(name))),
     h("nav", { class: "tabs", "aria-label": `Parts of ${name}` }, TABS.map(([to, label]) =>
       h("a", { href: to ? `${here}/${to}` : here, "aria-current": to === path ? "page" : null }, label))),
     place);
@@ -32,15 +42,16 @@ async function partitions(view, signal, name, facts) {
   let extents = {};
   const of = (p) => extents[p[0]] ?? [null, null, null];
   const total = h("small", { role: "status" });
+  const count = (p) => (of(p)[1] === null ? null : of(p)[1] - of(p)[0]);
   const list = new List(`Partitions of ${name}`, [
-    { name: "Partition", cell: (p) => h("a", { href: `#/topics/${part(name)}/records?${p[0]}`, onclick: (e) => { e.preventDefault(); sessionStorage.setItem("partition", p[0]); location.hash = `#/topics/${part(name)}/records`; } }, String(p[0])) },
-    { name: "Leader", number: true, cell: (p) => (p[1] < 0 ? tag("none", "bad") : p[1]) },
-    { name: "In sync", class: "mono", cell: (p) => [p[4].join(" "), p[4].length < p[3].length && [" ", tag(`${p[3].length - p[4].length} behind`, "bad")]] },
-    { name: "Replicas", class: "mono optional", cell: (p) => p[3].join(" ") },
-    { name: "First offset", number: true, class: "optional", cell: (p) => number(of(p)[0]) },
-    { name: "Next offset", number: true, cell: (p) => number(of(p)[1]) },
-    { name: "Records", number: true, class: "optional", cell: (p) => (of(p)[1] === null ? "–" : number(of(p)[1] - of(p)[0])) },
-    { name: "Size", number: true, cell: (p) => bytes(of(p)[2]) },
+    { name: "Partition", class: "id", sort: (p) => p[0], cell: (p) => h("a", { href: `#/topics/${part(name)}/records?${p[0]}`, onclick: (e) => { e.preventDefault(); sessionStorage.setItem("partition", p[0]); location.hash = `#/topics/${part(name)}/records`; } }, String(p[0])) },
+    { name: "Leader", number: true, sort: (p) => p[1], cell: (p) => (p[1] < 0 ? tag("none", "bad") : p[1]) },
+    { name: "Replicas", class: "mono", cell: (p) => p[3].join(" ") },
+    { name: "In sync", class: "mono", sort: (p) => p[4].length - p[3].length, cell: (p) => [p[4].join(" "), p[4].length < p[3].length && [" ", tag(`${p[3].length - p[4].length} out of sync`, "bad")]] },
+    { name: "Start offset", number: true, sort: (p) => of(p)[0], cell: (p) => number(of(p)[0]) },
+    { name: "End offset", number: true, sort: (p) => of(p)[1], cell: (p) => number(of(p)[1]) },
+    { name: "Offsets", number: true, sort: count, cell: (p) => number(count(p)) },
+    { name: "Size", number: true, sort: (p) => of(p)[2], cell: (p) => bytes(of(p)[2]) },
   ]);
   view.append(total, list.element);
   list.set(facts.rows);
@@ -54,62 +65,28 @@ async function partitions(view, signal, name, facts) {
   });
 }
 
-async function settings(view, signal, name) {
-  const search = h("input", { type: "search", class: "search", placeholder: "Search settings  ( / )", "aria-label": "Search settings", autocomplete: "off" });
-  const place = h("div", { class: "card scroll tall", tabindex: 0, role: "region", "aria-label": `Settings of ${name}` });
-  let configs = [];
-  view.append(h("div", { class: "head" }, search, h("small", {}, "Settings of this topic are first.")), place);
-
-  function show() {
-    const wanted = search.value.trim().toLowerCase();
-    const shown = configs.filter((c) => c.name.includes(wanted) || (c.doc ?? "").toLowerCase().includes(wanted));
-    place.replaceChildren(h("table", { class: "settings", "aria-label": `Settings of ${name}` },
-      h("thead", {}, h("tr", {}, [{ name: "Setting" }, { name: "Value" }, { name: "Origin", class: "optional" }, {}].map(title))),
-      h("tbody", {}, shown.map((c) => h("tr", {},
-        h("td", {}, h("code", {}, c.name), c.doc && h("div", {}, h("small", {}, sentence(c.doc)))),
-        h("td", { class: "mono" }, c.sensitive ? h("span", { class: "none" }, "hidden") : c.value === "" ? h("span", { class: "none" }, "empty") : [c.value ?? "–", readable(c.name, c.value)]),
-        h("td", { class: "optional" }, tag(c.source, c.source === "topic" ? "good" : null)),
-        h("td", { class: "does" }, !c.read_only && h("button", { class: "quiet", "aria-label": `Change ${c.name}`, onclick: () => change(c) }, "Change")))))));
-  }
-
-  function change(config) {
-    const own = config.source === "topic";
-    const reset = h("input", { type: "checkbox", name: "reset" });
-    ask(config.name, [
-      field("Value", "value", { value: config.value ?? "", autofocus: true, spellcheck: "false" }),
-      own && h("label", { class: "line" }, reset, h("span", {}, "reset to the default")),
-    ], {
-      note: config.doc && h("small", {}, sentence(config.doc)),
-      act: async (data) => {
-        await post(`/topics/${part(name)}/configs`, { key: config.name, value: data.reset ? null : data.value });
-        toast(`changed ${config.name}`);
-        await look();
-      },
-    });
-  }
-
+async function consumers(view, signal, name) {
+  const note = h("small", { role: "status" }, "reading the offsets of all groups…");
+  const list = new List(`Consumers of ${name}`, consumerColumns, "no group has an offset or a member for this topic");
+  list.none.hidden = true;
+  list.table.hidden = true;
+  view.append(note, list.element);
   async function look() {
-    ({ configs } = await get(`/topics/${part(name)}/configs`, signal));
-    configs.sort((a, b) => (b.source === "topic") - (a.source === "topic") || a.name.localeCompare(b.name));
-    show();
+    const now = await get(`/topics/${part(name)}/consumers`, signal);
+    note.textContent = `${number(now.rows.length)} group${now.rows.length === 1 ? "" : "s"}${now.unknown ? `; the offsets of ${number(now.unknown)} groups are not available` : ""}`;
+    list.set(now.rows);
   }
-
-  search.addEventListener("input", show);
-  await look();
+  every(4, signal, look);
 }
 
-// Readable forms of large numbers of milliseconds and bytes.
-function readable(name, value) {
-  const amount = Number(value);
-  if (!Number.isSafeInteger(amount) || amount < 1000) return null;
-  const said = name.endsWith(".ms") ? span(amount) : name.endsWith(".bytes") ? bytes(amount) : null;
-  return said && h("div", {}, h("small", {}, said));
+function topicSettings(view, signal, name) {
+  return settings(view, signal, { path: `/topics/${part(name)}/configs`, label: `Settings of ${name}`, own: ["topic"] });
 }
 
 function grow(name, now) {
-  ask(`Grow ${name}`, field("Partitions in all", "partitions", { type: "number", min: now + 1, value: now + 1, required: true, autofocus: true }), {
-    verb: "Grow",
-    note: h("small", {}, "Partitions cannot be taken away again, and keys will go to other partitions than before."),
+  ask(`Add partitions to ${name}`, field("Number of partitions", "partitions", { type: "number", min: now + 1, value: now + 1, required: true, autofocus: true, title: `a number above ${now}, the present number of partitions` }), {
+    verb: "Add partitions",
+    note: h("small", {}, "The number of partitions cannot be decreased later, and records with a key are produced to other partitions than before."),
     act: async (data) => {
       await post(`/topics/${part(name)}/partitions`, data);
       toast(`${name} has ${data.partitions} partitions`);
@@ -118,10 +95,38 @@ function grow(name, now) {
   });
 }
 
+function clone(name) {
+  ask(`Clone ${name}`, field("Name of the new topic", "name", { ...TOPIC_NAME, value: `${name}-copy`, autofocus: true }), {
+    verb: "Clone",
+    note: h("small", {}, "The new topic has the same number of partitions, replication factor and settings. Records are not copied."),
+    act: async (data) => {
+      await post(`/topics/${part(name)}/clone`, data);
+      toast(`created ${data.name}`);
+      location.hash = `#/topics/${part(data.name)}`;
+    },
+  });
+}
+
+const typed = (name) => field(`Enter the name ${name}`, "confirm", { required: true, autofocus: true, spellcheck: "false" });
+
+function empty(name) {
+  ask(`Empty ${name}?`, typed(name), {
+    verb: "Empty",
+    bad: true,
+    note: h("small", {}, "All records up to now are deleted. The topic, its settings and its offsets remain: new records continue after the deleted ones."),
+    act: async (data) => {
+      await post(`/topics/${part(name)}/empty`, data);
+      toast(`deleted all records of ${name}`);
+      dispatchEvent(new Event("hashchange"));
+    },
+  });
+}
+
 function remove(name) {
-  ask(`Delete ${name}?`, field(`Write its name to delete it with all its records`, "confirm", { required: true, autofocus: true, spellcheck: "false" }), {
+  ask(`Delete ${name}?`, typed(name), {
     verb: "Delete",
     bad: true,
+    note: h("small", {}, "The topic is deleted with all its records and settings."),
     act: async (data) => {
       await post(`/topics/${part(name)}/delete`, data);
       toast(`deleted ${name}`);

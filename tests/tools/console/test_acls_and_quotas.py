@@ -1,4 +1,4 @@
-"""Quotas and rules of access as the console changes them."""
+"""ACLs and quotas as the console changes them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RULE = {
 
 @pytest.fixture
 async def page() -> AsyncIterator[httpx.AsyncClient]:
-    """Of a broker with rules."""
+    """The page of a broker with an authorizer."""
     with Broker(config={"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}) as broker:
         cluster = WatchedCluster(ConnectionSettings(broker.bootstrap, {}, {}, {}))
         await cluster.start()
@@ -36,26 +36,25 @@ async def page() -> AsyncIterator[httpx.AsyncClient]:
         await cluster.close()
 
 
-async def test_rules_and_quotas_come_and_go(page: httpx.AsyncClient) -> None:
+async def test_acls_and_quotas_are_added_and_removed(page: httpx.AsyncClient) -> None:
     other = {**RULE, "operation": "write"}
     for rule in (RULE, other):
-        assert (await page.post("/api/rights/rules", json=rule)).json() == {"done": True}
-    told = (await page.get("/api/rights")).json()
-    assert (told["acls"], told["missing"]["acls"]) == ([RULE, other], None)
-    assert (await page.post("/api/rights/rules/remove", json=RULE)).json() == {"removed": 1}
-    assert (await page.post("/api/rights/rules/remove", json=RULE)).json() == {"removed": 0}
-    assert (await page.get("/api/rights")).json()["acls"] == [other], "the one, and no other"
+        assert (await page.post("/api/acls", json=rule)).json() == {"done": True}
+    assert (await page.get("/api/acls")).json() == {"acls": [RULE, other], "missing": None}
+    assert (await page.post("/api/acls/remove", json=RULE)).json() == {"removed": 1}
+    assert (await page.post("/api/acls/remove", json=RULE)).json() == {"removed": 0}
+    assert (await page.get("/api/acls")).json()["acls"] == [other], "the one, and no other"
 
     quota = {"entity": {"user": "anna", "client-id": None}, "values": {"producer_byte_rate": "1e6"}}
-    assert (await page.post("/api/rights/quotas", json=quota)).json() == {"done": True}
-    (now,) = (await page.get("/api/rights")).json()["quotas"]
+    assert (await page.post("/api/quotas", json=quota)).json() == {"done": True}
+    (now,) = (await page.get("/api/quotas")).json()["quotas"]
     assert now == {"entity": quota["entity"], "values": {"producer_byte_rate": 1e6}}
     gone = {**quota, "values": {"producer_byte_rate": None}}
-    assert (await page.post("/api/rights/quotas", json=gone)).json() == {"done": True}
-    assert (await page.get("/api/rights")).json()["quotas"] == []
+    assert (await page.post("/api/quotas", json=gone)).json() == {"done": True}
+    assert (await page.get("/api/quotas")).json()["quotas"] == []
 
 
-async def test_nonsense_and_strangers_change_nothing(page: httpx.AsyncClient) -> None:
+async def test_invalid_values_and_a_wrong_token_change_nothing(page: httpx.AsyncClient) -> None:
     for field, value in (
         ("operation", "any"),
         ("operation", "READ"),
@@ -67,9 +66,9 @@ async def test_nonsense_and_strangers_change_nothing(page: httpx.AsyncClient) ->
         ("host", " "),
         ("principal", "anna"),
     ):
-        refused = await page.post("/api/rights/rules", json={**RULE, field: value})
+        refused = await page.post("/api/acls", json={**RULE, field: value})
         assert refused.status_code in (400, 409), (field, refused.text)
-        wide = await page.post("/api/rights/rules/remove", json={**RULE, field: value})
+        wide = await page.post("/api/acls/remove", json={**RULE, field: value})
         assert wide.status_code in (400, 409) or wide.json() == {"removed": 0}, "a filter that selects more"
     for body in (
         {"entity": {}, "values": {"producer_byte_rate": 1}},
@@ -82,14 +81,13 @@ async def test_nonsense_and_strangers_change_nothing(page: httpx.AsyncClient) ->
         {"entity": {"user": "x"}, "values": {"no_such_thing": 1}},
         {"entity": {"user": "x"}, "values": {"producer_byte_rate": -1}},
     ):
-        assert (await page.post("/api/rights/quotas", json=body)).status_code in (400, 409), body
+        assert (await page.post("/api/quotas", json=body)).status_code in (400, 409), body
     page.headers[TOKEN_HEADER] = "another's"
     changes: tuple[tuple[str, Any], ...] = (
-        ("rules", RULE),
-        ("rules/remove", RULE),
+        ("acls", RULE),
+        ("acls/remove", RULE),
         ("quotas", {"entity": {"user": "x"}, "values": {"producer_byte_rate": 1}}),
     )
     for path, change in changes:
-        assert (await page.post(f"/api/rights/{path}", json=change)).status_code == 403
-    told = (await page.get("/api/rights")).json()
-    assert (told["acls"], told["quotas"]) == ([], [])
+        assert (await page.post(f"/api/{path}", json=change)).status_code == 403
+    assert (await page.get("/api/acls")).json()["acls"] == (await page.get("/api/quotas")).json()["quotas"] == []

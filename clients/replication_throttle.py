@@ -1,0 +1,62 @@
+"""Throttles of the replication of reassigned partitions, as kafka-reassign-partitions sets and removes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
+from ..protocol.topic_partition import TopicPartition
+from .admin import Admin, ConfigChange, ConfigResource, raise_first
+
+BROKER_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+OWN_SOURCES = (ConfigSource.TOPIC, ConfigSource.DYNAMIC_BROKER)
+
+
+async def throttle_reassignment(
+    admin: Admin,
+    before: Mapping[TopicPartition, Sequence[int]],
+    after: Mapping[TopicPartition, Sequence[int]],
+    rate: int,
+) -> None:
+    """Limit the copies as kafka-reassign-partitions does: present replicas send, new replicas receive (KIP-73).
+
+    `rate` is in bytes per second and broker. Raises KafkaError.
+    """
+    changes: dict[ConfigResource, list[ConfigChange]] = {}
+    brokers: set[int] = set()
+    for topic in sorted({one.topic for one in after}):
+        senders, receivers = [], []
+        for one in (one for one in after if one.topic == topic):
+            added = set(after[one]) - set(before[one])
+            if added:
+                senders += [f"{one.partition}:{broker}" for broker in before[one]]
+                receivers += [f"{one.partition}:{broker}" for broker in sorted(added)]
+                brokers |= {*before[one], *added}
+        if receivers:
+            changes[ConfigResource(ConfigResourceType.TOPIC, topic)] = [
+                ConfigChange(LEADERS, ",".join(senders)),
+                ConfigChange(FOLLOWERS, ",".join(receivers)),
+            ]
+    for broker in sorted(brokers):
+        changes[ConfigResource(ConfigResourceType.BROKER, str(broker))] = [
+            ConfigChange(key, str(rate)) for key in BROKER_RATES
+        ]
+    if changes:
+        raise_first(await admin.alter_configs(changes))
+
+
+async def remove_throttles(admin: Admin) -> None:
+    """Remove the throttles of all brokers and topics. Raises KafkaError."""
+    cluster = await admin.describe_cluster()
+    resources = [ConfigResource(ConfigResourceType.BROKER, str(one.node_id)) for one in cluster.brokers]
+    resources += [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in await admin.describe_topics()]
+    keys = {ConfigResourceType.BROKER: BROKER_RATES, ConfigResourceType.TOPIC: (LEADERS, FOLLOWERS)}
+    changes = {}
+    for resource, entries in (await admin.describe_configs(resources)).items():
+        present = {entry.name for entry in entries if entry.source in OWN_SOURCES}
+        throttles = [key for key in keys[resource.type] if key in present]
+        if throttles:
+            changes[resource] = [ConfigChange(key, None, ConfigOperation.DELETE) for key in throttles]
+    if changes:
+        raise_first(await admin.alter_configs(changes))
