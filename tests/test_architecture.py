@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("common", "protocol", "storage", "server", "clients", "arrow", "spark", "tools", "simulation", "testing")
+ROOMS = (
+    "common", "protocol", "storage", "server", "clients", "arrow", "spark", "table", "tools", "simulation", "testing",
+)  # fmt: skip
 
 BANNED_MODULES = {
     "time", "random", "secrets", "threading", "multiprocessing", "concurrent", "queue", "subprocess", "tempfile",
@@ -41,6 +43,7 @@ PORTS = {
     "arrow/host.py": "a reader's clock and waiting",
     "arrow/connection.py": "a reader's socket",
     "arrow/batch_channel.py": "threads of a read",
+    "table/host.py": "a follower's clock, waiting, and files that are synced and replaced",
     "spark/host.py": "what Spark's processes are started with, temporary files",
     "simulation/chance.py": "chance, by seed",
     "simulation/disk_names.py": "the operating system's texts for its errors",

@@ -30,6 +30,7 @@ ROOMS = (
     "server",
     "clients",
     "arrow",
+    "table",
     "spark",
     "tools",
     "simulation",

@@ -17,7 +17,9 @@ from hatch_build import with_whole_links
 from tests.foreign_tools import cache_dir, cache_entry, run_checked
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("common", "protocol", "storage", "server", "clients", "arrow", "spark", "tools", "testing", "simulation")
+ROOMS = (
+    "common", "protocol", "storage", "server", "clients", "arrow", "spark", "table", "tools", "testing", "simulation",
+)  # fmt: skip
 PUBLISHED = "https://example.org/barnabas"
 WAIT_S = 300
 MACHINES = {"x86_64": 62, "aarch64": 183}

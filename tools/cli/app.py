@@ -57,6 +57,7 @@ COMMANDS = (
     "bench",
     "demo",
     "spark",
+    "table",
     "certs",
     "service",
 )

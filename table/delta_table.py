@@ -1,0 +1,276 @@
+"""A Delta table. The offsets are in the commit information of the log.
+
+Each commit also has a transaction identifier (`txn`) of the application `barnabas`, whose version increases by one. It
+remains in checkpoints when the log is cleaned up, and two commits with it conflict, so that a second follower of the
+same table cannot commit.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+from pyarrow import compute
+
+from . import host
+from .offsets import TableOffsets
+from .parquet_files import ParquetFiles, TableSettings, WrittenFile
+from .parquet_table import hive_directories
+from .sink import OFFSETS_PROPERTY, Committed, TableConflictError
+from .spark_export import read_export
+from .table_types import fit_batch, stored_schema
+
+_APP = "barnabas"
+_NUMBER = "barnabas.commit"
+_HISTORY = 100
+
+
+class DeltaLakeTable:
+    """The table in a folder of this machine."""
+
+    def __init__(self, folder: Path, settings: TableSettings) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._table: DeltaTable | None = None
+        self._number = 0
+        self._files: ParquetFiles | None = None
+        self._upsert: tuple[Any, Any, str] | None = None
+        self._commits = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.discard()
+
+    def load(self) -> TableOffsets | None:
+        self.discard()
+        if not DeltaTable.is_deltatable(str(self._folder)):
+            self._table = None
+            return None
+        self._table = DeltaTable(str(self._folder))
+        names = [field.name for field in self._settings.partition_by]
+        found = list(self._table.metadata().partition_columns)
+        version = self._table.transaction_version(_APP)
+        if names and found != names:
+            raise ValueError(f"{self._folder}: the table is partitioned by {', '.join(found) or 'no column'}")
+        if version is None:
+            return self._begun_by_spark(self._table)
+        self._number = version
+        return self._read_offsets(self._table, version)
+
+    def _read_offsets(self, table: DeltaTable, number: int) -> TableOffsets:
+        for limit in (_HISTORY, None):
+            restored: int | None = None
+            for entry in table.history(limit):
+                if restored is not None and entry.get("version", 0) > restored:
+                    continue
+                if entry.get("operation") == "RESTORE":
+                    parameters = entry.get("operationParameters", {})
+                    restored = int(parameters["version"]) if parameters.get("version") is not None else None
+                elif OFFSETS_PROPERTY in entry:
+                    return TableOffsets.of_text(str(entry[OFFSETS_PROPERTY]))
+        raise ValueError(
+            f"{self._folder}: the log no longer has the last commit of the follower, number {number}, and so not its "
+            "offsets. Follow the topic with a new table"
+        )
+
+    def _begun_by_spark(self, table: DeltaTable) -> TableOffsets | None:
+        """Return the offsets of Spark's checkpoint in the folder, whose last batch is in the table."""
+        export = read_export(self._folder)
+        if export is None:
+            if table.file_uris():
+                raise ValueError(f"{self._folder}: the Delta table was not written by this command")
+            return None
+        if table.transaction_version(export.query_id) != export.batch:
+            raise ValueError(f"{self._folder}: the last batch of Spark's checkpoint is not that of the table")
+        return export.offsets
+
+    def schema(self) -> Any:
+        if self._table is None:
+            return None
+        hidden = {field.name for field in self._settings.partition_by if field.unit is not None}
+        schema = stored_schema(pa.schema(self._table.schema().to_arrow()), has_times=False)
+        return pa.schema([field for field in schema if field.name not in hidden])
+
+    def prepare(self, schema: Any) -> Any:
+        schema = stored_schema(schema, has_times=False)
+        for field in self._settings.partition_by:
+            field.check(schema)
+        known = self.schema()
+        if self._table is None:
+            self._table = DeltaTable.create(
+                str(self._folder),
+                schema=self._with_partitions(schema),
+                partition_by=[field.name for field in self._settings.partition_by] or None,
+            )
+        elif known != schema:
+            self._evolve(self._table, known, schema)
+        return schema
+
+    def _with_partitions(self, schema: Any) -> Any:
+        times = [pa.field(field.name, pa.string()) for field in self._settings.partition_by if field.unit is not None]
+        return pa.schema([*schema, *times])
+
+    def _evolve(self, table: DeltaTable, known: Any, schema: Any) -> None:
+        """Add columns. Raises ValueError for a wider type, which readers of Delta's usual protocol do not support."""
+        added = []
+        for field in schema:
+            index = known.get_field_index(field.name)
+            if index < 0:
+                added.append(field)
+            elif known.field(index).type != field.type:
+                raise ValueError(
+                    f"column {field.name!r}: the Delta table has {known.field(index).type}, and the schema of the "
+                    f"topic needs {field.type}: the type of a column of Delta cannot be changed"
+                )
+        from deltalake import Schema
+
+        table.alter.add_columns(list(Schema.from_arrow(pa.schema(added)).fields))
+        table.update_incremental()
+
+    def write(self, batch: Any) -> None:
+        if self._files is None:
+            # The columns of partitions are in the paths, not in the files.
+            stored = [field for field in batch.schema if field.name not in self._identities()]
+            self._files = ParquetFiles(
+                self._create, pa.schema(stored), self._settings, partition_by=self._settings.partition_by
+            )
+        self._files.write(batch)
+
+    def _identities(self) -> set[str]:
+        return {field.source for field in self._settings.partition_by if field.unit is None}
+
+    def _create(self, name: str, values: tuple[Any, ...]) -> Any:
+        path = self._folder / self._path_of(name, values)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("wb")
+
+    def _path_of(self, name: str, values: tuple[Any, ...]) -> str:
+        return "/".join([*hive_directories(self._settings.partition_by, values), name])
+
+    def upsert(self, rows: Any, deleted: Any, key: str) -> None:
+        self._upsert = rows, deleted, key
+
+    def commit(self, offsets: TableOffsets) -> Committed:
+        assert self._table is not None
+        written = self._files.finish() if self._files is not None else []
+        for one in written:
+            host.sync_file(self._folder / self._path_of(one.name, one.values))
+        properties = CommitProperties(
+            custom_metadata={OFFSETS_PROPERTY: offsets.to_text(), _NUMBER: str(self._number + 1)},
+            app_transactions=[Transaction(_APP, self._number + 1, host.now_ms())],
+        )
+        upsert = self._upsert
+        # From here on the files may be part of the table, also if the commit reports an error.
+        self._files, self._upsert = None, None
+        try:
+            if upsert is not None:
+                done = self._merge(self._table, upsert, properties)
+            else:
+                done = self._append(self._table, written, properties)
+        except CommitFailedError as error:
+            raise TableConflictError(f"{self._folder}: {error}") from error
+        self._number += 1
+        self._commits += 1
+        host.sync_file(self._folder / "_delta_log")
+        return done
+
+    def _append(self, table: DeltaTable, written: list[WrittenFile], properties: CommitProperties) -> Committed:
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(
+                self._path_of(one.name, one.values),
+                one.size,
+                {
+                    field.name: None if value is None else _partition_text(value)
+                    for field, value in zip(self._settings.partition_by, one.values, strict=True)
+                },
+                host.now_ms(),
+                True,
+                _statistics(one),
+            )
+            for one in written
+        ]
+        table.create_write_transaction(
+            actions,
+            mode="append",
+            schema=table.schema(),
+            partition_by=list(table.metadata().partition_columns) or None,
+            commit_properties=properties,
+        )
+        table.update_incremental()
+        return Committed(sum(one.rows for one in written), len(written), sum(one.size for one in written))
+
+    def _merge(self, table: DeltaTable, change: tuple[Any, Any, str], properties: CommitProperties) -> Committed:
+        rows, deleted, key = change
+        kept = rows.append_column("#deleted", pa.array([False] * rows.num_rows, pa.bool_()))
+        removed = fit_batch(pa.record_batch({key: deleted, "#deleted": [True] * len(deleted)}), kept.schema)
+        source = pa.concat_tables([kept, pa.Table.from_batches([removed])])
+        for field in self._settings.partition_by:
+            if field.unit is not None:
+                source = source.append_column(field.name, field.values(source[field.source]))
+        columns = {f"`{name}`": f"s.`{name}`" for name in source.schema.names if name != "#deleted"}
+        merged = (
+            table.merge(
+                source,
+                predicate=f"t.`{key}` = s.`{key}`",
+                source_alias="s",
+                target_alias="t",
+                commit_properties=properties,
+            )
+            .when_matched_delete("s.`#deleted`")
+            .when_matched_update(columns, "NOT s.`#deleted`")
+            .when_not_matched_insert(columns, "NOT s.`#deleted`")
+            .execute()
+        )
+        table.update_incremental()
+        return Committed(rows.num_rows, int(merged["num_target_files_added"]), 0)
+
+    def discard(self) -> None:
+        if self._files is not None:
+            for name, values in self._files.discard():
+                (self._folder / self._path_of(name, values)).unlink(missing_ok=True)
+        self._files, self._upsert = None, None
+
+    def maintain(self) -> int:
+        """Merge small files after a number of commits, and delete files that no version of the kept time needs."""
+        if self._table is None or not self._settings.merge_at or self._commits < self._settings.merge_at:
+            return 0
+        self._commits = 0
+        sizes = pa.table(self._table.get_add_actions(flatten=True))["size_bytes"]
+        small = compute.sum(compute.less(sizes, self._settings.target_bytes // 2)).as_py() or 0
+        if small < self._settings.merge_at:
+            return 0
+        try:
+            done = self._table.optimize.compact(target_size=self._settings.target_bytes)
+            hours = max(1, round(self._settings.keep_snapshots_s / 3600))
+            self._table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False)
+        except CommitFailedError as error:
+            raise TableConflictError(f"{self._folder}: {error}") from error
+        self._table.update_incremental()
+        return int(done["numFilesRemoved"])
+
+
+def _partition_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _statistics(one: WrittenFile) -> str:
+    """Return the number of rows, and bounds of numbers, as the log of Delta has them."""
+    low: dict[str, int] = {}
+    high: dict[str, int] = {}
+    for index in range(one.metadata.num_columns):
+        name = one.metadata.schema.column(index).path
+        found = [one.metadata.row_group(group).column(index).statistics for group in range(one.metadata.num_row_groups)]
+        if found and all(s is not None and s.has_min_max and type(s.min) is int and type(s.max) is int for s in found):
+            low[name] = min(s.min for s in found)
+            high[name] = max(s.max for s in found)
+    return json.dumps({"numRecords": one.rows, "minValues": low, "maxValues": high})

@@ -1,0 +1,398 @@
+"""The follower: reads topics, and commits rows with their offsets to a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute
+
+from ..arrow.client import BlockingClient, ClientSettings
+from ..arrow.data_loss import DataLossError
+from ..arrow.group_offsets import fetch_offsets
+from ..arrow.offset_range import OffsetRange
+from ..arrow.positions import OffsetLookups, Position, resolve_positions
+from ..arrow.record_stream import RecordSource
+from ..arrow.topic_source import TopicSource
+from ..arrow.value_types import RegistryValues
+from ..common.room_logger import room_logger
+from ..protocol.errors import KafkaError
+from ..protocol.special_timestamps import EARLIEST, LATEST
+from ..protocol.topic_partition import TopicPartition
+from . import host
+from .dead_letters import DeadLetterWriter
+from .folder_backfill import FolderBackfill
+from .metrics import FollowerMetrics
+from .offsets import TableOffsets
+from .round_reader import read_round
+from .sink import TableConflictError, TableSink
+from .table_columns import ColumnSettings, TableColumns
+from .table_types import fit_batch
+from .topic_names import TopicNames
+
+logger = room_logger("table")
+
+_FIRST_RECORDS = 200_000
+_MOST_RECORDS = 20_000_000
+_UPSERT_BYTES = 64 << 20
+_POLL_S = 0.2
+_RETRY_S = 1.0
+_BEHIND_S = 15.0
+"""Seconds for which a log may end before the offsets of the table: a leader that has just been elected may not have its
+final high watermark yet."""
+CLIENT_ID = "barnabas-table"
+
+
+@dataclass(frozen=True)
+class FollowSettings:
+    """The topics, and the settings of reads and commits.
+
+    `topics` are names, or with `is_pattern` one regular expression. `interval_s` is the time between commits,
+    `most_bytes` the maximum of decoded bytes of one commit. `start` is the position at which a new table begins;
+    partitions that are added later begin at their first record. `folder` has partition directories that are read before
+    the topics.
+    """
+
+    bootstrap: str
+    topics: Sequence[str]
+    is_pattern: bool = False
+    mode: Literal["append", "upsert"] = "append"
+    columns: ColumnSettings = field(default_factory=ColumnSettings)
+    start: Position = "earliest"
+    interval_s: float = 2.0
+    most_bytes: int = 512 << 20
+    threads: int = 2
+    isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    on_data_loss: Literal["stop", "continue"] = "stop"
+    folder: str | None = None
+    dead_letter_topic: str | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def client_settings(self) -> ClientSettings:
+        """Return the settings of the readers. Small fetches keep the memory of a thread small."""
+        small = {"max.partition.fetch.bytes": str(4 << 20)}
+        return ClientSettings(
+            self.bootstrap, {**small, **self.config, "isolation.level": self.isolation_level}, CLIENT_ID
+        )
+
+
+class TableFollower:
+    """Reads up to the present end of each partition, commits, and begins again; used by one thread.
+
+    The offsets of a partition are in the table itself: rows and offsets become visible in one commit, so that after a
+    crash the follower continues at the offsets of the last commit, and each record is in the table once.
+    """
+
+    def __init__(
+        self,
+        sink: TableSink,
+        settings: FollowSettings,
+        *,
+        is_stopping: Callable[[], bool],
+        metrics: FollowerMetrics | None = None,
+    ) -> None:
+        if settings.mode == "upsert" and (settings.is_pattern or len(settings.topics) != 1):
+            raise ValueError("upsert requires one topic, whose keys are the keys of the table")
+        self._sink = sink
+        self._settings = settings
+        self._is_stopping = is_stopping
+        self.metrics = metrics or FollowerMetrics()
+        self._fail = settings.on_data_loss == "stop"
+        self._client = BlockingClient(settings.client_settings)
+        self._names = TopicNames(self._client, settings.topics, is_pattern=settings.is_pattern)
+        self._source = TopicSource(settings.client_settings, fail_on_data_loss=self._fail)
+        self._letters = DeadLetterWriter(settings) if settings.dead_letter_topic is not None else None
+        self._table = TableOffsets()
+        self._is_new = True
+        self._records = _FIRST_RECORDS
+        self._columns: TableColumns | None = None
+        self._schema: Any = None
+        self._committed_at = host.monotonic()
+        self._behind_since: float | None = None
+        self._looked_up: dict[TopicPartition, int] = {}
+
+    def run(self, *, once: bool = False) -> None:
+        """Follow until `is_stopping`, or with `once` up to the ends that the topics have now.
+
+        Raises DataLossError for records that no longer exist, ValueError for an unreadable record or an invalid
+        setting, KafkaError if the cluster does not respond at the start, and the errors of the table's format.
+        """
+        with closing(self._client):
+            self._load()
+            self._names.refresh(force=True)
+            self._check_ids()
+            if self._settings.folder is not None:
+                self._backfill(self._settings.folder)
+            ends: Mapping[TopicPartition, int] | None = None
+            while not self._is_stopping():
+                try:
+                    ends = self._step(once=once, ends=ends)
+                    if once and ends is None:
+                        return
+                except KafkaError as error:
+                    if not error.code.retriable:
+                        raise
+                    logger.warning("cannot read: %s; trying again", error)
+                    self._discard()
+                    self._pause(_RETRY_S)
+
+    # The table
+
+    def _load(self) -> None:
+        found = self._sink.load()
+        self._is_new = found is None
+        self._table = found or TableOffsets()
+        if found is not None:
+            logger.info("the table continues at %s", found.to_text())
+
+    def _check_ids(self) -> None:
+        ids = self._client.topic_ids(self._names.found)
+        for topic in self._table.find_recreated(ids):
+            raise DataLossError(
+                f"topic {topic!r} was deleted and created again: its id is {ids[topic]}, and the table follows the "
+                f"topic with id {self._table.topic_ids[topic]}. Follow the new topic with a new table"
+            )
+
+    def _refresh_columns(self) -> TableColumns:
+        """Return the columns, again by the registry's latest schema, which no record before the ends is newer than."""
+        columns, settings = self._columns, self._settings.columns
+        is_registered = isinstance(settings.value, RegistryValues) and settings.value.type is None
+        if columns is None or is_registered:
+            fresh = TableColumns(settings, self._names.found, self._sink.schema())
+            if columns is None or fresh.layout != columns.layout:
+                self._schema = self._sink.prepare(fresh.merged(self._sink.schema()))
+                self._columns = columns = fresh
+        return columns
+
+    # A round
+
+    def _step(self, *, once: bool, ends: Mapping[TopicPartition, int] | None) -> Mapping[TopicPartition, int] | None:
+        """Commit the records that exist now, or wait; return the ends of a run `once`, None if they are reached."""
+        self._names.refresh()
+        self._check_ids()
+        partitions = self._names.partitions()
+        now = self._ends(partitions)
+        if not once or ends is None:
+            ends = now
+        offsets = self._positions(partitions, now)
+        self.metrics.show_lag({tp: now[tp] - offset for tp, offset in offsets.items()})
+        ranges = [
+            OffsetRange(tp, offset, min(ends.get(tp, offset), now[tp]), self._client.cluster.topic_id(tp.topic))
+            for tp, offset in offsets.items()
+        ]
+        ranges = [r for r in ranges if r.records > 0]
+        if not ranges:
+            if once:
+                return None
+            if not self._maintain():
+                self._pause(_POLL_S)
+            return ends
+        wait = self._committed_at + self._settings.interval_s - host.monotonic()
+        if wait > 0 and not once and sum(r.records for r in ranges) < self._records:
+            self._pause(min(wait, _POLL_S))
+            return ends
+        self._round(self._source, ranges)
+        return ends
+
+    def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._client.find_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
+
+    def _positions(
+        self, partitions: Sequence[TopicPartition], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return the next offset of each partition. Raises DataLossError if it no longer exists."""
+        known = dict(self._table.offsets)
+        new = [tp for tp in partitions if tp not in known and tp not in self._looked_up]
+        if new:
+            self._looked_up |= self._begin_at(new)
+        firsts = self._client.find_offsets(dict.fromkeys(partitions, EARLIEST)) if partitions else {}
+        found, is_behind = {}, False
+        for tp in partitions:
+            offset = known.get(tp, self._looked_up.get(tp, 0))
+            if firsts[tp] > offset:
+                self._lose(
+                    f"{tp}: offsets {offset} to {firsts[tp] - 1} were deleted, for example by retention, before they "
+                    f"were read: the log starts at {firsts[tp]}"
+                )
+                offset = firsts[tp]
+            elif ends[tp] < offset:
+                is_behind = True
+                if self._behind_since is not None and host.monotonic() > self._behind_since + _BEHIND_S:
+                    self._lose(f"{tp}: the log ends at offset {ends[tp]}, before offset {offset} of the table")
+                    self._table = self._rewound(tp, ends[tp])
+            found[tp] = offset
+        if not is_behind:
+            self._behind_since = None
+        elif self._behind_since is None:
+            self._behind_since = host.monotonic()
+        return found
+
+    def _rewound(self, tp: TopicPartition, end: int) -> TableOffsets:
+        return TableOffsets({**self._table.offsets, tp: end}, self._table.topic_ids)
+
+    def _lose(self, what: str) -> None:
+        if self._fail:
+            raise DataLossError(f"{what}. Use --on-data-loss continue to continue without these records")
+        logger.warning("%s; continuing without these records", what)
+
+    def _begin_at(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where new partitions begin: at `start` if the table is new, otherwise at their first records."""
+        start = self._settings.start if self._is_new else "earliest"
+        lookups = OffsetLookups(self._client.find_offsets, partial(fetch_offsets, self._client))
+        found = resolve_positions(start, partitions, lookups, name="start", default="earliest", now_ms=host.now_ms)
+        if self._is_new and start != "earliest":
+            # Otherwise a follower that ends before its first commit would begin later than it should have.
+            self._refresh_columns()
+            self._commit(found)
+        return found
+
+    def _round(self, source: RecordSource, ranges: Sequence[OffsetRange]) -> None:
+        """Read up to `self._records` records of these ranges and commit them."""
+        began = host.monotonic()
+        columns = self._refresh_columns()
+        limited = _limited(ranges, self._records)
+        offsets: dict[TopicPartition, int] = {}
+        rows = size = 0
+        upserted: list[Any] = []
+        is_upsert = self._settings.mode == "upsert"
+        # The rows of an upsert are in memory until the commit.
+        most_bytes = min(self._settings.most_bytes, _UPSERT_BYTES) if is_upsert else self._settings.most_bytes
+        rounds = read_round(source, limited, columns, threads=self._settings.threads)
+        try:
+            for found in rounds:
+                offsets[found.partition] = found.behind
+                if found.rejected is not None and self._letters is not None:
+                    self._letters.add(found.rejected)
+                if found.rows is not None and found.rows.num_rows:
+                    batch = fit_batch(found.rows, self._schema)
+                    rows, size = rows + batch.num_rows, size + batch.nbytes
+                    if is_upsert:
+                        upserted.append(batch.append_column("#value", pa.array(found.has_value)))
+                    else:
+                        self._sink.write(batch)
+                if size > most_bytes or self._is_stopping():
+                    break
+        except DataLossError as error:
+            self._discard()
+            self._explain(error)
+        except BaseException:
+            self._discard()
+            raise
+        finally:
+            rounds.close()  # type: ignore[attr-defined]
+        if not offsets:
+            return
+        if upserted:
+            self._upsert(pa.Table.from_batches(upserted))
+        if self._letters is not None:
+            self.metrics.show_rejected(self._letters.flush())
+        self._commit(offsets)
+        took = host.monotonic() - began
+        read = sum(offsets[r.partition] - r.start for r in limited if r.partition in offsets)
+        if took > 0 and read >= self._records / 2:
+            # A commit of a backlog takes about as long as the interval between other commits.
+            aim = int(read / took * max(self._settings.interval_s, 0.5))
+            self._records = min(max(aim, _FIRST_RECORDS // 4), 4 * self._records, _MOST_RECORDS)
+
+    def _discard(self) -> None:
+        self._sink.discard()
+        if self._letters is not None:
+            self._letters.discard()
+
+    def _explain(self, error: DataLossError) -> NoReturn:
+        """Raise the error about records that were lost during a read, by the present state of the topics."""
+        self._names.refresh(force=True)
+        self._check_ids()
+        partitions = self._names.partitions()
+        self._positions(partitions, self._ends(partitions))
+        raise error
+
+    def _upsert(self, table: Any) -> None:
+        """Pass the latest row of each key to the table. Raises ValueError for a record without a key."""
+        prefix = self._settings.columns.prefix
+        key = prefix + "key"
+        if pa.types.is_nested(table.schema.field(key).type):
+            raise ValueError(f"upsert requires keys of one value, and they are {table.schema.field(key).type}")
+        if table[key].null_count:
+            row = table.filter(compute.is_null(table[key])).slice(0, 1).to_pylist()[0]
+            raise ValueError(
+                f"record of {self._settings.topics[0]}-{row[prefix + 'partition']} at offset {row[prefix + 'offset']}: "
+                "it has no key, which upsert requires"
+            )
+        numbered = table.append_column("#row", pa.array(np.arange(table.num_rows)))
+        latest = numbered.select([key, "#row"]).group_by(key, use_threads=False).aggregate([("#row", "max")])
+        table = table.take(latest["#row_max"].combine_chunks())
+        has_value = table["#value"]
+        deleted = table.filter(compute.invert(has_value))[key].combine_chunks()
+        self._sink.upsert(table.filter(has_value).drop_columns(["#value"]), deleted, key)
+
+    def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        began = host.monotonic()
+        intended = self._table.advanced(offsets, self._client.topic_ids({tp.topic for tp in offsets}))
+        try:
+            done = self._sink.commit(intended)
+        except Exception as error:
+            found = self._sink.load()
+            if found == intended and not isinstance(error, TableConflictError):
+                logger.warning("the commit has succeeded although it failed with: %s", error)
+                self._table, self._is_new = intended, False
+                return
+            if not isinstance(error, TableConflictError):
+                raise
+            if found is not None and found != self._table:
+                raise TableConflictError(
+                    "another follower writes to this table: its offsets differ from the last commit"
+                ) from error
+            logger.warning("another writer has changed the table; reading the records of this commit again")
+            self._columns = None
+            return
+        self._table, self._is_new = intended, False
+        self._committed_at = host.monotonic()
+        self.metrics.show_commit(done, self._committed_at - began)
+        logger.info("committed %d rows in %d files", done.rows, done.files)
+
+    def _maintain(self) -> bool:
+        """Merge small files if that is due; return whether there was something to do."""
+        try:
+            merged = self._sink.maintain()
+        except TableConflictError:
+            self._sink.load()
+            return False
+        if merged:
+            self.metrics.show_merge(merged)
+            logger.info("merged %d files", merged)
+        return merged > 0
+
+    def _pause(self, seconds: float) -> None:
+        deadline = host.monotonic() + seconds
+        while not self._is_stopping() and (left := deadline - host.monotonic()) > 0:
+            host.pause(min(left, 0.05))
+
+    # Folders
+
+    def _backfill(self, folder: str) -> None:
+        """Commit the records in partition directories that the table does not have yet."""
+        backfill = FolderBackfill(folder, self._names, is_committed=self._settings.isolation_level == "read_committed")
+        backfill.check_ids(self._client.topic_ids(self._names.found))
+        while not self._is_stopping():
+            ranges = backfill.ranges(self._table.offsets, self._lose)
+            if not ranges:
+                return
+            self._round(backfill.source, ranges)
+
+
+def _limited(ranges: Sequence[OffsetRange], records: int) -> list[OffsetRange]:
+    """Return the ranges with at most this number of records, the same number of each partition as far as possible."""
+    left, found = records, []
+    for index, r in enumerate(sorted(ranges, key=lambda r: r.records)):
+        share = max(1, left // (len(ranges) - index))
+        take = min(r.records, share)
+        found.append(OffsetRange(r.partition, r.start, r.start + take, r.topic_id))
+        left = max(0, left - take)
+    return found

@@ -1,0 +1,329 @@
+"""An Iceberg table. The offsets are in the summary of each snapshot, and in the properties of the table.
+
+Both change in the one commit that adds the data files. The summary counts, so that a table that is rolled back to an
+earlier snapshot continues from the offsets of that one. The property serves if the snapshots of the follower have been
+expired after commits of other writers. A commit requires that the table still has the snapshot that was loaded.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+from pyarrow import compute, parquet
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+from pyiceberg.types import TimestampType, TimestamptzType
+from pyiceberg.utils.datetime import date_to_days, datetime_to_micros
+
+from . import host
+from .offsets import TableOffsets
+from .parquet_files import ParquetFiles, TableSettings, WrittenFile
+from .parquet_table import hive_directories, is_one_of
+from .partitioning import PartitionField
+from .sink import OFFSETS_PROPERTY, Committed, TableConflictError
+from .table_types import fit_batch, stored_schema
+
+_PROPERTIES = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "50",
+}
+"""Otherwise a table with a commit every few seconds keeps all of its metadata files, and a manifest per commit."""
+_EXPIRE_EVERY_S = 60.0
+_FORMATS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
+
+
+def catalog_at(where: Path | str, options: Mapping[str, str]) -> Catalog:
+    """Return the catalog in a folder, in SQLite with the tables next to it, or the one of that name in the settings of
+    pyiceberg. Raises ValueError.
+    """
+    if isinstance(where, str):
+        try:
+            return load_catalog(where, **options)
+        except Exception as error:
+            raise ValueError(f"catalog {where!r}: {' '.join(str(error).split())}") from error
+    where.mkdir(parents=True, exist_ok=True)
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    return SqlCatalog("local", **{"uri": f"sqlite:///{where}/catalog.db", "warehouse": f"file://{where}", **options})
+
+
+class IcebergTable:
+    """The table of a catalog with this name, such as `db.orders`."""
+
+    def __init__(self, catalog: Catalog, name: str, settings: TableSettings) -> None:
+        self._catalog = catalog
+        self._name = name
+        self._settings = settings
+        self._table: Table | None = None
+        self._files: ParquetFiles | None = None
+        self._replaced: list[DataFile] = []
+        self._small = 0
+        self._expired_at = host.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.discard()
+
+    def load(self) -> TableOffsets | None:
+        self.discard()
+        try:
+            self._table = self._catalog.load_table(self._name)
+        except NoSuchTableError:
+            self._table = None
+            return None
+        names = [field.name for field in self._settings.partition_by]
+        found = [field.name for field in self._table.spec().fields]
+        if names and found != names:
+            raise ValueError(f"{self._name}: the table is partitioned by {', '.join(found) or 'no column'}")
+        self._small = self._settings.merge_at  # to be counted by the next maintenance
+        return self._read_offsets(self._table)
+
+    def _read_offsets(self, table: Table) -> TableOffsets | None:
+        snapshot = table.current_snapshot()
+        while snapshot is not None:
+            properties = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+            if OFFSETS_PROPERTY in properties:
+                return TableOffsets.of_text(properties[OFFSETS_PROPERTY])
+            parent = snapshot.parent_snapshot_id
+            snapshot = table.snapshot_by_id(parent) if parent is not None else None
+            if snapshot is None and parent is not None:  # it has expired
+                text = table.properties.get(OFFSETS_PROPERTY)
+                if text is not None:
+                    return TableOffsets.of_text(text)
+        if table.current_snapshot() is not None:
+            raise ValueError(f"{self._name}: the Iceberg table was not written by this command")
+        return None
+
+    def schema(self) -> Any:
+        if self._table is None:
+            return None
+        return stored_schema(schema_to_pyarrow(self._table.schema(), include_field_ids=False))
+
+    def prepare(self, schema: Any) -> Any:
+        schema = stored_schema(schema)
+        for field in self._settings.partition_by:
+            field.check(schema)
+        if self._table is None:
+            self._catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
+            properties = {**_PROPERTIES, "write.parquet.compression-codec": self._settings.compression}
+            self._table = self._catalog.create_table(self._name, schema, properties=properties)
+            if self._settings.partition_by:
+                with self._table.update_spec() as change:
+                    for field in self._settings.partition_by:
+                        change.add_field(field.source, field.unit or "identity", field.name)
+        elif self.schema() != schema:
+            with self._table.update_schema() as change:
+                change.union_by_name(schema)
+        found = self.schema()
+        assert found is not None
+        return found
+
+    def write(self, batch: Any) -> None:
+        if self._files is None:
+            self._files = self._new_files()
+        self._files.write(batch)
+
+    def _new_files(self) -> ParquetFiles:
+        assert self._table is not None
+        schema = _with_ids(schema_to_pyarrow(self._table.schema(), include_field_ids=True))
+        return ParquetFiles(self._create, schema, self._settings, partition_by=self._settings.partition_by)
+
+    def _create(self, name: str, values: tuple[Any, ...]) -> Any:
+        assert self._table is not None
+        return self._table.io.new_output(self._path_of(name, values)).create()
+
+    def _path_of(self, name: str, values: tuple[Any, ...]) -> str:
+        assert self._table is not None
+        return "/".join([self._table.location(), "data", *hive_directories(self._settings.partition_by, values), name])
+
+    def _data_file(self, one: WrittenFile) -> DataFile:
+        assert self._table is not None
+        table = self._table
+        schema, spec = table.schema(), table.spec()
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=one.metadata,
+            stats_columns=compute_statistics_plan(schema, table.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        )
+        values = []
+        for field, by, value in zip(spec.fields, self._settings.partition_by, one.values, strict=True):
+            kind = schema.find_field(field.source_id).field_type
+            values.append(None if value is None else field.transform.transform(kind)(_raw_value(by, value, kind)))
+        path = self._path_of(one.name, one.values)
+        if path.startswith("file://"):
+            host.sync_file(Path(path.removeprefix("file://")))
+        return DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=path,
+            file_format=FileFormat.PARQUET,
+            partition=Record(*values),
+            file_size_in_bytes=one.size,
+            sort_order_id=None,
+            spec_id=table.spec().spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+
+    def upsert(self, rows: Any, deleted: Any, key: str) -> None:
+        """Rewrite the files that have one of the keys without their rows, and add the new rows."""
+        assert self._table is not None
+        keys = pa.concat_arrays([rows[key].combine_chunks(), deleted])
+        schema = rows.schema
+        for task in self._table.scan().plan_files():
+            if any(is_one_of(batch.column(key), keys) for batch in self._batches_of(task.file, [key])):
+                self._replaced.append(task.file)
+                for batch in self._batches_of(task.file):
+                    kept = batch.filter(compute.invert(compute.is_in(batch.column(key), value_set=keys)))
+                    self.write(fit_batch(kept, schema))
+        for batch in rows.to_batches():
+            self.write(batch)
+
+    def _batches_of(self, file: DataFile, columns: list[str] | None = None) -> Iterator[Any]:
+        assert self._table is not None
+        with self._table.io.new_input(file.file_path).open() as stream, parquet.ParquetFile(stream) as found:
+            for group in range(found.num_row_groups):
+                yield from found.iter_batches(row_groups=[group], columns=columns, use_threads=False)
+
+    def commit(self, offsets: TableOffsets) -> Committed:
+        written = self._files.finish() if self._files is not None else []
+        replaced = self._replaced
+        # From here on the files may be part of the table, also if the commit reports an error.
+        self._files, self._replaced = None, []
+        self._commit(written, replaced, offsets)
+        self._small += sum(one.size < self._settings.target_bytes // 2 for one in written)
+        return Committed(sum(one.rows for one in written), len(written), sum(one.size for one in written))
+
+    def _commit(self, written: list[WrittenFile], replaced: list[DataFile], offsets: TableOffsets) -> None:
+        assert self._table is not None
+        text = offsets.to_text()
+        data_files = [self._data_file(one) for one in written]
+        # pyiceberg would repeat a commit after that of another writer, on top of it, and with it the rows of another
+        # follower. This property of the loaded copy is not stored.
+        self._table.metadata.properties["commit.retry.num-retries"] = "0"
+        transaction = self._table.transaction()
+        change = transaction.update_snapshot(snapshot_properties={OFFSETS_PROPERTY: text})
+        try:
+            with change.overwrite() if replaced else change.merge_append() as snapshot:
+                if replaced:
+                    # pyiceberg would skip manifests by the partitions of the files, and compare the value of a
+                    # partition such as a day with the column itself, so that no manifest would match.
+                    snapshot.delete_by_predicate(AlwaysTrue())
+                for one in replaced:
+                    snapshot.delete_data_file(one)
+                for one in data_files:
+                    snapshot.append_data_file(one)
+            transaction.set_properties({OFFSETS_PROPERTY: text})
+            transaction.commit_transaction()
+        except CommitFailedException as error:
+            raise TableConflictError(f"{self._name}: {' '.join(str(error).split())}") from error
+
+    def discard(self) -> None:
+        if self._files is not None and self._table is not None:
+            for name, values in self._files.discard():
+                self._table.io.delete(self._path_of(name, values))
+        self._files, self._replaced = None, []
+
+    def maintain(self) -> int:
+        """Merge the small files of one partition if there are enough, and expire snapshots once per minute."""
+        if self._table is None:
+            return 0
+        merged = 0
+        if self._settings.merge_at and self._small >= self._settings.merge_at:
+            merged = self._merge(self._table)
+        if host.monotonic() > self._expired_at + _EXPIRE_EVERY_S:
+            self._expire(self._table)
+            self._expired_at = host.monotonic()
+        return merged
+
+    def _merge(self, table: Table) -> int:
+        small: dict[str, list[DataFile]] = {}
+        for task in table.scan().plan_files():
+            if task.file.file_size_in_bytes < self._settings.target_bytes // 2 and not task.delete_files:
+                small.setdefault(str(task.file.partition), []).append(task.file)
+        found = max(small.values(), key=len, default=[])
+        offsets = self._read_offsets(table)
+        if len(found) < self._settings.merge_at or offsets is None:
+            self._small = len(found)
+            return 0
+        schema = self.schema()
+        self._files = self._new_files()
+        try:
+            for file in sorted(found, key=lambda file: file.file_path):
+                for batch in self._batches_of(file):
+                    self._files.write(fit_batch(batch, schema))
+            written = self._files.finish()
+        except BaseException:
+            self.discard()
+            raise
+        self._files = None
+        self._commit(written, found, offsets)
+        self._small = 0
+        return len(found)
+
+    def _expire(self, table: Table) -> None:
+        """Remove old snapshots from the table, and delete the files that no other snapshot has."""
+        limit_ms = host.now_ms() - int(self._settings.keep_snapshots_s * 1000)
+        old = [one for one in table.snapshots() if one.timestamp_ms < limit_ms]
+        current = table.current_snapshot()
+        old = [one for one in old if current is None or one.snapshot_id != current.snapshot_id]
+        if not old:
+            return
+        before = {path for one in old for path in _files_of(table, one)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in old]).commit()
+            except CommitFailedException as error:
+                raise TableConflictError(f"{self._name}: {' '.join(str(error).split())}") from error
+        after = {path for one in table.snapshots() for path in _files_of(table, one)}
+        for path in before - after:
+            table.io.delete(path)
+
+
+def _files_of(table: Table, snapshot: Any) -> Iterator[str]:
+    """Yield the paths of the manifest list, the manifests and the data files of a snapshot."""
+    yield snapshot.manifest_list
+    for manifest in snapshot.manifests(table.io):
+        yield manifest.manifest_path
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            yield entry.data_file.file_path
+
+
+def _with_ids(schema: Any) -> Any:
+    """Return the stored types of a schema, whose fields keep their ids."""
+    stored = stored_schema(schema)
+    return pa.schema(
+        [pa.field(new.name, new.type, metadata=old.metadata) for new, old in zip(stored, schema, strict=True)]
+    )
+
+
+def _raw_value(field: PartitionField, value: Any, kind: Any) -> Any:
+    """Return a value of the column as Iceberg stores it, from which it derives the value of the partition."""
+    if field.unit is not None:
+        value = datetime.strptime(value, _FORMATS[field.unit]).replace(tzinfo=UTC)
+        if isinstance(kind, TimestampType | TimestamptzType):
+            return datetime_to_micros(value)
+    return date_to_days(value) if isinstance(value, date) else value

@@ -1,0 +1,151 @@
+"""Writes the rows of a commit as Parquet files of bounded size, by partition, with bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from . import host
+from .partitioning import PartitionField, split_batch
+
+_ROW_GROUP_BYTES = 16 << 20
+_BUFFERED_BYTES = 48 << 20
+_MOST_OPEN = 32
+DEFAULT_TARGET = 128 << 20
+
+
+@dataclass(frozen=True)
+class TableSettings:
+    """The layout of a table's files.
+
+    `target_bytes` is the size of a data file in bytes at which the next one begins. Files below half of it are merged
+    when there are `merge_at` of them in a partition; 0 never merges. Snapshots are kept for `keep_snapshots_s` seconds.
+    `options` are settings of the catalog or the object store.
+    """
+
+    partition_by: tuple[PartitionField, ...] = ()
+    target_bytes: int = DEFAULT_TARGET
+    compression: str = "zstd"
+    merge_at: int = 32
+    keep_snapshots_s: float = 86_400.0
+    options: tuple[tuple[str, str], ...] = ()
+
+
+class WrittenFile(NamedTuple):
+    """A complete data file. `values` are the values of its partition, `metadata` is the footer as pyarrow has it."""
+
+    name: str
+    values: tuple[Any, ...]
+    rows: int
+    size: int
+    metadata: Any
+
+
+@dataclass
+class _OpenFile:
+    """A file that is being written, and rows that wait for its next row group."""
+
+    name: str
+    values: tuple[Any, ...]
+    file: Any
+    writer: Any
+    footers: list[Any]
+    rows: int = 0
+    waiting: list[Any] = field(default_factory=list)
+    waiting_bytes: int = 0
+
+
+class ParquetFiles:
+    """The files of one commit; used by one thread.
+
+    `create(name, values)` opens a new file for writing by its name and the values of its partition.
+    """
+
+    def __init__(
+        self,
+        create: Callable[[str, tuple[Any, ...]], Any],
+        schema: Any,
+        settings: TableSettings,
+        *,
+        partition_by: Sequence[PartitionField],
+    ) -> None:
+        self._create = create
+        self._schema = schema
+        self._settings = settings
+        self._fields = partition_by
+        self._open: dict[tuple[Any, ...], _OpenFile] = {}
+        self._done: list[WrittenFile] = []
+        self._waiting = 0
+
+    def write(self, batch: Any) -> None:
+        """Add rows. Raises OSError."""
+        for values, rows in split_batch(batch, self._fields):
+            one = self._open.get(values)
+            if one is None:
+                if len(self._open) >= _MOST_OPEN:
+                    self._close(max(self._open.values(), key=lambda each: each.rows))
+                one = self._begin(values)
+            if len(rows.schema) > len(self._schema):
+                rows = rows.select(self._schema.names)
+            one.waiting.append(rows)
+            one.rows += rows.num_rows
+            size = rows.nbytes
+            one.waiting_bytes += size
+            self._waiting += size
+            if one.waiting_bytes >= _ROW_GROUP_BYTES:
+                self._write_group(one)
+        while self._waiting > _BUFFERED_BYTES:
+            self._write_group(max(self._open.values(), key=lambda each: each.waiting_bytes))
+
+    def finish(self) -> list[WrittenFile]:
+        """Complete all files and return them."""
+        for one in list(self._open.values()):
+            self._close(one)
+        return self._done
+
+    def discard(self) -> list[tuple[str, tuple[Any, ...]]]:
+        """Close all files without completing them; return the names and partitions of the files to delete."""
+        names = [(one.name, one.values) for one in self._open.values()]
+        names += [(one.name, one.values) for one in self._done]
+        for one in self._open.values():
+            one.writer.close()  # otherwise it would be closed, and fail, when it is collected
+            one.file.close()
+        self._open.clear()
+        return names
+
+    def _begin(self, values: tuple[Any, ...]) -> _OpenFile:
+        name = f"barnabas-{host.new_name()}.parquet"
+        file, footers = self._create(name, values), list[Any]()
+        writer = parquet.ParquetWriter(
+            file,
+            self._schema,
+            compression=self._settings.compression,
+            compression_level=1 if self._settings.compression == "zstd" else None,
+            metadata_collector=footers,
+            store_schema=False,
+        )
+        one = self._open[values] = _OpenFile(name, values, file, writer, footers)
+        return one
+
+    def _write_group(self, one: _OpenFile) -> None:
+        rows = pa.Table.from_batches(one.waiting, self._schema)
+        one.writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        self._waiting -= one.waiting_bytes
+        one.waiting, one.waiting_bytes = [], 0
+        if one.file.tell() >= self._settings.target_bytes:
+            self._close(one)
+
+    def _close(self, one: _OpenFile) -> None:
+        if one.waiting:
+            self._write_group(one)
+            if one.values not in self._open or self._open[one.values] is not one:
+                return  # it has reached its size
+        del self._open[one.values]
+        one.writer.close()
+        size = one.file.tell()
+        one.file.close()
+        self._done.append(WrittenFile(one.name, one.values, one.rows, size, one.footers[0]))

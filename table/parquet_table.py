@@ -1,0 +1,305 @@
+"""A table as a folder of Parquet files, with a manifest that is replaced as a whole by each commit.
+
+`_barnabas_table.json` lists the files of the table, its columns and its offsets. A commit has three steps: the new
+files are written to `_pending/` and synced; the manifest is replaced, which is the moment of the commit; the new files
+are renamed into the folder. A follower that starts finishes the third step of an interrupted commit, and deletes the
+pending files of an interrupted first step. Readers of `*.parquet` in the folder, such as DuckDB, Polars and Spark,
+therefore never see a record twice, and `read_manifest` returns the files of one commit.
+
+A folder that `barnabas spark export` has written is continued: its finished files and its offsets become the manifest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyarrow import compute, parquet
+
+from . import host
+from .offsets import TableOffsets
+from .parquet_files import ParquetFiles, TableSettings, WrittenFile
+from .partitioning import PartitionField
+from .sink import Committed
+from .spark_export import read_export, retire_sink_log
+from .table_types import fit_batch, merge_schemas, stored_schema
+
+MANIFEST = "_barnabas_table.json"
+_PENDING, _SUFFIX = "_pending", ".pending"
+_LOCK = "_barnabas_lock"
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+_SPARK_FIELDS = (PartitionField("topic"), PartitionField("timestamp", "day", "date"))
+"""The partitions of `barnabas spark export`."""
+
+
+@dataclass(frozen=True)
+class FolderManifest:
+    """One state of the table. `files` has rows, bytes and the hive directory by path in the folder."""
+
+    offsets: TableOffsets
+    schema: Any
+    files: Mapping[str, tuple[int, int]]
+    partition_by: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    """Files of the state before that a merge or an upsert has replaced."""
+
+    def to_bytes(self) -> bytes:
+        schema = self.schema.serialize().to_pybytes().hex()
+        return json.dumps(
+            {
+                "offsets": json.loads(self.offsets.to_text()),
+                "schema": schema,
+                "partitionBy": self.partition_by,
+                "files": {name: list(counts) for name, counts in self.files.items()},
+                "replaced": self.replaced,
+            },
+            indent=1,
+        ).encode()
+
+    @classmethod
+    def of_bytes(cls, data: bytes) -> FolderManifest:
+        """Parse the file. Raises ValueError."""
+        try:
+            value = json.loads(data)
+            return cls(
+                TableOffsets.of_text(json.dumps(value["offsets"])),
+                pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(value["schema"]))),
+                {name: (int(rows), int(size)) for name, (rows, size) in value["files"].items()},
+                tuple(value["partitionBy"]),
+                tuple(value["replaced"]),
+            )
+        except (ValueError, KeyError, TypeError, pa.ArrowInvalid) as error:
+            raise ValueError(f"{MANIFEST}: invalid content: {error}") from None
+
+
+def read_manifest(folder: Path) -> FolderManifest:
+    """Return the present state of a table. Raises FileNotFoundError, ValueError."""
+    return FolderManifest.of_bytes((folder / MANIFEST).read_bytes())
+
+
+class ParquetTable:
+    """The folder, which one process writes: a second one fails at the lock."""
+
+    def __init__(self, folder: Path, settings: TableSettings) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._manifest: FolderManifest | None = None
+        self._fields = settings.partition_by
+        self._stack = ExitStack()
+        self._files: ParquetFiles | None = None
+        self._rewritten: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._stack.enter_context(host.locked(self._folder / _LOCK))
+        except BlockingIOError:
+            raise ValueError(f"{self._folder}: another process writes to this table") from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.discard()
+        self._stack.close()
+
+    def load(self) -> TableOffsets | None:
+        """Finish or drop an interrupted commit, and read the manifest."""
+        self._files, self._rewritten = None, []
+        try:
+            self._manifest = read_manifest(self._folder)
+        except FileNotFoundError:
+            self._manifest = self._begun_by_spark()
+        if self._manifest is None:
+            host.remove_folder(self._folder / _PENDING)
+            if any(self._folder.glob("*.parquet")):
+                raise ValueError(f"{self._folder}: it has Parquet files, but no {MANIFEST}") from None
+            return None
+        names = tuple(field.name for field in self._fields)
+        if self._manifest.partition_by != names:
+            if self._fields or self._manifest.partition_by != tuple(field.name for field in _SPARK_FIELDS):
+                shown = ", ".join(self._manifest.partition_by) or "no column"
+                raise ValueError(f"{self._folder}: the table is partitioned by {shown}")
+            self._fields = _SPARK_FIELDS
+        retire_sink_log(self._folder, self._manifest.files)
+        self._finish(self._manifest)
+        return self._manifest.offsets
+
+    def _begun_by_spark(self) -> FolderManifest | None:
+        export = read_export(self._folder)
+        if export is None:
+            return None
+        files, schema = {}, pa.schema([pa.field("topic", pa.string())])
+        for name in export.files:
+            footer = parquet.read_metadata(self._folder / name)
+            files[name] = (footer.num_rows, (self._folder / name).stat().st_size)
+            schema = merge_schemas(schema, stored_schema(_instants(footer.schema.to_arrow_schema())))
+        manifest = FolderManifest(export.offsets, schema, files, tuple(field.name for field in _SPARK_FIELDS))
+        host.replace_file(self._folder / MANIFEST, manifest.to_bytes())
+        return manifest
+
+    def schema(self) -> Any:
+        return None if self._manifest is None else self._manifest.schema
+
+    def prepare(self, schema: Any) -> Any:
+        schema = stored_schema(schema)
+        for field in self._fields:
+            field.check(schema)
+        if self._manifest is None:
+            self._manifest = FolderManifest(TableOffsets(), schema, {}, tuple(field.name for field in self._fields))
+        elif self._manifest.schema != schema:
+            old = self._manifest
+            self._manifest = FolderManifest(old.offsets, schema, old.files, old.partition_by, old.replaced)
+        return schema
+
+    def write(self, batch: Any) -> None:
+        if self._files is None:
+            self._files = self._new_files(batch.schema)
+        self._files.write(batch)
+
+    def _new_files(self, schema: Any) -> ParquetFiles:
+        return ParquetFiles(self._create, schema, self._settings, partition_by=self._fields)
+
+    def _create(self, name: str, values: tuple[Any, ...]) -> Any:
+        path = self._pending(name)
+        path.parent.mkdir(exist_ok=True)
+        return path.open("wb")
+
+    def _pending(self, name: str) -> Path:
+        """Return the path of a file before its commit, which a pattern such as `**/*.parquet` does not match."""
+        return self._folder / _PENDING / (name + _SUFFIX)
+
+    def upsert(self, rows: Any, deleted: Any, key: str) -> None:
+        """Rewrite the files that have one of the keys without their rows, and add the new rows."""
+        assert self._manifest is not None
+        if self._fields is _SPARK_FIELDS:
+            raise ValueError(f"{self._folder}: upsert does not support a table that Spark has begun")
+        keys = pa.concat_arrays([rows[key].combine_chunks(), deleted])
+        for name in self._manifest.files:
+            path = self._folder / name
+            found = _rows_without(path, key, keys)
+            if found is not None:
+                self._rewritten.append(name)
+                for batch in found:
+                    self.write(fit_batch(batch, self._manifest.schema))
+        for batch in rows.to_batches():
+            self.write(batch)
+
+    def commit(self, offsets: TableOffsets) -> Committed:
+        assert self._manifest is not None
+        written = self._files.finish() if self._files is not None else []
+        rewritten = self._rewritten
+        # From here on the files may be part of the table, also if the replacement of the manifest reports an error.
+        self._files, self._rewritten = None, []
+        return self._replace(written, offsets, rewritten)
+
+    def _replace(self, written: list[WrittenFile], offsets: TableOffsets, replaced: list[str]) -> Committed:
+        """Sync the pending files and replace the manifest."""
+        assert self._manifest is not None
+        for one in written:
+            host.sync_file(self._pending(one.name))
+        if written:
+            host.sync_file(self._folder / _PENDING)
+        new = {self._final_name(one): (one.rows, one.size) for one in written}
+        kept = {name: counts for name, counts in self._manifest.files.items() if name not in set(replaced)}
+        self._manifest = FolderManifest(
+            offsets, self._manifest.schema, {**kept, **new}, self._manifest.partition_by, tuple(replaced)
+        )
+        host.replace_file(self._folder / MANIFEST, self._manifest.to_bytes())
+        self._finish(self._manifest)
+        return Committed(sum(one.rows for one in written), len(written), sum(one.size for one in written))
+
+    def _final_name(self, one: WrittenFile) -> str:
+        return "/".join([*hive_directories(self._fields, one.values), one.name])
+
+    def _finish(self, manifest: FolderManifest) -> None:
+        """Delete replaced files, rename committed ones into the folder, and drop all others that are pending."""
+        for name in manifest.replaced:
+            (self._folder / name).unlink(missing_ok=True)
+        pending = self._folder / _PENDING
+        left = {path.name.removesuffix(_SUFFIX): path for path in pending.iterdir()} if pending.is_dir() else {}
+        folders = set()
+        for name in manifest.files if left else ():
+            path = left.pop(name.rpartition("/")[2], None)
+            if path is not None:
+                target = self._folder / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                path.rename(target)
+                folders.add(target.parent)
+        for folder in folders:
+            host.sync_file(folder)
+        for path in left.values():
+            path.unlink()
+
+    def discard(self) -> None:
+        if self._files is not None:
+            for name, _ in self._files.discard():
+                self._pending(name).unlink(missing_ok=True)
+        self._files, self._rewritten = None, []
+
+    def maintain(self) -> int:
+        """Merge the small files of each partition; readers of `*.parquet` may miss their rows for a moment."""
+        if self._manifest is None or not self._settings.merge_at:
+            return 0
+        small: dict[str, list[str]] = {}
+        for name, (_, size) in self._manifest.files.items():
+            # Files of Spark do not contain the columns of partitions, which are in their paths only.
+            is_own = name.rpartition("/")[2].startswith("barnabas-")
+            if is_own and size < self._settings.target_bytes // 2:
+                small.setdefault(name.rpartition("/")[0], []).append(name)
+        names = max(small.values(), key=len, default=[])
+        if len(names) < self._settings.merge_at:
+            return 0
+        schema = self._manifest.schema
+        files = self._new_files(schema)
+        try:
+            for name in names:
+                for batch in _batches_of(self._folder / name):
+                    files.write(fit_batch(batch, schema))
+            written = files.finish()
+        except BaseException:
+            files.discard()
+            raise
+        self._replace(written, self._manifest.offsets, names)
+        return len(names)
+
+
+def hive_directories(fields: tuple[PartitionField, ...], values: tuple[Any, ...]) -> list[str]:
+    """Return the directories of a partition, such as `timestamp_day=2024-05-01`."""
+    return [
+        f"{field.name}={_HIVE_NULL if value is None else quote(str(value), safe=' ')}"
+        for field, value in zip(fields, values, strict=True)
+    ]
+
+
+def _instants(schema: Any) -> Any:
+    """Return the columns that Spark has written with a time zone: its old format of times has none."""
+    kind = pa.timestamp("us", tz="UTC")
+    return pa.schema([field.with_type(kind) if pa.types.is_timestamp(field.type) else field for field in schema])
+
+
+def _rows_without(path: Any, key: str, keys: Any) -> Iterator[Any] | None:
+    """Return the rows of a file whose key is not one of these; None if it has none of them."""
+    if not any(is_one_of(batch.column(key), keys) for batch in _batches_of(path, [key])):
+        return None
+    return (
+        batch.filter(compute.invert(compute.is_in(batch.column(key), value_set=keys))) for batch in _batches_of(path)
+    )
+
+
+def is_one_of(array: Any, keys: Any) -> bool:
+    """Return whether the array has one of the keys."""
+    return bool(compute.any(compute.is_in(array, value_set=keys)).as_py())
+
+
+def _batches_of(path: Any, columns: list[str] | None = None) -> Iterator[Any]:
+    with parquet.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            yield from file.iter_batches(row_groups=[group], columns=columns, use_threads=False)

@@ -1,0 +1,97 @@
+"""Partitions of a table by a column or by the time in a column, such as `day(timestamp)`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import compute
+
+_FIELD = re.compile(r"(?:(year|month|day|hour)\((\w+)\)|(\w+))")
+_FORMATS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
+
+
+@dataclass(frozen=True)
+class PartitionField:
+    """A column, and the unit of time to which it is truncated; None for the value itself."""
+
+    source: str
+    unit: str | None = None
+    alias: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name of the partition: `timestamp_day`, or that of the column."""
+        if self.alias is not None:
+            return self.alias
+        return self.source if self.unit is None else f"{self.source}_{self.unit}"
+
+    def check(self, schema: Any) -> None:
+        """Raise ValueError unless the schema has such a column."""
+        index = schema.get_field_index(self.source)
+        if index < 0:
+            raise ValueError(
+                f"partition by {self.source!r}: the table has no such column. It has {', '.join(schema.names)}"
+            )
+        kind = schema.field(index).type
+        if self.unit is not None and not (
+            pa.types.is_timestamp(kind) or (pa.types.is_date(kind) and self.unit != "hour")
+        ):
+            raise ValueError(f"partition by {self.unit}({self.source}): the column is not a time, but {kind}")
+        if self.unit is None and not (
+            pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind)
+        ):
+            raise ValueError(f"partition by {self.source!r}: {kind} cannot be the value of a partition")
+
+    def values(self, array: Any) -> Any:
+        """Return the value of each row: of the column, or the text of the time such as 2024-05-01."""
+        if self.unit is None:
+            return array
+        if pa.types.is_date(array.type):
+            array = array.cast(pa.timestamp("s"))
+        # Seconds: the format of a fraction of a second would contain it.
+        floor = compute.floor_temporal(array, unit=self.unit)
+        return compute.strftime(floor.cast(pa.timestamp("s", tz=floor.type.tz), safe=False), format=_FORMATS[self.unit])
+
+
+def parse_partitioning(text: str | None) -> tuple[PartitionField, ...]:
+    """Parse fields by comma, such as `day(timestamp),carrier`. Raises ValueError."""
+    found = []
+    for part in (text or "").split(","):
+        part = part.strip()
+        if not part:
+            continue
+        match = _FIELD.fullmatch(part)
+        if match is None:
+            raise ValueError(
+                f"partition by {part!r}: expected a column, or year(…), month(…), day(…) or hour(…) of a column"
+            )
+        found.append(PartitionField(match[2] or match[3], match[1]))
+    if len({one.name for one in found}) < len(found):
+        raise ValueError(f"partition by {text!r}: a field is repeated")
+    return tuple(found)
+
+
+def split_batch(batch: Any, fields: Sequence[PartitionField]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield the rows of each partition with its values; one pair for a table without partitions."""
+    if not fields or not batch.num_rows:
+        yield (), batch
+        return
+    columns = {str(i): field.values(batch.column(field.source)) for i, field in enumerate(fields)}
+    values = pa.table(columns)
+    found = values.group_by(list(columns), use_threads=False).aggregate([]).to_pylist()
+    if len(found) == 1:
+        yield tuple(found[0][name] for name in columns), batch
+        return
+    for one in found:
+        mask = None
+        for name in columns:
+            value = pa.scalar(one[name], values[name].type)
+            is_it = compute.is_null(values[name]) if not value.is_valid else compute.equal(values[name], value)
+            is_it = compute.fill_null(is_it, False)
+            mask = is_it if mask is None else compute.and_(mask, is_it)
+        assert mask is not None
+        yield tuple(one[name] for name in columns), batch.filter(mask.combine_chunks())

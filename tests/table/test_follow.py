@@ -1,0 +1,467 @@
+"""Tables that follow topics: each record once in every format, whatever happens to the topic in between."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.table.conftest import FORMATS, location, produce, rows_of
+
+from barnabas import Broker
+from barnabas.arrow import Avro, Json
+from barnabas.arrow.data_loss import DataLossError
+from barnabas.table import FollowSettings, TableConflictError, TableFollower, TableOffsets, open_table
+from barnabas.table.parquet_files import TableSettings
+from barnabas.table.partitioning import parse_partitioning
+from barnabas.table.table_columns import ColumnSettings
+
+
+def values(count: int, first: int = 0) -> list[dict[str, Any]]:
+    return [{"key": b"k%d" % (i % 7), "value": b"v%d" % i, "partition": i % 2} for i in range(first, first + count)]
+
+
+def follow(
+    broker: Broker,
+    topic: str,
+    to: str,
+    layout: TableSettings | None = None,
+    *,
+    columns: ColumnSettings | None = None,
+    **settings: Any,
+) -> int:
+    """Follow to the present ends; return the number of new rows."""
+    given = FollowSettings(broker.bootstrap, [topic], columns=columns or ColumnSettings(), **settings)
+    with open_table(to, layout) as sink:
+        follower = TableFollower(sink, given, is_stopping=lambda: False)
+        follower.run(once=True)
+        return follower.metrics.rows
+
+
+def offsets_of(to: str) -> TableOffsets | None:
+    with open_table(to) as sink:
+        return sink.load()
+
+
+def written(to: str, column: str = "value") -> list[str]:
+    return sorted(row[column].decode() for row in rows_of(to))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_repeated_run_continues(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
+    to = location(kind, tmp_path)
+    produce(broker, topic, values(300))
+    assert follow(broker, topic, to) == 300
+    assert follow(broker, topic, to) == 0
+    produce(broker, topic, values(100, 300))
+    assert follow(broker, topic, to) == 100
+    assert written(to) == sorted(f"v{i}" for i in range(400))
+    found = {(row["partition"], row["offset"]) for row in rows_of(to)}
+    assert found == {(p, offset) for p in range(2) for offset in range(200)}
+    state = offsets_of(to)
+    assert state is not None
+    assert sorted(state.offsets.values()) == [200, 200]
+    assert set(state.topic_ids) == {topic}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_fields_become_columns_and_new_fields_are_added(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
+    to = location(kind, tmp_path)
+    first = Json(pa.schema([("n", pa.int32()), ("name", pa.string())]))
+    produce(broker, topic, [{"value": json.dumps({"n": i, "name": f"a{i}"}).encode()} for i in range(5)])
+    follow(broker, topic, to, columns=ColumnSettings(value=first))
+    second = Json(pa.schema([("n", pa.int32()), ("price", pa.decimal128(10, 2)), ("tags", pa.list_(pa.string()))]))
+    produce(broker, topic, [{"value": b'{"n": 7, "price": "1.25", "tags": ["x", null]}'}])
+    follow(broker, topic, to, columns=ColumnSettings(value=second))
+    rows = sorted(rows_of(to), key=lambda row: row["n"])
+    assert [row["n"] for row in rows] == [0, 1, 2, 3, 4, 7]
+    assert [row["name"] for row in rows] == ["a0", "a1", "a2", "a3", "a4", None]
+    assert rows[0]["price"] is None and str(rows[-1]["price"]) == "1.25" and rows[-1]["tags"] == ["x", None]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_type_becomes_wider(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
+    to = location(kind, tmp_path)
+    produce(broker, topic, [{"value": b'{"n": 1}'}])
+    follow(broker, topic, to, columns=ColumnSettings(value=Json(pa.schema([("n", pa.int32())]))))
+    produce(broker, topic, [{"value": b'{"n": 5000000000}'}])
+    wider = ColumnSettings(value=Json(pa.schema([("n", pa.int64())])))
+    if kind == "delta":
+        with pytest.raises(ValueError, match="column 'n': the Delta table has int32"):
+            follow(broker, topic, to, columns=wider)
+        return
+    follow(broker, topic, to, columns=wider)
+    assert sorted(row["n"] for row in rows_of(to)) == [1, 5_000_000_000]
+    produce(broker, topic, [{"value": b'{"n": "x"}'}])
+    with pytest.raises(ValueError, match="column 'n': the table has int64, and the schema of the topic string"):
+        follow(broker, topic, to, columns=ColumnSettings(value=Json(pa.schema([("n", pa.string())]))))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_upsert_keeps_the_latest_row_of_each_key(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
+    to = location(kind, tmp_path)
+    text = ColumnSettings(key="string", value="string")
+
+    def write(*rows: tuple[str, str | None]) -> None:
+        pairs = [{"key": k.encode(), "value": None if v is None else v.encode(), "partition": 0} for k, v in rows]
+        produce(broker, topic, pairs)
+        follow(broker, topic, to, columns=text, mode="upsert")
+
+    write(("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"), ("d", None))
+    assert {row["key"]: row["value"] for row in rows_of(to)} == {"a": "2", "b": "1", "c": "1"}
+    write(("b", None), ("c", "2"), ("e", "1"), ("x", "1"), ("x", None))
+    rows = rows_of(to)
+    assert {row["key"]: row["value"] for row in rows} == {"a": "2", "c": "2", "e": "1"} and len(rows) == 3
+    write(("b", "3"))
+    assert {row["key"]: row["value"] for row in rows_of(to)} == {"a": "2", "b": "3", "c": "2", "e": "1"}
+
+
+def test_upsert_requires_keys(broker: Broker, topic: str, tmp_path: Path) -> None:
+    produce(broker, topic, [{"value": b"v", "partition": 1}])
+    with pytest.raises(ValueError, match=rf"record of {topic}-1 at offset 0: it has no key"):
+        follow(broker, topic, location("parquet", tmp_path), mode="upsert")
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_aborted_records_never_appear(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
+    from confluent_kafka import Producer
+
+    to = location(kind, tmp_path)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"{topic}-t", "log_level": 0})
+    producer.init_transactions()
+    for number in range(4):
+        producer.begin_transaction()
+        for i in range(10):
+            producer.produce(topic, value=b"%d" % number, partition=i % 2)
+        if number % 2:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+        follow(broker, topic, to)
+    producer.begin_transaction()
+    producer.produce(topic, value=b"open", partition=0)
+    producer.flush()
+    assert follow(broker, topic, to) == 0, "the transaction is open"
+    producer.commit_transaction()
+    assert follow(broker, topic, to) == 1
+    assert written(to) == ["0"] * 10 + ["2"] * 10 + ["open"]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_topic_that_was_created_again_is_refused(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
+    to = location(kind, tmp_path)
+    produce(broker, topic, values(10))
+    follow(broker, topic, to)
+    broker.delete_topic(topic)
+    broker.create_topic(topic, 2)
+    produce(broker, topic, values(40))
+    with pytest.raises(DataLossError, match=f"topic '{topic}' was deleted and created again"):
+        follow(broker, topic, to)
+    assert len(rows_of(to)) == 10
+
+
+def test_records_deleted_by_retention_are_an_error(broker: Broker, topic: str, tmp_path: Path) -> None:
+    to = location("parquet", tmp_path)
+    produce(broker, topic, values(10))
+    follow(broker, topic, to)
+    produce(broker, topic, values(10, 10))
+    broker.delete_records(topic, 1, before=8)
+    with pytest.raises(DataLossError, match=rf"{topic}-1: offsets 5 to 7 were deleted.*the log starts at 8.*--on-data"):
+        follow(broker, topic, to)
+    assert follow(broker, topic, to, on_data_loss="continue") == 7
+    assert len(rows_of(to)) == 17
+
+
+@pytest.mark.parametrize("kind", FORMATS[:3])
+def test_partitions_by_day_and_field(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
+    to = location(kind, tmp_path)
+    day = 86_400_000
+    rows = [{"value": b'{"c": "%s"}' % (b"x/" if i % 3 else b"y"), "timestamp": day * (1 + i % 2)} for i in range(12)]
+    produce(broker, topic, [*rows, {"value": b"{}", "timestamp": day}])
+    layout = TableSettings(partition_by=parse_partitioning("day(timestamp), c"))
+    columns = ColumnSettings(value=Json(pa.schema([("c", pa.string())])))
+    assert follow(broker, topic, to, layout, columns=columns) == 13
+    found = sorted((row["timestamp"].day, row["c"] or "") for row in rows_of(to))
+    assert found == sorted([*((2 + i % 2, "x/" if i % 3 else "y") for i in range(12)), (2, "")])
+    assert follow(broker, topic, to, layout, columns=columns) == 0
+    with pytest.raises(ValueError, match="the table is partitioned by timestamp_day, c"):
+        follow(broker, topic, to, replace(layout, partition_by=parse_partitioning("c")), columns=columns)
+    if kind == "iceberg":
+        import duckdb
+
+        files = list((tmp_path / "lake").rglob("*.parquet"))
+        assert len(files) == 5
+        assert duckdb.sql(f"SELECT count(*) FROM read_parquet({[str(f) for f in files]})").fetchall() == [(13,)]
+
+
+@pytest.mark.parametrize("kind", FORMATS[:3])
+def test_small_files_are_merged_and_old_snapshots_expire(
+    broker: Broker, topic: str, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to = location(kind, tmp_path)
+    if kind == "iceberg":
+        monkeypatch.setattr("barnabas.table.iceberg_table._EXPIRE_EVERY_S", -1.0)
+    layout = TableSettings(merge_at=4, keep_snapshots_s=0, partition_by=parse_partitioning("year(timestamp)"))
+    settings = FollowSettings(broker.bootstrap, [topic])
+    with open_table(to, layout) as sink:
+        follower = TableFollower(sink, settings, is_stopping=lambda: False)
+        for number in range(4):
+            produce(broker, topic, values(10, 10 * number))
+            follower.run(once=True)
+        assert sink.maintain() == 4
+        assert sink.maintain() == 0
+    assert written(to) == sorted(f"v{i}" for i in range(40))
+    if kind != "delta":  # whose versions are kept for an hour at least
+        files = [path for path in tmp_path.rglob("*.parquet") if "checkpoint" not in path.name]
+        assert len(files) == 1
+    produce(broker, topic, values(10, 40))
+    assert follow(broker, topic, to, layout) == 10
+    assert written(to) == sorted(f"v{i}" for i in range(50))
+
+
+def test_an_unreadable_record_stops_with_its_place(broker: Broker, topic: str, tmp_path: Path) -> None:
+    produce(broker, topic, [{"value": b'{"n": 1}', "partition": 1}, {"value": b'{"n": "x"}', "partition": 1}])
+    columns = ColumnSettings(value=Json(pa.schema([("n", pa.int32())])))
+    with pytest.raises(ValueError, match=rf"value of {topic}-1 at offset 1: value b'.*' cannot be read"):
+        follow(broker, topic, location("parquet", tmp_path), columns=columns)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_unreadable_records_in_columns(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
+    to = location(kind, tmp_path)
+    produce(broker, topic, [{"key": b"k", "value": v, "partition": 0} for v in (b'{"n": 1}', b"{", None, b'{"n": 2}')])
+    columns = ColumnSettings(value=Json(pa.schema([("n", pa.int32())])), on_error="column")
+    assert follow(broker, topic, to, columns=columns) == 4
+    rows = sorted(rows_of(to), key=lambda row: row["offset"])
+    assert [row["n"] for row in rows] == [1, None, None, 2]
+    assert [row["raw_value"] for row in rows] == [None, b"{", None, None]
+    assert [row["error"] is None for row in rows] == [True, False, True, True]
+
+
+def test_unreadable_records_in_a_topic(broker: Broker, topic: str, tmp_path: Path) -> None:
+    from barnabas.arrow import read_topic
+
+    to, letters = location("parquet", tmp_path), f"{topic}.dead"
+    broker.create_topic(letters, 1)
+    produce(
+        broker, topic, [{"key": b"k", "value": v, "headers": [("h", b"1")]} for v in (b'{"n": 1}', b"{", b'{"n": 2}')]
+    )
+    columns = ColumnSettings(value=Json(pa.schema([("n", pa.int32())])), on_error="topic")
+    assert follow(broker, topic, to, columns=columns, dead_letter_topic=letters) == 2
+    (row,) = read_topic(broker.bootstrap, letters).to_table().to_pylist()
+    headers = {header["key"]: header["value"] for header in row["headers"]}
+    assert (row["key"], row["value"], headers["h"]) == (b"k", b"{", b"1")
+    assert headers["__connect.errors.topic"] == topic.encode()
+    assert headers["__connect.errors.offset"].isdigit()
+
+
+def test_topics_by_pattern(broker: Broker, tmp_path: Path) -> None:
+    to = location("parquet", tmp_path)
+    settings = FollowSettings(broker.bootstrap, ["many-.*"], is_pattern=True, columns=ColumnSettings(topic=True))
+
+    def run() -> None:
+        with open_table(to) as sink:
+            TableFollower(sink, settings, is_stopping=lambda: False).run(once=True)
+
+    for name in ("many-a", "many-b", "not-many-a"):
+        broker.create_topic(name, 1)
+        produce(broker, name, [{"value": name.encode()}])
+    run()
+    broker.create_topic("many-c", 1)
+    produce(broker, "many-c", [{"value": b"many-c"}])
+    run()
+    assert sorted((row["topic"], row["value"]) for row in rows_of(to)) == [
+        (f"many-{x}", f"many-{x}".encode()) for x in "abc"
+    ]
+
+
+def test_a_folder_is_read_before_the_topic(tmp_path: Path) -> None:
+    """The copy of a log has the records that retention has deleted from the topic since."""
+    import shutil
+
+    to = location("parquet", tmp_path)
+    with Broker(data_dir=tmp_path / "data", config={"log.retention.ms": "-1"}) as broker:
+        broker.create_topic("t", 2)
+        produce(broker, "t", values(1000))
+        shutil.copytree(tmp_path / "data", tmp_path / "copy")
+        produce(broker, "t", values(500, 1000))
+        broker.delete_records("t", before=400)
+        assert follow(broker, "t", to, folder=str(tmp_path / "copy")) == 1500
+        assert follow(broker, "t", to, folder=str(tmp_path / "copy")) == 0
+        assert written(to) == sorted(f"v{i}" for i in range(1500))
+        broker.create_topic("u", 1)
+        (tmp_path / "copy" / "u-0").mkdir()
+        text = (tmp_path / "copy" / "t-0" / "partition.metadata").read_text()
+        (tmp_path / "copy" / "u-0" / "partition.metadata").write_text(text)
+        (tmp_path / "copy" / "u-0" / f"{0:020}.log").write_bytes(b"")
+        with pytest.raises(ValueError, match="the records are of another topic named 'u'"):
+            follow(broker, "u", location("delta", tmp_path), folder=str(tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("kind", FORMATS[1:])
+def test_a_second_follower_cannot_commit(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
+    to = location(kind, tmp_path)
+    produce(broker, topic, values(10))
+    follow(broker, topic, to)
+    settings = FollowSettings(broker.bootstrap, [topic])
+    with open_table(to) as sink:
+        first = TableFollower(sink, settings, is_stopping=lambda: False)
+        commit = sink.commit
+
+        def commit_after_other(offsets: TableOffsets) -> Any:
+            sink.commit = commit  # type: ignore[method-assign]
+            if kind == "duckdb":  # a transaction of the other one would wait for this one
+                sink.discard()
+            follow(broker, topic, to)
+            return commit(offsets)
+
+        sink.commit = commit_after_other  # type: ignore[method-assign]
+        produce(broker, topic, values(10, 10))
+        with pytest.raises(TableConflictError, match="another follower"):
+            first.run(once=True)
+    assert written(to) == sorted(f"v{i}" for i in range(20))
+
+
+def test_a_second_process_cannot_open_the_folder(tmp_path: Path) -> None:
+    to = location("parquet", tmp_path)
+    with open_table(to), pytest.raises(ValueError, match="another process writes to this table"), open_table(to):
+        pass
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_new_table_may_begin_at_the_end(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
+    to = location(kind, tmp_path)
+    produce(broker, topic, values(10))
+    assert follow(broker, topic, to, start="latest") == 0
+    produce(broker, topic, values(10, 10))
+    assert follow(broker, topic, to, start="latest") == 10
+    assert written(to) == sorted(f"v{i}" for i in range(10, 20))
+
+
+def test_a_commit_is_bounded(broker: Broker, topic: str, tmp_path: Path) -> None:
+    to = location("parquet", tmp_path)
+    produce(broker, topic, [{"value": b"x" * 1000} for _ in range(20_000)])
+    assert follow(broker, topic, to, most_bytes=1 << 20) == 20_000
+    assert len(list((tmp_path / "table").glob("*.parquet"))) >= 4
+    assert len({(row["partition"], row["offset"]) for row in rows_of(to)}) == 20_000
+
+
+@pytest.mark.parametrize("kind", FORMATS[:3])
+def test_files_have_the_target_size(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
+    import random
+
+    to = location(kind, tmp_path)
+    produce(broker, topic, [{"value": random.Random(i).randbytes(1000)} for i in range(40_000)])
+    follow(broker, topic, to, TableSettings(target_bytes=4 << 20))
+    sizes = [path.stat().st_size for path in tmp_path.rglob("barnabas-*.parquet")]
+    assert len(sizes) >= 2 and max(sizes) < 24 << 20
+    assert len({(row["partition"], row["offset"]) for row in rows_of(to)}) == 40_000
+
+
+def test_engines_read_the_tables(broker: Broker, topic: str, tmp_path: Path) -> None:
+    pl = pytest.importorskip("polars")
+    produce(broker, topic, [{"value": b'{"n": %d}' % i} for i in range(1000)])
+    columns = ColumnSettings(value=Json(pa.schema([("n", pa.int64())])))
+    tables = {kind: location(kind, tmp_path / kind) for kind in ("parquet", "delta", "iceberg")}
+    for to in tables.values():
+        Path(to.partition("://")[2].partition("#")[0]).parent.mkdir(parents=True, exist_ok=True)
+        follow(broker, topic, to, columns=columns)
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    lake = tmp_path / "iceberg" / "lake"
+    table = SqlCatalog("local", uri=f"sqlite:///{lake}/catalog.db", warehouse=f"file://{lake}").load_table("db.rows")
+    frames: dict[str, Any] = {
+        "parquet": pl.scan_parquet(f"{tmp_path}/parquet/table/*.parquet"),
+        "delta": pl.scan_delta(f"{tmp_path}/delta/table"),
+        "iceberg": pl.scan_iceberg(table),
+    }
+    for kind, frame in frames.items():
+        found = frame.select(pl.len().alias("count"), pl.col("n").sum().alias("sum")).collect().to_dicts()
+        assert found == [{"count": 1000, "sum": 499_500}], kind
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_columns_of_records_with_a_prefix(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
+    to = location(kind, tmp_path)
+    produce(broker, topic, [{"key": b"k", "value": b'{"offset": 5}', "headers": [("h", b"1")]}])
+    value = Json(pa.schema([("offset", pa.int32())]))
+    with pytest.raises(ValueError, match="values have a field 'offset'"):
+        follow(broker, topic, to, columns=ColumnSettings(value=value))
+    follow(broker, topic, to, columns=ColumnSettings(value=value, prefix="_", headers=True))
+    (row,) = rows_of(to)
+    assert (row["_key"], row["_offset"], row["offset"]) == (b"k", 0, 5)
+    assert [dict(h) for h in row["_headers"]] == [{"key": "h", "value": b"1"}]
+
+
+ALL_TYPES = {
+    "type": "record",
+    "name": "All",
+    "fields": [
+        {"name": "t", "type": {"type": "int", "logicalType": "time-millis"}},
+        {"name": "d", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
+        {"name": "m", "type": {"type": "map", "values": ["null", "int"]}},
+        {"name": "s", "type": {"type": "record", "name": "S", "fields": [{"name": "x", "type": ["null", "float"]}]}},
+        {"name": "b", "type": "bytes"},
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_types_of_avro(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
+    import datetime as dt
+    import io
+
+    import fastavro
+
+    to = location(kind, tmp_path)
+    at = dt.datetime(2024, 5, 1, 12, 30, tzinfo=dt.UTC)
+    value = {
+        "t": dt.time(1, 2, 3), "d": dt.date(2024, 5, 1), "at": at, "local": at.replace(tzinfo=None),
+        "m": {"a": 1, "b": None}, "s": {"x": 1.5}, "b": b"\x00\xff",
+    }  # fmt: skip
+    data = io.BytesIO()
+    fastavro.schemaless_writer(data, fastavro.parse_schema(ALL_TYPES), value)
+    produce(broker, topic, [{"value": data.getvalue()}])
+    columns = ColumnSettings(value=Avro(ALL_TYPES))
+    assert follow(broker, topic, to, columns=columns) == 1
+    assert follow(broker, topic, to, columns=columns) == 0
+    (row,) = rows_of(to)
+    assert row["d"] == value["d"] and row["at"] == at and row["local"].replace(tzinfo=None) == value["local"]
+    assert dict(row["m"]) == value["m"] and row["s"] == {"x": 1.5} and row["b"] == b"\x00\xff"
+    assert row["t"] == (3_723_000_000 if kind == "delta" else value["t"])
+
+
+def test_offsets_have_the_form_of_the_spark_source() -> None:
+    text = '{"a":{"0":5,"1":7},"#ids":{"a":"6f2cf8a1-6f0c-4d5f-9d4b-7d1a4c0e5a11"},"#starts":{"a":{"0":1}}}'
+    found = TableOffsets.of_text(text)
+    assert TableOffsets.of_text(found.to_text()) == found
+    assert sorted(found.offsets.values()) == [5, 7]
+    for damaged in ("", "[]", '{"a":{"0":-1}}', '{"a":{"0":true}}', '{"a":{"x":1}}', '{"a":{"0":9223372036854775808}}'):
+        with pytest.raises(ValueError, match="offsets of the table"):
+            TableOffsets.of_text(damaged)
+
+
+@pytest.mark.parametrize(
+    ("to", "message"),
+    [
+        ("s3://bucket", "expected iceberg:"),
+        ("delta://host/x", "'host' is not a folder of this machine"),
+        ("delta:s3://bucket/x", "only folders of this machine"),
+        ("duckdb:file", "the name of the table is missing"),
+        ("iceberg:///x#rows", "the namespace and name of the table are missing"),
+    ],
+)
+def test_places_that_are_none(to: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        open_table(to)
+
+
+@pytest.mark.parametrize("text", ["week(x)", "day()", "a b", "a,a"])
+def test_partitions_that_are_none(text: str) -> None:
+    with pytest.raises(ValueError, match="partition by"):
+        parse_partitioning(text)
