@@ -8,6 +8,7 @@ from uuid import UUID
 
 from ..arrow.folder_source import FolderSource
 from ..arrow.offset_range import OffsetRange
+from ..arrow.remote_path import AnyPath
 from ..arrow.segment_files import PartitionFiles, find_folders
 from ..protocol.schema import ZERO_UUID
 from ..protocol.topic_partition import TopicPartition
@@ -35,11 +36,11 @@ class FolderBackfill:
     def check_ids(self, topic_ids: Mapping[str, UUID]) -> None:
         """Compare the topic ids in the directories with the ids in the cluster. Raises ValueError."""
         for tp, path in self._folders.items():
-            file = next(iter(path.glob(_METADATA)), None)
+            found_files: list[AnyPath] = list(path.glob(_METADATA))
             expected = topic_ids.get(tp.topic, ZERO_UUID)
-            if expected == ZERO_UUID or file is None:
+            if expected == ZERO_UUID or not found_files:
                 continue
-            lines = file.read_bytes().decode(errors="replace").splitlines()
+            lines = found_files[0].read_bytes().decode(errors="replace").splitlines()
             text = dict(line.split(":", 1) for line in lines if ":" in line)
             encoded = text.get("topic_id", "").strip()
             found = UUID(bytes=base64.urlsafe_b64decode(encoded + "==")) if len(encoded) == 22 else ZERO_UUID
