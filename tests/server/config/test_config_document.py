@@ -36,8 +36,8 @@ def test_the_limits_told_are_those_in_force() -> None:
     told = render().partition("## Limits that Apache Kafka does not have")[2].partition("\n## ")[0]
     rows = {
         "in the lists of one request": REQUEST_OBJECT_BUDGET,
-        "UpdateMetadata, between brokers": ORDER_OBJECT_BUDGET,
-        "StopReplica, between brokers": STOP_OBJECT_BUDGET,
+        "UpdateMetadata between brokers": ORDER_OBJECT_BUDGET,
+        "StopReplica between brokers": STOP_OBJECT_BUDGET,
         "tagged fields of one struct": MAX_UNKNOWN_TAGS,
         "of one Produce request": MAX_PARTITIONS,
         "of one request without records": f"{SMALL_FRAME_BYTES >> 20} MiB",
