@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.foreign_tools import cache_dir, cache_entry, digest, run_checked
 from tests.java import jars
+from tests.nightly import others_at_night
 from tests.test_package import wheel
 
 pytestmark = [pytest.mark.verify, pytest.mark.timeout(900)]
@@ -115,7 +116,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "packages"
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", others_at_night((VERSIONS[0], VERSIONS[-1], *VERSIONS[1:-1]), 2))
 def test_a_wheel_works_on(version: str, unpacked: Path) -> None:
     python = interpreter(version)
     optional = PROJECT["optional-dependencies"]

@@ -16,7 +16,7 @@ from barnabas.storage.cleaning.clean_job import CleanJob, PassFinished, SourceSe
 from barnabas.storage.cleaning.cleaner import clean
 from barnabas.storage.filesystem import OsFileSystem
 
-pytestmark = [pytest.mark.verify, pytest.mark.timeout(290)]
+pytestmark = [pytest.mark.verify, pytest.mark.nightly, pytest.mark.timeout(290)]
 
 SMALL, LARGE = 60_000, 600_000
 HEAP = "600m"

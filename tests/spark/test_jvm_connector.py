@@ -9,7 +9,7 @@ from tests.spark.conftest import KEEP_ALL, Cluster
 from tests.spark.connectors import QUERIES, REFUSED, TIME
 from tests.spark.jvm import connector_jars, run_with_pyspark_4_0
 
-pytestmark = [pytest.mark.verify, pytest.mark.java, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.verify, pytest.mark.nightly, pytest.mark.java, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
