@@ -491,7 +491,7 @@ class Log:
             raise self._violation(f"recovery point {self.recovery_point} is above the log end offset")
         bases = self.segments.base_offsets
         if bases != sorted(set(bases)) or not bases[0] <= self.log_start_offset or bases[-1] > self.log_end_offset:
-            raise self._violation(f"segments begin at {bases}")
+            raise self._violation(f"the base offsets of the segments are not increasing: {bases}")
         if self.active_segment is not self.segments.last:
             raise self._violation(f"the active segment begins at {self.active_segment.base_offset}")
         for segment, end_offset in zip(self.segments, [*bases[1:], self.log_end_offset], strict=True):

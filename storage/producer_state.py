@@ -300,7 +300,7 @@ class ProducerStateManager:
         if entry.current_txn_first_offset is not None and not header.is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"producer {header.producer_id} has a transaction open and sent records that are not part of it",
+                f"producer {header.producer_id} sent non-transactional records while its transaction was open",
             )
         return None
 

@@ -151,7 +151,7 @@ class DynamicConfig:
             # A store that takes no writes now may still be read: the broker can serve with the passwords as they are.
             logger.error("the stored passwords of broker %d cannot be encoded again: %r", broker_id, error)
         else:
-            logger.info("the stored passwords of broker %d are encoded with the present secret", broker_id)
+            logger.info("the stored passwords of broker %d are encoded with the current secret", broker_id)
 
     def check_broker_config(self, settings: Mapping[str, str], *, per_broker: bool) -> None:
         """Raise KafkaError unless these may be all dynamic settings of this broker, or else of all brokers."""

@@ -214,7 +214,9 @@ class Partition:
 
     def _check_isr(self) -> None:
         if self.replicas and not set(self.in_sync_replicas) <= set(self.replicas):
-            raise self._violation(f"ISR {self.in_sync_replicas} outside of the replicas {self.replicas}")
+            raise self._violation(
+                f"the ISR {self.in_sync_replicas} contains brokers that are not among the replicas {self.replicas}"
+            )
 
     def _violation(self, violation: str) -> InvariantViolationError:
         return InvariantViolationError(self.topic_partition, self.log.directory, violation)

@@ -81,7 +81,7 @@ def bench(
 ) -> None:
     """Measure produce and fetch throughput, single-record requests per second, and latency at a fixed rate.
 
-    Batches are built once and sent repeatedly, so that one core of load saturates a broker. Works with any
+    Batches are built once and sent repeatedly, so that a load on one core can saturate a broker. Works with any
     Kafka-compatible broker of 2.7 or later.
     """
     if acks not in _ACKS or _ACKS[acks] == 0:

@@ -195,9 +195,9 @@ def migrate(
 ) -> None:
     """Hand the directories of a standalone broker to a new KRaft cluster with controllers of Apache Kafka.
 
-    The broker must be stopped, and the controllers formatted with its cluster id and never started. Their directories
-    receive the topics, settings, ACLs, users and quotas of the broker, whose own directories are not changed.
-    Afterwards start the controllers, and the broker with process.roles=broker.
+    The broker must be stopped. The controllers must be formatted with its cluster id and never started. Their
+    directories receive the topics, settings, ACLs, users and quotas of the broker, whose own directories are not
+    changed. Afterwards start the controllers, and the broker with process.roles=broker.
     """
     kraft_handover = import_module("barnabas.server.kraft.kraft_handover")
     try:

@@ -117,7 +117,7 @@ def consume(
     ] = "read_uncommitted",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Print the records of topics, until the command is interrupted or -e or -c ends it.
+    """Print the records of topics until the command is interrupted. -e and -c end it earlier.
 
     barnabas consume flights -o -10 -e -f '%o %k %s\\n'
 

@@ -55,7 +55,7 @@ ByDuration = Annotated[
     typer.Option(
         "--by-duration",
         metavar="PnDTnHnMnS",
-        help="To the first record since this duration ago, such as PT2H for two hours.",
+        help="To the first record of the last hours or days, for example PT2H for two hours.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the changes (the default).")]

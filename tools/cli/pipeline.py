@@ -25,7 +25,9 @@ def pipeline(
     partitions: Annotated[int, typer.Option("--partitions", help="Partitions of the topics.")] = 4,
     master: Annotated[str | None, typer.Option(help="Spark's master.")] = "local[2]",
 ) -> None:
-    """Produce flights, keep a state per aircraft in a topic and every flight in Parquet, and compare the two.
+    """Run a demonstration: produce flights, and store the state of each aircraft in a topic and all flights in Parquet.
+
+    At the end both are compared.
 
     Requires the extras: pip install 'barnabas\\[demo,spark]'
     """

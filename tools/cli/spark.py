@@ -196,7 +196,9 @@ def export(
     every: Annotated[
         str | None, typer.Option(help='Keep running, and write a batch at this interval, such as "1 minute".')
     ] = None,
-    batch_bytes: Annotated[int, typer.Option(help="Approximate bytes per batch, which is one file.")] = 256 << 20,
+    batch_bytes: Annotated[
+        int, typer.Option(help="Approximate size of a batch, and so of an output file, in bytes.")
+    ] = 256 << 20,
     file_format: Annotated[str, typer.Option("--format", help="parquet, orc or delta.")] = "parquet",
     write_option: WriteOption = None,
     master: Master = None,

@@ -84,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME://HOST:PORT",
-        help="address of a listener that clients receive",
+        help="address of a listener that is sent to clients",
     )
     add(
         "--port",

@@ -51,7 +51,9 @@ def follow(
     ] = None,
     key: Annotated[str, typer.Option("--key", metavar="FORMAT", help="Format of keys, as --value.")] = "binary",
     value: Annotated[str, typer.Option("--value", metavar="FORMAT", help=f"Format of values: {_FORMATS}.")] = "binary",
-    schema_registry: Annotated[str | None, typer.Option(metavar="URL", help="The schema registry.")] = None,
+    schema_registry: Annotated[
+        str | None, typer.Option(metavar="URL", help="URL of the schema registry for --value registry.")
+    ] = None,
     nest: Annotated[
         bool, typer.Option("--nest", help="Keep values in one column instead of a column per field.")
     ] = False,
@@ -65,14 +67,16 @@ def follow(
     start: Annotated[
         str,
         typer.Option(
-            "--start", help="Where a new table begins: earliest, latest, an offset, a time, -15m, committed:GROUP."
+            "--start", help="Start of a new table: earliest, latest, an offset, a time, -15m, committed:GROUP."
         ),
     ] = "earliest",
     from_folder: Annotated[
         str | None,
         typer.Option("--from-folder", metavar="PATH", help="Read these partition directories before the topics."),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="End at the present ends of the topics.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="End at the log end offsets that the topics have when the command starts.")
+    ] = False,
     interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between commits.")] = 2.0,
     partition_by: Annotated[
         str | None,

@@ -47,7 +47,7 @@ class ClusterSnapshot(NamedTuple):
 def top(
     *,
     interval: Annotated[float, typer.Option("--interval", "-i", min=0.1, help="Seconds between two refreshes.")] = 2,
-    most: Annotated[int, typer.Option("--most", min=1, help="Number of topics and groups.")] = 15,
+    most: Annotated[int, typer.Option("--most", min=1, help="Number of topics and groups to show.")] = 15,
     count: Annotated[int | None, typer.Option("--count", "-c", min=1, help="Number of refreshes.")] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:

@@ -48,7 +48,7 @@ class JsonSchema:
             self._schema = json.loads(text, parse_constant=_refuse_constant)
             self._imported = {name: json.loads(other) for name, other in imported.items()}
             if not isinstance(self._schema, dict | bool):
-                raise ValueError("expected an object or a bool")
+                raise ValueError("a JSON Schema must be an object or a boolean")
             # A schema without a draft has draft 7, as in Confluent's registry.
             _check(validator_for(self._schema, default=Draft7Validator), self._schema)
         except RecursionError:

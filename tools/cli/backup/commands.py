@@ -70,7 +70,7 @@ def create(
     yes: Yes = False,
     url: Annotated[
         str | None,
-        typer.Option("--url", metavar="URL", help="URL of the broker's local port, if it cannot be determined."),
+        typer.Option("--url", metavar="URL", help="URL of the broker's health port, if the command cannot find it."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
@@ -162,7 +162,9 @@ def verify(target: TargetName, *, backup: BackupId = None, json: Json = False) -
 def restore(
     target: TargetName,
     *,
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="New data directory; empty, or not there.")],
+    to: Annotated[
+        Path, typer.Option("--to", metavar="DIR", help="New data directory. It must be empty, or must not exist.")
+    ],
     backup: BackupId = None,
     json: Json = False,
 ) -> None:
