@@ -290,7 +290,7 @@ def test_an_isr_outside_of_the_replicas_violates_an_invariant() -> None:
     partition = leader(replicas=(1, 2))
     partition.check_invariants()
     partition.in_sync_replicas = (1, 3)
-    with pytest.raises(InvariantViolationError, match=r"ISR \(1, 3\) contains brokers that are not among the replicas \(1, 2\)"):
+    with pytest.raises(InvariantViolationError, match=r"ISR \(1, 3\) contains brokers that are not among"):
         partition.check_invariants()
 
 
