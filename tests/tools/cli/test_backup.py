@@ -49,11 +49,12 @@ def document(result: tuple[int, str, str]) -> Any:
     return json.loads(out)
 
 
-def produce(bootstrap: str, topic: str, values: range) -> None:
+def produce(bootstrap: str, topic: str, values: range, size: int = 100) -> None:
+    """Write numbers that are padded to a size, in batches that fit in a segment."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for number in values:
-        producer.produce(topic, b"%d" % number + b" " * 100, partition=0)
-        if number % 50 == 0:
+        producer.produce(topic, b"%d" % number + b" " * size, partition=0)
+        if number % max(1, 15_000 // (size + 50)) == 0:
             producer.flush(30)
     assert producer.flush(30) == 0
 
@@ -278,12 +279,12 @@ def test_a_member_of_a_cluster_is_refused(capfd: pytest.CaptureFixture[str], tmp
 def test_a_full_target_keeps_the_last_backup(run: Run, server: BarnabasServer, tmp_path: Path) -> None:
     target = tmp_path / "small"
     target.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(target)], check=False)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(target)], check=False)
     if mounted.returncode:
         pytest.skip("mounting a small tmpfs needs root")
     try:
         first = document(run("backup", str(target), "--json"))
-        produce(server.bootstrap, "large", range(40_000))
+        produce(server.bootstrap, "large", range(350), size=10_000)
         status, _, err = run("backup", str(target))
         assert (status, len(err.splitlines())) == (1, 1)
         assert "no space left on device" in err.lower()

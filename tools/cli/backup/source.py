@@ -19,7 +19,7 @@ _DELETED_FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)\.[0-9a-f]{32}
 
 
 class SourceChangedError(Exception):
-    """A file has other content than the broker reported: without a hold, the cleaner may have replaced it."""
+    """A file or folder is missing, or a file is shorter than the broker reported. Without a hold that is possible."""
 
 
 class HoldLostError(Exception):
@@ -102,7 +102,7 @@ class SourceFolder:
 
     @contextmanager
     def open(self, *names: str) -> Iterator[SourceFile]:
-        """Open the file that has one of these names. Raises OSError."""
+        """Open the file that has one of these names. Raises SourceChangedError, OSError."""
         descriptor = self._open(names)
         try:
             status = os.fstat(descriptor)
@@ -115,14 +115,14 @@ class SourceFolder:
             for name in names:
                 with suppress(FileNotFoundError):
                     return os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._descriptor)
-        raise FileNotFoundError(2, "No such file or directory", names[0])
+        raise SourceChangedError(f"there is no file {names[0]}")
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a small file; None if it does not exist. Raises OSError."""
         try:
             with self.open(name) as file:
                 return os.pread(file.descriptor, file.size, 0)
-        except FileNotFoundError:
+        except SourceChangedError:
             return None
 
     def names(self) -> list[str]:
@@ -133,7 +133,7 @@ class SourceFolder:
 
 @contextmanager
 def partition_folder(log_dir: str, partition: Mapping[str, Any]) -> Iterator[SourceFolder]:
-    """Open the folder of a partition, by its topic id if the topic was deleted. Raises FileNotFoundError, OSError."""
+    """Open the folder of a partition, by its topic id if the topic was deleted. Raises SourceChangedError, OSError."""
     descriptor = _find_folder(log_dir, partition)
     try:
         yield SourceFolder(descriptor)
@@ -152,7 +152,7 @@ def _find_folder(log_dir: str, partition: Mapping[str, Any]) -> int:
             if _topic_id(SourceFolder(descriptor)) in (partition["topic_id"], None):
                 return descriptor
             os.close(descriptor)  # a new topic with the same name
-    raise FileNotFoundError(2, "No such file or directory", f"{log_dir}/{name}")
+    raise SourceChangedError(f"there is no folder {log_dir}/{name}")
 
 
 def _deleted_folders(log_dir: str, partition: Mapping[str, Any]) -> Iterator[str]:

@@ -143,6 +143,13 @@ def _check_place(facts: Mapping[str, Any]) -> None:
             )
 
 
+def _check_unheld(held: HeldFiles | None, problem: str) -> None:
+    """Raise BackupError if the broker holds its files, so that another program must have changed them."""
+    if held is not None:
+        held.check()
+        raise BackupError(f"{problem}, although the broker holds its files")
+
+
 class BackupWriter:
     """Copies the files of a broker to a target. Files that were copied before are compared by their inode."""
 
@@ -166,10 +173,8 @@ class BackupWriter:
             try:
                 with partition_folder(facts["log_dirs"][one["log_dir"]], one) as folder:
                     partition = self._copy_partition(folder, one, held)
-            except FileNotFoundError as error:
-                if held is not None:
-                    held.check()
-                    raise BackupError(f"{error.filename}: the file was removed, and not by the broker") from None
+            except SourceChangedError as error:
+                _check_unheld(held, f"{one['topic']}-{one['partition']}: {error}")
                 continue
             self._remember(partition)
             copied.append(partition)
@@ -205,10 +210,8 @@ class BackupWriter:
             try:
                 with folder.open(name, f"{name}.deleted") as source:
                     partition.files.append(self._copy_segment(source, name, base_offset, size, known))
-            except (FileNotFoundError, SourceChangedError) as error:
-                if held is not None:
-                    held.check()
-                    raise BackupError(f"{partition.folder}/{name}: {error}") from None
+            except SourceChangedError as error:
+                _check_unheld(held, f"{partition.folder}/{name}: {error}")
         for name in sorted(folder.names()):
             stem, _, suffix = name.partition(".")
             is_snapshot = suffix == "snapshot" and stem.isdecimal() and int(stem) <= partition.log_end_offset

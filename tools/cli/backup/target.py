@@ -21,6 +21,8 @@ from typing import Any
 
 BACKUPS, OBJECTS, TEMPORARY = "backups", "objects", "temporary"
 LOCK_FILE = "lock"
+OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"}
+"""Protocols of fsspec for stores without folders."""
 
 
 class BackupError(Exception):
@@ -132,16 +134,24 @@ class UrlTarget:
 
         Errors as `read`.
         """
-        path = self._path(name)
-        if not name.startswith(BACKUPS):
-            self._make_parent(path)
-            self._files.pipe_file(path, content)
-            return
-        temporary = self._path(f"{TEMPORARY}/{posixpath.basename(name)}")
-        for one in (temporary, path):
-            self._make_parent(one)
-        self._files.pipe_file(temporary, content)
-        self._files.mv(temporary, path)
+        try:
+            if name.startswith(BACKUPS):
+                temporary = f"{TEMPORARY}/{posixpath.basename(name)}"
+                self._put(temporary, content)
+                self._make_parent(name)
+                self._files.mv(self._path(temporary), self._path(name))
+            else:
+                self._put(name, content)
+        except OSError as error:
+            if error.filename is None and error.errno is not None:
+                error.filename = f"{self.name}/{name}"
+            elif error.errno is None:
+                raise BackupError(f"{self.name}/{name}: {error}") from None
+            raise
+
+    def _put(self, name: str, content: bytes) -> None:
+        self._make_parent(name)
+        self._files.pipe_file(self._path(name), content)
 
     def sizes(self, folder: str) -> dict[str, int]:
         """Return the files below a folder with their sizes, by their names in the target. Errors as `read`."""
@@ -167,9 +177,11 @@ class UrlTarget:
     def _path(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"
 
-    def _make_parent(self, path: str) -> None:
-        """Create the folder of a file, where the protocol has folders."""
-        self._files.makedirs(posixpath.dirname(path), exist_ok=True)
+    def _make_parent(self, name: str) -> None:
+        """Create the folder of a file. An object store has no folders, and would create a bucket of a wrong name."""
+        protocol = self._files.protocol
+        if OBJECT_STORES.isdisjoint([protocol] if isinstance(protocol, str) else protocol):
+            self._files.makedirs(posixpath.dirname(self._path(name)), exist_ok=True)
 
 
 Target = FolderTarget | UrlTarget
