@@ -168,7 +168,7 @@ def test_group_commands_describe_share_groups_and_name_the_command_for_their_off
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["consume", "t", "--share-group", "g", "-G", "h"], "--group or --share-group"),
+        (["consume", "t", "--share-group", "g", "-G", "h"], "exclude each other"),
         (["consume", "t", "--share-group", "g", "-o", "end"], "share.auto.offset.reset"),
         (["consume", "^t.*", "--share-group", "g"], "patterns"),
         (["share-group", "describe", "g", "--members", "--state"], "one of --offsets"),

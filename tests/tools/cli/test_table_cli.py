@@ -35,7 +35,7 @@ def rows_of(folder: Path) -> int:
     ("arguments", "message"),
     [
         ((), "give topics, or --pattern"),
-        (("none",), "no topic none"),
+        (("none",), "topic none does not exist"),
         (("t", "--value", "xml"), "--value: invalid format 'xml'"),
         (("t", "--value", "registry"), "--value registry requires --schema-registry"),
         (("t", "--value", "avro:/no/such.avsc"), "/no/such.avsc"),
