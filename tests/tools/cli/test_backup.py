@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from tests.tools.cli.running import Run, run_command
 from barnabas.protocol.record_batch_builder import batch_of_pairs
 from barnabas.tools.cli.backup.batch_check import BatchCheck
 from barnabas.tools.cli.backup.manifest import BackupManifest, new_backup_id
+from barnabas.tools.cli.backup.restore import verify_backups
 from barnabas.tools.cli.backup.source import HeldFiles, partition_folder
+from barnabas.tools.cli.backup.take import take_backup
 from barnabas.tools.cli.backup.target import BackupError, FolderTarget, UrlTarget, open_target
 from barnabas.tools.cli.local_broker import LocalBroker
 from barnabas.tools.cli.session import run as run_on_loop
@@ -276,6 +278,28 @@ def test_a_member_of_a_cluster_is_refused(capfd: pytest.CaptureFixture[str], tmp
         assert "a backup requires a single broker" in err
 
 
+class ForgetfulBroker(LocalBroker):
+    """A broker that is started again during the first backup."""
+
+    holds = 0
+
+    def request(self, method: str, path: str, query: Mapping[str, str]) -> Any:
+        """Lose the first hold."""
+        if path == "/backup/end":
+            self.holds += 1
+            if self.holds == 1:
+                super().request(method, path, query)
+        return super().request(method, path, query)
+
+
+def test_a_backup_is_repeated_if_the_broker_has_released_its_files(server: BarnabasServer, tmp_path: Path) -> None:
+    broker = ForgetfulBroker(run_on_loop(LocalBroker.find(server.bootstrap)))
+    manifest = take_backup(FolderTarget(tmp_path), broker)
+    assert broker.holds == 2
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in tmp_path.rglob("*") if path.is_file())
+    assert verify_backups(FolderTarget(tmp_path), [manifest.id])[1] == []
+
+
 def test_a_full_target_keeps_the_last_backup(run: Run, server: BarnabasServer, tmp_path: Path) -> None:
     target = tmp_path / "small"
     target.mkdir()
@@ -377,7 +401,7 @@ def test_the_broker_holds_files_while_it_is_backed_up(run: Run, server: Barnabas
         with partition_folder(str(server.log_dir), facts) as folder, folder.open(f"{0:020d}.log") as source:
             assert source.size == facts["segments"][-1][1] > 0
         status, _, err = run("compact", "compacted")
-        assert (status, "it is in use" in err) == (1, True), err
+        assert (status, "cannot be cleaned" in err) == (1, True), err
         held.end()
     wait_until(lambda: not copy.exists(), timeout_s=30, what="the copy of the metadata is deleted")
-    assert "it is in use" not in run("compact", "compacted")[2]
+    assert "cannot be cleaned" not in run("compact", "compacted")[2]

@@ -81,24 +81,24 @@ def create(
     and settings. The user of this command must be able to read the data directory.
     """
 
-    def work() -> tuple[BackupManifest, list[str]]:
-        place = open_target(target)
+    def work() -> BackupManifest:
         if keep is not None:
-            _ask_to_delete(place, keep, yes=yes)
+            _ask_to_delete(open_target(target), keep, yes=yes)
         broker = LocalBroker(url or run_on_loop(LocalBroker.find(bootstrap)))
         with progress_bar("back up") as show:
-            taken = take_backup(place, broker, show)
-        return taken, [] if keep is None else delete_old_backups(place, keep)
+            return take_backup(open_target(target), broker, show)
 
-    manifest, deleted = _run(work)
+    manifest = _run(work)
     damages = [f"{path}: {file.damage}" for path, file in manifest.all_files() if file.damage is not None]
-    if json:
-        print_json({**_row(manifest), "deleted": deleted, "damages": damages})
-    else:
+    if not json:
         say(
             f"backup {manifest.id}: {len(manifest.partitions)} partitions, {readable_size(manifest.size)}, "
             f"{readable_size(manifest.new_bytes)} new"
         )
+    deleted = [] if keep is None else _run(lambda: delete_old_backups(open_target(target), keep))
+    if json:
+        print_json({**_row(manifest), "deleted": deleted, "damages": damages})
+    else:
         for one in deleted:
             say(f"deleted backup {one}")
     for damage in damages:

@@ -149,7 +149,7 @@ def _find_folder(log_dir: str, partition: Mapping[str, Any]) -> int:
                 descriptor = os.open(f"{log_dir}/{folder}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except FileNotFoundError:
                 continue
-            if _topic_id(SourceFolder(descriptor)) in (partition["topic_id"], None):
+            if _topic_id(SourceFolder(descriptor)) == partition["topic_id"]:
                 return descriptor
             os.close(descriptor)  # a new topic with the same name
     raise SourceChangedError(f"there is no folder {log_dir}/{name}")

@@ -21,6 +21,8 @@ from typing import Any
 
 BACKUPS, OBJECTS, TEMPORARY = "backups", "objects", "temporary"
 LOCK_FILE = "lock"
+PRIVATE = 0o600
+"""The mode of all files: a backup has all records, and the credentials of users."""
 OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"}
 """Protocols of fsspec for stores without folders."""
 
@@ -57,7 +59,7 @@ class FolderTarget:
             path.parent.mkdir(parents=True, exist_ok=True)
             _sync_folder(path.parent.parent)
         try:
-            with temporary.open("wb") as file:
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -88,7 +90,7 @@ class FolderTarget:
     def writing(self) -> Iterator[None]:
         """Prepare the folder for one writer, and remove unfinished files. Raises BackupError for a second writer."""
         self.path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT, PRIVATE)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
