@@ -150,15 +150,15 @@ def write_produced(
 ) -> bytes | None:
     """`produce_entries.write_generally`; None where a place or a result is not of the kind that it takes."""
 
-def group_produces(buffer: memoryview, parts: list[tuple[int, int]], /) -> dict[bytes, list[int]]:
+def group_produce_requests(buffer: memoryview, parts: list[tuple[int, int]], /) -> dict[bytes, list[int]]:
     """`joint_produce.group_produces_py`."""
 
-def join_produces(
+def join_produce_requests(
     buffer: memoryview,
     parts: list[tuple[int, int]],
     key: bytes,
     place: tuple[int, int],
-    limits: tuple[int, int],
+    limits: tuple[int, int, int],
     rules: tuple[int, int, bool, bool],
     /,
 ) -> tuple[bytes, int, int, list[int], list[bytes]]:

@@ -147,6 +147,13 @@ class FrameReader:
             return self.data[end : end + missing]
         return self.data[end:]
 
+    @property
+    def has_second_frame(self) -> bool:
+        """Whether bytes of a second frame are pending."""
+        pending = self.pending
+        size: int = LENGTH_SIZE + _length_at(self.data, self.start)[0] if pending >= LENGTH_SIZE else pending
+        return LENGTH_SIZE <= size < pending
+
     def skip_to(self, position: int) -> None:
         """Continue at this position of `data`: the frames before it have been handled."""
         self.pending -= position - self.start

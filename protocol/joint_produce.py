@@ -23,8 +23,8 @@ from .record import LOG_OVERHEAD, NO_TIMESTAMP
 from .record_scan import RecordRules
 from .usual_batch import validate_and_stamp_py
 
-KEY_FRONT = Struct(">hhi")
-"""Version, acks and partition index. In the key of a group of requests the topic follows, by name or by id."""
+KEY_FRONT = Struct(">hhii")
+"""Version, acks, partition index and timeout (ms). In the key of a group the topic follows, by name or by id."""
 FIRST_VERSION, LAST_VERSION = 3, 13
 _length_at = Struct(">i").unpack_from
 _version_at = Struct(">h").unpack_from
@@ -62,15 +62,15 @@ def join_produces_py(
     parts: list[tuple[int, int]],
     key: bytes,
     place: tuple[int, int],
-    limits: tuple[int, int],
+    limits: tuple[int, int, int],
     rules: RecordRules,
 ) -> tuple[bytes, int, int, list[int], list[bytes]]:
     """Return the fields of `JoinedProduces` for the requests with this key at the beginning of each part.
 
-    `place` is the base offset and the leader epoch, `limits` the size of the largest batch, and the log start offset
-    for the responses. The buffer is not changed.
+    `place` is the base offset and the leader epoch, `limits` the size of the largest batch, the log start offset for
+    the responses, and the number of requests that are joined of one part. The buffer is not changed.
     """
-    max_size, log_start_offset = limits
+    max_size, log_start_offset, most = limits
     first_offset, leader_epoch = place
     next_offset, max_timestamp = first_offset, NO_TIMESTAMP
     batches: list[bytearray] = []
@@ -78,7 +78,8 @@ def join_produces_py(
     responses: list[bytes] = []
     for start, end in parts:
         response = b""
-        while (found := _read(buffer, start, end)) is not None and found[0] == key:
+        taken_requests = 0
+        while taken_requests < most and (found := _read(buffer, start, end)) is not None and found[0] == key:
             _, header, request, frame_end = found
             batch = bytearray(request.entries[0][2])
             taken = validate_and_stamp_py(memoryview(batch), None, (next_offset, leader_epoch), max_size, rules)
@@ -91,6 +92,7 @@ def join_produces_py(
             next_offset += taken[0]
             max_timestamp = max(max_timestamp, taken[1])
             start = frame_end
+            taken_requests += 1
         ends.append(start)
         responses.append(response)
     return b"".join(batches), next_offset - first_offset, max_timestamp, ends, responses
@@ -118,7 +120,7 @@ def _read(buffer: memoryview, start: int, end: int) -> tuple[bytes, RequestHeade
         if not topic.isascii():
             return None
         topic = topic.encode()
-    return KEY_FRONT.pack(version, request.acks, index) + topic, header, request, start + length
+    return KEY_FRONT.pack(version, request.acks, index, request.timeout_ms) + topic, header, request, start + length
 
 
 def locate_batches_py(data: memoryview, position: int) -> tuple[bytes, bytes]:
@@ -143,10 +145,10 @@ _offset_at = BATCH_HEADER.reader("base_offset")
 
 # By name: an extension that was compiled from older sources has no such functions.
 group_produces: Callable[[memoryview, list[tuple[int, int]]], dict[bytes, list[int]]] = getattr(
-    native, "group_produces", group_produces_py
+    native, "group_produce_requests", group_produces_py
 )
 join_produces: Callable[
-    [memoryview, list[tuple[int, int]], bytes, tuple[int, int], tuple[int, int], RecordRules],
+    [memoryview, list[tuple[int, int]], bytes, tuple[int, int], tuple[int, int, int], RecordRules],
     tuple[bytes, int, int, list[int], list[bytes]],
-] = getattr(native, "join_produces", join_produces_py)
+] = getattr(native, "join_produce_requests", join_produces_py)
 locate_batches: Callable[[memoryview, int], tuple[bytes, bytes]] = getattr(native, "locate_batches", locate_batches_py)

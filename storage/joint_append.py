@@ -18,14 +18,20 @@ class JointAppend:
     they take the general path after this append. The receive buffer is not changed.
     """
 
-    __slots__ = ("_buffer", "_key", "_log_start_offset", "_parts", "joined")
+    __slots__ = ("_buffer", "_key", "_log_start_offset", "_most", "_parts", "joined")
 
-    def __init__(self, buffer: memoryview, parts: list[tuple[int, int]], key: bytes, log_start_offset: int) -> None:
-        """`parts` of `buffer` begin with requests whose key is `key` (`group_produces`), one part per connection."""
+    def __init__(
+        self, buffer: memoryview, parts: list[tuple[int, int]], key: bytes, log_start_offset: int, most: int
+    ) -> None:
+        """`parts` of `buffer` begin with requests whose key is `key` (`group_produces`), one part per connection.
+
+        At most `most` requests of each part are joined.
+        """
         self._buffer = buffer
         self._parts = parts
         self._key = key
         self._log_start_offset = log_start_offset
+        self._most = most
         self.joined: JoinedProduces | None = None
         """The appended batches and the responses, once the log has called this."""
 
@@ -43,7 +49,7 @@ class JointAppend:
         if not config.stores_as_sent or target_magic != 2:
             return nothing_appended()
         record_rules = AppendContext(rules, base_offset, now_ms, config, leader_epoch, target_magic).record_rules
-        limits = min(config.max_message_bytes, MAX_JOINT_BATCH_BYTES), self._log_start_offset
+        limits = min(config.max_message_bytes, MAX_JOINT_BATCH_BYTES), self._log_start_offset, self._most
         place = base_offset, leader_epoch
         joined = JoinedProduces(*join_produces(self._buffer, self._parts, self._key, place, limits, record_rules))
         if not joined.record_count:

@@ -3,7 +3,7 @@
 #include "produce_parts.h"
 
 typedef struct {
-    int version, acks, index, correlation_id;
+    int version, acks, index, timeout_ms, correlation_id;
     const uint8_t *topic, *records, *end; /* `end` is the end of the frame */
     int64_t topic_size, records_size;
 } small_produce;
@@ -37,7 +37,7 @@ static int read_small_produce(const uint8_t *at, const uint8_t *end, small_produ
     take_no_tags(&in);
     if (take_count(&in, 2) != -1)
         return 0;
-    out->acks = take_i16(&in), take_i32(&in); /* the timeout: no request waits */
+    out->acks = take_i16(&in), out->timeout_ms = take_i32(&in);
     if (take_count(&in, 4) != 1)
         return 0;
     int is_id = out->version >= SINCE_TOPIC_IDS;
@@ -52,14 +52,14 @@ static int read_small_produce(const uint8_t *at, const uint8_t *end, small_produ
     return in.at != NULL && in.at == in.end;
 }
 
-enum { KEY_FRONT = 8 };
+enum { KEY_FRONT = 12 };
 
-/* Write version, acks and index, which the topic follows in the key of a group. */
+/* Write version, acks, index and timeout, which the topic follows in the key of a group. */
 static void write_key_front(uint8_t *at, const small_produce *request)
 {
     at[0] = (uint8_t)(request->version >> 8), at[1] = (uint8_t)request->version;
     at[2] = (uint8_t)((uint32_t)request->acks >> 8), at[3] = (uint8_t)request->acks;
-    write_u32(at + 4, (uint32_t)request->index);
+    write_u32(at + 4, (uint32_t)request->index), write_u32(at + 8, (uint32_t)request->timeout_ms);
 }
 
 static int has_key(const small_produce *request, const uint8_t *key, Py_ssize_t key_size)
@@ -111,11 +111,11 @@ static int add_to_group(PyObject *groups, const small_produce *request, Py_ssize
     return is_added;
 }
 
-PyObject *group_produces(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+PyObject *group_produce_requests(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     Py_buffer data;
     if (count != 2 || !PyList_Check(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "group_produces(buffer, parts)");
+        PyErr_SetString(PyExc_TypeError, "group_produce_requests(buffer, parts)");
         return NULL;
     }
     if (PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0)
@@ -138,6 +138,7 @@ typedef struct {
     Py_ssize_t key_size;
     const record_rules *rules;
     int64_t max_size, next_offset, max_timestamp;
+    Py_ssize_t most; /* requests of a part */
     uint32_t leader_epoch;
     uint8_t *data, *responses;
     Py_ssize_t data_size, responses_size;
@@ -180,7 +181,7 @@ static int is_joinable(const join *all, const small_produce *request)
 static const uint8_t *join_part(join *all, const uint8_t *at, const uint8_t *end)
 {
     small_produce request;
-    while (read_small_produce(at, end, &request) && is_joinable(all, &request)) {
+    for (Py_ssize_t i = 0; i < all->most && read_small_produce(at, end, &request) && is_joinable(all, &request); i++) {
         uint8_t *batch = all->data + all->data_size, *response = all->responses + all->responses_size;
         memcpy(batch, request.records, (size_t)request.records_size);
         write_i64(batch, all->next_offset), write_u32(batch + LEADER_EPOCH_AT, all->leader_epoch);
@@ -248,7 +249,7 @@ static PyObject *join_parts(join *all, PyObject *parts, const Py_buffer *data)
     return joined;
 }
 
-PyObject *join_produces(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *join_produce_requests(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer data;
     PyObject *parts, *tuple, *joined = NULL;
@@ -256,8 +257,8 @@ PyObject *join_produces(PyObject *Py_UNUSED(module), PyObject *args)
     long long base_offset, leader_epoch, max_size, log_start_offset;
     record_rules rules;
     join all = {.rules = &rules, .max_timestamp = NO_TIMESTAMP};
-    if (!PyArg_ParseTuple(args, "y*O!y#(LL)(LL)O:join_produces", &data, &PyList_Type, &parts, &key, &all.key_size,
-                          &base_offset, &leader_epoch, &max_size, &log_start_offset, &tuple))
+    if (!PyArg_ParseTuple(args, "y*O!y#(LL)(LLn)O:join_produce_requests", &data, &PyList_Type, &parts, &key, &all.key_size,
+                          &base_offset, &leader_epoch, &max_size, &log_start_offset, &all.most, &tuple))
         return NULL;
     all.key = (const uint8_t *)key;
     all.next_offset = base_offset, all.leader_epoch = (uint32_t)leader_epoch, all.max_size = max_size;

@@ -181,7 +181,7 @@ class KafkaApis:
         quotas.enforced_listeners.append(self._routes.clear)
         self._failures = 0
         self._quotas = quotas
-        self._joint_produce = JointProduce(services)
+        self._joint_produce = JointProduce(services, self._responder)
         self._error_counts: ErrorCounts | None = None
 
     @property
@@ -251,7 +251,7 @@ class KafkaApis:
 
     def handle_together(
         self, connections: Sequence[Connection], buffer: memoryview, parts: list[tuple[int, int]]
-    ) -> Iterator[tuple[int, int, bytes]]:
+    ) -> Iterator[tuple[int, int, bytes | None]]:
         """Handle requests of several connections together: `JointProduce.handle`. All others are left to `handle`."""
         if self._quotas.enforced or len(self._interceptors) > 1:
             return iter(())

@@ -253,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
                 if nbytes <= MAX_KEPT_BYTES and self._batcher.is_batching:
                     turn.add(self, nbytes)
                     return
-                if nbytes >= 2 * MIN_PRODUCE_BYTES:
+                if reader.has_second_frame:
                     turn.finish()
                     turn.handle((self,))
                     return
@@ -306,15 +306,24 @@ class Connection(asyncio.BufferedProtocol):
         """The buffer with the received bytes."""
         return self._reader.data
 
-    def take_responses(self, position: int, responses: bytes) -> None:
-        """Send the responses to the requests before `position` of `received`."""
+    def take_responses(self, position: int, responses: bytes | None) -> None:
+        """Send the responses to the requests before `position` of `received`; None: `send` gets the only one later."""
         if self._state >= _CLOSING:
             return
         self._reader.skip_to(position)
+        if responses is None:
+            assert not self._state, "no other request is being handled"
+            self._on_event(ServerEvent.REQUEST)
+            return
         self._out.append(responses)
         self._out_bytes += len(responses)
         if not self._reader.pending:
             self._write_responses()
+
+    @property
+    def has_several_requests(self) -> bool:
+        """Whether more bytes are received than the first request has."""
+        return self._reader.has_second_frame
 
     def handle_received(self) -> None:
         """Handle the received requests one after another."""

@@ -20,10 +20,11 @@ API_KEY_LOW_BYTE = 5
 """Position of a byte that is 0 in Produce requests, and in requests of no other API."""
 
 HandleTogether: TypeAlias = (
-    "Callable[[Sequence[Connection], memoryview, list[tuple[int, int]]], Iterator[tuple[int, int, bytes]]]"
+    "Callable[[Sequence[Connection], memoryview, list[tuple[int, int]]], Iterator[tuple[int, int, bytes | None]]]"
 )
 """Handles requests at the beginning of parts `[start, end)` of a buffer, one part per connection. Yields the number of
-a part, the position after its last handled request, and the responses. The other requests are handled one by one.
+a part, the position after its last handled request, and the responses: None for one request, whose response is sent
+later by `Connection.send`. The other requests are handled one by one.
 """
 
 
@@ -64,7 +65,10 @@ class RequestTurn:
         if connections:
             self.connections = []
             self._pool.received = 0
-            self.handle(connections)
+            if len(connections) > 1 or connections[0].has_several_requests:
+                self.handle(connections)
+            else:
+                self._handle_received(connections[0])
 
     def handle(self, connections: Sequence[Connection]) -> None:
         """Handle requests of connections whose bytes are in one buffer: together if possible, then one by one."""
@@ -78,10 +82,13 @@ class RequestTurn:
                 # Their records may be in the log: the requests must not be handled again.
                 self._abort(together, error)
         for connection in connections:
-            try:
-                connection.handle_received()
-            except Exception as error:  # noqa: BLE001 - the requests of the other connections are handled
-                self._abort((connection,), error)
+            self._handle_received(connection)
+
+    def _handle_received(self, connection: Connection) -> None:
+        try:
+            connection.handle_received()
+        except Exception as error:  # noqa: BLE001 - the requests of the other connections are handled
+            self._abort((connection,), error)
 
     def _abort(self, connections: Iterable[Connection], error: Exception) -> None:
         """Close connections because of an error in their requests, as the event loop does after `buffer_updated`."""

@@ -270,7 +270,7 @@ class Partition:
         """Whether an append is acknowledged before it returns: it waits neither for a disk nor for other replicas."""
         if self.log.config.flush_messages != NEVER:
             return False
-        return acks == 1 or (acks == -1 and self.followers is None and not self._replica_manager.acks_all_on_disk)
+        return acks == 1 or (self.followers is None and not self._replica_manager.acks_all_on_disk)
 
     def _is_duplicate(self, records: memoryview) -> bool:
         """Whether the records repeat an earlier append of an idempotent producer, which waits for it like the first

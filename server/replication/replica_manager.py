@@ -17,7 +17,6 @@ from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError, LogFailedError, NoSpaceError
 from ...storage.held_logs import AllLogDirsFailedError
-from ...storage.joint_append import JOINT_RULES, JointAppend
 from ...storage.log_dir import LOG_START_OFFSET_CHECKPOINT
 from ...storage.log_validator import AppendOrigin, HeavyRecordsError
 from ..metadata.topic_names import INTERNAL_TOPICS, is_internal
@@ -47,7 +46,6 @@ from .replica import FollowerFetch
 from .verification_guards import ATTRIBUTES_LOW_BYTE, VerificationGuards
 
 if TYPE_CHECKING:
-    from ...protocol.joint_produce import JoinedProduces
     from ...protocol.messages.fetch import FetchPartition
     from ...storage.filesystem import Sendable
     from ...storage.lane_task import LaneTask
@@ -464,23 +462,16 @@ class ReplicaManager:
         else:
             self._await_appends(results, awaited, callback, request)
 
-    def append_jointly(
-        self, topic: str, index: int, acks: int, buffer: memoryview, parts: list[tuple[int, int]], key: bytes
-    ) -> JoinedProduces | None:
-        """Append the batches of several produce requests with one write, if no request has to wait for its response.
+    def append_jointly(self, topic: str, index: int, request: AppendRequest) -> None:
+        """Append the batches of several produce requests, which the request's `JointAppend` finds, with one write.
 
-        `parts` of `buffer` begin with requests of the group with this key. Returns None if nothing is appended:
-        `append_records` then finds the error, or waits, for each request.
+        As `append_records`, whose callback gets one result for all of them: an error, if no batch is appended.
         """
-        partition = self._partitions.get((topic, index))
-        if partition is None or not partition.decides_immediately(acks) or self._suspended.waiting:
-            return None
-        results: list[AppendResult] = []
-        joint = JointAppend(buffer, parts, key, partition.log.log_start_offset)
-        request = AppendRequest(acks, 0, results.extend, JOINT_RULES, validate=joint)
-        self.append_records([(topic, index, NO_RECORDS)], request)
-        assert results, "the append is decided"
-        return None if isinstance(results[0], KafkaError) else joint.joined
+        if self._suspended.waiting:
+            # Records that arrived before may have to be appended before.
+            request.callback([KafkaError(ErrorCode.REQUEST_TIMED_OUT, "other appends are suspended")])
+        else:
+            self.append_records([(topic, index, NO_RECORDS)], request)
 
     def _check_client_records(self, entry: AppendEntry, partition: Partition, request: AppendRequest) -> None:
         """Raise KafkaError for records that a client may not append, whichever broker leads the partition."""

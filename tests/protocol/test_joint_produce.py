@@ -26,14 +26,16 @@ from barnabas.protocol.native import native
 from barnabas.protocol.produce_entries import SINCE_TOPIC_IDS
 from barnabas.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
 
-compiled = pytest.mark.skipif(not hasattr(native, "join_produces"), reason="nothing is compiled here")
+compiled = pytest.mark.skipif(not hasattr(native, "join_produce_requests"), reason="nothing is compiled here")
 NOW_MS = 1_700_000_000_000
 RULES = (NOW_MS - 1000, NOW_MS + 1000, False, False)
 TOPIC_ID = UUID(int=7)
 FUNCTIONS = [
     pytest.param((group_produces_py, join_produces_py, locate_batches_py), id="python"),
     pytest.param(
-        native and (native.group_produces, native.join_produces, native.locate_batches), id="compiled", marks=compiled
+        native and (native.group_produce_requests, native.join_produce_requests, native.locate_batches),
+        id="compiled",
+        marks=compiled,
     ),
 ]
 
@@ -69,7 +71,7 @@ def request(
 
 def key(version: int = 9, acks: int = 1, index: int = 0, topic: str = "t") -> bytes:
     named = TOPIC_ID.bytes if version >= SINCE_TOPIC_IDS else topic.encode()
-    return KEY_FRONT.pack(version, acks, index) + named
+    return KEY_FRONT.pack(version, acks, index, 30_000) + named
 
 
 def laid_out(*parts: bytes) -> tuple[memoryview, list[tuple[int, int]]]:
@@ -92,7 +94,7 @@ def test_batches_of_one_partition_are_joined_and_answered(functions: tuple, vers
     before = bytes(buffer)
     assert group(buffer, parts) == {key(version): [0, 1], key(version, index=4): [2]}
 
-    data, count, max_timestamp, ends, responses = join(buffer, parts[:2], key(version), (100, 6), (1000, 40), RULES)
+    data, count, max_timestamp, ends, responses = join(buffer, parts[:2], key(version), (100, 6), (1000, 40, 9), RULES)
     assert bytes(buffer) == before, "the requests can be handled again"
     assert (count, max_timestamp) == (6, NOW_MS + 9)
     assert ends == [parts[0][1], parts[1][0] + len(third)]
@@ -153,7 +155,7 @@ def test_any_other_request_ends_its_part(functions: tuple, name: str) -> None:
     _, join, _ = functions
     good, other = request(batch()), other_requests()[name]
     buffer, parts = laid_out(other + good, good + other + good, good)
-    data, count, _, ends, responses = join(buffer, parts, key(), (0, 0), (1000, 0), RULES)
+    data, count, _, ends, responses = join(buffer, parts, key(), (0, 0), (1000, 0, 9), RULES)
     assert ends == [parts[0][0], parts[1][0] + len(good), parts[2][1]]
     assert (count, len(list(iter_batches(memoryview(data))))) == (2, 2)
     assert [bool(response) for response in responses] == [False, True, True]
@@ -165,7 +167,7 @@ def test_keys_are_required_where_the_rules_say_so(functions: tuple) -> None:
     assert builder.append(None, b"value", (), NOW_MS)
     buffer, parts = laid_out(request(bytes(builder.build())), request(batch()))
     for needs_keys, count in ((False, 2), (True, 1)):
-        assert functions[1](buffer, parts, key(), (0, 0), (1000, 0), (*RULES[:2], needs_keys, False))[1] == count
+        assert functions[1](buffer, parts, key(), (0, 0), (1000, 0, 9), (*RULES[:2], needs_keys, False))[1] == count
 
 
 @compiled
@@ -179,14 +181,16 @@ def test_damaged_requests_are_joined_by_both_or_by_none(version: int) -> None:
         for _ in range(rng.choice([1, 1, 2, 5])):
             damaged[rng.randrange(len(damaged))] = rng.choice([0, 1, 2, 127, 128, 255, rng.randrange(256)])
         buffer, parts = laid_out(bytes(damaged) + good, good)
-        arguments = buffer, parts, key(version), (5, 1), (1000, 0), RULES
-        joined = native.join_produces(*arguments)
+        arguments = buffer, parts, key(version), (5, 1), (1000, 0, 9), RULES
+        joined = native.join_produce_requests(*arguments)
         twin = join_produces_py(*arguments)
         if joined != twin:
             # Tagged fields and bytes after the request: the general decoder reads them, the compiled one leaves them.
             assert joined[3][0] == parts[0][0]
         groups = group_produces_py(buffer, parts)
-        assert all(set(numbers) <= set(groups[name]) for name, numbers in native.group_produces(buffer, parts).items())
+        assert all(
+            set(numbers) <= set(groups[name]) for name, numbers in native.group_produce_requests(buffer, parts).items()
+        )
 
 
 @compiled
@@ -195,19 +199,19 @@ def test_wrong_arguments_are_refused() -> None:
     buffer, parts = laid_out(request(batch()))
     for wrong in ([(0, len(buffer) + 1)], [(-1, 5)], [(5, 4)], [5], [(0, 1, 2)], [("a", "b")]):
         with pytest.raises(ValueError, match="part"):
-            native.group_produces(buffer, wrong)  # type: ignore[arg-type]
+            native.group_produce_requests(buffer, wrong)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="part"):
-            native.join_produces(buffer, wrong, key(), (0, 0), (1000, 0), RULES)  # type: ignore[arg-type]
+            native.join_produce_requests(buffer, wrong, key(), (0, 0), (1000, 0, 9), RULES)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="key"):
-        native.join_produces(buffer, parts, b"short", (0, 0), (1000, 0), RULES)
+        native.join_produce_requests(buffer, parts, b"short", (0, 0), (1000, 0, 9), RULES)
     with pytest.raises(TypeError):
-        native.group_produces(buffer, tuple(parts))  # type: ignore[arg-type]
+        native.group_produce_requests(buffer, tuple(parts))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("functions", FUNCTIONS)
 def test_batches_are_located(functions: tuple) -> None:
     buffer, parts = laid_out(request(batch(3)) + request(batch()) + request(batch(2)))
-    data = functions[1](buffer, parts, key(), (50, 0), (1000, 0), RULES)[0]
+    data = functions[1](buffer, parts, key(), (50, 0), (1000, 0, 9), RULES)[0]
     sizes = [each.size for each in iter_batches(memoryview(data))]
     offsets, positions = functions[2](memoryview(data), 1000)
     assert array("q", offsets).tolist() == [50, 53, 54]

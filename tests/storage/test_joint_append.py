@@ -21,7 +21,7 @@ NOTHING = memoryview(b"")
 
 def append_jointly(log: Log, batches: list[memoryview]) -> tuple[JointAppend, LogAppendInfo]:
     buffer, parts = laid_out(*(request(bytes(records)) for records in batches))
-    joint = JointAppend(buffer, parts, key(), log.log_start_offset)
+    joint = JointAppend(buffer, parts, key(), log.log_start_offset, 9)
     return joint, log.append_as_leader(NOTHING, leader_epoch=3, rules=JOINT_RULES, validate=joint)
 
 
@@ -106,9 +106,11 @@ def test_a_full_disk_leaves_the_log_and_the_requests_as_they_were() -> None:
     received = bytes(buffer)
     disk.capacity = disk.used + 100
     with pytest.raises(KafkaError) as caught:
-        log.append_as_leader(NOTHING, leader_epoch=3, rules=JOINT_RULES, validate=JointAppend(buffer, parts, key(), 0))
+        log.append_as_leader(
+            NOTHING, leader_epoch=3, rules=JOINT_RULES, validate=JointAppend(buffer, parts, key(), 0, 9)
+        )
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert (state(log), log.size, bytes(buffer)) == (before, size, received)
     disk.capacity = None
-    log.append_as_leader(NOTHING, leader_epoch=3, rules=JOINT_RULES, validate=JointAppend(buffer, parts, key(), 0))
+    log.append_as_leader(NOTHING, leader_epoch=3, rules=JOINT_RULES, validate=JointAppend(buffer, parts, key(), 0, 9))
     assert log.log_end_offset == 4

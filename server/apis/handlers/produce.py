@@ -61,7 +61,7 @@ def handle(
 
     Returns before the response: `ReplicaManager` calls back with the results, without a task per request.
     """
-    produce = _Produce(ctx, request, metadata_cache, fault, sliced_work)
+    produce = PendingProduce(ctx, request, metadata_cache, fault, sliced_work)
     if request.transactional_id is not None:
         _in_transaction(ctx, request, produce, add_partitions_to_txn_manager, replica_manager)
         return
@@ -78,7 +78,7 @@ def handle(
 def _in_transaction(
     ctx: RequestContext,
     request: ProduceEntries,
-    produce: _Produce,
+    produce: PendingProduce,
     add_partitions_to_txn_manager: AddPartitionsToTxnManager,
     replica_manager: ReplicaManager,
 ) -> None:
@@ -102,7 +102,7 @@ def _in_transaction(
     )
 
 
-class _Produce(CompactProduceResponse):
+class PendingProduce(CompactProduceResponse):
     """The state of one produce request. It is also its response if no partition fails, which saves an object.
 
     It does not keep the request's records, which are in a shared buffer.

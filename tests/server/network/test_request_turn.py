@@ -197,7 +197,7 @@ def test_a_fault_of_the_handler_closes_the_connections_and_serves_others(loop: C
     async def talk(server: Server) -> None:
         clients = [await server.connect() for _ in range(3)]
         server.raises = True
-        clients[0][1].write(request(PRODUCE, 1))
+        clients[0][1].write(request(PRODUCE, 1) * 2)
         assert await clients[0][0].read() == b""
         server.raises = False
         clients[1][1].write(request(PRODUCE, 2))
