@@ -121,7 +121,7 @@ def follow(
     barnabas table follow orders --to iceberg:///var/lake#shop.orders --value json:orders.json
     """
     if bool(topic) == (pattern is not None):
-        raise typer.BadParameter("give topics, or --pattern")
+        raise typer.BadParameter("no topics given: name topics, or use --pattern")
     has_begun = False
     try:
         from ...arrow.data_loss import DataLossError

@@ -34,7 +34,7 @@ def rows_of(folder: Path) -> int:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give topics, or --pattern"),
+        ((), "no topics given: name topics, or use --pattern"),
         (("none",), "topic none does not exist"),
         (("t", "--value", "xml"), "--value: invalid format 'xml'"),
         (("t", "--value", "registry"), "--value registry requires --schema-registry"),
