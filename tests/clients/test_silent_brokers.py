@@ -238,6 +238,7 @@ ADMIN_CALLS: dict[str, Callable[[Admin], Awaitable[Any]]] = {
     "describe_transactions": lambda one: one.describe_transactions(["x"]),
     "open_transactions": lambda one: one.open_transactions([T0]),
     "abort_transaction": lambda one: one.abort_transaction(OPEN),
+    "fence_producers": lambda one: one.fence_producers(["x"]),
     "find_hanging": lambda one: one.find_hanging([T0], older_than_ms=0, now_ms=0),
 }
 

@@ -68,6 +68,8 @@ class ReassignmentPages:
         found = await self._partitions([str(name) for name in topics])
         _require_bounded(found)
         factor = int(body.get("replication_factor") or 0)
+        if factor < 0:
+            raise ValueError("replication_factor: expected a number from 1 on")
         factors = {tp: factor or len(info.replicas) for tp, info in found.items()}
         after = spread_replicas(factors, wanted, live)
         return {

@@ -72,6 +72,7 @@ async def test_partitions_move_as_in_the_preview_and_leaders_are_elected(
         {"topics": ["orders"], "brokers": ["x"]},
         {"topics": ["orders"], "brokers": [7]},
         {"topics": ["orders"], "brokers": [1], "replication_factor": 2},
+        {"topics": ["orders"], "brokers": [1], "replication_factor": -1},
     ):
         assert (await page.post("/api/reassignments/plan", json=body)).status_code == 400, body
     asked = {"topics": ["orders"], "brokers": [1, 2], "replication_factor": 2}

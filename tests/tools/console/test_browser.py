@@ -66,11 +66,16 @@ IS_WHOLE = """(selector) => {
     const place = document.querySelector(selector).getBoundingClientRect();
     return place.left >= 0 && place.right <= innerWidth;
 }"""
-CUT = """() => [...document.querySelectorAll('main td, main button, main .tag')].filter((one) => {
+CUT = """() => [...document.querySelectorAll('main *')].filter((one) => {
     const place = one.getBoundingClientRect();
-    return place.width > 0 && (place.right > innerWidth + 1 || place.left < -1);
+    const isOut = place.width > 0 && (place.right > innerWidth + 1 || place.left < -1);
+    const isCut = one.matches('td, button, .tag') && isOut;
+    const scrolls = ['auto', 'scroll'].includes(getComputedStyle(one).overflowY);
+    const isScrolled = scrolls && one.scrollHeight > one.clientHeight;
+    const isHidden = one.matches('td') && one.textContent && place.width < 8;
+    return isCut || isScrolled && !one.matches('textarea') || isHidden;
 }).map((one) => one.outerHTML.slice(0, 200))"""
-"""Elements that are not whole on a narrow screen, and boxes with a scroll within the page."""
+"""Elements that are not whole on a narrow screen, and boxes that scroll within the page."""
 T = TypeVar("T")
 
 
@@ -754,6 +759,10 @@ def test_it_fits_a_phone(chromium: Browser, url: str) -> None:
             go(page, path)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
             assert page.evaluate(IS_WHOLE, "#nav a[aria-current]") or path.startswith("/partitions"), path
+            assert page.evaluate(CUT) == [], path
+        for path in ("/topics/orders/records", "/groups", "/topics/orders"):
+            go(page, path)
+            expect(page.locator("tbody tr:not(.gap) td:nth-child(5)").first).to_be_visible()
             assert page.evaluate(CUT) == [], path
         go(page, "/topics/orders/settings")
         expect(page.locator(".settings tbody tr").first).to_be_visible()

@@ -46,7 +46,7 @@ export async function groups(view, signal) {
   every(4, signal, async () => { lags = (await get("/group-lags", signal)).groups; show(); });
 }
 
-const topicNames = ([, names, total]) => (names === undefined ? "…" : total ? [names.join(", "), total > names.length && h("small", {}, ` +${number(total - names.length)}`)] : "–");
+const topicNames = ([, names, total]) => (names === undefined ? "…" : total ? [names.map((name, at) => [at > 0 && ", ", h("a", { href: `#/topics/${part(name)}/consumers` }, name)]), total > names.length && h("small", {}, ` +${number(total - names.length)}`)] : "–");
 
 export async function group(view, signal, id) {
   const plot = new Plot("Lag", [{ name: "lag", class: "a" }], compact);

@@ -45,7 +45,7 @@ export async function subject(view, signal, index, name, chosen) {
   const select = choice("Version", "version", found.versions.map((one) => [String(one), String(one)]).reverse(), String(version));
   select.addEventListener("change", () => { location.hash = address(select.lastChild.value); });
   const others = found.versions.filter((one) => one !== version);
-  const against = choice("Compare with version", "against", others.map((one) => [String(one), String(one)]).reverse(), String(previous ?? others.at(-1)));
+  const against = choice("Compare with", "against", others.map((one) => [String(one), `version ${one}`]).reverse(), String(previous ?? others.at(-1)));
   const place = h("div");
   const text = h("pre", { tabindex: 0, "aria-label": `Schema of ${name}, version ${version}` }, now.schema);
   async function compare() {

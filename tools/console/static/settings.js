@@ -22,11 +22,11 @@ export async function settings(view, signal, { path, label, own }) {
     const wanted = search.value.trim().toLowerCase();
     const shown = configs.filter((c) => c.name.includes(wanted) || (c.doc ?? "").toLowerCase().includes(wanted));
     place.replaceChildren(h("table", { class: "settings", "aria-label": label },
-      h("thead", {}, h("tr", {}, [{ name: "Setting" }, { name: "Value" }, { name: "Source", class: "optional" }, {}].map(title))),
+      h("thead", {}, h("tr", {}, [{ name: "Setting" }, { name: "Value" }, { name: "Source" }, {}].map(title))),
       h("tbody", {}, shown.map((c) => h("tr", {},
         h("td", {}, h("code", {}, c.name), c.doc && h("div", {}, h("small", {}, sentence(c.doc)))),
         h("td", { class: "mono" }, value(c)),
-        h("td", { class: "optional" }, tag(c.source, own.includes(c.source) ? "good" : null)),
+        h("td", {}, tag(c.source, own.includes(c.source) ? "good" : null)),
         h("td", { class: "does" }, c.read_only ? h("small", {}, "read-only") : h("button", { class: "quiet", "aria-label": `Change ${c.name}`, onclick: () => change(c) }, "Change")))))));
   }
 

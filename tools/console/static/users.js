@@ -10,11 +10,12 @@ const amount = (key, value) => `${key.replaceAll("_", " ")} ${key.endsWith("byte
 export async function users(view, signal) {
   const count = h("small", { role: "status" });
   const list = new List("Users", [
-    { name: "User", class: "name", sort: (u) => u.name, cell: (u) => h("button", { class: "link", onclick: () => password(look, u.name) }, h("bdi", {}, u.name)) },
+    { name: "User", class: "name", sort: (u) => u.name, cell: (u) => h("bdi", {}, u.name) },
     { name: "Credentials", cell: (u) => (u.credentials.length ? u.credentials.map(([mechanism, iterations]) => `${mechanism} (${number(iterations)} iterations)`).join(", ") : h("span", { class: "none" }, "no password")) },
     { name: "Quotas", cell: (u) => Object.entries(u.quotas).map(([key, value]) => amount(key, value)).join(", ") || "–" },
     { name: "ACLs", number: true, sort: (u) => u.acls, cell: (u) => (u.acls ? h("a", { href: "#/acls" }, number(u.acls)) : "0") },
-    { name: "", class: "does", cell: (u) => u.credentials.length > 0 && h("button", { class: "quiet", "aria-label": `Remove the password of ${u.name}`, onclick: () => remove(u, look) }, "Remove password") },
+    { name: "", class: "does", cell: (u) => [h("button", { class: "quiet", "aria-label": `Set the password of ${u.name}`, onclick: () => password(look, u.name) }, "Set password"),
+      u.credentials.length > 0 && h("button", { class: "quiet", "aria-label": `Remove the password of ${u.name}`, onclick: () => remove(u, look) }, "Remove password")] },
   ], "no users");
   const actions = h("span");
   view.append(h("div", { class: "head" }, h("h1", {}, "Users"), count, h("span", { class: "grow" }), actions),
