@@ -87,9 +87,9 @@ def test_the_command(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
                 return status, capfd.readouterr().out
 
             (row,) = json.loads(run("list", "--state", "Ongoing", "--json")[1])
-            assert (row["transactional id"], row["state"]) == ("mine", "Ongoing")
+            assert (row["transactional_id"], row["state"]) == ("mine", "Ongoing")
             (row,) = json.loads(run("describe", "mine", "--json")[1])
-            assert (row["partitions"], row["timeout ms"]) == ("t-0", 60_000)
+            assert (row["partitions"], row["timeout_ms"]) == ("t-0", 60_000)
             assert run("describe", "unknown")[0] == 1
             assert json.loads(run("find-hanging", "--older-than", "0", "--json")[1]) == []
             assert run("abort", "t", "0", "--start-offset", "5")[0] == 1
