@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ...common.room_logger import room_logger
@@ -142,6 +142,10 @@ class ReplicaManager:
         self.verification_guards = VerificationGuards(is_verification_needed)
         self._flush_waiters: dict[Partition, list[tuple[int, asyncio.Future[None]]]] = {}
         """The followers whose fetchers wait for a flush, each with the offsets that must be on disk."""
+        self._last_shared_read: tuple[Any, ...] | None = None
+        """The state of the log, and the parameters, of the last read for a consumer that has waited. Consumers at the
+        end of a log often wait with equal fetches, and one read is sufficient for all of them."""
+        self._last_shared_result = FetchedPartition(b"", 0, 0, 0)
         self._role_change_listeners: list[Callable[[TopicPartition], None]] = []
         self._election_ends = 0.0
         """The loop time until which fetches of followers wait shortly."""
@@ -690,6 +694,14 @@ class ReplicaManager:
             if nearer is not None:
                 ends = log.high_watermark, log.last_stable_offset, log.log_start_offset
                 return FetchedPartition(b"", *ends, preferred_read_replica=nearer)
+        is_shared = params.has_waited and params.as_file_slice and params.follower == CONSUMER
+        if is_shared:
+            read = (
+                *(partition, partition.leader_epoch, log.log_start_offset, log.log_end_offset, log.high_watermark),
+                *(log.last_stable_offset, wanted.fetch_offset, max_bytes, whole_batch, params.isolation),
+            )
+            if read == self._last_shared_read:
+                return self._last_shared_result
         try:
             found = partition.read(
                 wanted.fetch_offset,
@@ -704,9 +716,12 @@ class ReplicaManager:
         if params.follower != CONSUMER:
             return self._follower_result(partition, wanted, params, found.records)
         aborted = found.aborted_transactions
-        return FetchedPartition(
+        result = FetchedPartition(
             found.records, log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted
         )
+        if is_shared and type(found.records) is bytes:
+            self._last_shared_read, self._last_shared_result = read, result
+        return result
 
     def _follower_result(
         self, partition: Partition, wanted: FetchPartition, params: FetchParams, records: Sendable

@@ -24,6 +24,7 @@ TESTS = (
     "tests/storage",
     "tests/hostile/test_damaged_batches.py",
     "tests/server/network/test_response_batcher.py",
+    "tests/server/apis/test_joint_produce.py",
     "tests/server/runtime/test_syncer.py",
     "tests/server/metrics/test_call_watch.py",
 )

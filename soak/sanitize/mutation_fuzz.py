@@ -18,6 +18,14 @@ from barnabas.protocol.batch_header import HEADER_SIZE, write_crc
 from barnabas.protocol.batch_run import BatchRun
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.header_columns import header_columns
+from barnabas.protocol.joint_produce import (
+    group_produces,
+    group_produces_py,
+    join_produces,
+    join_produces_py,
+    locate_batches,
+    locate_batches_py,
+)
 from barnabas.protocol.native import native
 from barnabas.protocol.produce_entries import CompactProduceResponse, read_generally, read_produce, write_generally
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
@@ -242,6 +250,29 @@ def fuzz_produce(rng: random.Random) -> None:
     )
 
 
+def fuzz_joint_produce(rng: random.Random) -> None:
+    """Tagged fields, and bytes after a request, are read by the twin only: its parts then end later."""
+    buffer, parts = bytearray(b"?"), []
+    for _ in range(rng.randrange(1, 5)):
+        start = len(buffer)
+        for _ in range(rng.randrange(1, 4)):
+            frame = produce_frame(rng)[1]
+            buffer += damaged(rng, len(frame).to_bytes(4, "big") + frame) if rng.random() < 0.3 else b""
+            buffer += len(frame).to_bytes(4, "big") + frame
+        parts.append((start, len(buffer)))
+    view, rules = memoryview(buffer), rng.choice(RULES)
+    groups, twins = group_produces(view, parts), group_produces_py(view, parts)
+    assert all(set(numbers) <= set(twins[key]) for key, numbers in groups.items()), "group_produces"
+    for key in groups:
+        limits = rng.choice((61, 1000, 10**6)), 7, rng.choice((0, 1, 10**6))
+        compiled = join_produces(view, parts, key, (2**40, 3), limits, rules)
+        plain = join_produces_py(view, parts, key, (2**40, 3), limits, rules)
+        if all(ours == theirs for ours, theirs in zip(compiled[3], plain[3], strict=True)):
+            check("join_produces", compiled, plain)
+        data = memoryview(damaged(rng, compiled[0]))
+        check("locate_batches", locate_batches(data, 5), locate_batches_py(data, 5))
+
+
 def fuzz_written(rng: random.Random) -> None:
     version = rng.randrange(14)
     topics: list[Any] = [bytes([i]) * 16 for i in range(3)] if version == 13 else ["t", "x" * 300, "ü"]
@@ -259,7 +290,7 @@ def fuzz_written(rng: random.Random) -> None:
     )
 
 
-ROUNDS = (fuzz_records, fuzz_take_batch, fuzz_batches, fuzz_produce, fuzz_written)
+ROUNDS = (fuzz_records, fuzz_take_batch, fuzz_batches, fuzz_produce, fuzz_joint_produce, fuzz_written)
 
 
 def play(seed: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -40,7 +41,9 @@ from barnabas.server.replication.delayed_fetch import FetchedPartition
 from barnabas.simulation.disk import DiskFault
 from barnabas.simulation.machines import WorkDelays
 from barnabas.storage.errors import CorruptIndexError
+from barnabas.storage.log import Log
 from barnabas.storage.log_validator import CLIENT_RULES, COORDINATOR_RULES
+from barnabas.storage.log_values import FetchData
 from barnabas.storage.transaction_index import AbortedTxn, TransactionIndex
 
 LAST = 18
@@ -714,6 +717,33 @@ def test_many_waiting_readers_are_all_woken_by_one_request() -> None:
         assert not plane.state.replica_manager._fetch_purgatory.watchers
 
     play(talk, settings=PAGE_CACHE)
+
+
+def test_consumers_that_wait_with_equal_fetches_share_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[tuple[Any, ...]] = []
+    original = Log.read
+
+    def read(self: Log, *arguments: Any, **options: Any) -> FetchData:
+        reads.append(arguments)
+        return original(self, *arguments, **options)
+
+    async def talk(plane: DataPlane) -> None:
+        equal, other = [await plane.connect() for _ in range(40)], await plane.connect()
+        writer = await plane.connect()
+        for offset in range(3):
+            waiting = [reader.send(fetch(at(offset), max_wait_ms=60_000), 12) for reader in equal]
+            waiting.append(other.send(fetch(at(offset), max_wait_ms=60_000, isolation_level=1), 12))
+            await plane.until(lambda: plane.state.replica_manager.delayed_operations["Fetch"] == 41)
+            reads.clear()
+            await writer.send(produce(batch(b"%d" % offset)), 9)
+            for response in await asyncio.gather(*waiting):
+                data = only_fetched(response)
+                assert (values_in(data), data.high_watermark) == ([b"%d" % offset], offset + 1)
+            assert len(reads) <= 3, "the fetch with another isolation level is read between equal ones"
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "read", read)
+        play(talk, settings=PAGE_CACHE)
 
 
 def test_a_partition_named_twice_is_answered_once_from_its_last_offset() -> None:
