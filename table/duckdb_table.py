@@ -21,7 +21,7 @@ from .table_types import stored_schema
 
 _OFFSETS = "barnabas_offsets"
 _LOCK_WAIT_S = 30.0
-_WRITE_BYTES = 16 << 20
+_WRITE_BYTES = 8 << 20
 
 
 class DuckDBTable:
@@ -52,7 +52,7 @@ class DuckDBTable:
             deadline = host.monotonic() + _LOCK_WAIT_S
             while True:
                 try:
-                    self._connection = duckdb.connect(str(self._path), config={"memory_limit": "128MB", "threads": 2})
+                    self._connection = duckdb.connect(str(self._path), config={"memory_limit": "64MB", "threads": 1})
                     break
                 except duckdb.IOException as error:
                     if "lock" not in str(error) or host.monotonic() > deadline:

@@ -76,7 +76,7 @@ class FollowSettings:
     @property
     def client_settings(self) -> ClientSettings:
         """Return the settings of the readers. Small fetches keep the memory of a thread small."""
-        small = {"max.partition.fetch.bytes": str(4 << 20)}
+        small = {"max.partition.fetch.bytes": str(2 << 20)}
         return ClientSettings(
             self.bootstrap, {**small, **self.config, "isolation.level": self.isolation_level}, CLIENT_ID
         )
@@ -105,7 +105,11 @@ class TableFollower:
         self.metrics = metrics or FollowerMetrics()
         self._fail = settings.on_data_loss == "stop"
         self._client = BlockingClient(settings.client_settings)
-        self._names = TopicNames(self._client, settings.topics, is_pattern=settings.is_pattern)
+        if settings.dead_letter_topic is not None and settings.dead_letter_topic in settings.topics:
+            raise ValueError(f"topic {settings.dead_letter_topic!r} is followed, and cannot be the dead-letter topic")
+        self._names = TopicNames(
+            self._client, settings.topics, is_pattern=settings.is_pattern, without=settings.dead_letter_topic
+        )
         self._source = TopicSource(settings.client_settings, fail_on_data_loss=self._fail)
         self._letters = DeadLetterWriter(settings) if settings.dead_letter_topic is not None else None
         self._table = TableOffsets()
@@ -127,7 +131,7 @@ class TableFollower:
             self._load()
             self._names.refresh(force=True)
             self._check_ids()
-            if self._settings.folder is not None:
+            if self._settings.folder is not None and self._names.found:
                 self._backfill(self._settings.folder)
             ends: Mapping[TopicPartition, int] | None = None
             while not self._is_stopping():
@@ -135,8 +139,8 @@ class TableFollower:
                     ends = self._step(once=once, ends=ends)
                     if once and ends is None:
                         return
-                except KafkaError as error:
-                    if not error.code.retriable:
+                except (KafkaError, _RegistryError) as error:
+                    if isinstance(error, KafkaError) and not error.code.retriable:
                         raise
                     logger.warning("cannot read: %s; trying again", error)
                     self._discard()
@@ -164,7 +168,12 @@ class TableFollower:
         columns, settings = self._columns, self._settings.columns
         is_registered = isinstance(settings.value, RegistryValues) and settings.value.type is None
         if columns is None or is_registered:
-            fresh = TableColumns(settings, self._names.found, self._sink.schema())
+            try:
+                fresh = TableColumns(settings, self._names.found, self._sink.schema())
+            except OSError as error:
+                if columns is None:
+                    raise
+                raise _RegistryError(str(error)) from None
             if columns is None or fresh.layout != columns.layout:
                 self._schema = self._sink.prepare(fresh.merged(self._sink.schema()))
                 self._columns = columns = fresh
@@ -264,8 +273,11 @@ class TableFollower:
         # The rows of an upsert are in memory until the commit.
         most_bytes = min(self._settings.most_bytes, _UPSERT_BYTES) if is_upsert else self._settings.most_bytes
         rounds = read_round(source, limited, columns, threads=self._settings.threads)
+        is_registered = isinstance(self._settings.columns.value, RegistryValues)
+        is_reading = True
         try:
             for found in rounds:
+                is_reading = False
                 offsets[found.partition] = found.behind
                 if found.rejected is not None and self._letters is not None:
                     self._letters.add(found.rejected)
@@ -278,6 +290,12 @@ class TableFollower:
                         self._sink.write(batch)
                 if size > most_bytes or self._is_stopping():
                     break
+                is_reading = True
+        except OSError as error:
+            self._discard()
+            if is_reading and is_registered and source is self._source:
+                raise _RegistryError(str(error)) from None
+            raise
         except DataLossError as error:
             self._discard()
             self._explain(error)
@@ -385,6 +403,10 @@ class TableFollower:
             if not ranges:
                 return
             self._round(backfill.source, ranges)
+
+
+class _RegistryError(Exception):
+    """The registry does not respond, so that records may have a schema that is not known yet."""
 
 
 def _limited(ranges: Sequence[OffsetRange], records: int) -> list[OffsetRange]:

@@ -156,7 +156,8 @@ class IcebergTable:
 
     def _path_of(self, name: str, values: tuple[Any, ...]) -> str:
         assert self._table is not None
-        return "/".join([self._table.location(), "data", *hive_directories(self._settings.partition_by, values), name])
+        name = "/".join([*hive_directories(self._settings.partition_by, values), name])
+        return self._table.location_provider().new_data_location(name)
 
     def _data_file(self, one: WrittenFile) -> DataFile:
         assert self._table is not None

@@ -12,8 +12,8 @@ from pyarrow import parquet
 from . import host
 from .partitioning import PartitionField, split_batch
 
-_ROW_GROUP_BYTES = 16 << 20
-_BUFFERED_BYTES = 48 << 20
+_ROW_GROUP_BYTES = 8 << 20
+_BUFFERED_BYTES = 24 << 20
 _MOST_OPEN = 32
 DEFAULT_TARGET = 128 << 20
 

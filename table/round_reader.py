@@ -18,7 +18,7 @@ from ..arrow.record_table import RecordTable
 from ..protocol.topic_partition import TopicPartition
 from .table_columns import ERROR, RAW_KEY, RAW_VALUE, TableColumns
 
-_QUEUED_BYTES = 16 << 20
+_QUEUED_BYTES = 8 << 20
 _RAW_SCHEMA = pa.schema([pa.field(name, kind) for name, kind in COLUMNS.items() if name != "timestamp_type"])
 
 

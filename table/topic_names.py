@@ -19,8 +19,11 @@ _MISSING_S = 15.0
 class TopicNames:
     """Topics by name, or all topics whose whole name a regular expression matches, without internal ones."""
 
-    def __init__(self, client: BlockingClient, topics: Sequence[str], *, is_pattern: bool) -> None:
-        """Raises ValueError for an invalid expression."""
+    def __init__(
+        self, client: BlockingClient, topics: Sequence[str], *, is_pattern: bool, without: str | None = None
+    ) -> None:
+        """Raises ValueError for an invalid expression. `without` is a topic that the expression does not select."""
+        self._without = without
         self._client = client
         self._names = list(topics)
         self._pattern: re.Pattern[str] | None = None
@@ -46,7 +49,10 @@ class TopicNames:
             self.found = sorted(
                 name
                 for name, topic in self._client.cluster.topics.items()
-                if self._pattern.fullmatch(name) and topic.partitions and not name.startswith("__")
+                if self._pattern.fullmatch(name)
+                and topic.partitions
+                and not name.startswith("__")
+                and name != self._without
             )
         self._refreshed_at = host.monotonic()
 

@@ -12,7 +12,7 @@ import pytest
 from tests.table.conftest import FORMATS, location, produce, rows_of
 
 from barnabas import Broker
-from barnabas.arrow import Avro, Json
+from barnabas.arrow import Avro, Json, RegistryValues
 from barnabas.arrow.data_loss import DataLossError
 from barnabas.table import FollowSettings, TableConflictError, TableFollower, TableOffsets, open_table
 from barnabas.table.parquet_files import TableSettings
@@ -394,6 +394,107 @@ def test_columns_of_records_with_a_prefix(broker: Broker, topic: str, tmp_path: 
     (row,) = rows_of(to)
     assert (row["_key"], row["_offset"], row["offset"]) == (b"k", 0, 5)
     assert [dict(h) for h in row["_headers"]] == [{"key": "h", "value": b"1"}]
+
+
+def test_the_latest_schema_of_a_registry_is_followed(tmp_path: Path) -> None:
+    httpx = pytest.importorskip("httpx", reason="pip install 'barnabas[dev]'")
+    import io
+
+    import fastavro
+
+    to = location("iceberg", tmp_path)
+    text, long = {"name": "tail", "type": "string"}, {"name": "miles", "type": "long", "default": 0}
+    schemas = [
+        [text, {**long, "type": "int"}],
+        [text, long, {"name": "at", "type": ["null", "string"], "default": None}],
+        [long],
+    ]
+    with Broker(topics=["t"], schema_registry=True) as broker:
+        given = FollowSettings(
+            broker.bootstrap, ["t"], columns=ColumnSettings(value=RegistryValues(broker.schema_registry_url))
+        )
+        numbers: list[int] = []
+
+        def write(index: int, value: dict[str, Any]) -> None:
+            schema = {"type": "record", "name": "Flight", "fields": schemas[index]}
+            if len(numbers) == index:
+                url = f"{broker.schema_registry_url}/subjects/t-value/versions"
+                numbers.append(int(httpx.post(url, json={"schema": json.dumps(schema)}, timeout=60).json()["id"]))
+            data = io.BytesIO(b"\0" + numbers[index].to_bytes(4, "big"))
+            data.seek(0, 2)
+            fastavro.schemaless_writer(data, fastavro.parse_schema(schema), value)
+            broker.produce("t", [data.getvalue()])
+
+        with open_table(to) as sink:
+            follower = TableFollower(sink, given, is_stopping=lambda: False)
+            write(0, {"tail": "N1", "miles": 1})
+            follower.run(once=True)
+            write(1, {"tail": "N2", "miles": 2**40, "at": "JFK"})
+            write(0, {"tail": "N3", "miles": 3})
+            follower.run(once=True)
+            write(2, {"miles": 4})
+            write(0, {"tail": "N5", "miles": 5})
+            follower.run(once=True)
+    rows = sorted(((row["miles"], row["tail"], row["at"]) for row in rows_of(to)), key=lambda row: row[0])
+    assert rows == [(1, "N1", None), (3, "N3", None), (4, None, None), (5, "N5", None), (2**40, "N2", "JFK")]
+
+
+@pytest.mark.parametrize("kind", FORMATS[1:3])
+def test_commits_of_other_writers_are_kept(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
+    """Another program deletes a row between two commits, and again just before a commit of the follower."""
+    to = location(kind, tmp_path)
+    text = ColumnSettings(value="string")
+
+    def delete(value: str) -> None:
+        if kind == "delta":
+            from deltalake import DeltaTable
+
+            DeltaTable(tmp_path / "table").delete(f"value = '{value}'")
+            return
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        lake = tmp_path / "lake"
+        catalog = SqlCatalog("local", uri=f"sqlite:///{lake}/catalog.db", warehouse=f"file://{lake}")
+        catalog.load_table("db.rows").delete(f"value = '{value}'")
+
+    produce(broker, topic, values(10))
+    follow(broker, topic, to, columns=text)
+    delete("v3")
+    with open_table(to) as sink:
+        follower = TableFollower(
+            sink, FollowSettings(broker.bootstrap, [topic], columns=text), is_stopping=lambda: False
+        )
+        commit = sink.commit
+
+        def commit_after_other(offsets: TableOffsets) -> Any:
+            sink.commit = commit  # type: ignore[method-assign]
+            delete("v5")
+            return commit(offsets)
+
+        sink.commit = commit_after_other  # type: ignore[method-assign]
+        produce(broker, topic, values(10, 10))
+        follower.run(once=True)
+    assert sorted(row["value"] for row in rows_of(to)) == sorted(f"v{i}" for i in range(20) if i not in (3, 5))
+
+
+def test_a_leader_that_dies_is_followed_by_another(tmp_path: Path) -> None:
+    from tests.server_process import wait_until
+
+    from barnabas.testing import Cluster
+
+    to = location("parquet", tmp_path)
+    with Cluster(3, {"t": 2}) as cluster:
+        produce(cluster, "t", values(100), acks="all")  # type: ignore[arg-type]
+        given = FollowSettings(cluster.bootstrap, ["t"])
+        with open_table(to) as sink:
+            follower = TableFollower(sink, given, is_stopping=lambda: False)
+            follower.run(once=True)
+            dead = cluster.leader("t")
+            cluster.kill(dead)
+            wait_until(lambda: cluster.leader("t") not in (dead, -1), timeout_s=60, what="another leader")
+            produce(cluster, "t", values(100, 100), acks="all")  # type: ignore[arg-type]
+            follower.run(once=True)
+    assert written(to) == sorted(f"v{i}" for i in range(200))
 
 
 ALL_TYPES = {
