@@ -241,6 +241,23 @@ def test_unreadable_records_in_columns(broker: Broker, topic: str, tmp_path: Pat
     assert [row["error"] is None for row in rows] == [True, False, True, True]
 
 
+def test_new_partitions_begin_at_their_first_record(broker: Broker, topic: str, tmp_path: Path) -> None:
+    from confluent_kafka.admin import AdminClient, NewPartitions
+
+    to = location("parquet", tmp_path)
+    follow(broker, topic, to, start="latest")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})  # whose futures fail when it is collected
+    (future,) = admin.create_partitions([NewPartitions(topic, 3)]).values()
+    future.result()
+    produce(broker, topic, [{"value": b"v", "partition": 2}])
+    assert follow(broker, topic, to, start="latest") == 1
+
+
+def test_a_dead_letter_topic_is_not_followed(broker: Broker, topic: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is followed, and cannot be the dead-letter topic"):
+        follow(broker, topic, location("parquet", tmp_path), dead_letter_topic=topic)
+
+
 def test_unreadable_records_in_a_topic(broker: Broker, topic: str, tmp_path: Path) -> None:
     from barnabas.arrow import read_topic
 
@@ -349,6 +366,7 @@ def test_a_commit_is_bounded(broker: Broker, topic: str, tmp_path: Path) -> None
     assert len({(row["partition"], row["offset"]) for row in rows_of(to)}) == 20_000
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("kind", FORMATS[:3])
 def test_files_have_the_target_size(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
     import random
@@ -396,6 +414,7 @@ def test_columns_of_records_with_a_prefix(broker: Broker, topic: str, tmp_path: 
     assert [dict(h) for h in row["_headers"]] == [{"key": "h", "value": b"1"}]
 
 
+@pytest.mark.verify
 def test_the_latest_schema_of_a_registry_is_followed(tmp_path: Path) -> None:
     httpx = pytest.importorskip("httpx", reason="pip install 'barnabas[dev]'")
     import io
@@ -477,6 +496,7 @@ def test_commits_of_other_writers_are_kept(broker: Broker, topic: str, tmp_path:
     assert sorted(row["value"] for row in rows_of(to)) == sorted(f"v{i}" for i in range(20) if i not in (3, 5))
 
 
+@pytest.mark.verify
 def test_a_leader_that_dies_is_followed_by_another(tmp_path: Path) -> None:
     from tests.server_process import wait_until
 
