@@ -28,10 +28,11 @@ from tests.tools.console.test_decoding import ORDER, VALUE, avro, framed
 from barnabas import Broker
 from barnabas.clients import Admin, Consumer, Producer
 from barnabas.clients.admin import raise_first
-from barnabas.clients.decoding.schemas import SchemaFiles, SchemaSource
+from barnabas.clients.decoding.schemas import SchemaFiles, SchemaRegistry, SchemaSource
 from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.console_backend import ConsoleBackend
+from barnabas.testing import Cluster
 from barnabas.tools.console.cluster import FRESH_SECONDS, ConnectionSettings
 from barnabas.tools.console.server import ConsoleThread
 from barnabas.tools.http_server import ListenAddress
@@ -617,6 +618,20 @@ def test_brokers_have_pages(page: Page) -> None:
     page.get_by_role("table", name="Brokers").get_by_role("link", name="1").click()
     is_shown(page, "/brokers/1")
     expect(page.get_by_role("table", name="Log directories").locator(".bar")).to_be_visible()
+    # A log directory with little free room has a warning, as has one that is offline.
+    common = {"broker": 1, "partitions": 1, "bytes": 5, "total": 1000}
+    dirs = [{**common, "path": f"/{free}", "free": free, "error": None} for free in (99, 101)]
+    dirs.append({**common, "path": "/broken", "free": -1, "error": "KAFKA_STORAGE_ERROR"})
+    page.route("**/api/disks", lambda route: route.fulfill(json={"dirs": dirs}))
+    go(page, "/brokers")
+    rows = page.get_by_role("table", name="Log directories").locator("tbody tr")
+    expect(rows.locator(".room")).to_have_text(
+        ["99 B of 1.0 kB free low", "101 B of 1.0 kB free", "KAFKA_STORAGE_ERROR"]
+    )
+    expect(rows.nth(0).locator(".bar")).to_have_class("bar bad")
+    expect(rows.nth(1).locator(".bar")).to_have_class("bar")
+    page.unroute("**/api/disks")
+    go(page, "/brokers/1")
     page.get_by_role("link", name="Settings").click()
     is_shown(page, "/brokers/1/settings")
     page.get_by_label("Search settings").fill("log.cleaner.threads")
@@ -831,6 +846,84 @@ def test_a_console_with_a_token_is_opened_by_its_address_or_asks_for_it(broker: 
         context.close()
     finally:
         apart(console.stop())
+
+
+def test_schemas_are_registered_checked_and_compared(chromium: Browser) -> None:
+    def schema(*names: str) -> str:
+        return json.dumps(
+            {"type": "record", "name": "R", "fields": [{"name": n, "type": "int", "default": 0} for n in names]}
+        )
+
+    with Broker({"typed": 1}, schema_registry=True) as broker:
+        broker.produce("typed", [b"\0\0\0\0\1\2"])
+        for url in console_of(broker, SchemaRegistry(broker.schema_registry_url)):
+            for page in opened(chromium, url):
+                go(page, "/schemas")
+                dialog = page.locator("dialog")
+                page.get_by_role("button", name="Register schema").click()
+                dialog.get_by_label("Schema", exact=True).fill(schema("a"))
+                dialog.get_by_role("button", name="Register").click()
+                expect(dialog.get_by_role("alert")).to_have_text("Subject: a value is required")
+                dialog.get_by_label("Subject").fill("typed/<b>value")
+                dialog.get_by_role("button", name="Register").click()
+                expect(page.locator("h1")).to_have_text("typed/<b>value")
+                page.get_by_role("button", name="New version").click()
+                dialog.get_by_label("Schema", exact=True).fill("{")
+                dialog.get_by_role("button", name="Check compatibility").click()
+                expect(dialog.locator("[role=status].error")).to_be_visible()
+                dialog.get_by_label("Schema", exact=True).fill(schema("a", "b"))
+                dialog.get_by_role("button", name="Check compatibility").click()
+                expect(dialog.locator("[role=status]")).to_have_text("Compatible with the latest version.")
+                dialog.get_by_role("button", name="Register").click()
+                expect(page.locator("select[name=version]")).to_have_value("2")
+                page.get_by_role("button", name="Compare").click()
+                expect(page.locator(".diff .added", has_text="b")).to_have_count(1)
+                expect(page.locator(".diff .removed")).to_have_count(0)
+                page.get_by_role("button", name="Compatibility").click()
+                dialog.locator("select").select_option("FULL_TRANSITIVE")
+                dialog.get_by_role("button", name="Save").click()
+                expect(page.locator(".head .tag").nth(1)).to_have_text("FULL_TRANSITIVE")
+                go(page, "/topics/typed/records")
+                page.locator("tbody button").first.click()
+                dialog.get_by_role("link", name="schema id 1").click()
+                is_shown(page, "/schema-ids/1")
+                expect(page.locator("tbody tr")).to_have_text("typed/<b>value1")
+
+
+def test_partitions_are_reassigned_and_a_broker_that_is_down_is_listed(chromium: Browser) -> None:
+    with Cluster(brokers=3, topics={"orders": 3, "wide": 2}) as cluster:
+        console = ConsoleThread(ConnectionSettings(cluster.bootstrap, {}, {}, {}), ListenAddress("127.0.0.1", 0))
+        try:
+            for page in opened(chromium, apart(console.start())):
+                go(page, "/reassignments")
+                dialog = page.locator("dialog")
+                page.get_by_role("button", name="Reassign", exact=True).click()
+                dialog.get_by_label("Topic").select_option("orders")
+                dialog.get_by_label("broker 3").uncheck()
+                dialog.get_by_label("Replication factor").fill("4")
+                dialog.get_by_role("button", name="Preview").click()
+                expect(dialog.get_by_role("alert")).to_have_text("Replication factor: a number from 1 to 3, or empty")
+                dialog.get_by_label("Replication factor").fill("2")
+                dialog.get_by_role("button", name="Preview").click()
+                expect(page.get_by_role("table", name="Plan").locator("tbody tr")).to_have_count(3)
+                dialog.get_by_role("button", name="Reassign").click()
+                expect(page.locator("#toast")).to_contain_text("moving 3 partitions")
+                expect(page.locator("main .empty").first).to_have_text("no partition is moving")
+                go(page, "/topics/orders")
+                expect(page.locator("tbody tr[data-at] td:nth-child(3)")).to_have_text([re.compile("^[12] [12]$")] * 3)
+                cluster.kill(3)
+                go(page, "/brokers")
+                third = page.get_by_role("table", name="Brokers").locator("tbody tr").nth(2)
+                expect(third).to_contain_text("down")
+                third.get_by_role("link", name="3").click()
+                expect(page.get_by_role("alert")).to_contain_text("Broker 3 is down")
+                go(page, "/")
+                expect(page.locator(".stat.bad")).not_to_have_count(0)
+                page.locator(".stat.bad", has_text="Under-replicated").click()
+                is_shown(page, "/partitions/under-replicated")
+                expect(page.locator("tbody tr", has_text="wide")).to_have_count(2)
+        finally:
+            apart(console.stop())
 
 
 def test_ten_thousand_partitions_are_there_in_less_than_a_second(chromium: Browser) -> None:

@@ -119,8 +119,8 @@ function register(name, kind, text = "") {
     act: async (data) => {
       const done = await post("/schemas/register", { registry, ...data });
       toast(`registered with schema id ${done.id}`);
-      location.hash = `#/schemas/${registry}/${part(data.subject)}`;
-      dispatchEvent(new Event("hashchange"));
+      const to = `#/schemas/${registry}/${part(data.subject)}`;
+      if (location.hash === to) dispatchEvent(new Event("hashchange")); else location.hash = to;
     },
   });
 }
