@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.crash.test_kill_transactions import PLACES, TOPIC, Copier, read
 
-from barnabas.clients import Admin, Consumer, NewTopic, Producer, TopicPartition
+from barnabas.clients import Admin, Consumer, NewTopic, Producer, ShareConsumer, TopicPartition
 from barnabas.protocol.errors import KafkaError
 
 EVENTS = [TopicPartition("events", 0), TopicPartition("events", 1)]
@@ -53,6 +53,7 @@ class BackupLoad:
     _events: dict[TopicPartition, int] = field(default_factory=lambda: dict.fromkeys(EVENTS, 0))
     _keys: dict[int, int] = field(default_factory=dict)
     _offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    _shared: int = 0
     _running: list[asyncio.Future[None]] = field(default_factory=list)
 
     async def start(self) -> None:
@@ -67,10 +68,19 @@ class BackupLoad:
                 ]
             )
         self.copiers = [Copier(self.bootstrap, name) for name in ("a", "b")]
-        work = [self._write_events(), self._write_keys(), self._write_short(), self._consume(), self._churn()]
+        work = [
+            self._write_events(),
+            self._write_keys(),
+            self._write_short(),
+            self._consume(),
+            self._share(),
+            self._churn(),
+        ]
         self._running = [asyncio.ensure_future(one) for one in [*work, *(copier.run() for copier in self.copiers)]]
         async with asyncio.timeout(60):
-            while not (self._offsets and self._keys and all(copier.committed for copier in self.copiers)):
+            while not (
+                self._offsets and self._keys and self._shared and all(copier.committed for copier in self.copiers)
+            ):
                 self.check_running()
                 await asyncio.sleep(0.02)
 
@@ -138,6 +148,13 @@ class BackupLoad:
                 await consumer.commit()
                 self._offsets |= positions
 
+    async def _share(self) -> None:
+        """Acknowledge records as a member of a share group."""
+        async with ShareConsumer(self.bootstrap, "sharers", ["events"]) as consumer:
+            while not self.is_over:
+                for records in (await consumer.getmany(timeout_ms=200)).values():
+                    self._shared += len(records)
+
     async def _churn(self) -> None:
         """Create and delete a topic of one name, with records and a committed offset."""
         async with Admin(self.bootstrap) as admin, Producer(self.bootstrap, linger_ms=0) as producer:
@@ -196,6 +213,11 @@ async def check_restored(bootstrap: str, load: BackupLoad, before: Acknowledged)
             (committed,) = answer.values()
             assert committed.offset == transactions[-1]
         assert await admin.open_transactions(PLACES) == []
+        shared = (await admin.list_share_group_offsets(["sharers"]))["sharers"]
+        assert not isinstance(shared, KafkaError)
+        ends = await consumer.end_offsets(EVENTS)
+        assert all((one.start_offset or 0) <= ends[place] for place, one in shared.items()), (shared, ends)
+        assert any(one.start_offset for one in shared.values())
         for group in ("readers", "churners"):
             answer = (await admin.list_group_offsets([group]))[group]
             assert not isinstance(answer, KafkaError)
