@@ -9,7 +9,9 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from ..reasons import reason
 from .batch_check import BatchCheck
@@ -69,7 +71,7 @@ def restore_backup(
     try:
         warnings = _write_files(target, manifest, unfinished, progress)
         _write_checkpoints(manifest, unfinished)
-        _sync(unfinished)
+        _sync_tree(unfinished)
         for path in sorted(unfinished.iterdir()):
             path.rename(folder / path.name)
         unfinished.rmdir()
@@ -160,8 +162,6 @@ def _write_files(target: Target, manifest: BackupManifest, folder: Path, progres
                 copy.write(piece)
                 done += len(piece)
                 progress(done / total)
-            copy.flush()
-            os.fsync(copy.fileno())
         if check is None:
             continue
         check.finish()
@@ -176,7 +176,6 @@ def _write_files(target: Target, manifest: BackupManifest, folder: Path, progres
             raise BackupError(f"{partition.folder} has no segment")
         if end not in (partition.log_end_offset, -1):
             raise BackupError(f"{partition.folder} ends at offset {end} instead of {partition.log_end_offset}")
-        _sync(folder / partition.folder)
     _check_database(folder / METADATA_FILE)
     return warnings
 
@@ -196,7 +195,16 @@ def _write_checkpoints(manifest: BackupManifest, folder: Path) -> None:
 def _write_checkpoint(path: Path, offsets: list[tuple[BackupPartition, int]]) -> None:
     lines = ["0", str(len(offsets)), *(f"{one.topic} {one.partition} {offset}" for one, offset in offsets), ""]
     path.write_text("\n".join(lines), encoding="ascii")
-    _sync(path)
+
+
+def _sync_tree(folder: Path) -> None:
+    """Write all files to the disk: by one sync of the file system if possible, as there may be many. Raises OSError."""
+    filesystem: Any = import_module("barnabas.storage.filesystem")
+    if filesystem.OsFileSystem().sync_disk(str(folder)):
+        return
+    for parent, _, names in os.walk(folder):
+        for path in (*(Path(parent, name) for name in names), Path(parent)):
+            _sync(path)
 
 
 def _sync(path: Path) -> None:

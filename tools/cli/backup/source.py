@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from types import TracebackType
 from typing import Any, Self
 
@@ -144,7 +145,8 @@ def partition_folder(log_dir: str, partition: Mapping[str, Any]) -> Iterator[Sou
 def _find_folder(log_dir: str, partition: Mapping[str, Any]) -> int:
     name = f"{partition['topic']}-{partition['partition']}"
     for _ in range(ATTEMPTS):
-        for folder in (name, *_deleted_folders(log_dir, partition)):
+        # The log directory is listed only if the plain name has another topic: it may have ten thousand entries.
+        for folder in chain([name], _deleted_folders(log_dir, partition)):
             try:
                 descriptor = os.open(f"{log_dir}/{folder}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except FileNotFoundError:
