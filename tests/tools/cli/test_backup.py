@@ -166,6 +166,10 @@ def test_damage_is_named_and_not_restored(
     assert len(err.splitlines()) == 1
     assert text in err
     assert not (tmp_path / "data").exists()
+    if text == "is missing":
+        again = document(run("backup", str(target), "--json"))
+        assert again["new_bytes"] > 10_000
+        document(run("backup", "verify", str(target), "--backup", again["backup"], "--json"))
 
 
 def shorten(path: Path) -> None:
@@ -276,6 +280,39 @@ def test_a_member_of_a_cluster_is_refused(capfd: pytest.CaptureFixture[str], tmp
         status, _, err = run_command(capfd, ["backup", str(tmp_path / "b"), "-b", member.bootstrap])
         assert status == 1
         assert "a backup requires a single broker" in err
+
+
+@pytest.mark.verify
+def test_damage_on_the_brokers_disk_is_copied_and_named_and_offline_partitions_are_refused(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    directories = [tmp_path / "one", tmp_path / "two"]
+    target, restored = str(tmp_path / "backups"), tmp_path / "restored" / "data"
+    properties = {**SETTINGS, "log.dirs": ",".join(map(str, directories)), "num.partitions": "4"}
+    with BarnabasServer(tmp_path / "broker", properties=properties) as server:
+        produce(server.bootstrap, "sound", range(400))
+        produce(server.bootstrap, "unsound", range(400))
+        assert all(list(directory.glob("*sound-*")) for directory in directories)
+        (first,) = (path for one in directories for path in one.glob(f"unsound-0/{0:020d}.log"))
+        flip_a_bit(first)
+        status, out, err = run_command(capfd, ["backup", target, "-b", server.bootstrap])
+        assert status == 1
+        assert out.startswith("backup 20")
+        assert f"unsound-0/{0:020d}.log: the batch at position" in err
+        assert len(err.splitlines()) == 1
+        status, out, err = run_command(capfd, ["restore", target, "--to", str(restored)])
+        assert status == 0, err
+        assert "(the broker's file was damaged)" in err
+        assert run_command(capfd, ["backup", "verify", target])[0] == 1
+        assert server.stop() == 0
+        first.unlink()
+        first.mkdir()
+        server.start()
+        status, _, err = run_command(capfd, ["backup", target, "-b", server.bootstrap])
+        assert status == 1
+        assert "unsound-0 is offline" in err
+    with start_restored(tmp_path / "restored") as again:
+        assert read(again.bootstrap, "sound", 400) == list(range(400))
 
 
 class ForgetfulBroker(LocalBroker):
