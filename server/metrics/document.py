@@ -84,7 +84,7 @@ BY_BEGINNING = (
     ("kafka_server_brokertopicmetrics_failedshare", ""),
     ("kafka_server_brokertopicmetrics_", "topic, or none"),
     ("kafka_log_log_", "topic, partition"),
-    ("barnabas_log_directory_", "logDirectory"),
+    ("barnabas_log_directory_", "log_directory"),
     ("kafka_consumergroup_", "consumergroup, topic, partition"),
     ("kafka_server_sharegroupmetrics_", "group, or none"),
     ("kafka_server_sharepartitionmetrics_", "group, topic, partition, or none"),

@@ -193,7 +193,7 @@ class Readings:
             yield Sample("barnabas_throttled_requests", "_total", labels, throttled)
             yield Sample("barnabas_throttle_time_seconds", "_total", labels, seconds)
         for directory, space in state.disk_space.space.items():
-            labels = {"logDirectory": directory}
+            labels = {"log_directory": directory}
             yield Sample("barnabas_log_directory_free_bytes", "", labels, space.free_bytes)
             yield Sample("barnabas_log_directory_total_bytes", "", labels, space.total_bytes)
             yield Sample("barnabas_log_directory_full", "", labels, int(directory in state.disk_space.full))

@@ -129,12 +129,13 @@ def _screen() -> Any:
 
 def _page(now: ClusterSnapshot, topics: list[Row], most: int) -> Any:
     from rich.console import Group
+    from rich.text import Text
 
     rate = sum(int(str(row["bytes/s"] or 0)) for row in topics)
     records = sum(int(str(row["records/s"])) for row in topics)
     shown = [_readable(row, "bytes", "bytes/s") for row in topics[:most]]
     return Group(
-        f"{_clock()}   {records:,} records/s   {readable_size(rate)}/s   q: quit",
+        Text(f"{_clock()}   {records:,} records/s   {readable_size(rate)}/s   q: quit"),
         rows_table([_readable(row, "bytes", "free") for row in now.brokers], "brokers"),
         rows_table(shown, f"topics ({len({tp.topic for tp in now.ends})} in total), by records per second"),
         rows_table(now.lags[:most], f"groups ({len(now.lags)} in all), by lag"),

@@ -45,7 +45,11 @@ INHERITED = {
     "kafka_log_logcleanermanager_uncleanable_bytes",
     "kafka_log_logcleanermanager_uncleanable_partitions_count",
     "kafka_server_delayedoperationpurgatory_purgatorysize",
+    "kafka_server_group_coordinator_metrics_group_count",
+    "kafka_server_group_coordinator_metrics_share_group_count",
     "kafka_server_socket_server_metrics_connection_count",
+    "kafka_server_sharegroupmetrics_recordacknowledgements_total",
+    "kafka_server_socket_server_metrics_failed_authentication_total",
 }
 """Names that promtool finds fault with: they are Kafka's."""
 PARTITIONS = 3000

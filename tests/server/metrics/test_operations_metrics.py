@@ -221,9 +221,9 @@ def test_the_room_of_each_log_directory(tmp_path: Path) -> None:
     with Broker(config=MEASURED) as broker:
         (path,) = [log_dir.path for log_dir in broker.server.state.log_manager.dirs]
         found = values(read(broker))
-        free = one(found, "barnabas_log_directory_free_bytes", logDirectory=path)
-        assert 0 < free <= one(found, "barnabas_log_directory_total_bytes", logDirectory=path)
-        assert one(found, "barnabas_log_directory_full", logDirectory=path) == 0
+        free = one(found, "barnabas_log_directory_free_bytes", log_directory=path)
+        assert 0 < free <= one(found, "barnabas_log_directory_total_bytes", log_directory=path)
+        assert one(found, "barnabas_log_directory_full", log_directory=path) == 0
 
 
 def test_prometheus_loads_the_rules_of_the_package() -> None:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import select
+import subprocess
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tools.cli.test_consistency import COMMAND
 from typer.testing import CliRunner
 
 from barnabas.testing import Broker
@@ -127,6 +135,44 @@ def test_top_shows_what_moves(broker: Broker, tmp_path: Path) -> None:
     assert [topic["topic"] for topic in first["topics"]] == ["quiet", "t"]
     assert second["groups"] == [{"group": "readers", "type": "classic", "members": 0, "lag": 6}]
     assert second["brokers"][0]["controller"]
+    assert second["brokers"][0]["free"] > 0
+    assert first["topics"][1].keys() == {"topic", "partitions", "records_per_second", "bytes_per_second", "bytes"}
+    assert first["time"] <= second["time"]
+
+
+def test_top_on_a_terminal_has_a_clock_and_ends_with_q(broker: Broker) -> None:
+    controller, terminal = pty.openpty()
+    try:
+        command = [*COMMAND, "top", "-i", "0.2", "-b", broker.bootstrap]
+        environment = os.environ | {"TERM": "xterm", "COLUMNS": "160", "LINES": "50"}
+        process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment)
+        try:
+            shown = b""
+            while b"q: quit" not in shown:
+                assert select.select([controller], [], [], 60)[0], shown
+                shown += os.read(controller, 65536)
+            assert re.search(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", shown)
+            assert b"records/s" in shown
+            broker.produce("t", [b"x" * 1000] * 100)
+            while b"kB/s" not in shown:
+                assert select.select([controller], [], [], 60)[0], shown
+                shown += os.read(controller, 65536)
+            os.write(controller, b"q")
+            drained = threading.Thread(target=_drain, args=(controller,), daemon=True)
+            drained.start()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+            process.wait()
+    finally:
+        os.close(terminal)
+        os.close(controller)
+
+
+def _drain(controller: int) -> None:
+    with suppress(OSError):
+        while os.read(controller, 65536):
+            continue
 
 
 def test_the_defaults_of_all_brokers_are_altered_without_a_name(broker: Broker) -> None:
