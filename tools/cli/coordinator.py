@@ -7,6 +7,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from .one_line_parser import OneLineParser
 from .reasons import reason
 
 DEFAULT_ADDRESS = "127.0.0.1:2181"
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `coordinator`."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="barnabas coordinator",
         description="Serve the metadata tree of a cluster to brokers, in place of a ZooKeeper ensemble. "
         "Prints its addresses, and `ready` when it serves brokers.",

@@ -59,6 +59,7 @@ def options_of(arguments: list[str]) -> SimpleNamespace:
     read = vars(parser().parse_args(arguments))
     for name in {"argparse", "gettext", "locale"} - known:
         sys.modules.pop(name, None)
+    sys.modules.pop(f"{__package__}.one_line_parser", None)
     return SimpleNamespace(**read)
 
 
@@ -66,7 +67,9 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of `start`, with argparse, which loads fast."""
     import argparse
 
-    parser = argparse.ArgumentParser(
+    from .one_line_parser import OneLineParser
+
+    parser = OneLineParser(
         prog="barnabas start",
         description="Start a broker: one process with one data directory. Prints its listeners, and `ready` when it "
         "serves clients.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -111,6 +112,9 @@ def test_keys_of_json_are_names() -> None:
         (["topic", "create", "t", "--partitions", "x"], 2, "--partitions"),
         (["consume", "t", "-X", "no.such=1"], 2, "no.such"),
         (["topic", "list", "-b", "127.0.0.1:1"], 1, "connection refused"),
+        (["start", "--nothing"], 2, "unrecognized arguments: --nothing. See barnabas start --help"),
+        (["start", "--override", "num.partitions=x"], 2, "num.partitions"),
+        (["coordinator"], 2, "required: --data. See barnabas coordinator --help"),
         (["group", "delete-offsets", "g"], 2, "no topics given: use --topic"),
     ],
 )
@@ -119,5 +123,5 @@ def test_each_error_is_one_line_with_the_name_of_the_program(arguments: list[str
     assert done.returncode == status
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith("barnabas: ")
+    assert re.match(r"barnabas( start| coordinator)?: ", line)
     assert words in line
