@@ -22,6 +22,7 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ..protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ..protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ..protocol.receive_buffer import FrameMemory
 from ..protocol.replica_ids import CONSUMER_REPLICA_ID
 from ..protocol.topic_partition import TopicPartition, indexes_by_topic
 from . import host
@@ -30,6 +31,9 @@ from .connection import CLIENT_ID, BlockingConnection
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 1.0
 _FIRST_CONTACT_S = 5.0
 """Seconds to retry the first connection to a cluster: its address is probably wrong."""
+
+_REUSED_FRAMES = 2
+"""The records of one response are decoded while the next one arrives."""
 
 T = TypeVar("T")
 
@@ -75,6 +79,7 @@ class BlockingClient:
         self.cluster = ClusterView()
         self._is_known_cluster = is_known_cluster
         self._interruption = host.new_interruption()
+        self._memory = FrameMemory(_REUSED_FRAMES)
         self._bootstrap = parse_bootstrap(settings.bootstrap_servers)
         self._security: Security = security_of(settings.properties)
         self._connections: dict[tuple[str, int], BlockingConnection] = {}
@@ -204,7 +209,11 @@ class BlockingClient:
         if connection is None:
             self._silent.add(address)  # until its next response
             connection = BlockingConnection(
-                address, self._security, self.settings.request_timeout_ms / 1000, client_id=self.settings.client_id
+                address,
+                self._security,
+                self.settings.request_timeout_ms / 1000,
+                client_id=self.settings.client_id,
+                memory=self._memory,
             )
             self._silent.discard(address)
             self._connections[address] = connection

@@ -21,6 +21,7 @@ from ..protocol.apis import ApiKey, api_key_of
 from ..protocol.client_connection import ClientConnection, Introduction
 from ..protocol.codec import encode_request
 from ..protocol.errors import ConnectionLostError, RequestTimeoutError
+from ..protocol.receive_buffer import FrameMemory
 from ..protocol.schema import UNBOUNDED, Buffer
 from .host import call_after_fork, monotonic
 
@@ -29,8 +30,6 @@ _CONNECT_TIMEOUT_S = 10.0
 _MAX_RESPONSE_BYTES = 1 << 30
 _ROOM_BEHIND = 64
 """Bytes of memory after a response, so that records in it can be decoded in place."""
-_REUSED_FRAMES = 2
-"""The records of one response are decoded while the next one arrives."""
 _RECEIVE_BUFFER_BYTES = 4 << 20
 _BEFORE_THE_END = 0.85
 """Share of a session's lifetime after which it is renewed."""
@@ -40,7 +39,13 @@ class BlockingConnection:
     """Connects in the constructor. Raises BrokerUnreachableError, or the error of the first requests."""
 
     def __init__(
-        self, address: tuple[str, int], security: Security, timeout_s: float, *, client_id: str = CLIENT_ID
+        self,
+        address: tuple[str, int],
+        security: Security,
+        timeout_s: float,
+        *,
+        client_id: str = CLIENT_ID,
+        memory: FrameMemory | None = None,
     ) -> None:
         self.address = f"{address[0]}:{address[1]}"
         self._timeout_s = timeout_s
@@ -58,7 +63,7 @@ class BlockingConnection:
             max_response_bytes=_MAX_RESPONSE_BYTES,
             sasl=security.exchange(address[0]),
             room_behind=_ROOM_BEHIND,
-            reused_frames=_REUSED_FRAMES,
+            memory=memory,
         )
         try:
             self._socket = socket.create_connection(address, timeout=_CONNECT_TIMEOUT_S)

@@ -43,7 +43,7 @@ from .messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from .messages.sasl_authenticate import SaslAuthenticateRequest
 from .messages.sasl_handshake import SaslHandshakeRequest
 from .negotiation import negotiate, versions_told
-from .receive_buffer import ReceiveBuffer
+from .receive_buffer import FrameMemory, ReceiveBuffer
 from .sasl import SaslExchange
 from .schema import UNBOUNDED, Buffer, Versions
 
@@ -177,9 +177,9 @@ class ClientConnection(Generic[T]):
         max_in_flight: int | None = None,
         sasl: SaslExchange | None = None,
         room_behind: int = 0,
-        reused_frames: int = 0,
+        memory: FrameMemory | None = None,
     ) -> None:
-        """Without `sasl` there is no authentication. `room_behind` and `reused_frames`: see `ReceiveBuffer`."""
+        """Without `sasl` there is no authentication. `room_behind` and `memory`: see `ReceiveBuffer`."""
         self.peer = peer
         self.state = ClientState.CONNECTING
         self.api_versions: dict[int, Versions] = {}
@@ -189,7 +189,7 @@ class ClientConnection(Generic[T]):
         """Lifetime of the authentication, before which `renew` is required; 0: unlimited (KIP-368)."""
         self._introduction = introduction
         self._sasl = sasl
-        self._receive = ReceiveBuffer(max_response_bytes, room_behind=room_behind, reused_frames=reused_frames)
+        self._receive = ReceiveBuffer(max_response_bytes, room_behind=room_behind, memory=memory)
         self.buffer = self._receive.buffer
         """Return the buffer for the next bytes of the socket; then call `received`."""
         self._in_flight: deque[InFlight] = deque()

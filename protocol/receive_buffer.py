@@ -19,12 +19,36 @@ _SHARED_SIZE = 64 * 1024
 BELIEVED_BYTES = 16 << 20
 
 
+class FrameMemory:
+    """The memory of the last large frames of some connections of one thread, used again when no view of it is left.
+
+    The kernel has to supply each page of new memory, which takes about as long as the copy of the received bytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        """`most` is the number of frames whose memory is kept."""
+        self._most = most
+        self._spares: list[bytearray] = []
+
+    def take(self, size: int) -> bytearray:
+        """Return memory of at least this size."""
+        for spare in self._spares:
+            if len(spare) >= size and _is_free(spare):
+                self._spares.remove(spare)
+                return spare
+        return bytearray(size)
+
+    def give(self, memory: bytearray) -> None:
+        """Keep the memory of a complete frame, which may still have views, instead of the oldest one."""
+        if len(memory) <= 2 * BELIEVED_BYTES:
+            self._spares = [*self._spares, memory][-self._most :]
+
+
 class ReceiveBuffer:
     """Splits one connection's stream. Use: read into `buffer()`, then `received(count)` returns the complete frames.
 
-    Frames are followed by `room_behind` bytes of memory, for decoders that read beyond the end. The memory of the last
-    `reused_frames` large frames receives later ones as soon as no view of them is left: the kernel has to supply each
-    page of new memory, which takes as long as the copy of the received bytes.
+    Frames are followed by `room_behind` bytes of memory, for decoders that read beyond the end. `memory` receives large
+    frames in the memory of earlier ones.
     """
 
     __slots__ = (
@@ -34,17 +58,15 @@ class ReceiveBuffer:
         "_frame",
         "_length",
         "_max_frame_bytes",
-        "_most_spares",
+        "_memory",
         "_room",
         "_shared",
-        "_spares",
         "_view",
     )
 
-    def __init__(self, max_frame_bytes: int, *, room_behind: int = 0, reused_frames: int = 0) -> None:
+    def __init__(self, max_frame_bytes: int, *, room_behind: int = 0, memory: FrameMemory | None = None) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._most_spares = reused_frames
-        self._spares: list[bytearray] = []
+        self._memory = memory
         self._behind = bytes(room_behind)
         self._shared = bytearray(_SHARED_SIZE)
         self._view = memoryview(self._shared)
@@ -80,8 +102,8 @@ class ReceiveBuffer:
         if self._filled < self._length:
             return ()
         frame, self._frame = self._frame, None
-        if self._most_spares and len(frame) <= BELIEVED_BYTES + len(self._behind):
-            self._spares = [frame, *(spare for spare in self._spares if spare is not frame)][: self._most_spares]
+        if self._memory is not None:
+            self._memory.give(frame)
         return (memoryview(frame)[: self._length],)
 
     def _split(self) -> Iterator[memoryview]:
@@ -107,8 +129,7 @@ class ReceiveBuffer:
         self._length, self._filled = length, len(beginning)
         self._room = min(length, max(BELIEVED_BYTES, 2 * self._filled))
         size = self._room + len(self._behind)
-        free = (spare for spare in reversed(self._spares) if len(spare) >= size and _is_free(spare))
-        self._frame = next(free, None) or bytearray(size)
+        self._frame = bytearray(size) if self._memory is None else self._memory.take(size)
         self._frame[: self._filled] = beginning
         self._end = 0
 

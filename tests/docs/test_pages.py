@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs.page import DOCS, blocks_of, script_of
+from tests.foreign_tools import cache_dir, cache_entry, run_checked
 from tests.server_process import free_port
 from typer.main import get_command
 
@@ -140,6 +141,28 @@ def test_the_tutorial_of_a_stream(tmp_path: Path) -> None:
     assert "1010 510555" in output, output
 
 
+def protobuf_of_pyspark() -> Path:
+    """Return a folder with a protobuf that accepts the messages of PySpark 4.3; the tests' other packages need an older
+    one.
+    """
+    with cache_entry(cache_dir("pyspark"), "protobuf") as (entry, scratch):
+        if scratch is not None:
+            options = ["--quiet", "--no-deps", "--target", str(scratch)]
+            run_checked([sys.executable, "-m", "pip", "install", *options, "protobuf>=6.33.5,<7"])
+    return entry
+
+
+@pytest.mark.java
+@pytest.mark.nightly
+@pytest.mark.timeout(TIMEOUT_SECONDS + 60)
+def test_the_tutorial_of_a_recovered_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(protobuf_of_pyspark()))
+    page = "tutorials/state-from-a-compacted-topic.md"
+    output = run_page(page, tmp_path, {usual: free_port() for usual in USUAL_PORTS})
+    assert "totals of 7 aircraft: 1000 flights, 500500 minutes" in output, output
+    assert "totals of 7 aircraft: 1010 flights, 510555 minutes" in output, output
+
+
 def _three_ports_in_a_row() -> tuple[int, int, int]:
     """Return ports that are free now, as is the port before them, which the coordinator uses."""
     for _ in range(100):
@@ -199,7 +222,11 @@ def test_every_page_with_commands_is_run_by_a_test() -> None:
         for path in DOCS.rglob("*.md")
         if any(block.language in ("sh", "python") for block in blocks_of(str(path.relative_to(DOCS))))
     }
-    run_above = {"tutorials/first-cluster.md", "tutorials/stream-to-parquet.md"}
+    run_above = {
+        "tutorials/first-cluster.md",
+        "tutorials/state-from-a-compacted-topic.md",
+        "tutorials/stream-to-parquet.md",
+    }
     assert runnable - PAGES.keys() - TESTED_ELSEWHERE.keys() - PARSED.keys() == run_above
     assert all((ROOT / test).is_file() for test in TESTED_ELSEWHERE.values())
     assert all(re.search(r"^```", (DOCS / page).read_text(), re.MULTILINE) for page in TESTED_ELSEWHERE)

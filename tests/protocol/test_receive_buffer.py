@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.protocol.errors import ProtocolError
-from barnabas.protocol.receive_buffer import BELIEVED_BYTES, ReceiveBuffer
+from barnabas.protocol.receive_buffer import BELIEVED_BYTES, FrameMemory, ReceiveBuffer
 
 
 def feed(receive: ReceiveBuffer, data: bytes, most: int) -> list[bytes]:
@@ -116,7 +116,7 @@ def receive_one(receive: ReceiveBuffer, body: bytes) -> memoryview:
 
 
 def test_memory_of_large_frames_is_used_again_when_no_view_is_left() -> None:
-    receive = ReceiveBuffer(1 << 30, room_behind=64, reused_frames=2)
+    receive = ReceiveBuffer(1 << 30, room_behind=64, memory=FrameMemory(2))
     first = receive_one(receive, b"a" * 300_000)
     second = receive_one(receive, b"b" * 300_000)
     memory = first.obj
@@ -142,7 +142,7 @@ def test_memory_of_large_frames_is_used_again_when_no_view_is_left() -> None:
 
 def test_a_smaller_frame_in_used_memory_ends_where_it_ends() -> None:
     """The bytes of the next frame must not be received behind it."""
-    receive = ReceiveBuffer(1 << 20, room_behind=8, reused_frames=1)
+    receive = ReceiveBuffer(1 << 20, room_behind=8, memory=FrameMemory(1))
     receive_one(receive, b"x" * 500_000).release()
     frames = [b"y" * 100_000, b"z", b"w" * 90_000]
     assert feed(receive, stream(frames), 1 << 20) == frames
@@ -151,7 +151,7 @@ def test_a_smaller_frame_in_used_memory_ends_where_it_ends() -> None:
 @given(st.lists(st.integers(0, 300_000), max_size=8), st.integers(1000, 400_000), st.integers(0, 3))
 @settings(deadline=None, max_examples=50)
 def test_frames_that_are_held_for_a_while_keep_their_bytes(sizes: list[int], most: int, held_for: int) -> None:
-    receive = ReceiveBuffer(1 << 30, room_behind=64, reused_frames=2)
+    receive = ReceiveBuffer(1 << 30, room_behind=64, memory=FrameMemory(2))
     bodies = [bytes([i + 1]) * size for i, size in enumerate(sizes)]
     data, held, position = stream(bodies), list[tuple[memoryview, bytes]](), 0
     expected = iter(bodies)
@@ -167,3 +167,15 @@ def test_frames_that_are_held_for_a_while_keep_their_bytes(sizes: list[int], mos
         assert all(frame == body for frame, body in held)
         held = held[len(held) - held_for :] if held_for else []
     assert next(expected, None) is None
+
+
+def test_connections_share_memory_of_frames() -> None:
+    memory = FrameMemory(2)
+    receivers = [ReceiveBuffer(1 << 30, memory=memory) for _ in range(3)]
+    known = set()
+    for i in range(30):
+        frame = receive_one(receivers[i % 3], bytes([i]) * 100_000)
+        assert bytes(frame) == bytes([i]) * 100_000
+        known.add(id(frame.obj))
+        del frame
+    assert len(known) <= 2

@@ -45,6 +45,25 @@ def play(spark: Any, cluster: Cluster, folder: Path) -> None:
     streamed = numbers(spark, cluster, "streamed")
     assert streamed == list(range(2 * COUNT)), (len(streamed), len(set(streamed)))
 
+    has_limits = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
+    available = sizes(spark, cluster, folder / "available", availableNow=True)
+    assert sum(available) == 2 * COUNT, available
+    assert max(available) <= 600 if has_limits else len(available) == 1, available
+    once = sizes(spark, cluster, folder / "once", once=True)
+    assert once == [2 * COUNT] if has_limits else sum(once) <= 2 * COUNT, once
+    print("available now:", available, "once:", once)
+
+
+def sizes(spark: Any, cluster: Cluster, checkpoint: Path, **trigger: bool) -> list[int]:
+    """Return the rows of each batch of a query with a rate and a trigger that ends."""
+    found: list[int] = []
+    options = cluster.options("t", startingOffsets="earliest", maxOffsetsPerTrigger="600")
+    rows = spark.readStream.format("barnabas").options(**options).load()
+    writer = rows.writeStream.foreachBatch(lambda batch, _: found.append(batch.count()))
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(**trigger).start()
+    assert query.awaitTermination(120)
+    return [size for size in found if size]
+
 
 def main() -> None:
     config = {

@@ -132,3 +132,4 @@ def test_the_pipeline(tmp_path: Path, spark: Any) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     assert "336,776 flights in Parquet" in done.stdout
     assert "the state of every aircraft in the topic is the sum of its flights" in done.stdout
+    assert "336,776 flights in an Iceberg table, written without Spark" in done.stdout

@@ -1,4 +1,6 @@
-"""`barnabas spark pipeline`: a year of flights through a broker and Spark, into a state per aircraft and Parquet."""
+"""`barnabas spark pipeline`: a year of flights through a broker and Spark, into a state per aircraft and Parquet, and
+without Spark into an Iceberg table that DuckDB reads.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -16,6 +19,11 @@ import typer
 from .demo import Flight, load_flights, require_confluent_kafka
 
 _TOPICS: dict[str, dict[str, str]] = {"flights": {}, "aircraft": {"cleanup.policy": "compact"}}
+_COUNT = 'select count(*), count(distinct (partition, "offset")) from flights'
+_BUSIEST = """
+    select key, count(*), sum(try_cast(split_part(value, ',', 16) as bigint)) from flights
+    where key is not null group by key order by 2 desc limit 5
+"""
 _SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false"}
 
 
@@ -27,7 +35,8 @@ def pipeline(
 ) -> None:
     """Run a demonstration: produce flights, and store the state of each aircraft in a topic and all flights in Parquet.
 
-    At the end both are compared.
+    At the end both are compared. With pyiceberg and duckdb installed, the flights are also written to an Iceberg table
+    without Spark, and read with DuckDB.
 
     Requires the extras: pip install 'barnabas\\[demo,spark]'
     """
@@ -47,11 +56,11 @@ def pipeline(
         producing.start()
         try:
             wrong = _stream(spark, broker.bootstrap, folder, producing, is_kept=output is not None)
+            wrong += _write_iceberg(broker.bootstrap, folder, len(flights))
         finally:
             producing.join()
             spark.stop()
     if wrong:
-        _say(f"the state of {wrong} aircraft differs from the sum of their flights")
         raise typer.Exit(1)
 
 
@@ -80,7 +89,38 @@ def _stream(spark: Any, bootstrap: str, folder: Path, producing: Thread, *, is_k
     wrong = differences(spark, settings)
     if not wrong:
         _say("compared: the state of every aircraft in the topic is the sum of its flights in Parquet")
+    else:
+        _say(f"the state of {wrong} aircraft differs from the sum of their flights")
     return wrong
+
+
+def _write_iceberg(bootstrap: str, folder: Path, expected: int) -> int:
+    """Write the topic to an Iceberg table as `barnabas table follow` does, and read it with DuckDB.
+
+    Return the number of missing or repeated flights. pyiceberg reads the files of the table for DuckDB, whose own
+    extension for Iceberg has to be downloaded.
+    """
+    missing = [name for name in ("pyiceberg", "duckdb") if find_spec(name) is None]
+    if missing:
+        _say(f"no Iceberg table: {' and '.join(missing)} not installed; pip install 'barnabas[iceberg]' duckdb")
+        return 0
+    from ...table import FollowSettings, TableFollower, open_table
+    from ...table.table_columns import ColumnSettings
+
+    lake = folder / "lake"
+    settings = FollowSettings(bootstrap, ["flights"], columns=ColumnSettings(key="string", value="string"))
+    with open_table(f"iceberg:{lake}#demo.flights") as sink:
+        TableFollower(sink, settings, is_stopping=lambda: False).run(once=True)
+    catalog = import_module("pyiceberg.catalog.sql").SqlCatalog(
+        "local", uri=f"sqlite:///{lake}/catalog.db", warehouse=f"file://{lake}"
+    )
+    with import_module("duckdb").connect() as connection:
+        connection.register("flights", catalog.load_table("demo.flights").scan().to_arrow())
+        rows, distinct = connection.execute(_COUNT).fetchone()
+        _say(f"{rows:,} flights in an Iceberg table, written without Spark; the busiest aircraft, by DuckDB:")
+        for tail, count, miles in connection.execute(_BUSIEST).fetchall():
+            _say(f"  {tail}  {count:>4} flights  {miles:>9,} miles")
+    return abs(expected - int(distinct)) + int(rows) - int(distinct)
 
 
 def _produce(ck: Any, bootstrap: str, flights: Sequence[Flight]) -> None:
