@@ -22,7 +22,7 @@ from . import host
 from .offsets import TableOffsets
 from .parquet_files import ParquetFiles, TableSettings, WrittenFile
 from .parquet_table import hive_directories
-from .sink import OFFSETS_PROPERTY, Committed, TableConflictError
+from .sink import MOST_BYTES, OFFSETS_PROPERTY, Committed, TableConflictError
 from .spark_export import read_export
 from .table_types import fit_batch, stored_schema
 
@@ -33,6 +33,8 @@ _HISTORY = 100
 
 class DeltaLakeTable:
     """The table in a folder of this machine."""
+
+    most_bytes = MOST_BYTES
 
     def __init__(self, folder: Path, settings: TableSettings) -> None:
         self._folder = folder

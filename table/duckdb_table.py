@@ -27,6 +27,9 @@ _WRITE_BYTES = 8 << 20
 class DuckDBTable:
     """The table, without partitions."""
 
+    most_bytes = 32 << 20
+    """DuckDB keeps the rows of a transaction in memory, and 120,000 rows of a checkpoint."""
+
     def __init__(self, path: Path, table: str, settings: TableSettings) -> None:
         if settings.partition_by:
             raise ValueError("a table of DuckDB has no partitions")

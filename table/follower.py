@@ -30,7 +30,7 @@ from .folder_backfill import FolderBackfill
 from .metrics import FollowerMetrics
 from .offsets import TableOffsets
 from .round_reader import read_round
-from .sink import TableConflictError, TableSink
+from .sink import MOST_BYTES, TableConflictError, TableSink
 from .table_columns import ColumnSettings, TableColumns
 from .table_types import fit_batch
 from .topic_names import TopicNames
@@ -65,7 +65,7 @@ class FollowSettings:
     columns: ColumnSettings = field(default_factory=ColumnSettings)
     start: Position = "earliest"
     interval_s: float = 2.0
-    most_bytes: int = 512 << 20
+    most_bytes: int = MOST_BYTES
     threads: int = 2
     isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
     on_data_loss: Literal["stop", "continue"] = "stop"
@@ -271,7 +271,8 @@ class TableFollower:
         upserted: list[Any] = []
         is_upsert = self._settings.mode == "upsert"
         # The rows of an upsert are in memory until the commit.
-        most_bytes = min(self._settings.most_bytes, _UPSERT_BYTES) if is_upsert else self._settings.most_bytes
+        limits = (self._settings.most_bytes, self._sink.most_bytes, _UPSERT_BYTES if is_upsert else MOST_BYTES)
+        most_bytes = min(limits)
         rounds = read_round(source, limited, columns, threads=self._settings.threads)
         is_registered = isinstance(self._settings.columns.value, RegistryValues)
         is_reading = True

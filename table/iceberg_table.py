@@ -36,7 +36,7 @@ from .offsets import TableOffsets
 from .parquet_files import ParquetFiles, TableSettings, WrittenFile
 from .parquet_table import hive_directories, is_one_of
 from .partitioning import PartitionField
-from .sink import OFFSETS_PROPERTY, Committed, TableConflictError
+from .sink import MOST_BYTES, OFFSETS_PROPERTY, Committed, TableConflictError
 from .table_types import fit_batch, stored_schema
 
 _PROPERTIES = {
@@ -67,6 +67,8 @@ def catalog_at(where: Path | str, options: Mapping[str, str]) -> Catalog:
 
 class IcebergTable:
     """The table of a catalog with this name, such as `db.orders`."""
+
+    most_bytes = MOST_BYTES
 
     def __init__(self, catalog: Catalog, name: str, settings: TableSettings) -> None:
         self._catalog = catalog

@@ -27,7 +27,7 @@ from . import host
 from .offsets import TableOffsets
 from .parquet_files import ParquetFiles, TableSettings, WrittenFile
 from .partitioning import PartitionField
-from .sink import Committed
+from .sink import MOST_BYTES, Committed
 from .spark_export import read_export, retire_sink_log
 from .table_types import fit_batch, merge_schemas, stored_schema
 
@@ -86,6 +86,8 @@ def read_manifest(folder: Path) -> FolderManifest:
 
 class ParquetTable:
     """The folder, which one process writes: a second one fails at the lock."""
+
+    most_bytes = MOST_BYTES
 
     def __init__(self, folder: Path, settings: TableSettings) -> None:
         self._folder = folder

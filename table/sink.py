@@ -11,6 +11,10 @@ OFFSETS_PROPERTY = "barnabas.offsets"
 """Name of the offsets in the properties of a snapshot or table."""
 
 
+MOST_BYTES = 512 << 20
+"""`most_bytes` of formats whose rows go to files before the commit."""
+
+
 class TableConflictError(RuntimeError):
     """Another writer has changed the table since it was loaded, so that the commit had no effect."""
 
@@ -29,6 +33,9 @@ class TableSink(Protocol):
     The methods block and are called on one thread. Unless noted they raise OSError or the errors of the library of the
     format.
     """
+
+    most_bytes: int
+    """Maximum of decoded bytes of one commit, so that the memory of the writer is bounded."""
 
     def __enter__(self) -> Self: ...
 

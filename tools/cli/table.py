@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
+from typer.main import get_command
 
 from ...common.room_logger import room_logger
 from ...protocol.errors import KafkaError
 from .client_settings import DEFAULT_BOOTSTRAP, bootstrap_servers, client_properties, parse_settings
 from .reasons import reason
+from .service import FILES
 from .session import Bootstrap, fail
 
 if TYPE_CHECKING:
@@ -200,6 +202,37 @@ def follow(
     if stop.received is not None:
         raise typer.Exit(128 + stop.received)
     print(f"{follower.metrics.rows:,} rows written to {to}", file=sys.stderr)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def unit(
+    context: typer.Context,
+    *,
+    memory: Annotated[str, typer.Option(metavar="SIZE", help="MemoryMax of the unit.")] = "1G",
+) -> None:
+    """Print a systemd unit that runs `table follow` with the arguments after --.
+
+    barnabas table unit -- orders --to iceberg:///var/lake#shop.orders > ~/.config/systemd/user/orders-table.service
+    """
+    arguments = list(context.args)
+    command = get_command(app).commands["follow"]  # type: ignore[attr-defined]
+    given = command.make_context("follow", list(arguments)).params
+    if given["once"]:
+        raise typer.BadParameter("--once ends, and the unit runs a follower that continues")
+    servers = bootstrap_servers(given["bootstrap"])
+    if "-b" not in arguments and not any(one.startswith("--bootstrap-server") for one in arguments):
+        arguments += ["--bootstrap-server", servers]
+    program = Path(sys.executable).parent / "barnabas"
+    words = " ".join(_unit_word(word) for word in (str(program), "table", "follow", *arguments))
+    typer.echo(
+        (FILES / "barnabas-table.service").read_text(encoding="utf-8").format(command=words, memory=memory), nl=False
+    )
+
+
+def _unit_word(text: str) -> str:
+    """Return an argument as a word of a unit: systemd replaces % and $, and splits words at blanks."""
+    escaped = text.replace("\\", "\\\\").replace("%", "%%").replace("$", "$$").replace('"', '\\"')
+    return f'"{escaped}"' if any(one.isspace() or one in "'\";#" for one in text) else escaped
 
 
 class _StopSignals:

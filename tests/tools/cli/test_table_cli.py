@@ -76,6 +76,17 @@ def test_json_values_by_a_schema(broker: Broker, run: Run, tmp_path: Path) -> No
     assert pq.read_table(path).to_pylist()[0]["price"] == "2.50"
 
 
+def test_a_unit_runs_the_same_follower(run: Run, broker: Broker) -> None:
+    status, out, err = run("table", "unit", "--", "a topic", "--to", "parquet:///tmp/50%", "--value", "json")
+    assert status == 0, err
+    (line,) = [line for line in out.splitlines() if line.startswith("ExecStart=")]
+    expected = f'table follow "a topic" --to parquet:///tmp/50%% --value json --bootstrap-server {broker.bootstrap}'
+    assert line.endswith(expected)
+    assert "SuccessExitStatus=143" in out
+    for wrong in (("t",), ("t", "--to", "x", "--once"), ("t", "--to", "x", "--no-such")):
+        assert run("table", "unit", "--", *wrong)[0] == 2
+
+
 @contextmanager
 def following(broker: Broker, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "barnabas.tools.cli", "table", "follow", *arguments, "-b", broker.bootstrap]
