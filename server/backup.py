@@ -100,7 +100,7 @@ class BackupRoutes:
     async def _extend(self, request: Request) -> Answer:
         hold = request.query.get("hold", "")
         if hold not in self._holds:
-            return _conflict("the broker no longer holds its files for this backup")
+            return _conflict("the broker no longer keeps its files unchanged for this backup")
         self._extend_hold(hold)
         return Answer("200 OK", {})
 
@@ -108,7 +108,7 @@ class BackupRoutes:
         """Release the files. 409 if the broker has released them before: the copy may be incomplete."""
         hold = request.query.get("hold", "")
         if hold not in self._holds:
-            return _conflict("the broker no longer holds its files for this backup")
+            return _conflict("the broker no longer keeps its files unchanged for this backup")
         self._release(hold)
         return Answer("200 OK", {})
 

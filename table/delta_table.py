@@ -93,7 +93,7 @@ class DeltaLakeTable:
                 raise ValueError(f"{self._folder}: the Delta table was not written by this command")
             return None
         if table.transaction_version(export.query_id) != export.batch:
-            raise ValueError(f"{self._folder}: the last batch of Spark's checkpoint is not that of the table")
+            raise ValueError(f"{self._folder}: the table and Spark's checkpoint have different last batches")
         return export.offsets
 
     def schema(self) -> Any:

@@ -32,7 +32,7 @@ class DuckDBTable:
 
     def __init__(self, path: Path, table: str, settings: TableSettings) -> None:
         if settings.partition_by:
-            raise ValueError("a table of DuckDB has no partitions")
+            raise ValueError("a DuckDB table cannot be partitioned")
         self._path = path
         self._table = table
         self._schema: Any = None

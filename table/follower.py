@@ -337,7 +337,9 @@ class TableFollower:
         prefix = self._settings.columns.prefix
         key = prefix + "key"
         if pa.types.is_nested(table.schema.field(key).type):
-            raise ValueError(f"upsert requires keys of one value, and they are {table.schema.field(key).type}")
+            raise ValueError(
+                f"upsert requires keys with a single value, but the keys are {table.schema.field(key).type}"
+            )
         if table[key].null_count:
             row = table.filter(compute.is_null(table[key])).slice(0, 1).to_pylist()[0]
             raise ValueError(
@@ -359,7 +361,7 @@ class TableFollower:
         except Exception as error:
             found = self._sink.load()
             if found == intended and not isinstance(error, TableConflictError):
-                logger.warning("the commit has succeeded although it failed with: %s", error)
+                logger.warning("the commit succeeded, although its request failed: %s", error)
                 self._table, self._is_new = intended, False
                 return
             if not isinstance(error, TableConflictError):

@@ -53,7 +53,7 @@ def open_table(location: str, settings: TableSettings | None = None) -> TableSin
 def _folder(place: str, location: str) -> Path:
     """Return the path of `///var/table`, `/var/table` or `table`. Raises ValueError for the URL of another machine."""
     if place.startswith("//") and not place.startswith("///"):
-        raise ValueError(f"{location!r}: {place[2:].partition('/')[0]!r} is not a folder of this machine; {_EXPECTED}")
+        raise ValueError(f"{location!r}: {place[2:].partition('/')[0]!r} is not a folder on this machine; {_EXPECTED}")
     if "://" in place:
-        raise ValueError(f"{location!r}: only folders of this machine are supported; {_EXPECTED}")
+        raise ValueError(f"{location!r}: only folders on this machine are supported; {_EXPECTED}")
     return Path(place.removeprefix("//")).absolute()

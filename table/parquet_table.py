@@ -182,7 +182,7 @@ class ParquetTable:
         """Rewrite the files that have one of the keys without their rows, and add the new rows."""
         assert self._manifest is not None
         if self._fields is _SPARK_FIELDS:
-            raise ValueError(f"{self._folder}: upsert does not support a table that Spark has begun")
+            raise ValueError(f"{self._folder}: upsert does not support a table that Spark has created")
         keys = pa.concat_arrays([rows[key].combine_chunks(), deleted])
         for name in self._manifest.files:
             path = self._folder / name

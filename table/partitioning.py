@@ -44,7 +44,7 @@ class PartitionField:
         if self.unit is None and not (
             pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind)
         ):
-            raise ValueError(f"partition by {self.source!r}: {kind} cannot be the value of a partition")
+            raise ValueError(f"partition by {self.source!r}: a column of type {kind} is not supported")
 
     def values(self, array: Any) -> Any:
         """Return the value of each row: of the column, or the text of the time such as 2024-05-01."""

@@ -571,8 +571,8 @@ def test_offsets_have_the_form_of_the_spark_source() -> None:
     ("to", "message"),
     [
         ("s3://bucket", "expected iceberg:"),
-        ("delta://host/x", "'host' is not a folder of this machine"),
-        ("delta:s3://bucket/x", "only folders of this machine"),
+        ("delta://host/x", "'host' is not a folder on this machine"),
+        ("delta:s3://bucket/x", "only folders on this machine"),
         ("duckdb:file", "the name of the table is missing"),
         ("iceberg:///x#rows", "the namespace and name of the table are missing"),
     ],

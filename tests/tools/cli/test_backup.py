@@ -203,7 +203,7 @@ def test_a_directory_with_files_is_not_restored_to(run: Run, server: BarnabasSer
     full.mkdir()
     (full / "file").touch()
     assert run("restore", str(tmp_path / "backups"), "--to", str(full))[2] == (
-        f"barnabas: {full} is not an empty directory. Restore to a new one\n"
+        f"barnabas: {full} is not an empty directory. Choose a new directory\n"
     )
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -411,7 +411,7 @@ def test_damaged_batches_are_found() -> None:
     assert "position 0 is damaged: CRC" in damage_of(flipped(data, size - 1))
     assert f"position {size} is damaged: CRC" in damage_of(flipped(data, 2 * size - 1))
     assert f"position {2 * size} is cut off" in damage_of(data[:-1])
-    assert "more than the rest" in damage_of(data[:-1], len(data) - 1)
+    assert "exceeds the rest of the segment" in damage_of(data[:-1], len(data) - 1)
     assert "offsets 0 to 1 after offset 4" in damage_of(data, first=5)
     assert "magic" in damage_of(flipped(data, 16, 0x70))
 

@@ -38,7 +38,7 @@ class BatchCheck:
             while end - at >= MIN_ENTRY_HEADER_SIZE:
                 size = entry_size(data, at)
                 if self._position + size > self._size:
-                    raise ProtocolError(f"{size} bytes, which is more than the rest of the segment")
+                    raise ProtocolError(f"its size of {size} bytes exceeds the rest of the segment")
                 if at + size > end:
                     break
                 self._check(view[at : at + size])

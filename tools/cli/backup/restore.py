@@ -63,7 +63,7 @@ def restore_backup(
     the folder empty, OSError, and errors of the target's protocol.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise BackupError(f"{folder} is not an empty directory. Restore to a new one")
+        raise BackupError(f"{folder} is not an empty directory. Choose a new directory")
     manifest = _newest_manifest(target) if backup_id is None else read_manifest(target, backup_id)
     is_new = not folder.exists()
     unfinished = folder / UNFINISHED

@@ -77,7 +77,7 @@ def _take(target: Target, broker: LocalBroker, progress: Progress) -> BackupMani
             break
         except HoldLostError as error:
             if attempt == HOLD_ATTEMPTS:
-                raise BackupError(f"the broker did not hold its files: {error}") from None
+                raise BackupError(f"the broker did not keep its files unchanged for the backup: {error}") from None
     manifest = BackupManifest(
         id=new_backup_id(time.time_ns() // 1_000_000, ids),
         created_ms=held.facts["time_ms"],
@@ -147,7 +147,7 @@ def _check_unheld(held: HeldFiles | None, problem: str) -> None:
     """Raise BackupError if the broker holds its files, so that another program must have changed them."""
     if held is not None:
         held.check()
-        raise BackupError(f"{problem}, although the broker holds its files")
+        raise BackupError(f"{problem}: another program has changed files of the broker during the backup")
 
 
 class BackupWriter:
@@ -269,7 +269,9 @@ class BackupWriter:
         if self._objects.get(name) != part.size:
             self._target.write(name, content)
             if _sha256(self._target.read_back(name)) != part.sha256:
-                raise BackupError(f"{self._target.name}/{name}: the content is not the content that was written")
+                raise BackupError(
+                    f"{self._target.name}/{name}: the stored content differs from the content that was written"
+                )
             self._objects[name] = part.size
             self.new_bytes += part.size
         return part
