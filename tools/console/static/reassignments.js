@@ -148,7 +148,7 @@ function preview({ topic, throttle }, rows, look) {
     return h("div", { class: "body" }, h("h2", {}, `Reassign ${topic}`),
       h("small", {}, `${number(moved.length)} of ${number(rows.length)} partitions move${throttle ? `, each broker copies up to ${bytes(Number(throttle))}/s` : ""}.`),
       moved.length > 0 && table("Plan", [
-        { name: "Partition", number: true, cell: (r) => r[1] },
+        { name: "Partition", class: "id", cell: (r) => r[1] },
         { name: "Replicas", class: "mono", cell: (r) => r[2].join(" ") },
         { name: "New replicas", class: "mono", cell: (r) => r[3].join(" ") },
       ], moved.slice(0, 500)), trouble,
