@@ -250,7 +250,8 @@ class Connection(asyncio.BufferedProtocol):
                 and not self._state
                 and not self._output
             ):
-                if nbytes <= MAX_KEPT_BYTES and self._batcher.is_batching:
+                # The first request of a turn is often the only one, and would gain nothing by waiting.
+                if nbytes <= MAX_KEPT_BYTES and (turn.connections or self._batcher.has_waiting):
                     turn.add(self, nbytes)
                     return
                 if reader.has_second_frame:

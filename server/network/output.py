@@ -111,10 +111,19 @@ class ResponseBatcher:
             response = sending[descriptor][sent:] + self._waiting.pop(descriptor, b"")
             self._transports[descriptor].write(response)
 
-    def _end_turn(self) -> None:
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a response waits for the end of this turn."""
+        return bool(self._waiting or self._sending)
+
+    def send_waiting(self) -> None:
+        """Send all responses that wait for the end of the turn."""
         self._finish_sending()
         self._sending, self._waiting = self._waiting, {}
         self._finish_sending()
+
+    def _end_turn(self) -> None:
+        self.send_waiting()
         self._update_is_batching()
 
     def _update_is_batching(self) -> None:

@@ -10,6 +10,7 @@ from ...protocol.frames import FIRST_PRIVATE_SIZE, BufferPool
 
 if TYPE_CHECKING:
     from .connection import Connection
+    from .output import ResponseBatcher
 
 MAX_KEPT_BYTES = FIRST_PRIVATE_SIZE - 1
 """The most received bytes of a connection that wait for the end of the turn: they never need one of the buffers of
@@ -37,9 +38,16 @@ class RequestTurn:
     receive buffer until the end of the turn; a connection whose state changes before that handles its own.
     """
 
-    __slots__ = ("_handle_together", "_loop", "_pool", "connections")
+    __slots__ = ("_batcher", "_handle_together", "_loop", "_pool", "connections")
 
-    def __init__(self, pool: BufferPool, loop: asyncio.AbstractEventLoop, handle_together: HandleTogether) -> None:
+    def __init__(
+        self,
+        pool: BufferPool,
+        loop: asyncio.AbstractEventLoop,
+        batcher: ResponseBatcher,
+        handle_together: HandleTogether,
+    ) -> None:
+        self._batcher = batcher
         self._pool = pool
         self._loop = loop
         self._handle_together = handle_together
@@ -69,6 +77,8 @@ class RequestTurn:
                 self.handle(connections)
             else:
                 self._handle_received(connections[0])
+            # Otherwise the responses would wait for another turn.
+            self._batcher.send_waiting()
 
     def handle(self, connections: Sequence[Connection]) -> None:
         """Handle requests of connections whose bytes are in one buffer: together if possible, then one by one."""

@@ -134,7 +134,9 @@ class SocketServer:
         self._by_listener: Counter[str] = Counter()
         self._local = 0
         self._pool = BufferPool(RECEIVE_BYTES, SPARE_BUFFERS, allocate)
-        self._request_turn = None if handle_together is None else RequestTurn(self._pool, loop, handle_together)
+        self._request_turn = (
+            None if handle_together is None else RequestTurn(self._pool, loop, self.response_batcher, handle_together)
+        )
         queued = config.queued_max_request_bytes
         if queued <= 0:
             queued = memory_budget(HALF_RECEIVED_BYTES, memory_limit)

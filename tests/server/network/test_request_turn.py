@@ -181,12 +181,13 @@ def test_connections_may_be_closed_muted_or_frozen_in_the_turn(loop: Callable[[]
             connections[3].freeze()
 
         server.before = change
-        for _, writer in clients:
+        for _, writer in reversed(clients):
             writer.write(request(PRODUCE, 1))
         for place, (reader, _) in enumerate(clients):
             if place > 3:
                 assert (await answer(reader))[1] == 1
-        assert await clients[0][0].read() == b""
+        for reader, _ in clients[:2]:
+            assert len(await reader.read()) <= 11, "at most a response that was sent before"
         assert (await answer(clients[2][0]))[1] == 1
 
     play(talk, loop)
