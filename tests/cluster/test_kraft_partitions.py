@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections import Counter
@@ -11,19 +12,23 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, PartitionMetadata
 from soak.cluster.load import IMPATIENT, PATIENCE_S, Load
 from soak.kraft.clients import GroupLoad
 from soak.kraft.processes import BROKERS, KRaftProcessCluster
-from soak.sim.history import Place
+from soak.sim.history import History, Place
 from tests.kafka import KafkaTools
 from tests.server_process import wait_until
+
+from barnabas.clients.producer import Producer
 
 pytestmark = [pytest.mark.java, pytest.mark.verify, pytest.mark.nightly, pytest.mark.timeout(1200)]
 
 TOPIC = "wide"
 PARTITIONS = 1000
-PER_SECOND = 1000
+WRITTEN, PER_SECOND = 60, 200
+"""The partitions to which librdkafka writes all the time. It sends one partition in each request and has five requests
+in flight, so that a thousand partitions with acks=all would be written too seldom."""
 SETTLED_S = 180
 BARNABAS = (2, 3)
 SETTINGS = {"min.insync.replicas": "1", "replica.lag.time.max.ms": "30000", "request.timeout.ms": "30000"}
@@ -70,6 +75,17 @@ class WideTopic:
         new = NewTopic(TOPIC, num_partitions=PARTITIONS, replica_assignment=replicas)
         self._admins[BARNABAS[0]].create_topics([new], operation_timeout=60, request_timeout=60)[TOPIC].result(90)
         self.wait_for(0)
+        self.wait_for_leaders()
+
+    def wait_for_leaders(self) -> None:
+        """Wait until each leader serves its partitions: brokers report leaders before these have taken their roles."""
+        latest = {TopicPartition(TOPIC, index): OffsetSpec.latest() for index in range(PARTITIONS)}
+
+        def are_served() -> bool:
+            results = self._admins[BARNABAS[0]].list_offsets(latest, request_timeout=30).values()
+            return all(one.exception() is None for one in results)
+
+        wait_until(are_served, timeout_s=SETTLED_S, what="all leaders serve their partitions", interval_s=0.5)
 
     def partitions(self, broker_id: int) -> dict[int, PartitionMetadata]:
         found: dict[int, PartitionMetadata] = (
@@ -146,6 +162,19 @@ class WideTopic:
         return {int(row[0]): int(row[3]) for row in rows if row and row[-1] == "Observer"}
 
 
+async def write_to_all(bootstrap: str, number: int, history: History) -> None:
+    """Write a record to each of the partitions with one idempotent producer."""
+    async with Producer(bootstrap, request_timeout_ms=60_000) as producer:
+        waiting = []
+        for index in range(PARTITIONS):
+            value = b"round %d of %d" % (number, index)
+            history.sent[value] = f"of all-{index}"
+            waiting.append((value, await producer.send(TOPIC, value, partition=index)))
+        for value, future in waiting:
+            written = await future
+            history.acknowledged[value] = (written.partition, written.offset)
+
+
 def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:
     """Return all records, read from all partitions at the same time."""
     settings = {"group.id": "check", "enable.auto.commit": False, "enable.partition.eof": True}
@@ -182,12 +211,13 @@ def test_a_thousand_partitions_are_moved_between_both_kinds_of_brokers_under_loa
         topic = WideTopic(cluster, tmp_path)
         with figures.measured("creation"):
             topic.create()
-        load = Load(cluster.bootstrap, TOPIC, PARTITIONS, per_second=PER_SECOND)
+        load = Load(cluster.bootstrap, TOPIC, WRITTEN, per_second=PER_SECOND)
         with GroupLoad(cluster.bootstrap, TOPIC, "readers of all", protocol="consumer") as group:
             with load:
                 load.grows()
                 began = time.monotonic()
                 for step in (1, 2, 3):
+                    asyncio.run(write_to_all(cluster.bootstrap, step, load.history))
                     with figures.measured(f"reassignment {step}"):
                         topic.reassign(step)
                     with figures.measured(f"election {step}"):
@@ -195,7 +225,7 @@ def test_a_thousand_partitions_are_moved_between_both_kinds_of_brokers_under_loa
                     load.grows()
                 figures.seconds["longest gap of a partition"] = load.longest_gap_s(began)
                 load.finish()
-            history = load.read_back(read_all)
+            history = load.read_back(lambda bootstrap, name, _: read_all(bootstrap, name, PARTITIONS))
             group.wait_for(history.final)
         violations = [*history.check(), *group.violations, *topic.differing_replicas(3)]
         assert not violations, violations[:10]

@@ -22,6 +22,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.apis.handlers import describe_topic_partitions, metadata
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.dynamic_config import DynamicConfig
+from barnabas.server.controller.controller_request_handler import LEADER_CHANGES_PER_TURN
 from barnabas.server.image.metadata_batch_loader import Manifest
 from barnabas.server.image.metadata_delta import MetadataDelta
 from barnabas.server.image.metadata_image import EMPTY_IMAGE, MetadataImage
@@ -300,6 +301,36 @@ async def test_no_response_mixes_two_images_of_a_thousand_partitions() -> None:
         assert (len(leaders), count) in ((2 * topics, topics), (2 * topics + 1, 0))
     # The image was built in steps, and then the roles were changed in steps.
     assert turns > 2 * topics // ITEMS_PER_TURN
+
+
+async def test_the_loop_serves_other_tasks_while_a_topic_of_ten_thousand_partitions_is_published() -> None:
+    parts, count, turns = Parts(), 10_000, 0
+    await parts.publish(broker(OTHER), broker(BROKER_ID))
+    with_replica = 3000
+    records = [
+        r.PartitionRecord(partition_id=index, topic_id=TOPIC_ID, replicas=[OTHER], isr=[OTHER], leader=OTHER)
+        for index in range(count - with_replica)
+    ]
+    records += [partition(index, BROKER_ID) for index in range(count - with_replica, count)]
+    image = await image_after([START[2], *records], parts.published.image)
+    delta = await MetadataDelta.between(parts.published.image, image)
+    publication = asyncio.create_task(
+        parts.publisher.on_metadata_update(delta, image, Manifest(image.provenance, False, 1, 1))
+    )
+    while not parts.is_waiting.is_set():
+        turns += 1
+        await asyncio.sleep(0)
+    # The cache and the replicas of this broker are read in steps, and the roles are changed in steps.
+    assert turns > count // ITEMS_PER_TURN
+    parts.is_waiting.clear()
+    while not publication.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > count // ITEMS_PER_TURN + with_replica // LEADER_CHANGES_PER_TURN
+    topic = parts.metadata.topic("t")
+    assert topic is not None
+    assert list(topic.partitions) == list(range(count))
+    assert len(parts.replicas) == with_replica
 
 
 async def test_a_replica_in_a_directory_that_is_offline_now_is_offline_in_the_cache() -> None:
