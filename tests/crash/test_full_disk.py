@@ -50,6 +50,8 @@ async def test_a_full_disk_is_logged_once_and_its_end_too(tmp_path: Path, caplog
         assert is_ready
         assert facts["full.log.dirs"].keys() == {directory}  # type: ignore[attr-defined]
         assert facts["offline.log.dirs"] == {}
+        with pytest.raises(AssertionError, match="the connection was closed"):
+            await broker.produce("a", 0)  # there is no response to report the error
         assert await broker.produce("b") is ErrorCode.NONE, "the other disk has room"
         await broker.server._disk_space.check()
         assert directory in broker.server.state.disk_space.full, "still no room"
@@ -131,6 +133,7 @@ async def read_all(broker: BarnabasServer, topic: str, **options: Any) -> list[b
     return found
 
 
+@pytest.mark.verify
 async def test_transactions_and_all_acks_survive_a_disk_without_room(
     small: BarnabasServer, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,7 +65,8 @@ async def pause(sim: Simulation) -> None:
 
 async def cut(sim: Simulation) -> None:
     leader = await ready(sim)
-    (other, _) = (broker for broker in sim.cluster.brokers if broker != leader)
+    # A leader that cannot reach the controller cannot change the ISR.
+    other = next(broker for broker in sim.cluster.brokers if broker not in (leader, sim.cluster.controller))
     sim.faults.cut(leader, other)
     await sim.until(lambda: other not in sim.cluster.isr("orders"))
     sim.faults.heal(leader, other)
