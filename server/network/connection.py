@@ -241,7 +241,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         reader = self._reader
         reader.pending += nbytes
-        self.last_active = self._loop.time()
+        self.last_active = now = self._loop.time()
         turn = self._turn
         if turn is not None and reader.private is None:
             if (
@@ -250,8 +250,11 @@ class Connection(asyncio.BufferedProtocol):
                 and not self._state
                 and not self._output
             ):
-                # The first request of a turn is often the only one, and would gain nothing by waiting.
-                if nbytes <= MAX_KEPT_BYTES and (turn.connections or self._batcher.has_waiting):
+                # The first request of a turn is often the only one, and would gain nothing by waiting. uvloop's time
+                # advances once per turn at most. Responses of this turn wait as well, unless they wait for a disk.
+                is_first = now != turn.last_request and not turn.connections and not self._batcher.has_waiting
+                turn.last_request = now
+                if nbytes <= MAX_KEPT_BYTES and not is_first and self._batcher.is_batching:
                     turn.add(self, nbytes)
                     return
                 if reader.has_second_frame:

@@ -38,7 +38,7 @@ class RequestTurn:
     receive buffer until the end of the turn; a connection whose state changes before that handles its own.
     """
 
-    __slots__ = ("_batcher", "_handle_together", "_loop", "_pool", "connections")
+    __slots__ = ("_batcher", "_handle_together", "_loop", "_pool", "connections", "last_request")
 
     def __init__(
         self,
@@ -51,6 +51,8 @@ class RequestTurn:
         self._pool = pool
         self._loop = loop
         self._handle_together = handle_together
+        self.last_request = 0.0
+        """Loop time of the last produce request."""
         self.connections: list[Connection] = []
         """The connections whose requests wait for the end of the turn."""
 
