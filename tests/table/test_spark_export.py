@@ -20,7 +20,7 @@ def test_an_export_to_parquet_is_continued(broker: Broker, topic: str, tmp_path:
     pytest.importorskip("pyspark", reason="pip install 'barnabas[spark]'")
     produce(broker, topic, values(300))
     folder = tmp_path / "table"
-    command = [sys.executable, "-m", "barnabas.tools.cli", "spark", "export", "--topic", topic, "-o", str(folder)]
+    command = [sys.executable, "-m", "barnabas.tools.cli", "spark", "export", "--topic", topic, "--output", str(folder)]
     conf = ["--master", "local[1]", "--conf", "spark.ui.enabled=false"]
     subprocess.run([*command, "-b", broker.bootstrap, *conf], check=True, capture_output=True)
     (folder / f"topic={topic}" / "of-a-failed-task.parquet").write_bytes(b"incomplete")
