@@ -61,8 +61,13 @@ def catalog_at(where: Path | str, options: Mapping[str, str]) -> Catalog:
             raise ValueError(f"catalog {where!r}: {' '.join(str(error).split())}") from error
     where.mkdir(parents=True, exist_ok=True)
     from pyiceberg.catalog.sql import SqlCatalog
+    from sqlalchemy.exc import OperationalError
 
-    return SqlCatalog("local", **{"uri": f"sqlite:///{where}/catalog.db", "warehouse": f"file://{where}", **options})
+    properties = {"uri": f"sqlite:///{where}/catalog.db", "warehouse": f"file://{where}", **options}
+    try:
+        return SqlCatalog("local", **properties)
+    except OperationalError:  # another program has created the tables of the catalog at the same time
+        return SqlCatalog("local", **properties)
 
 
 class IcebergTable:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.table.conftest import FORMATS, location, produce, rows_of
+from tests.table.conftest import ALL_FORMATS, FORMATS, location, produce, rows_of
 
 from barnabas import Broker
 from barnabas.arrow import Avro, Json, RegistryValues
@@ -494,6 +495,52 @@ def test_commits_of_other_writers_are_kept(broker: Broker, topic: str, tmp_path:
         produce(broker, topic, values(10, 10))
         follower.run(once=True)
     assert sorted(row["value"] for row in rows_of(to)) == sorted(f"v{i}" for i in range(20) if i not in (3, 5))
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("kind", ALL_FORMATS[:3])
+def test_readers_see_whole_commits_while_the_table_is_written(
+    broker: Broker, topic: str, tmp_path: Path, kind: str
+) -> None:
+    """Each state that an engine reads has the records of each partition up to an offset, each of them once."""
+    import threading
+
+    from tests.server_process import wait_until
+
+    to, count = location(kind, tmp_path), 0
+    settings = FollowSettings(broker.bootstrap, [topic], interval_s=0.1)
+    is_over = threading.Event()
+
+    def run() -> None:
+        # Merges would hide rows of Parquet from readers for a moment.
+        with open_table(to, TableSettings(merge_at=0 if kind == "parquet" else 5)) as sink:
+            TableFollower(sink, settings, is_stopping=is_over.is_set).run()
+
+    def read() -> int:
+        """Return the number of rows."""
+        try:
+            rows = [(row["partition"], row["offset"]) for row in rows_of(to)]
+        except Exception as error:
+            # There is no table yet, both have created the catalog at the same time, or a merge has just deleted a file.
+            known = r"No files found|[Nn]o table|does not exist|already exists|not.*found|No such file"
+            assert re.search(known, str(error)), error
+            return 0
+        for partition in range(2):
+            offsets = sorted(offset for number, offset in rows if number == partition)
+            assert offsets == list(range(len(offsets)))
+        return len(rows)
+
+    follower = threading.Thread(target=run)
+    follower.start()
+    try:
+        for first in range(0, 600, 30):
+            produce(broker, topic, values(30, first))
+            count = max(count, read())
+        wait_until(lambda: read() == 600, timeout_s=60, what="all records are in the table", interval_s=0.1)
+    finally:
+        is_over.set()
+        follower.join()
+    assert 0 < count < 600, "the table was read while it was written"
 
 
 @pytest.mark.verify
