@@ -23,7 +23,6 @@ from .offsets import TableOffsets
 from .parquet_files import ParquetFiles, TableSettings, WrittenFile
 from .parquet_table import hive_directories
 from .sink import MOST_BYTES, OFFSETS_PROPERTY, Committed, TableConflictError
-from .spark_export import read_export
 from .table_types import fit_batch, stored_schema
 
 _APP = "barnabas"
@@ -65,7 +64,9 @@ class DeltaLakeTable:
         if names and found != names:
             raise ValueError(f"{self._folder}: the table is partitioned by {', '.join(found) or 'no column'}")
         if version is None:
-            return self._begun_by_spark(self._table)
+            if self._table.file_uris():
+                raise ValueError(f"{self._folder}: the Delta table was not written by this command")
+            return None
         self._number = version
         return self._read_offsets(self._table, version)
 
@@ -84,17 +85,6 @@ class DeltaLakeTable:
             f"{self._folder}: the log no longer has the last commit of the follower, number {number}, and so not its "
             "offsets. Follow the topic with a new table"
         )
-
-    def _begun_by_spark(self, table: DeltaTable) -> TableOffsets | None:
-        """Return the offsets of Spark's checkpoint in the folder, whose last batch is in the table."""
-        export = read_export(self._folder)
-        if export is None:
-            if table.file_uris():
-                raise ValueError(f"{self._folder}: the Delta table was not written by this command")
-            return None
-        if table.transaction_version(export.query_id) != export.batch:
-            raise ValueError(f"{self._folder}: the table and Spark's checkpoint have different last batches")
-        return export.offsets
 
     def schema(self) -> Any:
         if self._table is None:

@@ -18,11 +18,9 @@ _COMPACT = ".compact"
 
 @dataclass(frozen=True)
 class SparkExport:
-    """The offsets after the last finished batch, its number, the id of the query, and the finished files by path."""
+    """The offsets after the last finished batch, and the files of finished batches by path in the folder."""
 
     offsets: TableOffsets
-    batch: int
-    query_id: str
     files: list[str]
 
 
@@ -42,8 +40,7 @@ def read_export(folder: Path) -> SparkExport | None:
     # The first line is the version, the second one the metadata, and each other one the offset of a source.
     if len(lines) != 3:
         raise ValueError(f"{checkpoint}: the query of the checkpoint has {len(lines) - 2} sources instead of one")
-    query_id = json.loads((checkpoint / "metadata").read_text())["id"]
-    return SparkExport(TableOffsets.of_text(lines[2]), last, query_id, _files(folder))
+    return SparkExport(TableOffsets.of_text(lines[2]), _files(folder))
 
 
 def _numbers(folder: Path) -> list[int]:

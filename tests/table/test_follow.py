@@ -608,6 +608,37 @@ def test_types_of_avro(broker: Broker, topic: str, tmp_path: Path, kind: str) ->
     assert row["t"] == (3_723_000_000 if kind == "delta" else value["t"])
 
 
+@pytest.mark.parametrize("kind", FORMATS)
+def test_tables_of_other_programs_are_refused(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
+    to = location(kind, tmp_path)
+    rows = pa.table({"key": [b"k"]})
+    if kind == "parquet":
+        import pyarrow.parquet as pq
+
+        (tmp_path / "table").mkdir()
+        pq.write_table(rows, tmp_path / "table" / "rows.parquet")
+    elif kind == "delta":
+        from deltalake import write_deltalake
+
+        write_deltalake(str(tmp_path / "table"), rows)
+    elif kind == "iceberg":
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        lake = tmp_path / "lake"
+        lake.mkdir()
+        catalog = SqlCatalog("local", uri=f"sqlite:///{lake}/catalog.db", warehouse=f"file://{lake}")
+        catalog.create_namespace("db")
+        catalog.create_table("db.rows", rows.schema).append(rows)
+    else:
+        import duckdb
+
+        with duckdb.connect(str(tmp_path / "rows.duckdb")) as connection:
+            connection.execute("CREATE TABLE rows AS SELECT 1 AS key")
+    produce(broker, topic, values(1))
+    with pytest.raises(ValueError, match=r"was not written by this command|no _barnabas_table\.json"):
+        follow(broker, topic, to)
+
+
 def test_offsets_have_the_form_of_the_spark_source() -> None:
     text = '{"a":{"0":5,"1":7},"#ids":{"a":"6f2cf8a1-6f0c-4d5f-9d4b-7d1a4c0e5a11"},"#starts":{"a":{"0":1}}}'
     found = TableOffsets.of_text(text)
