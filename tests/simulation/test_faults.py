@@ -68,6 +68,9 @@ async def cut(sim: Simulation) -> None:
     # A leader that cannot reach the controller cannot change the ISR.
     other = next(broker for broker in sim.cluster.brokers if broker not in (leader, sim.cluster.controller))
     sim.faults.cut(leader, other)
+    # As in Kafka, a follower that has all records remains in the ISR.
+    async with Producer(sim.bootstrap, acks=1) as producer:
+        await producer.send_and_wait("orders", b"")
     await sim.until(lambda: other not in sim.cluster.isr("orders"))
     sim.faults.heal(leader, other)
     await sim.until(lambda: other in sim.cluster.isr("orders"))
