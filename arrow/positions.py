@@ -111,7 +111,7 @@ def resolve_positions(
     if isinstance(position, Mapping):
         extra = set(position) - {tp.partition for tp in wanted}
         if extra:
-            raise ValueError(f"{name}: partition {min(extra)} is not read")
+            raise ValueError(f"{name}: partition {min(extra)} is not one of the partitions to read")
     found: dict[TopicPartition, int] = {}
     for group in {place.group for place in places.values() if place.group is not None}:
         of_group = [tp for tp, place in places.items() if place.group == group]

@@ -443,7 +443,7 @@ class Log:
         that do not exist, or that an election may still remove.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise self._violation(f"high watermark {offset} is set")
+            raise self._violation(f"invalid new high watermark {offset}")
         self.high_watermark = offset
         if self._first_unstable_offset != NEVER:
             self.producer_state.on_high_watermark_updated(offset)

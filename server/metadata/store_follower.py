@@ -95,10 +95,10 @@ class StoreFollower:
         try:
             await self._read_again()
         except (StoreError, ValueError) as error:
-            logger.warning("%s cannot be read, another attempt follows: %r", self._what, error)
+            logger.warning("cannot read %s; retrying: %r", self._what, error)
         except Exception:
             # After a bug in `read`, later changes must still be followed.
-            logger.exception("%s cannot be read, another attempt follows", self._what)
+            logger.exception("cannot read %s; retrying", self._what)
         else:
             return True
         return False

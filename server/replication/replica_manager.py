@@ -1049,7 +1049,7 @@ class ReplicaManager:
                 self.log_failed(error)
             except OSError as error:
                 # Too many open files: the next round may succeed.
-                logger.warning("disk work of %s is delayed: %s", task.lane, error)
+                logger.warning("a disk operation in %s failed and will be retried: %s", task.lane, error)
 
     def topic_config_changed(self, topic: str | None) -> None:
         """Apply changed settings of a topic, or of every topic for None."""

@@ -111,7 +111,7 @@ def test_positions(hundred: str, start: Any, end: Any, expected: range) -> None:
         (1.5, "Expected an offset"),
         (datetime(2026, 1, 1), "no time zone"),
         ("committed:g", "require a broker"),
-        ({7: 1}, "partition 7 is not read"),
+        ({7: 1}, "partition 7 is not one of the partitions to read"),
     ],
 )
 def test_positions_that_are_none(hundred: str, position: Any, reason: str) -> None:

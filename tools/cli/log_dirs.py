@@ -58,7 +58,9 @@ def move(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC[:0,1,5]…", help="Topics or partitions to move.")],
     *,
     broker: Annotated[int, typer.Option("--broker", help="Broker whose replicas are moved.")],
-    to: Annotated[str, typer.Option("--to", metavar="PATH", help="Absolute path of one of its log directories.")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="PATH", help="Absolute path of the target, a log directory of the broker.")
+    ],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Move replicas to another log directory of the same broker, in the background. `describe` shows the result."""

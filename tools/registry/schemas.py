@@ -41,7 +41,7 @@ class RegisteredSchema:
         """Parse a request or a record. Raises RegistryError."""
         text, kind = body.get("schema"), body.get("schemaType") or AVRO
         if not isinstance(text, str) or not text.strip():
-            raise invalid_schema("the text is missing")
+            raise invalid_schema("the field schema is missing or empty")
         if kind not in KINDS:
             raise invalid_schema(f"unknown type {kind!r}. Expected one of {', '.join(KINDS)}")
         try:

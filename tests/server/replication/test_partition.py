@@ -297,7 +297,7 @@ def test_an_isr_outside_of_the_replicas_violates_an_invariant() -> None:
 def test_a_high_watermark_outside_of_the_log_violates_an_invariant() -> None:
     partition = leader()
     append(partition, 1, 3)
-    with pytest.raises(InvariantViolationError, match="high watermark 4 is set; log start offset 0"):
+    with pytest.raises(InvariantViolationError, match="invalid new high watermark 4; log start offset 0"):
         partition.log.update_high_watermark(4)
     partition.log.high_watermark = 5
     with pytest.raises(InvariantViolationError, match="out of order"):
