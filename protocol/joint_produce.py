@@ -13,19 +13,22 @@ from struct import Struct
 from typing import NamedTuple
 
 from .apis import ApiKey
-from .batch_header import BATCH_HEADER, HEADER_SIZE
+from .batch_header import BATCH_HEADER, CONTROL_MASK, HEADER_SIZE, TRANSACTIONAL_MASK, BatchHeader
 from .errors import ProtocolError
 from .frames import LENGTH_SIZE
 from .headers import RequestHeader, key_at
 from .native import native
 from .produce_entries import SINCE_TOPIC_IDS, CompactProduceResponse, ProduceEntries, read_generally, write_generally
-from .record import LOG_OVERHEAD, NO_TIMESTAMP
+from .record import CODEC_MASK, LOG_OVERHEAD, NO_TIMESTAMP
 from .record_scan import RecordRules
 from .usual_batch import validate_and_stamp_py
 
 KEY_FRONT = Struct(">hhii")
 """Version, acks, partition index and timeout (ms). In the key of a group the topic follows, by name or by id."""
+MAX_JOINT_BATCH_BYTES = 1 << 14
+"""The size of the largest batch that is joined with others. Larger batches are written without a copy."""
 FIRST_VERSION, LAST_VERSION = 3, 13
+_LEFT_OUT = CODEC_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 _length_at = Struct(">i").unpack_from
 _version_at = Struct(">h").unpack_from
 
@@ -83,7 +86,7 @@ def join_produces_py(
             _, header, request, frame_end = found
             batch = bytearray(request.entries[0][2])
             taken = validate_and_stamp_py(memoryview(batch), None, (next_offset, leader_epoch), max_size, rules)
-            if taken is None or taken[2] >= 0:
+            if taken is None:
                 break
             result = next_offset, next_offset + taken[0] - 1, taken[1], NO_TIMESTAMP, log_start_offset
             answer = CompactProduceResponse(request.keys, [result])
@@ -115,7 +118,12 @@ def _read(buffer: memoryview, start: int, end: int) -> tuple[bytes, RequestHeade
         return None
     if request.transactional_id is not None or len(request.entries) != 1 or not (header.client_id or "").isascii():
         return None
-    topic, index, _ = request.entries[0]
+    topic, index, records = request.entries[0]
+    if not HEADER_SIZE < len(records) <= MAX_JOINT_BATCH_BYTES:
+        return None
+    batch = BatchHeader.read(records)
+    if batch.magic != 2 or batch.attributes & _LEFT_OUT or batch.has_producer_id:
+        return None
     if version < SINCE_TOPIC_IDS:
         if not topic.isascii():
             return None

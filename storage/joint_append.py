@@ -6,8 +6,6 @@ from ..protocol.joint_produce import JoinedProduces, join_produces
 from .log_config import LogConfig
 from .log_validator import AppendContext, AppendRules, ValidationResult, nothing_appended
 
-MAX_JOINT_BATCH_BYTES = 1 << 14
-"""The size of the largest batch that is joined with others. Larger batches are written without a copy."""
 JOINT_RULES = AppendRules(requires_single_v2_batch=True, allows_zstd=False, has_joined_batches=True)
 
 
@@ -49,7 +47,7 @@ class JointAppend:
         if not config.stores_as_sent or target_magic != 2:
             return nothing_appended()
         record_rules = AppendContext(rules, base_offset, now_ms, config, leader_epoch, target_magic).record_rules
-        limits = min(config.max_message_bytes, MAX_JOINT_BATCH_BYTES), self._log_start_offset, self._most
+        limits = config.max_message_bytes, self._log_start_offset, self._most
         place = base_offset, leader_epoch
         joined = JoinedProduces(*join_produces(self._buffer, self._parts, self._key, place, limits, record_rules))
         if not joined.record_count:

@@ -16,8 +16,18 @@ static int is_ascii(const uint8_t *at, int64_t size)
     return bits < 0x80;
 }
 
+enum { MAX_BATCH_SIZE = 1 << 14 }; /* as MAX_JOINT_BATCH_BYTES */
+
+/* Return whether a batch may be joined, by the fields that show it without a look at its records. */
+static int may_be_joined(const uint8_t *batch, int64_t size)
+{
+    return size > HEADER_SIZE && size <= MAX_BATCH_SIZE && batch[MAGIC_AT] == 2
+        && !(batch[ATTRIBUTES_AT + 1] & (CODEC_MASK | TRANSACTIONAL_MASK | CONTROL_MASK))
+        && read_i64(batch + PRODUCER_ID_AT) < 0;
+}
+
 /* Return whether a whole frame begins at `at` that is a produce request for one partition, without a transactional id
- * and tags. Other requests, invalid ones as well, are left to the general decoder. */
+ * and tags, and with a batch that may be joined. Other requests, invalid ones as well, are left to the general decoder. */
 static int read_small_produce(const uint8_t *at, const uint8_t *end, small_produce *out)
 {
     if (end - at < 4)
@@ -49,7 +59,7 @@ static int read_small_produce(const uint8_t *at, const uint8_t *end, small_produ
     out->records_size = take_count(&in, 4);
     out->records = take(&in, out->records_size);
     take_no_tags(&in), take_no_tags(&in), take_no_tags(&in); /* of the partition, the topic, the request */
-    return in.at != NULL && in.at == in.end;
+    return in.at != NULL && in.at == in.end && may_be_joined(out->records, out->records_size);
 }
 
 enum { KEY_FRONT = 12 };
@@ -173,8 +183,7 @@ static void write_response(join *all, int version, int64_t log_start_offset)
 static int is_joinable(const join *all, const small_produce *request)
 {
     return has_key(request, all->key, all->key_size) && request->records_size <= all->max_size
-        && check_batch(request->records, request->records_size, NULL, all->rules)
-        && read_i64(request->records + PRODUCER_ID_AT) < 0;
+        && check_batch(request->records, request->records_size, NULL, all->rules);
 }
 
 /* Join the requests from `at` on, and return the end of the last one. */

@@ -17,6 +17,7 @@ from barnabas.protocol.joint_produce import (
     FIRST_VERSION,
     KEY_FRONT,
     LAST_VERSION,
+    MAX_JOINT_BATCH_BYTES,
     group_produces_py,
     join_produces_py,
     locate_batches_py,
@@ -159,6 +160,14 @@ def test_any_other_request_ends_its_part(functions: tuple, name: str) -> None:
     assert ends == [parts[0][0], parts[1][0] + len(good), parts[2][1]]
     assert (count, len(list(iter_batches(memoryview(data))))) == (2, 2)
     assert [bool(response) for response in responses] == [False, True, True]
+
+
+@pytest.mark.parametrize("functions", FUNCTIONS)
+@pytest.mark.parametrize("name", ["compression", "an idempotent producer", "a transaction", "no batch", "too large"])
+def test_requests_that_cannot_be_joined_are_in_no_group(functions: tuple, name: str) -> None:
+    other = {**other_requests(), "too large": request(batch(size=MAX_JOINT_BATCH_BYTES))}[name]
+    buffer, parts = laid_out(other, request(batch()), other)
+    assert functions[0](buffer, parts) == {key(): [1]}
 
 
 @pytest.mark.parametrize("functions", FUNCTIONS)

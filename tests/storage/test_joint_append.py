@@ -11,8 +11,9 @@ from tests.protocol.test_joint_produce import key, laid_out, request
 from tests.storage.logs import NOW_MS, batch, open_log
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.joint_produce import MAX_JOINT_BATCH_BYTES
 from barnabas.simulation.disk import SimDisk
-from barnabas.storage.joint_append import JOINT_RULES, MAX_JOINT_BATCH_BYTES, JointAppend
+from barnabas.storage.joint_append import JOINT_RULES, JointAppend
 from barnabas.storage.log import Log
 from barnabas.storage.log_values import LogAppendInfo
 
