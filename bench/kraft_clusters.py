@@ -177,8 +177,14 @@ def measure_restart(run: Run) -> Figures:
 
 
 def elect_preferred(target: BrokerTarget) -> None:
-    """Give each broker its third of the leaders again."""
-    target.admin().elect_leaders(ElectionType.PREFERRED, None).result()
+    """Give each broker its third of the leaders again. A broker that was fenced meanwhile is elected later."""
+
+    def is_done() -> bool:
+        target.admin().elect_leaders(ElectionType.PREFERRED, None).result()
+        found = partitions_of(target, TOPIC)
+        return bool(found) and all(one.leader == one.replicas[0] for one in found.values())
+
+    wait_until(is_done, timeout_s=PATIENCE_S, what="each broker leads a third of the partitions", interval_s=0.5)
 
 
 def brokers_of(run: Run) -> BrokerTarget:
