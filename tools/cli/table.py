@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Tables that follow topics: Iceberg, Delta, Parquet, DuckDB.", no_args_is_help=True)
 
 _SIZES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_FORMATS = "binary, string, json, json:FILE, avro:FILE, protobuf:FILE[#MESSAGE] or registry"
+_FORMATS = "binary, string, json, json:FILE, avro:FILE, protobuf:FILE#MESSAGE or registry"
 
 
 @app.callback()
