@@ -38,7 +38,7 @@ async def check_backup(load: BackupLoad, before: Acknowledged, target: Path, bac
     restored = BarnabasServer(folder, properties=SETTINGS)
     try:
         await asyncio.to_thread(restored.start)
-        await check_restored(restored.bootstrap, load, before)
+        await asyncio.wait_for(check_restored(restored.bootstrap, load, before), 120)
         assert await asyncio.to_thread(restored.stop) == 0
     finally:
         await asyncio.to_thread(restored.kill)
