@@ -177,7 +177,7 @@ def measure_restart(run: Run) -> Figures:
 
 
 def elect_preferred(target: BrokerTarget) -> None:
-    """Give each broker its third of the leaders again. A broker that was fenced meanwhile is elected later."""
+    """Give each broker its third of the leaders again. A broker that is fenced is elected later."""
 
     def is_done() -> bool:
         target.admin().elect_leaders(ElectionType.PREFERRED, None).result()

@@ -20,6 +20,7 @@ from ..config.named_configs import NAMED_KINDS
 from ..controller.controller_request_handler import LEADER_CHANGES_PER_TURN, error_of, stop_replicas_locally
 from ..image.metadata_delta import MetadataDelta
 from ..image.metadata_image import EMPTY_IMAGE
+from ..image.topics_image import LocalReplicaChanges
 from ..metadata.metadata_cache import RemovedTopics
 from ..quotas.entities import IP
 from ..runtime.loop_sharing import CountBudget
@@ -134,15 +135,18 @@ class BrokerMetadataPublisher:
         """
         async with self._publication_lock:
             before = self._published.image
-            removed = await self._set_image(delta, image)
             is_first, settings = not self.has_published.is_set(), delta
+            local = LocalReplicaChanges()
+            if delta.topics is not None:
+                local = await delta.topics.local_changes(self._broker_id)
+            stopped = set(local.deletes)
             if is_first:
                 # The settings and quotas were read at the start, from the image of that time.
                 settings = await MetadataDelta.between(before, image)
                 if settings.topics is not None:
                     # The logs were opened for the topics of that image: another topic may have the name of one now.
-                    since_start = await settings.topics.local_changes(self._broker_id)
-                    await self._apply_part("topics", image, self._stop_replicas(since_start.deletes))
+                    stopped |= (await settings.topics.local_changes(self._broker_id)).deletes
+            removed = await self._set_image(delta, image, stopped)
             if delta.features is not None:
                 await self._apply_part("features", image, self._features.changed())
             if settings.configs is not None or settings.client_quotas is not None:
@@ -150,7 +154,7 @@ class BrokerMetadataPublisher:
             if delta.acls is not None and self._acls is not None:
                 await self._apply_part("ACLs", image, self._apply_acls(self._acls, delta.acls))
             if delta.topics is not None:
-                await self._apply_part("topics", image, self._apply_topics(delta.topics, image, removed))
+                await self._apply_part("topics", image, self._apply_topics(delta.topics, local, image, removed))
             if self._has_ineligible_brokers(before, image):
                 # Followers that were about to join an ISR, and now cannot, must not hold back high watermarks.
                 await self._apply_part("ISRs", image, self._replica_manager.shrink_isrs())
@@ -184,15 +188,19 @@ class BrokerMetadataPublisher:
 
     # -- the metadata cache ----------------------------------------------------------------------------------------
 
-    async def _set_image(self, delta: MetadataDelta, image: MetadataImage) -> RemovedTopics:
+    async def _set_image(
+        self, delta: MetadataDelta, image: MetadataImage, stopped: Collection[TopicIdPartition]
+    ) -> RemovedTopics:
         """Replace the published image, and brokers and topics in the cache, in one turn of the loop.
 
-        Kafka's KRaftMetadataCache.setImage. Return the topics that were deleted. The loop serves other requests while
-        the new snapshot is built, from the present one.
+        Kafka's KRaftMetadataCache.setImage. The replicas in `stopped` are deleted before. Return the topics that were
+        deleted. The loop serves other requests while the new snapshot is built, from the present one.
         """
         snapshot = self._metadata.snapshot.copy()
         removed = RemovedTopics([], [])
         await self._apply_part("the metadata cache", image, self._build_snapshot(snapshot, delta, image, removed))
+        # Before clients see a new topic of the same name: its records must not reach the log of the former topic.
+        await self._apply_part("topics", image, self._stop_replicas(stopped))
         self._published.image = image
         self._metadata.set_snapshot(snapshot)
         return removed
@@ -256,9 +264,9 @@ class BrokerMetadataPublisher:
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
-    async def _apply_topics(self, delta: TopicsDelta, image: MetadataImage, removed: RemovedTopics) -> None:
-        local = await delta.local_changes(self._broker_id)
-        await self._stop_replicas(local.deletes)
+    async def _apply_topics(
+        self, delta: TopicsDelta, local: LocalReplicaChanges, image: MetadataImage, removed: RemovedTopics
+    ) -> None:
         # Before the roles: coordinators drop the state of a deleted internal topic, and load that of a new one of its
         # name when they begin to lead its partitions.
         self._metadata.notify_removed(removed)

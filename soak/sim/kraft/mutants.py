@@ -184,13 +184,13 @@ def ignore_fencing(patch: Patch) -> None:
 def publish_brokers_before_topics(patch: Patch) -> None:
     original = BrokerMetadataPublisher._set_image
 
-    async def set_image(self: BrokerMetadataPublisher, delta: MetadataDelta, image: Any) -> Any:
+    async def set_image(self: BrokerMetadataPublisher, delta: MetadataDelta, image: Any, stopped: Any) -> Any:
         if delta.cluster is not None:
             snapshot = self._metadata.snapshot.copy()
             self._set_brokers(snapshot, image)
             self._metadata.set_snapshot(snapshot)
             await asyncio.sleep(0.02)
-        return await original(self, delta, image)
+        return await original(self, delta, image, stopped)
 
     patch.setattr(BrokerMetadataPublisher, "_set_image", set_image)
 

@@ -222,7 +222,8 @@ async def test_clients_see_a_topic_before_its_replicas_are_created() -> None:
     assert set(parts.replicas) == {("t", 0), ("t", 1)}
 
 
-async def test_a_topic_that_was_created_again_is_known_while_its_former_replicas_are_deleted() -> None:
+async def test_a_topic_that_was_created_again_is_visible_when_its_former_replicas_are_deleted() -> None:
+    """The name and the id of the new topic must not lead requests to the log of the former one."""
     parts = Parts()
     await parts.publish(*START)
     removed: list[Any] = []
@@ -239,10 +240,12 @@ async def test_a_topic_that_was_created_again_is_known_while_its_former_replicas
     async with asyncio.timeout(30):
         await parts.is_waiting.wait()
         (topic,) = (await metadata_response(parts, ["t"])).topics
-        assert (topic.error_code, topic.topic_id) == (ErrorCode.NONE, NEXT_TOPIC_ID)
+        assert (topic.error_code, topic.topic_id) == (ErrorCode.NONE, TOPIC_ID)
+        assert parts.metadata.topic_name(NEXT_TOPIC_ID) is None
         assert removed == []
         parts.are_replicas_stopped.set()
         await publication
+    assert parts.metadata.topic_id("t") == NEXT_TOPIC_ID
     # Between the end of the former topic and the roles of the new one.
     (names, applied), topic_ids = removed
     assert (names, topic_ids) == (["t"], [TOPIC_ID])
