@@ -290,9 +290,14 @@ class KafkaApis:
     def _run_in_task(self, context: RequestContext, request: Any, work: Coroutine[Any, Any, Any]) -> None:
         task = self._loop.create_task(self._finish(context, request, work))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._on_task_done, work))
         if context.admission is not None and context.api_key in CANCELLABLE:
             context.on_disconnect(partial(_cancel, task))
+
+    def _on_task_done(self, work: Coroutine[Any, Any, Any], task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        # A task that is cancelled before its first step does not run `_finish`, which would have awaited the handler.
+        work.close()
 
     def _handle_later(
         self,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
+import warnings
 from typing import Any
 
 import pytest
@@ -162,3 +164,33 @@ def test_those_who_come_are_answered_one_a_turn_of_the_loop_and_not_behind_membe
             assert (newcomers.answers, members.answers) == (min(number, 3), number)
 
     play(talk)
+
+
+def test_a_handler_whose_task_is_cancelled_before_its_first_step_is_closed() -> None:
+    """The first steps of the handler of ListOffsets run without a task."""
+    key = ApiKey.LIST_OFFSETS
+    steps = list[str]()
+
+    async def wait(*_: Any) -> None:
+        steps.append("begin")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            steps.append("end")
+
+    async def talk(plane: DataPlane) -> None:
+        apis = KafkaApis(
+            services(plane.state), plane.loop, quotas=plane.state.quotas, turn_queue=plane.state.turn_queue
+        )
+        apis.add_interceptor(lambda key, version, handle, respond: (wait, respond))
+        frame = bytearray(header(key, 1, 1) + encode_request(API_MESSAGES[key].request(), 1))
+        client: Any = Client()
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            apis.handle(client, memoryview(frame), 0, len(frame))
+            await apis.close()
+            gc.collect()
+        assert [str(one.message) for one in warned] == []
+
+    play(talk)
+    assert steps == ["begin", "end"]
