@@ -203,7 +203,7 @@ def _group_routes(groups: GroupPages) -> list[Route]:
     group = "/groups/{group:path}"
     return [
         _get("/groups", lambda request: groups.listing()),
-        _get("/group-lags", lambda request: groups.lags()),
+        _get("/group-lags", lambda request: groups.lags(request.query_params.get("topic", ""))),
         _get(f"{group}/lag", lambda request: groups.one(_group(request))),
         _post(f"{group}/reset", lambda request, body: groups.reset(_group(request), body)),
         _post(f"{group}/offsets", lambda request, body: groups.set_offsets(_group(request), body)),

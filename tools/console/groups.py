@@ -51,15 +51,19 @@ class GroupPages:
             ]
         }
 
-    async def lags(self) -> Facts:
-        """Return members, topics and lag of each group; separate from the list, because it takes longer."""
+    async def lags(self, topic: str = "") -> Facts:
+        """Return members, topics and lag of each group; separate from the list, because it takes longer.
+
+        Topics whose name contains `topic` come first, so that a search finds a group by each of its topics.
+        """
         found = await self._summaries.get()
+        wanted = topic.lower()
         return {
             "columns": ["members", "topics", "topic count", "lag", "uncommitted", "uncommitted lag", "error"],
             "groups": {
                 group_id: (
                     one.members,
-                    sorted(one.topics)[:MAX_LISTED_TOPICS],
+                    sorted(one.topics, key=lambda name: (wanted not in name.lower(), name))[:MAX_LISTED_TOPICS],
                     len(one.topics),
                     sum(topic.lag for topic in one.topics.values()),
                     sum(topic.uncommitted for topic in one.topics.values()),

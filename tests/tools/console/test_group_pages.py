@@ -67,6 +67,20 @@ async def test_the_total_includes_partitions_without_a_committed_offset(
     assert (await done(await page.get("/api/topics/unread/consumers")))["rows"] == []
 
 
+async def test_a_search_finds_a_group_by_each_of_its_topics(broker: Broker, page: httpx.AsyncClient) -> None:
+    names = [f"many-{number}" for number in range(9)]
+    for name in names:
+        broker.create_topic(name, 1)
+    await commit(broker, "of-many", {TopicPartition(name, 0): 0 for name in names})
+
+    async def listed(**search: str) -> Any:
+        found = await done(await page.get("/api/group-lags", params=search))
+        return dict(zip(found["columns"], found["groups"]["of-many"], strict=True))["topics"]
+
+    assert await listed() == names[:5]
+    assert await listed(topic="MANY-8") == ["many-8", *names[:4]]
+
+
 async def test_a_partition_without_a_leader_is_in_the_list_and_not_in_the_sum(
     broker: Broker, page: httpx.AsyncClient
 ) -> None:

@@ -40,10 +40,23 @@ export async function groups(view, signal) {
     count.textContent = `${number(shown.length)} group${shown.length === 1 ? "" : "s"}`;
     list.set(shown);
   }
-  search.addEventListener("input", show);
+  // The response has a few topics of each group: those that match the search are among them.
+  async function look() {
+    const wanted = search.value.trim();
+    const found = (await get(`/group-lags?topic=${part(wanted)}`, signal)).groups;
+    if (wanted !== search.value.trim()) return;  // the response to a later search follows
+    lags = found;
+    show();
+  }
+  let pause;
+  search.addEventListener("input", () => {
+    show();
+    clearTimeout(pause);
+    pause = setTimeout(() => look().catch(() => {}), 200);
+  });
   await get("/groups", signal).then((now) => { all = now.groups; show(); });
   every(4, signal, async () => { all = (await get("/groups", signal)).groups; show(); });
-  every(4, signal, async () => { lags = (await get("/group-lags", signal)).groups; show(); });
+  every(4, signal, look);
 }
 
 const topicNames = ([, names, total]) => (names === undefined ? "…" : total ? [names.map((name, at) => [at > 0 && ", ", h("a", { href: `#/topics/${part(name)}/consumers` }, name)]), total > names.length && h("small", {}, ` +${number(total - names.length)}`)] : "–");
