@@ -54,7 +54,7 @@ class GroupPages:
     async def lags(self, topic: str = "") -> Facts:
         """Return members, topics and lag of each group; separate from the list, because it takes longer.
 
-        Topics whose name contains `topic` come first, so that a search finds a group by each of its topics.
+        Topics with a name that contains `topic` are sorted first, so that a search finds a group by each of its topics.
         """
         found = await self._summaries.get()
         wanted = topic.lower()

@@ -442,6 +442,26 @@ def test_groups_are_sorted_and_their_lag_includes_uncommitted_partitions(page: P
     expect(page.locator("dialog").get_by_role("alert")).to_contain_text("is not the id of the group")
 
 
+def test_groups_are_found_by_each_of_their_topics(page: Page, broker: Broker) -> None:
+    names = [f"searched-{number}" for number in range(7)]
+    for name in names:
+        broker.create_topic(name, 1)
+    apart(commit(broker, "of-seven", {TopicPartition(name, 0): 0 for name in names}))
+    go(page, "/groups")
+    page.get_by_label("Search groups").fill("searched-6")
+    expect(page.get_by_role("table", name="Groups").locator("tbody tr[data-at]")).to_contain_text(
+        ["of-sevenEmptyclassic0searched-6, searched-0"]
+    )
+
+
+def test_no_table_is_cut_on_a_desktop(page: Page) -> None:
+    for path in SCREENS:
+        go(page, path)
+        expect(page.locator("main :is(table, .empty, .strip):visible").first).to_be_visible()
+        cut = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth).length"
+        assert page.evaluate(cut) == 0, path
+
+
 def test_a_streams_group_shows_its_topology_and_the_tasks_of_its_members(page: Page) -> None:
     go(page, "/groups/tallies")
     expect(page.locator(".head .tag")).to_have_text("Stable")
@@ -773,7 +793,8 @@ def test_it_fits_a_phone(chromium: Browser, url: str) -> None:
         for path in SCREENS:
             go(page, path)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-            assert page.evaluate(IS_WHOLE, "#nav a[aria-current]") or path.startswith("/partitions"), path
+            for number in range(1, page.locator("#nav a").count() + 1):
+                assert page.evaluate(IS_WHOLE, f"#nav a:nth-child({number} of a)"), (path, number)
             assert page.evaluate(CUT) == [], path
         for path in ("/topics/orders/records", "/groups", "/topics/orders"):
             go(page, path)

@@ -5,7 +5,7 @@ import { h, bar, bytes, card, number, table, tag } from "./dom.js";
 import { List } from "./list.js";
 import { settings } from "./settings.js";
 
-const LOW = 0.1;  // share of free room below which a log directory has a warning
+const LOW = 0.1;  // share of free space below which a log directory has a warning
 
 export const brokersTable = (now) => table("Brokers", [
   { name: "Broker", class: "id", cell: (b) => h("a", { href: `#/brokers/${b.id}` }, String(b.id)) },
@@ -21,7 +21,7 @@ export const disksTable = (dirs, isOfOne = false) => table("Log directories", [
   ...(isOfOne ? [] : [{ name: "Broker", class: "id", cell: (d) => h("a", { href: `#/brokers/${d.broker}` }, String(d.broker)) }]),
   { name: "Path", class: "mono path", cell: (d) => d.path },
   { name: "Logs", number: true, cell: (d) => bytes(d.bytes) },
-  { name: "Room", class: "room", cell: room },
+  { name: "Free space", class: "room", cell: room },
 ], dirs, { empty: "not reported by the brokers" });
 
 // The used share of the disk, and the free bytes.

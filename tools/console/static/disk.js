@@ -7,7 +7,7 @@ const STATES = {
   clean: "clean",
   dirty: "dirty",
   kept: "kept",
-  active: "newest",
+  active: "active segment",
   young: "not to be cleaned yet",
   expired: "deleted at the next check",
 };
@@ -151,7 +151,7 @@ class LogCard {
     if (log.retention_ms >= 0) {
       const oldest = log.segments[0];
       const left = oldest && oldest.modified >= 0 ? oldest.modified + log.retention_ms - now : null;
-      edges.push(`kept for ${span(log.retention_ms)}${left === null || log.segments.length < 2 ? "" : left > 0 ? `, the oldest goes in ${span(left)}` : ", the oldest goes at the next check"}`);
+      edges.push(`kept for ${span(log.retention_ms)}${left === null || log.segments.length < 2 ? "" : left > 0 ? `, the oldest segment is deleted in ${span(left)}` : ", the oldest segment is deleted at the next check"}`);
     }
     if (log.retention_bytes >= 0) edges.push(`at most ${bytes(log.retention_bytes)}`);
     return edges.join(", ");

@@ -40,7 +40,7 @@ export async function groups(view, signal) {
     count.textContent = `${number(shown.length)} group${shown.length === 1 ? "" : "s"}`;
     list.set(shown);
   }
-  // The response has a few topics of each group: those that match the search are among them.
+  // The response has five topics of each group, and topics that match the search are the first.
   async function look() {
     const wanted = search.value.trim();
     const found = (await get(`/group-lags?topic=${part(wanted)}`, signal)).groups;

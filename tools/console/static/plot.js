@@ -64,7 +64,7 @@ export class Plot {
     const values = shown ? shown.slice(1).filter((v) => v !== null).map(this.format) : ["–"];
     this.now.textContent = values.join("  ·  ");
     this.left.textContent = this.points[this.at] ? new Date(shown[0]).toLocaleTimeString() : "last five minutes";
-    this.top.textContent = `top ${this.format(top)}`;
+    this.top.textContent = `maximum ${this.format(top)}`;
     this.picture.setAttribute("aria-label", `${this.title}: now ${values.join(", ")}`);
   }
 }
