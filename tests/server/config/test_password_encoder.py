@@ -174,7 +174,7 @@ async def test_a_new_secret_replaces_the_old_one(caplog: pytest.LogCaptureFixtur
     assert await passwords(secret="new").from_persistent(old) == {}
     assert JAAS in caplog.text
     assert "hunter2" not in caplog.text
-    with pytest.raises(ConfigError, match=r"it requires password\.encoder\.secret"):
+    with pytest.raises(ConfigError, match=r"requires password\.encoder\.secret"):
         passwords(old_secret="old")
 
 
