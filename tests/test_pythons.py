@@ -33,7 +33,7 @@ TOOLS = (
     "pytest-xdist>=3.6",
 )
 TESTS = ("testing/test_contents.py", "protocol/test_codec.py", "protocol/test_records_compression.py")
-COMMAND = ("-c", "from barnabas.tools.cli import main; main()")
+COMMAND = ("-c", "import sys; from barnabas.tools.cli import main; sys.exit(main())")
 
 
 class Python:

@@ -32,11 +32,7 @@ def settings(folder: str, jars: str) -> dict[str, str]:
 
 def run(*arguments: str) -> int:
     """The status that a command ends with."""
-    try:
-        barnabas(["spark", *arguments])
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    return 0
+    return barnabas(["spark", *arguments])
 
 
 def main(bootstrap: str, folder: str, jars: str) -> None:

@@ -55,7 +55,7 @@ def test_a_timestamp_wins_over_timestamps_over_offsets() -> None:
         (True, {"endingOffsets": "latest"}, "not valid in a streaming"),
         (True, {"endingTimestamp": "1"}, "not valid in a streaming"),
         (False, {"assign": '{"t":[0]}'}, "exactly one of"),
-        (False, {"startingOffsets": "soon"}, "no JSON"),
+        (False, {"startingOffsets": "soon"}, "not valid JSON"),
         (False, {"startingOffsets": '{"t":{"0":"x"}}'}, "expected a partition and a number"),
         (False, {"startingOfsets": "earliest"}, r"unknown option startingOfsets; do you mean startingOffsets\?"),
         (True, {"maxOffsetPerTrigger": "5"}, r"do you mean maxOffsetsPerTrigger\?"),
