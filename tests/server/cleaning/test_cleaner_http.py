@@ -109,7 +109,7 @@ def test_a_folder_is_compacted_when_its_broker_is_gone(
         expected = json.loads(said)
         assert expected["records_kept"] == 20
         status, said = command(capsys, str(folder), "--json")
-        assert (status, json.loads(said)) == (0, expected | {"dry run": False})
+        assert (status, json.loads(said)) == (0, expected | {"dry_run": False})
         assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
         assert f"{TOPIC} 0 1500" in (tmp_path / "data" / "cleaner-offset-checkpoint").read_text()
     finally:
