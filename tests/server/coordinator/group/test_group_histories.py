@@ -205,7 +205,7 @@ PLANTED: list[Plant] = [
     assignments_kept_from_an_older_generation,
     commits_taken_from_strangers,
 ]
-SEEDS_PER_BUG = 60
+SEEDS_PER_BUG = 120
 
 
 @pytest.mark.verify
