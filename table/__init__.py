@@ -2,11 +2,11 @@
 
     from barnabas.table import FollowSettings, TableFollower, open_table
 
-    with open_table("iceberg:///var/lake?table=db.orders") as sink:
+    with open_table("iceberg:///var/lake#db.orders") as sink:
         settings = FollowSettings("localhost:9092", ["orders"])
         TableFollower(sink, settings, is_stopping=lambda: False).run(once=True)
 
-`barnabas table follow` is the command of it.
+The command is `barnabas table follow`.
 """
 
 from .follower import FollowSettings, TableFollower

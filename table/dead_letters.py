@@ -1,7 +1,8 @@
-"""Unreadable records in a topic of dead letters, with headers that name their origin, as Kafka Connect writes them.
+"""Unreadable records in a dead-letter topic, with headers that name their origin, as Kafka Connect writes them.
 
-The records are acknowledged before the commit of the table that passes their offsets. After a crash between the two
-they are written again: a reader of that topic finds repetitions by the headers of topic, partition and offset.
+The records are acknowledged before the table commits the offsets after them. If that commit fails, or the follower
+crashes before it, the records are written again: consumers of the dead-letter topic recognize such duplicates by the
+headers with the topic, partition and offset.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 
 _PREFIX = "__connect.errors."
 _BATCH = 1000
-"""Records that are acknowledged before the next ones are sent."""
+"""Number of records that are sent before the producer waits for their acknowledgements."""
 
 
 class DeadLetterWriter:
-    """Records that wait for the next commit; `topic` must exist."""
+    """Unreadable records that wait in memory for the next commit. The dead-letter topic must exist."""
 
     def __init__(self, settings: FollowSettings) -> None:
         assert settings.dead_letter_topic is not None
@@ -31,11 +32,11 @@ class DeadLetterWriter:
         self._waiting: list[Any] = []
 
     def add(self, rejected: Any) -> None:
-        """Add records with the columns of a record as bytes, and `error`."""
+        """Add a record batch with all fields of the records as bytes, and a column `error`."""
         self._waiting.append(rejected)
 
     def flush(self) -> int:
-        """Write the records and wait until all replicas have them; return their number. Raises KafkaError."""
+        """Write the records and wait for their acknowledgements; return their number. Raises KafkaError."""
         if not self._waiting:
             return 0
         count = asyncio.run(self._write())

@@ -28,6 +28,7 @@ from .table_types import fit_batch, stored_schema
 _APP = "barnabas"
 _NUMBER = "barnabas.commit"
 _HISTORY = 100
+"""Entries of the log that are searched for the offsets before all entries are."""
 
 
 class DeltaLakeTable:
@@ -113,7 +114,7 @@ class DeltaLakeTable:
         return pa.schema([*schema, *times])
 
     def _evolve(self, table: DeltaTable, known: Any, schema: Any) -> None:
-        """Add columns. Raises ValueError for a wider type, which readers of Delta's usual protocol do not support."""
+        """Add columns. Raises ValueError for a wider type: readers without Delta's type widening do not support it."""
         added = []
         for field in schema:
             index = known.get_field_index(field.name)
@@ -233,7 +234,10 @@ class DeltaLakeTable:
         self._files, self._upsert = None, None
 
     def maintain(self) -> int:
-        """Merge small files after a number of commits, and delete files that no version of the kept time needs."""
+        """Merge small files if there are enough of them, and then delete files that only expired versions need.
+
+        The files are counted every `merge_at` commits.
+        """
         if self._table is None or not self._settings.merge_at or self._commits < self._settings.merge_at:
             return 0
         self._commits = 0

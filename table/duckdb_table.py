@@ -21,14 +21,16 @@ from .table_types import stored_schema
 
 _OFFSETS = "barnabas_offsets"
 _LOCK_WAIT_S = 30.0
+"""Seconds for which a commit waits while another program has the database open."""
 _WRITE_BYTES = 8 << 20
+"""Decoded bytes of one INSERT."""
 
 
 class DuckDBTable:
     """The table, without partitions."""
 
     most_bytes = 32 << 20
-    """DuckDB keeps the rows of a transaction in memory, and 120,000 rows of a checkpoint."""
+    """DuckDB keeps the rows of a transaction in memory, and during a checkpoint a row group of about 120,000 rows."""
 
     def __init__(self, path: Path, table: str, settings: TableSettings) -> None:
         if settings.partition_by:

@@ -18,7 +18,10 @@ _METADATA = "partition.metadata"
 
 
 class FolderBackfill:
-    """The records of followed topics in partition directories, as of the constructor. Raises FileNotFoundError."""
+    """The records of followed topics in partition directories, up to the ends at the time of construction.
+
+    Raises FileNotFoundError.
+    """
 
     def __init__(self, folder: str, names: TopicNames, *, is_committed: bool) -> None:
         folders = dict(find_folders(folder, frozenset(names.found)))
@@ -30,7 +33,7 @@ class FolderBackfill:
             files = PartitionFiles(tp, path)
             stable = files.last_stable_offset() if is_committed else None
             self._starts[tp] = files.first_offset
-            # Records of an open transaction are read from the topic, when the transaction has ended.
+            # The follower reads the records of an open transaction from the topic, after the transaction has ended.
             self._ends[tp] = files.end_offset() if stable is None else min(stable, files.end_offset())
 
     def check_ids(self, topic_ids: Mapping[str, UUID]) -> None:

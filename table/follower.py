@@ -52,10 +52,10 @@ CLIENT_ID = "barnabas-table"
 class FollowSettings:
     """The topics, and the settings of reads and commits.
 
-    `topics` are names, or with `is_pattern` one regular expression. `interval_s` is the time between commits,
-    `most_bytes` the maximum of decoded bytes of one commit. `start` is the position at which a new table begins;
-    partitions that are added later begin at their first record. `folder` has partition directories that are read before
-    the topics.
+    `topics` are names, or with `is_pattern` one regular expression. `interval_s` is the time between commits in
+    seconds, `most_bytes` the maximum of decoded bytes of one commit. `start` is the position at which a new table
+    begins; partitions that are added later begin at their first record. `folder` has partition directories that are
+    read before the topics.
     """
 
     bootstrap: str
@@ -83,10 +83,10 @@ class FollowSettings:
 
 
 class TableFollower:
-    """Reads up to the present end of each partition, commits, and begins again; used by one thread.
+    """The loop that reads the records up to the current end of each partition and commits them; used by one thread.
 
-    The offsets of a partition are in the table itself: rows and offsets become visible in one commit, so that after a
-    crash the follower continues at the offsets of the last commit, and each record is in the table once.
+    The offsets are in the table itself: rows and offsets become visible in one commit. After a crash the follower
+    continues at the offsets of the last commit, so that each record is in the table once.
     """
 
     def __init__(
@@ -164,7 +164,11 @@ class TableFollower:
             )
 
     def _refresh_columns(self) -> TableColumns:
-        """Return the columns, again by the registry's latest schema, which no record before the ends is newer than."""
+        """Return the columns; with a registry, by its latest schemas.
+
+        `_step` finds the ends of the partitions before this, and a serializer registers a schema before it writes a
+        record with it: the latest schema is therefore not older than that of any record before the ends.
+        """
         columns, settings = self._columns, self._settings.columns
         is_registered = isinstance(settings.value, RegistryValues) and settings.value.type is None
         if columns is None or is_registered:
@@ -182,7 +186,10 @@ class TableFollower:
     # A round
 
     def _step(self, *, once: bool, ends: Mapping[TopicPartition, int] | None) -> Mapping[TopicPartition, int] | None:
-        """Commit the records that exist now, or wait; return the ends of a run `once`, None if they are reached."""
+        """Commit the records that exist now, or wait; return the ends to pass to the next step.
+
+        With `once` these are the ends of the first step, and None as soon as they are reached.
+        """
         self._names.refresh()
         self._check_ids()
         partitions = self._names.partitions()
@@ -215,7 +222,10 @@ class TableFollower:
     def _positions(
         self, partitions: Sequence[TopicPartition], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return the next offset of each partition. Raises DataLossError if it no longer exists."""
+        """Return the next offset of each partition. Raises DataLossError if that offset no longer exists.
+
+        With `on_data_loss="continue"` the error is a warning, and the offset is the first one that exists.
+        """
         known = dict(self._table.offsets)
         new = [tp for tp in partitions if tp not in known and tp not in self._looked_up]
         if new:
@@ -251,18 +261,21 @@ class TableFollower:
         logger.warning("%s; continuing without these records", what)
 
     def _begin_at(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where new partitions begin: at `start` if the table is new, otherwise at their first records."""
+        """Return the first offset to read of new partitions: by `start` if the table is new, otherwise the earliest."""
         start = self._settings.start if self._is_new else "earliest"
         lookups = OffsetLookups(self._client.find_offsets, partial(fetch_offsets, self._client))
         found = resolve_positions(start, partitions, lookups, name="start", default="earliest", now_ms=host.now_ms)
         if self._is_new and start != "earliest":
-            # Otherwise a follower that ends before its first commit would begin later than it should have.
+            # Otherwise a follower that ends before its first commit would resolve `start` again, and skip records.
             self._refresh_columns()
             self._commit(found)
         return found
 
     def _round(self, source: RecordSource, ranges: Sequence[OffsetRange]) -> None:
-        """Read up to `self._records` records of these ranges and commit them."""
+        """Read up to `self._records` records of these ranges and commit them.
+
+        Raises KafkaError, DataLossError, _RegistryError, ValueError, and the errors of the table's format.
+        """
         began = host.monotonic()
         columns = self._refresh_columns()
         limited = _limited(ranges, self._records)
@@ -325,7 +338,7 @@ class TableFollower:
             self._letters.discard()
 
     def _explain(self, error: DataLossError) -> NoReturn:
-        """Raise the error about records that were lost during a read, by the present state of the topics."""
+        """Raise the error about records that were lost during a read, or a more precise one if the topics show it."""
         self._names.refresh(force=True)
         self._check_ids()
         partitions = self._names.partitions()
@@ -354,6 +367,11 @@ class TableFollower:
         self._sink.upsert(table.filter(has_value).drop_columns(["#value"]), deleted, key)
 
     def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit the rows with these offsets, or drop the rows if another program has changed the table.
+
+        The next step then reads the same records again. Raises TableConflictError if another follower has committed,
+        and the errors of the table's format.
+        """
         began = host.monotonic()
         intended = self._table.advanced(offsets, self._client.topic_ids({tp.topic for tp in offsets}))
         try:
@@ -379,7 +397,7 @@ class TableFollower:
         logger.info("committed %d rows in %d files", done.rows, done.files)
 
     def _maintain(self) -> bool:
-        """Merge small files if that is due; return whether there was something to do."""
+        """Merge small files if that is due; return whether files were merged."""
         try:
             merged = self._sink.maintain()
         except TableConflictError:

@@ -1,8 +1,9 @@
 """An Iceberg table. The offsets are in the summary of each snapshot, and in the properties of the table.
 
-Both change in the one commit that adds the data files. The summary counts, so that a table that is rolled back to an
-earlier snapshot continues from the offsets of that one. The property serves if the snapshots of the follower have been
-expired after commits of other writers. A commit requires that the table still has the snapshot that was loaded.
+Both change in the one commit that adds the data files. The summary takes precedence over the property, so that a table
+that is rolled back to an earlier snapshot continues from the offsets of that snapshot. The property is used if the
+follower's snapshots have been expired after commits of other writers. A commit fails unless the snapshot that was
+loaded is still the current snapshot of the table.
 """
 
 from __future__ import annotations
@@ -47,12 +48,14 @@ _PROPERTIES = {
 }
 """Otherwise a table with a commit every few seconds keeps all of its metadata files, and a manifest per commit."""
 _EXPIRE_EVERY_S = 60.0
+"""Seconds between two searches for expired snapshots."""
 _FORMATS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
 
 
 def catalog_at(where: Path | str, options: Mapping[str, str]) -> Catalog:
-    """Return the catalog in a folder, in SQLite with the tables next to it, or the one of that name in the settings of
-    pyiceberg. Raises ValueError.
+    """Return a catalog. Raises ValueError.
+
+    A path is the folder of a SQLite catalog and its tables; a name is that of a catalog in pyiceberg's settings.
     """
     if isinstance(where, str):
         try:

@@ -1,4 +1,4 @@
-"""The place of a table as a user writes it."""
+"""Opens a table by its location, such as `iceberg:///var/lake#db.orders`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXTRAS = {"iceberg": "iceberg", "delta": "delta", "parquet": "arrow", "duckdb":
 
 
 def open_table(location: str, settings: TableSettings | None = None) -> TableSink:
-    """Return the table at a location, which need not exist. Raises ValueError, also if its package is not installed."""
+    """Return the sink for a table, which need not exist. Raises ValueError, also if its package is not installed."""
     settings = settings or TableSettings()
     kind, _, rest = location.partition(":")
     place, _, name = rest.partition("#")

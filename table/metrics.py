@@ -13,7 +13,7 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class FollowerMetrics:
-    """Counts of one follower."""
+    """Counters of one follower, in a registry of their own."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -33,12 +33,12 @@ class FollowerMetrics:
         """Rows committed by this process."""
 
     def serve(self, host: str, port: int) -> int:
-        """Serve the metrics at http://host:port/metrics on a thread of their own; return the port. Raises OSError."""
+        """Serve the metrics at http://host:port/metrics on a separate thread; return the port. Raises OSError."""
         server, _ = start_http_server(port, host, registry=self._registry)
         return int(server.server_port)
 
     def show_lag(self, lags: Mapping[TopicPartition, int]) -> None:
-        """Set the lag of each partition."""
+        """Set the lag of each partition, in records."""
         for tp, lag in lags.items():
             self._lag.labels(tp.topic, str(tp.partition)).set(max(0, lag))
 

@@ -1,7 +1,7 @@
 """The offsets of a table: how far it contains each partition, and the ids of the topics.
 
 As JSON they have the form of the checkpoints of Barnabas' Spark source, `{"orders":{"0":23},"#ids":{"orders":"…"}}`,
-which is the form of Spark's own Kafka connector with one more entry, whose name no topic can have.
+which is the form of Spark's own Kafka connector with one more entry, `#ids`, which is not a valid topic name.
 """
 
 from __future__ import annotations

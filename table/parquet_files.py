@@ -13,8 +13,11 @@ from . import host
 from .partitioning import PartitionField, split_batch
 
 _ROW_GROUP_BYTES = 8 << 20
+"""Decoded bytes at which a file gets its next row group."""
 _BUFFERED_BYTES = 24 << 20
+"""Decoded bytes of all files that wait for their next row groups."""
 _MOST_OPEN = 32
+"""Files that are open at the same time; then the one with the most rows is completed."""
 DEFAULT_TARGET = 128 << 20
 
 
@@ -36,7 +39,7 @@ class TableSettings:
 
 
 class WrittenFile(NamedTuple):
-    """A complete data file. `values` are the values of its partition, `metadata` is the footer as pyarrow has it."""
+    """A complete data file: the values of its partition, its rows, its bytes, and its footer as pyarrow's metadata."""
 
     name: str
     values: tuple[Any, ...]

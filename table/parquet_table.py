@@ -41,14 +41,14 @@ _SPARK_FIELDS = (PartitionField("topic"), PartitionField("timestamp", "day", "da
 
 @dataclass(frozen=True)
 class FolderManifest:
-    """One state of the table. `files` has rows, bytes and the hive directory by path in the folder."""
+    """One state of the table. `files` has the rows and bytes of each data file, by its path in the folder."""
 
     offsets: TableOffsets
     schema: Any
     files: Mapping[str, tuple[int, int]]
     partition_by: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
-    """Files of the state before that a merge or an upsert has replaced."""
+    """Files of the previous state that a merge or an upsert has replaced, and that are deleted after the commit."""
 
     def to_bytes(self) -> bytes:
         schema = self.schema.serialize().to_pybytes().hex()
@@ -80,12 +80,12 @@ class FolderManifest:
 
 
 def read_manifest(folder: Path) -> FolderManifest:
-    """Return the present state of a table. Raises FileNotFoundError, ValueError."""
+    """Return the current state of a table. Raises FileNotFoundError, ValueError."""
     return FolderManifest.of_bytes((folder / MANIFEST).read_bytes())
 
 
 class ParquetTable:
-    """The folder, which one process writes: a second one fails at the lock."""
+    """The folder. One process writes it: `__enter__` of a second one raises ValueError."""
 
     most_bytes = MOST_BYTES
 

@@ -16,7 +16,10 @@ _FORMATS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d
 
 @dataclass(frozen=True)
 class PartitionField:
-    """A column, and the unit of time to which it is truncated; None for the value itself."""
+    """A column, and the unit of time to which its values are truncated; None for the values themselves.
+
+    `alias` is the name of the partition if it is not the default name.
+    """
 
     source: str
     unit: str | None = None
@@ -58,7 +61,7 @@ class PartitionField:
 
 
 def parse_partitioning(text: str | None) -> tuple[PartitionField, ...]:
-    """Parse fields by comma, such as `day(timestamp),carrier`. Raises ValueError."""
+    """Parse fields separated by commas, such as `day(timestamp),carrier`. Raises ValueError."""
     found = []
     for part in (text or "").split(","):
         part = part.strip()

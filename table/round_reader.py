@@ -23,10 +23,10 @@ _RAW_SCHEMA = pa.schema([pa.field(name, kind) for name, kind in COLUMNS.items() 
 
 
 class RoundRows(NamedTuple):
-    """Rows of one partition in the order of their offsets, and the offset after them.
+    """Rows of one partition in the order of their offsets, and in `behind` the offset after them.
 
-    `has_value` is false for tombstones, whose keys an upsert deletes. `rejected` are unreadable records with all
-    of their fields as bytes and a column `error`, for a topic of dead letters.
+    `has_value` is false for tombstones, whose keys an upsert deletes. `rejected` has the unreadable records for the
+    dead-letter topic, with all of their fields as bytes and a column `error`.
     """
 
     partition: TopicPartition
@@ -39,7 +39,8 @@ class RoundRows(NamedTuple):
 def read_round(
     source: RecordSource, ranges: Sequence[OffsetRange], columns: TableColumns, *, threads: int
 ) -> Iterator[RoundRows]:
-    """Yield the records of the ranges, and at the end of each range its end; closing the iterator ends the threads.
+    """Yield the records of the ranges, and after each range an item with only its end; closing the iterator ends the
+    threads.
 
     Raises KafkaError, DataLossError, ProtocolError, and ValueError for an unreadable record.
     """

@@ -10,9 +10,8 @@ from .offsets import TableOffsets
 OFFSETS_PROPERTY = "barnabas.offsets"
 """Name of the offsets in the properties of a snapshot or table."""
 
-
 MOST_BYTES = 512 << 20
-"""`most_bytes` of formats whose rows go to files before the commit."""
+"""`most_bytes` of formats that write rows to files before the commit."""
 
 
 class TableConflictError(RuntimeError):
@@ -46,7 +45,7 @@ class TableSink(Protocol):
     def load(self) -> TableOffsets | None:
         """Read the current state of the table; return its offsets, None for a table without offsets or without rows.
 
-        Uncommitted rows of this process are dropped. Raises ValueError for a table that was written otherwise.
+        Uncommitted rows of this process are dropped. Raises ValueError for a table that another program has written.
         """
 
     def schema(self) -> Any:
@@ -59,7 +58,7 @@ class TableSink(Protocol):
         """
 
     def write(self, batch: Any) -> None:
-        """Add a record batch with the columns of `prepare`, which is visible after `commit`."""
+        """Add a record batch with the columns of `prepare`. Its rows are visible after `commit`."""
 
     def upsert(self, rows: Any, deleted: Any, key: str) -> None:
         """Replace the rows with the keys in column `key` of `rows`, and remove the rows with the keys in `deleted`.

@@ -48,7 +48,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _files(folder: Path) -> list[str]:
-    """Return the files in the log of Spark's file sink, whose tenth entries contain all entries before them."""
+    """Return the files in the log of Spark's file sink. Every tenth entry (`.compact`) contains all earlier ones."""
     log = folder / _SINK_LOG
     if not log.is_dir():
         return []
@@ -69,9 +69,9 @@ def _files(folder: Path) -> list[str]:
 
 
 def retire_sink_log(folder: Path, files: Collection[str]) -> None:
-    """Rename the log of Spark's sink, as soon as the follower has the table, and remove files of failed tasks.
+    """Delete the files of failed tasks of Spark, and rename the log of its sink. Called when the manifest exists.
 
-    With the log Spark would read only its own files. Without it, all Parquet files of the folder count.
+    As long as the folder has the log, Spark reads only the files in the log; without it, all Parquet files.
     """
     log = folder / _SINK_LOG
     if not log.is_dir():

@@ -75,7 +75,7 @@ class TableColumns:
 
     @property
     def own_names(self) -> dict[str, str]:
-        """Return the columns of a record that the table has, by their names in the table."""
+        """Return the record's own columns that the table has (partition, offset, …), by their names in the table."""
         s = self.settings
         names = ["partition", "offset", "timestamp", "key"]
         names = (["topic"] if s.topic else []) + names + (["headers"] if s.headers else [])
@@ -115,5 +115,5 @@ class TableColumns:
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def merged(self, table: Any) -> Any:
-        """Return the columns of the table after these have been added. Raises ValueError."""
+        """Return the columns of the table together with these columns. Raises ValueError for incompatible types."""
         return self.schema if table is None else merge_schemas(table, self.schema)

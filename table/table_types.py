@@ -12,8 +12,8 @@ _UNSIGNED = {8: pa.int32(), 16: pa.int32(), 32: pa.int64(), 64: pa.decimal128(20
 def stored_type(kind: Any, *, has_times: bool = True) -> Any:
     """Return the type in which a column of this type is stored. Raises ValueError if no format has one.
 
-    Integers have 32 or 64 bits with a sign, timestamps microseconds. `has_times` is whether the format has times of
-    day, which otherwise are a number of microseconds, as durations always are.
+    Integers are signed and have 32 or 64 bits, timestamps have microseconds. `has_times` is whether the format has a
+    type for times of day; otherwise they are stored as a number of microseconds, as durations are in all formats.
     """
     types = pa.types
     if types.is_struct(kind):
