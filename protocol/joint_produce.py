@@ -1,8 +1,9 @@
 """Small produce requests to one partition, joined: one append and one write for the batches of many requests.
 
-Each request is for one partition and has no transactional id, and its batch has no producer id and can be appended as
-it is (`validate_and_stamp`). Such requests differ in nothing but their batches, so that their responses are known as
-soon as the batches are valid. All other requests are left to the general path, one after another.
+Each request is for one partition and has no transactional id, and its batch has no producer id and can be appended
+unchanged except for its base offset and leader epoch (`validate_and_stamp`). Requests with the same key differ only in
+their correlation ids, client ids and batches, so that their responses are known as soon as the batches are valid. All
+other requests take the general path, one after another.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from .record_scan import RecordRules
 from .usual_batch import validate_and_stamp_py
 
 KEY_FRONT = Struct(">hhii")
-"""Version, acks, partition index and timeout (ms). In the key of a group the topic follows, by name or by id."""
+"""Version, acks, partition index and timeout in ms: the beginning of the key of a group. The topic follows it, by name
+or, since version 13, by id."""
 MAX_JOINT_BATCH_BYTES = 1 << 14
-"""The size of the largest batch that is joined with others. Larger batches are written without a copy."""
+"""The size of the largest batch that is joined with others. Larger batches are not copied before the write."""
 FIRST_VERSION, LAST_VERSION = 3, 13
 _LEFT_OUT = CODEC_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 _length_at = Struct(">i").unpack_from
@@ -37,14 +39,14 @@ class JoinedProduces(NamedTuple):
     """The valid batches at the beginning of some parts of a buffer."""
 
     data: bytes
-    """The batches, with their offsets."""
+    """The batches, with their offsets and leader epochs."""
     record_count: int
     max_timestamp: int
     """The largest timestamp of all records, -1 if there is none."""
     ends: list[int]
     """The position after the last request whose batch is in `data`, by part."""
     responses: list[bytes]
-    """The response frames to these requests, by part."""
+    """The response frames to these requests, by part; empty for a part without such a request."""
 
 
 def group_produces_py(buffer: memoryview, parts: list[tuple[int, int]]) -> dict[bytes, list[int]]:
@@ -70,8 +72,8 @@ def join_produces_py(
 ) -> tuple[bytes, int, int, list[int], list[bytes]]:
     """Return the fields of `JoinedProduces` for the requests with this key at the beginning of each part.
 
-    `place` is the base offset and the leader epoch, `limits` the size of the largest batch, the log start offset for
-    the responses, and the number of requests that are joined of one part. The buffer is not changed.
+    `place` is the base offset and the leader epoch. `limits` is the maximum size of a batch in bytes, the log start
+    offset for the responses, and the maximum number of requests to join from one part. The buffer is not changed.
     """
     max_size, log_start_offset, most = limits
     first_offset, leader_epoch = place
@@ -132,9 +134,9 @@ def _read(buffer: memoryview, start: int, end: int) -> tuple[bytes, RequestHeade
 
 
 def locate_batches_py(data: memoryview, position: int) -> tuple[bytes, bytes]:
-    """Return the first offsets and the positions of whole batches of format v2, each as numbers of 64 bits.
+    """Return the first offsets and the positions of the whole v2 batches in `data`, each as numbers of 64 bits.
 
-    `position` is that of the first batch.
+    `position` is the position of the first batch in its segment, in bytes.
     """
     offsets, positions = array("q"), array("q")
     at = 0
@@ -151,7 +153,7 @@ def locate_batches_py(data: memoryview, position: int) -> tuple[bytes, bytes]:
 
 _offset_at = BATCH_HEADER.reader("base_offset")
 
-# By name: an extension that was compiled from older sources has no such functions.
+# Looked up by name, because an extension that was compiled from older sources does not have these functions.
 group_produces: Callable[[memoryview, list[tuple[int, int]]], dict[bytes, list[int]]] = getattr(
     native, "group_produce_requests", group_produces_py
 )

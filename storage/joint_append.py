@@ -10,10 +10,10 @@ JOINT_RULES = AppendRules(requires_single_v2_batch=True, allows_zstd=False, has_
 
 
 class JointAppend:
-    """The `validate` function of one append to a log, which finds the batches in produce requests of one group.
+    """The `validate` function of one append to a log, which reads the batches from produce requests of one group.
 
-    A request whose batch is not valid, or has to be changed, is left out, with all later requests of its connection:
-    they take the general path after this append. The receive buffer is not changed.
+    A request whose batch is not valid, or would have to be changed, is omitted together with all later requests of its
+    connection: they take the general path after this append. The receive buffer is not changed.
     """
 
     __slots__ = ("_buffer", "_key", "_log_start_offset", "_most", "_parts", "joined")
@@ -31,7 +31,7 @@ class JointAppend:
         self._log_start_offset = log_start_offset
         self._most = most
         self.joined: JoinedProduces | None = None
-        """The appended batches and the responses, once the log has called this."""
+        """The batches and the responses; None before the log calls this function, and if no batch is appended."""
 
     def __call__(
         self,

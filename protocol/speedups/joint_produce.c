@@ -18,7 +18,7 @@ static int is_ascii(const uint8_t *at, int64_t size)
 
 enum { MAX_BATCH_SIZE = 1 << 14 }; /* as MAX_JOINT_BATCH_BYTES */
 
-/* Return whether a batch may be joined, by the fields that show it without a look at its records. */
+/* Return whether the header of a batch permits the join. The records are checked later. */
 static int may_be_joined(const uint8_t *batch, int64_t size)
 {
     return size > HEADER_SIZE && size <= MAX_BATCH_SIZE && batch[MAGIC_AT] == 2
@@ -64,7 +64,7 @@ static int read_small_produce(const uint8_t *at, const uint8_t *end, small_produ
 
 enum { KEY_FRONT = 12 };
 
-/* Write version, acks, index and timeout, which the topic follows in the key of a group. */
+/* Write version, acks, index and timeout, the beginning of the key of a group. The topic follows. */
 static void write_key_front(uint8_t *at, const small_produce *request)
 {
     at[0] = (uint8_t)(request->version >> 8), at[1] = (uint8_t)request->version;
@@ -80,7 +80,7 @@ static int has_key(const small_produce *request, const uint8_t *key, Py_ssize_t 
         && memcmp(request->topic, key + KEY_FRONT, (size_t)request->topic_size) == 0;
 }
 
-/* Get the part (start, end) of `data` at `index`; false with an exception if it is none. */
+/* Get the part (start, end) of `data` at `index`. Returns false with ValueError for an invalid part. */
 static int part_at(PyObject *parts, Py_ssize_t index, const Py_buffer *data, const uint8_t **start, const uint8_t **end)
 {
     PyObject *part = PyList_GetItem(parts, index);
@@ -141,8 +141,8 @@ PyObject *group_produce_requests(PyObject *Py_UNUSED(module), PyObject *const *a
     return groups;
 }
 
-/* The joined batches, the responses to them, and the memory for both. The responses of one call differ only in two
- * numbers. */
+/* The joined batches, the responses to them, and the memory for both. The responses of one call differ only in their
+ * correlation id and base offset, so each is a copy of `response` with these two numbers. */
 typedef struct {
     const uint8_t *key;
     Py_ssize_t key_size;
@@ -156,7 +156,7 @@ typedef struct {
     Py_ssize_t response_size, offset_at;
 } join;
 
-/* Write the response, or count its bytes while it has no memory. */
+/* Write `response`, or only set its size while it has no memory. */
 static void write_response(join *all, int version, int64_t log_start_offset)
 {
     writer out = {.at = all->response, .room = all->response_size, .version = version};
@@ -206,7 +206,8 @@ static const uint8_t *join_part(join *all, const uint8_t *at, const uint8_t *end
     return at;
 }
 
-/* Allocate for as many requests as the parts can hold: each has more bytes than a batch header. False without memory. */
+/* Allocate memory for the largest number of requests in the parts, each larger than a batch header. Returns false with
+ * an exception. */
 static int take_memory(join *all, PyObject *parts, const Py_buffer *data, int64_t log_start_offset)
 {
     Py_ssize_t bytes = 0, requests = 0;
@@ -232,7 +233,7 @@ static int take_memory(join *all, PyObject *parts, const Py_buffer *data, int64_
     return 1;
 }
 
-/* Return (joined batches, record count, largest timestamp, ends, responses), the last two by part. */
+/* Return (joined batches, record count, largest timestamp, ends, responses); ends and responses are lists by part. */
 static PyObject *join_parts(join *all, PyObject *parts, const Py_buffer *data)
 {
     PyObject *ends = PyList_New(0), *responses = PyList_New(0), *joined = NULL;

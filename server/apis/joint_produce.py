@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 _length_at = Struct(">i").unpack_from
 _CORRELATION_ID_AT = 4
 UNLIMITED = 2**31 - 1
+"""The number of requests per connection that are joined if no response has to wait."""
 
 
 class JointProduce:
-    """Appends the records of small produce requests together. Owned by `KafkaApis`; used on the event loop's thread.
+    """The handler that appends small produce requests together. Owned by `KafkaApis`; used on the event loop's thread.
 
     Only for a broker whose produce requests pass no interceptor, authorizer or quota. The rules and the code of one
     append apply to the records: `ReplicaManager.append_jointly`.
@@ -56,7 +57,8 @@ class JointProduce:
                 start, end = parts[numbers[0]]
                 if end - start < 2 * (LENGTH_SIZE + _length_at(buffer, start)[0]):
                     continue  # a single request
-            # After a refused batch of a producer its later batches must be refused.
+            # After an error for a batch of an idempotent producer its later batches must be refused, which the general
+            # path does.
             numbers = [number for number in numbers if not connections[number].session.sequence_gap_guard]
             group = _Group(key, [connections[number] for number in numbers])
             joined = self._append(group, buffer, [parts[number] for number in numbers])
@@ -66,9 +68,10 @@ class JointProduce:
                         yield number, end, None if group.is_waiting else responses
 
     def _append(self, group: _Group, buffer: memoryview, parts: list[tuple[int, int]]) -> JoinedProduces | None:
-        """Append the batches of one group of requests. Returns None if nothing is appended.
+        """Append the batches of one group of requests. Returns None if the general path handles the requests instead.
 
-        A request that waits for a disk or other replicas is the only one of its connection.
+        If the responses wait for a disk or for other replicas, at most one request of each connection is appended: a
+        connection handles no other request before its response is sent.
         """
         version, acks, index, timeout_ms = group.version, group.acks, group.index, group.timeout_ms
         name = self._metadata.names.get(group.topic) if version >= SINCE_TOPIC_IDS else str(group.topic, "ascii")

@@ -250,8 +250,9 @@ class Connection(asyncio.BufferedProtocol):
                 and not self._state
                 and not self._output
             ):
-                # The first request of a turn is often the only one, and would gain nothing by waiting. uvloop's time
-                # advances once per turn at most. Responses of this turn wait as well, unless they wait for a disk.
+                # The first request of a turn is often the only one, and would gain nothing by waiting. A request is
+                # the first if the time of uvloop, which advances at most once per turn, has changed since the last
+                # request, and no request and no response wait for the end of the turn.
                 is_first = now != turn.last_request and not turn.connections and not self._batcher.has_waiting
                 turn.last_request = now
                 if nbytes <= MAX_KEPT_BYTES and not is_first and self._batcher.is_batching:
@@ -262,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
                     turn.handle((self,))
                     return
             if turn.connections:
-                turn.finish()  # this connection may need the shared buffer
+                turn.finish()  # this connection may take the shared buffer, which has the bytes of the others
         self._process()
 
     def eof_received(self) -> bool:

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from .output import ResponseBatcher
 
 MAX_KEPT_BYTES = FIRST_PRIVATE_SIZE - 1
-"""The most received bytes of a connection that wait for the end of the turn: they never need one of the buffers of
-`BufferPool`."""
+"""The maximum of received bytes of a connection that wait for the end of the turn. `FrameReader` copies this number of
+bytes into a small private buffer, and never takes the shared buffer, which has the bytes of other connections."""
 MIN_PRODUCE_BYTES = 80
-"""A produce request with a record is not smaller."""
+"""The minimum size of a produce request with a record."""
 API_KEY_LOW_BYTE = 5
-"""Position of a byte that is 0 in Produce requests, and in requests of no other API."""
+"""Position in a frame, with its length prefix, of the low byte of the API key, which is 0 only for Produce."""
 
 HandleTogether: TypeAlias = (
     "Callable[[Sequence[Connection], memoryview, list[tuple[int, int]]], Iterator[tuple[int, int, bytes | None]]]"
@@ -35,7 +35,7 @@ class RequestTurn:
 
     Many clients that produce single records send their requests at the same time. Handled together, their batches
     are checked by one call and written by one system call (`KafkaApis.handle_together`). The bytes remain in the shared
-    receive buffer until the end of the turn; a connection whose state changes before that handles its own.
+    receive buffer until the end of the turn; a connection whose state changes before that handles its own requests.
     """
 
     __slots__ = ("_batcher", "_handle_together", "_loop", "_pool", "connections", "last_request")
@@ -91,7 +91,7 @@ class RequestTurn:
                 for number, end, responses in self._handle_together(together, together[0].received, parts):
                     together[number].take_responses(end, responses)
             except Exception as error:  # noqa: BLE001 - other connections are served
-                # Their records may be in the log: the requests must not be handled again.
+                # Their records may be in the log: if the requests were handled again, records would be duplicated.
                 self._abort(together, error)
         for connection in connections:
             self._handle_received(connection)
