@@ -1,4 +1,4 @@
-"""Backups of a running broker: its files are held in place while another process on the machine copies them.
+"""Backups of a running broker, which keeps its files unchanged while another process on the machine copies them.
 
 A backup is the state of the broker at one moment, as a crash of the process would leave it: the extents of all logs and
 the metadata are read in one turn of the event loop. A coordinator's log therefore agrees with the logs that its records
@@ -36,19 +36,23 @@ if TYPE_CHECKING:
 HOLD_SECONDS = 30.0
 """The time after which the broker releases its files, unless the backup extends the hold."""
 MAX_HOLDS = 100
-"""Backups at the same time, including killed ones whose hold has not ended yet."""
+"""Maximum number of backups at the same time, including killed ones whose hold has not ended yet."""
 SKIPPED_PRODUCER_IDS = 1_000_000_000
-"""Producer ids that a restored broker never gives out: the original broker may have given them out since the backup,
-and two producers with one id would be taken for each other."""
+"""Producer ids that a restored broker never allocates: the original broker may have allocated them since the backup,
+and the restored broker would confuse two producers with the same id."""
 COPY_SUFFIX = ".backup-"
+"""Between the path of the metadata store and the hold in the path of a copy."""
 BACKUP_LANE = "#backup"
 
 
 class BackupRoutes:
-    """`POST /backup`, `POST /backup/extend` and `POST /backup/end` of the broker's local port. On the event loop."""
+    """`POST /backup`, `POST /backup/extend` and `POST /backup/end` of the broker's health port.
+
+    Owned by the broker; used on the event loop's thread.
+    """
 
     def __init__(self, state: Callable[[], BrokerState], loop: asyncio.AbstractEventLoop) -> None:
-        """`state` is called for each request, because the port may answer before the broker has its components."""
+        """`state` is called for each request, because the port may serve requests before the components exist."""
         self._state = state
         self._loop = loop
         self._holds: dict[str, asyncio.TimerHandle] = {}
@@ -80,7 +84,7 @@ class BackupRoutes:
             if refusal is not None:
                 self._release(hold)
                 return _conflict(refusal)
-            # From here to the copy of the tree nothing is awaited: all of it belongs to one moment.
+            # From here to the copy of the tree nothing is awaited, so that extents and metadata are of the same moment.
             facts = self._facts(state)
             tree = _tree_of(state)
             path = _copy_path(state, hold)
@@ -98,6 +102,7 @@ class BackupRoutes:
         )
 
     async def _extend(self, request: Request) -> Answer:
+        """Extend a hold by `HOLD_SECONDS` from now. 409 if it has ended."""
         hold = request.query.get("hold", "")
         if hold not in self._holds:
             return _conflict("the broker no longer keeps its files unchanged for this backup")

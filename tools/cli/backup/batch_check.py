@@ -1,4 +1,4 @@
-"""Checks the batches of a segment while its bytes pass by."""
+"""Checks the batches of a segment while it is copied or read back."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ _header = BATCH_HEADER.reader("base_offset", "crc", "last_offset_delta")
 
 
 class BatchCheck:
-    """Reads a segment in pieces of any size, from the start of a batch on: lengths, CRCs, and rising offsets.
+    """A check of lengths, CRCs and increasing offsets, which receives a segment in pieces of any size.
 
-    It stops at the first damage. Memory: one batch and one piece.
+    The first piece begins at the start of a batch. The check stops at the first damage. It has one batch and one piece
+    in memory.
     """
 
     def __init__(self, next_offset: int, size: int, position: int = 0) -> None:
-        """The segment ends after `size` bytes; the batch at `position` begins at `next_offset` or later."""
+        """Begin at byte `position` of a segment of `size` bytes, at a batch with offset `next_offset` or higher."""
         self.damage: str | None = None
         """The position of the first damaged batch, and the reason."""
         self.next_offset = next_offset
@@ -49,12 +50,12 @@ class BatchCheck:
         self._rest = data[at:]
 
     def finish(self) -> None:
-        """End the segment: no part of a batch may be left."""
+        """End the segment: the last batch must be complete."""
         if self.damage is None and self._position != self._size:
             self.damage = f"the batch at position {self._position} is cut off"
 
     def _check(self, batch: memoryview) -> None:
-        """Raises ProtocolError."""
+        """Check one batch. Raises ProtocolError."""
         if batch[MAGIC_POSITION] == 2:
             base_offset, stated, delta = _header(batch, 0)
             last_offset, crc = base_offset + delta, crc32c(batch[ATTRIBUTES_POSITION:])

@@ -190,7 +190,7 @@ def restore(
 
 
 def _run(work: Callable[[], T]) -> T:
-    """Do the work of a command; every error is one line, as packages of object stores have errors of their own."""
+    """Do the work of a command. Each error is printed as one line, also errors of the packages of object stores."""
     try:
         return work()
     except (BackupError, LocalBrokerError) as error:
@@ -206,7 +206,7 @@ def _run(work: Callable[[], T]) -> T:
 
 
 def _ask_to_delete(target: Target, keep: int, *, yes: bool) -> None:
-    """Ask before the backup, which may take long, about the backups that exist now."""
+    """Require a confirmation before the backup starts, because a backup can take hours."""
     old = len(backup_ids(target)) + 1 - keep
     if old > 0:
         ask_first(f"Delete the {old} oldest backups after this one?", yes=yes)

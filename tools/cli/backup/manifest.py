@@ -1,7 +1,7 @@
 """The manifest of a backup: its partitions and files, and the objects that have their content.
 
 A JSON object with the fields `format` ("barnabas-backup"), `version` (1), the fields of `BackupManifest`, and
-`checksum`: the SHA-256 of the document without this field, encoded without blanks and with sorted keys.
+`checksum`: the SHA-256 of the document without this field, encoded without spaces and with sorted keys.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class BackupPart:
 
 @dataclass(slots=True)
 class BackupFile:
-    """A file: in parts, or, if it is small, in the manifest itself."""
+    """A file, whose content is in parts or, if it is small, in the manifest itself."""
 
     name: str
     size: int
     parts: list[BackupPart] = field(default_factory=list)
     content: bytes | None = None
     inode: int = 0
-    """The identity of the source, together with `changed_ns`: an unchanged file is not read again."""
+    """The inode of the source. A file with the same inode and `changed_ns` is not read again."""
     changed_ns: int = 0
-    """The time of the last change of the source's inode."""
+    """The time of the last change of the source's inode (ctime), in ns since 1970."""
     damage: str | None = None
-    """The first damaged batch of the source."""
+    """The first damaged batch of the source, and the reason; None without damage."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class BackupPartition:
 
 @dataclass(slots=True)
 class BackupManifest:
-    """All that belongs to one backup. Files of the log directory itself are in `files`."""
+    """The content of one backup. Files of the log directory itself are in `files`."""
 
     id: str
     created_ms: int
@@ -93,11 +93,11 @@ class BackupManifest:
         return found + [(f"{one.folder}/{file.name}", file) for one in self.partitions for file in one.files]
 
     def object_names(self) -> set[str]:
-        """Return the names of the objects that the backup needs."""
+        """Return the names of the objects that the backup refers to."""
         return {object_name(part.sha256) for _, file in self.all_files() for part in file.parts}
 
     def encode(self) -> bytes:
-        """Return the document."""
+        """Return the JSON document."""
         document: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
@@ -125,7 +125,7 @@ class BackupManifest:
 
     @classmethod
     def decode(cls, data: bytes, backup_id: str) -> BackupManifest:
-        """Read a document. Raises BackupError with the reason, also for names that lead out of the folder."""
+        """Read a document. Raises BackupError with the reason, also for names that are outside of the log directory."""
         try:
             document = json.loads(data)
             if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -169,7 +169,7 @@ def read_manifest(target: Target, backup_id: str) -> BackupManifest:
 
 
 def backup_ids(target: Target) -> list[str]:
-    """Return the ids of all backups, the oldest first. Errors of the target."""
+    """Return the ids of all backups, the oldest first. Raises OSError and errors of the target's protocol."""
     names = [name.removeprefix(f"{BACKUPS}/") for name in target.sizes(BACKUPS)]
     return sorted(name.removesuffix(".json") for name in names if _ID.fullmatch(name.removesuffix(".json")))
 

@@ -59,8 +59,8 @@ def restore_backup(
 ) -> tuple[BackupManifest, list[str]]:
     """Restore a backup, the newest by default, into an empty folder; return its manifest and warnings.
 
-    All content is checked before the folder gets it. Raises BackupError, which names the first damaged file and leaves
-    the folder empty, OSError, and errors of the target's protocol.
+    All content is checked before the files are moved to their places. Raises BackupError with the first damaged file,
+    OSError, and errors of the target's protocol; then the folder is empty, or does not exist if it did not exist before.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BackupError(f"{folder} is not an empty directory. Choose a new directory")
@@ -91,7 +91,7 @@ def _newest_manifest(target: Target) -> BackupManifest:
 
 
 def _content(target: Target, path: str, file: BackupFile) -> Iterator[bytes]:
-    """Yield the content of a file, each part after its check. Raises BackupError, which names the object."""
+    """Yield the content of a file, each part after the check of its SHA-256. Raises BackupError with the object."""
     if file.content is not None:
         yield file.content
     for part in file.parts:
@@ -135,7 +135,7 @@ def _batch_check(file: BackupFile) -> BatchCheck | None:
 
 
 def _check_database(path: Path) -> None:
-    """Raises BackupError for a metadata store that SQLite cannot read in full."""
+    """Check that SQLite can read the whole metadata store. Raises BackupError."""
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:
             (result,) = database.execute("PRAGMA integrity_check(1)").fetchone()
@@ -147,15 +147,15 @@ def _check_database(path: Path) -> None:
 
 
 def _write_files(target: Target, manifest: BackupManifest, folder: Path, progress: Progress) -> list[str]:
-    """Write and check all files; return the damages that the broker's files had. Raises BackupError, OSError."""
+    """Write and check all files; return the damage that the broker's files already had. Raises BackupError, OSError."""
     warnings, done, total = [], 0, manifest.size or 1
     ends: dict[str, int] = {}
     for partition in manifest.partitions:
         (folder / partition.folder).mkdir(mode=0o755)
     for path, file in manifest.all_files():
         check = _batch_check(file)
-        private = 0o600 if path == METADATA_FILE else 0o644
-        with os.fdopen(os.open(folder / path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, private), "wb") as copy:
+        mode = 0o600 if path == METADATA_FILE else 0o644  # the metadata store has the credentials of users
+        with os.fdopen(os.open(folder / path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as copy:
             for piece in _content(target, path, file):
                 if check is not None:
                     check.feed(piece)

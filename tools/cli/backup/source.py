@@ -1,4 +1,4 @@
-"""The files of a running broker on this machine: found by name, also after a deletion has renamed them, and held."""
+"""The files of a running broker on this machine, also after a deletion has renamed them, and the hold on them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any, Self
 from ..local_broker import LocalBroker, LocalBrokerError
 
 ATTEMPTS = 5
-"""Searches for a folder or a file that the broker may be renaming."""
+"""Number of searches for a folder or a file, which the broker may rename between the listing and the open."""
 _DELETED_FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)\.[0-9a-f]{32}-delete", re.ASCII)
 
 
 class SourceChangedError(Exception):
-    """A file or folder is missing, or a file is shorter than the broker reported. Without a hold that is possible."""
+    """A file or folder is missing, or a file is shorter than the broker reported, which is normal without a hold."""
 
 
 class HoldLostError(Exception):
@@ -28,7 +28,7 @@ class HoldLostError(Exception):
 
 
 class HeldFiles:
-    """The hold of a broker's files during a backup. A thread extends it until `end`."""
+    """The hold on a broker's files during a backup. A daemon thread extends it until `end`."""
 
     def __init__(self, broker: LocalBroker) -> None:
         self._broker = broker
@@ -66,6 +66,7 @@ class HeldFiles:
         self.check()
 
     def _extend(self) -> None:
+        """Extend the hold five times as often as necessary; runs on a thread."""
         while not self._ended.wait(self.facts["hold_seconds"] / 5):
             try:
                 self._broker.request("POST", "/backup/extend", {"hold": self.facts["hold"]})
@@ -84,7 +85,7 @@ class SourceFile:
     changed_ns: int
 
     def read(self, length: int, position: int) -> bytes:
-        """Return `length` bytes. Raises SourceChangedError if the file ends before."""
+        """Return `length` bytes from `position` on. Raises SourceChangedError if the file ends before, OSError."""
         pieces = []
         while length:
             piece = os.pread(self.descriptor, length, position)
@@ -134,7 +135,10 @@ class SourceFolder:
 
 @contextmanager
 def partition_folder(log_dir: str, partition: Mapping[str, Any]) -> Iterator[SourceFolder]:
-    """Open the folder of a partition, by its topic id if the topic was deleted. Raises SourceChangedError, OSError."""
+    """Open the folder of a partition with the same topic id, also after a deletion has renamed it.
+
+    Raises SourceChangedError, OSError.
+    """
     descriptor = _find_folder(log_dir, partition)
     try:
         yield SourceFolder(descriptor)
@@ -158,7 +162,7 @@ def _find_folder(log_dir: str, partition: Mapping[str, Any]) -> int:
 
 
 def _deleted_folders(log_dir: str, partition: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the folders that a deletion of the topic may have renamed; a long name is cut short."""
+    """Yield the folders that a deletion of the topic may have renamed. Long topic names are truncated in them."""
     with os.scandir(log_dir) as entries:
         folders = [entry.name for entry in entries]
     for folder in folders:

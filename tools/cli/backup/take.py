@@ -1,7 +1,7 @@
-"""Taking a backup: only content that the target does not have is written, and the manifest last.
+"""Takes a backup: writes the content that the target does not have, and then the manifest.
 
 The broker reports the extents of its logs twice. The first copy runs while the broker works as usual, and may take
-hours; the second copies the difference while the broker holds its files, which takes seconds.
+hours; the second one copies the difference while the broker holds its files, which takes seconds.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from .source import HeldFiles, HoldLostError, SourceChangedError, SourceFile, So
 from .target import OBJECTS, BackupError, Target, object_name
 
 PART_BYTES = 16 * 1024 * 1024
-"""The largest object. Memory of a backup: a few of them."""
+"""The maximum size of an object. A backup has a few parts of this size in memory."""
 INLINE_BYTES = 2048
 """Files up to this size are in the manifest itself."""
 MAX_SMALL_PARTS = 32
 """Parts that the backups of a growing file may add to it before the file is copied again, in large parts."""
 HOLD_ATTEMPTS = 3
+"""Number of holds before the backup fails, because the broker was restarted or did not respond during each."""
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 META_PROPERTIES = "meta.properties"
 
@@ -44,7 +45,7 @@ Progress = Callable[[float], None]
 
 
 def take_backup(target: Target, broker: LocalBroker, progress: Progress = lambda part: None) -> BackupManifest:
-    """Back up a broker, and return the manifest.
+    """Back up a broker, and return the manifest. `progress` receives the part of the bytes that is copied, 0 to 1.
 
     Raises BackupError, LocalBrokerError, OSError, and errors of the target's protocol. The earlier backups are not
     changed.
@@ -118,7 +119,10 @@ def _delete_unneeded_objects(target: Target, ids: list[str]) -> None:
 
 
 def _newest(target: Target, ids: list[str]) -> BackupManifest | None:
-    """Return the newest manifest that can be read: a damaged manifest costs time, and no backup."""
+    """Return the newest manifest that can be read.
+
+    A damaged manifest does not prevent a backup; without a manifest, all files are read again.
+    """
     for backup_id in reversed(ids):
         try:
             return read_manifest(target, backup_id)
@@ -144,17 +148,20 @@ def _check_place(facts: Mapping[str, Any]) -> None:
 
 
 def _check_unheld(held: HeldFiles | None, problem: str) -> None:
-    """Raise BackupError if the broker holds its files, so that another program must have changed them."""
+    """Raise an error for a problem during a hold: HoldLostError if the hold has ended, otherwise BackupError.
+
+    While the broker holds its files, only another program can change them. Without a hold the problem is normal.
+    """
     if held is not None:
         held.check()
         raise BackupError(f"{problem}: another program has changed files of the broker during the backup")
 
 
 class BackupWriter:
-    """Copies the files of a broker to a target. Files that were copied before are compared by their inode."""
+    """The copy of a broker's files to a target. Inodes identify the files that were copied before."""
 
     def __init__(self, target: Target, newest: BackupManifest | None) -> None:
-        """`newest` is the backup that files are compared with."""
+        """`newest` is the backup with which the files of the broker are compared; None for the first backup."""
         self.new_bytes = 0
         self._target = target
         self._objects = target.sizes(OBJECTS)
@@ -166,7 +173,10 @@ class BackupWriter:
     def copy(
         self, facts: Mapping[str, Any], progress: Progress, held: HeldFiles | None = None
     ) -> list[BackupPartition]:
-        """Copy all partitions up to their extents. Without a hold, partitions and files may be missing."""
+        """Copy all partitions up to their extents. Without a hold, partitions and files may be missing in the result.
+
+        Raises HoldLostError, BackupError, OSError, and errors of the target's protocol.
+        """
         total = sum(size for one in facts["partitions"] for _, size in one["segments"]) or 1
         done, copied = 0, []
         for one in facts["partitions"]:
@@ -183,7 +193,7 @@ class BackupWriter:
         return copied
 
     def copy_path(self, name: str, path: str) -> BackupFile:
-        """Copy a file of the log directory itself, whole. Raises OSError."""
+        """Copy a whole file as a file of the log directory itself. Raises OSError."""
         return self._file_of(name, Path(path).read_bytes())
 
     def _remember(self, partition: BackupPartition) -> None:

@@ -1,4 +1,4 @@
-"""The place of backups: a folder, or a folder in an object store or on another machine that fsspec reaches.
+"""The target of backups: a folder on this machine, or a folder on another machine or in an object store by fsspec.
 
 Layout of a target:
 
@@ -22,17 +22,17 @@ from typing import Any
 BACKUPS, OBJECTS, TEMPORARY = "backups", "objects", "temporary"
 LOCK_FILE = "lock"
 PRIVATE = 0o600
-"""The mode of all files: a backup has all records, and the credentials of users."""
+"""The mode of all files, because a backup has all records and the credentials of users."""
 OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"}
 """Protocols of fsspec for stores without folders."""
 
 
 class BackupError(Exception):
-    """A reason why a backup or a restore ends, in one line for the user."""
+    """A failure of a backup or a restore, described in one line for the user."""
 
 
 class FolderTarget:
-    """A folder of this machine. Files are complete and on the disk before they have their names."""
+    """A folder of this machine. Files are complete and synced before they get their names."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,7 +45,7 @@ class FolderTarget:
     def read_back(self, name: str) -> bytes:
         """Return the content of a file that was just written, if possible from the disk. Raises OSError."""
         with (self.path / name).open("rb") as file:
-            if hasattr(os, "posix_fadvise"):  # the pages are clean, and need not remain in memory either
+            if hasattr(os, "posix_fadvise"):  # so that the read is from the disk: the pages are synced
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             content = file.read()
             if hasattr(os, "posix_fadvise"):
@@ -68,7 +68,7 @@ class FolderTarget:
             with suppress(OSError):
                 temporary.unlink()
             if isinstance(error, OSError) and error.filename is None:
-                error.filename = str(path)  # a full disk is reported without it
+                error.filename = str(path)  # the error of a full disk has no path
             raise
         _sync_folder(path.parent)
 
@@ -107,7 +107,7 @@ class FolderTarget:
 
 
 class UrlTarget:
-    """A folder that fsspec reaches. There is no lock: the user runs one backup at a time."""
+    """A folder of a file system of fsspec. There is no lock: the user runs one backup at a time."""
 
     def __init__(self, url: str) -> None:
         """Raises BackupError if fsspec or the package of the protocol is missing, and errors of that package."""
@@ -132,9 +132,9 @@ class UrlTarget:
         return self.read(name)
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file. A manifest is moved to its name when it is complete; a partial object has a wrong size.
+        """Write a file. Raises BackupError, and errors as `read`.
 
-        Errors as `read`.
+        A manifest is renamed when it is complete. A partial object is recognized by its size, and written again.
         """
         try:
             if name.startswith(BACKUPS):
@@ -180,7 +180,7 @@ class UrlTarget:
         return f"{self._root.rstrip('/')}/{name}"
 
     def _make_parent(self, name: str) -> None:
-        """Create the folder of a file. An object store has no folders, and would create a bucket of a wrong name."""
+        """Create the folder of a file, except in an object store, where fsspec would create a bucket instead."""
         protocol = self._files.protocol
         if OBJECT_STORES.isdisjoint([protocol] if isinstance(protocol, str) else protocol):
             self._files.makedirs(posixpath.dirname(self._path(name)), exist_ok=True)
