@@ -15,7 +15,7 @@ _WAIT_S = 0.25
 
 
 class BatchChannel(Generic[T]):
-    """Items of several threads for one consumer, at most `most_bytes` of them, and at least one.
+    """A queue of items from several threads to one consumer: at most `most_bytes` in total, or a single item.
 
     The threads are daemons: a process can end although one of them waits for a broker. When the consumer ends the read,
     or abandons it, the functions of `on_close` end the requests that the threads wait for. A forked child does not have
@@ -53,7 +53,10 @@ class BatchChannel(Generic[T]):
             self._close()
 
     def on_close(self, interrupt: Callable[[], object]) -> None:
-        """Call a function when the read ends, now if it has ended; a thread calls this before its first request."""
+        """Call a function when the read ends, or immediately if it has ended.
+
+        A reading thread calls this before its first request.
+        """
         with self._changed:
             if not self._is_closed:
                 self._interrupts.append(interrupt)

@@ -33,7 +33,7 @@ _FIRST_CONTACT_S = 5.0
 """Seconds to retry the first connection to a cluster: its address is probably wrong."""
 
 _REUSED_FRAMES = 2
-"""The records of one response are decoded while the next one arrives."""
+"""Frames whose memory is used again: one response is decoded while the next one arrives."""
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ class BlockingClient:
     def retrying(self, attempt: Callable[[], T], *, timeout_ms: int | None = None) -> T:
         """Call `attempt()`, again after a growing pause while its error is retriable and time remains.
 
-        An attempt that calls this method for a request of its own does not extend the time.
+        If an attempt calls this method itself, the inner call ends at the deadline of the outer one at the latest.
         """
         timeout_ms = self.settings.request_timeout_ms if timeout_ms is None else timeout_ms
         outer = self._retried_until

@@ -52,7 +52,7 @@ class BlockingConnection:
         self._security, self._host = security, address[0]
         self._is_tls = security.tls is not None
         self._timeouts: dict[int, float] = {}
-        """The limits of reads and writes that the socket has."""
+        """The timeouts in seconds that the socket has, by socket option."""
         self.is_silent = False
         """Whether a wait for a response has timed out."""
         self._renew_at = inf
@@ -142,7 +142,7 @@ class BlockingConnection:
             self._be_let_in()
 
     def _limit(self, option: int, timeout_s: float) -> None:
-        """Limit the time of each read or write of the socket."""
+        """Set the timeout of each read (SO_RCVTIMEO) or write (SO_SNDTIMEO) of the socket."""
         if self._is_tls:
             self._socket.settimeout(timeout_s)
         elif self._timeouts.get(option) != timeout_s:

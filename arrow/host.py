@@ -32,7 +32,7 @@ def new_interruption() -> threading.Event:
 
 
 def process_id() -> int:
-    """Return the number of this process, which is another one in a forked child."""
+    """Return the id of this process, which differs in a forked child."""
     return os.getpid()
 
 
@@ -45,7 +45,7 @@ def call_after_fork(function: Callable[[], object]) -> None:
 def default_threads() -> int:
     """Return the number of threads of a read: two per processor, from 4 to 6.
 
-    Some threads wait for a response while others decode one. On two processors that are also used by other processes, 2
-    threads had 0.6 to 0.85 of the speed of 4. A thread has up to 25 MB, so that 6 of them read in 280 MB.
+    Some threads wait for a response while others decode one. On two processors that other processes also used, 2
+    threads had 0.6 to 0.85 times the speed of 4. A thread uses up to 25 MB; a process with 6 threads used 280 MB.
     """
     return min(max(2 * (os.cpu_count() or 2), 4), 6)

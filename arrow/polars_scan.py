@@ -1,4 +1,4 @@
-"""Streams of records as lazy frames of Polars, whose plans narrow the read."""
+"""Lazy frames of Polars over streams of records: the plan of a query narrows the read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def scan_barnabas(stream: RecordStream) -> pl.LazyFrame:
         if left == 0:
             return
         for batch in stream.read(list(dict.fromkeys((*names, *filtered))), bounds=bounds, limit=n_rows):
-            # The limit is one of rows before the predicate, as in the readers of Polars.
+            # The limit applies to the rows before the predicate, as in the readers of Polars.
             frame = cast(pl.DataFrame, pl.from_arrow(batch)).head(left)
             left -= frame.height
             yield (frame if predicate is None else frame.filter(predicate)).select(names)
@@ -55,7 +55,7 @@ def scan_barnabas(stream: RecordStream) -> pl.LazyFrame:
 
 
 class _Interval(NamedTuple):
-    """The numbers from `low` up to and with `high`."""
+    """The numbers from `low` to `high`, including both."""
 
     low: int
     high: int
@@ -65,11 +65,12 @@ _EVERYTHING = _Interval(_LEAST, _MOST)
 
 
 class PredicateBounds:
-    """The part of a predicate that a read can use before it reads, in the role of `FilterBounds`.
+    """The bounds that a predicate sets for a read, as `FilterBounds` for filters of pyarrow.
 
-    Polars has no interface to look into an expression, except for its operands and a comparison of expressions. So an
-    expression is known to be, for example, `a & b` if it equals the expression that this operator makes of its
-    operands. Expressions that are not recognized do not narrow the read; the predicate is evaluated in any case.
+    Polars has no interface that returns the operator of an expression: it returns the operands, and compares
+    expressions. An expression is therefore recognized as `a & b`, for example, if it equals the expression that this
+    operator returns for its operands. Expressions that are not recognized do not narrow the read; the predicate is
+    evaluated in any case.
     """
 
     def __init__(self, predicate: pl.Expr) -> None:
@@ -136,7 +137,7 @@ def _between(expression: pl.Expr, operands: Sequence[pl.Expr], column: str) -> _
 
 
 def _compared(expression: pl.Expr, column: pl.Expr, constant: pl.Expr, values: Sequence[int]) -> _Interval:
-    """Return the interval of a comparison of a column with a constant, whose values these are."""
+    """Return the interval of a comparison of a column with a constant, which has these values."""
     low, high = min(values), max(values)
     if expression.meta == column.is_in(constant):
         return _Interval(low, high)
@@ -147,7 +148,7 @@ def _compared(expression: pl.Expr, column: pl.Expr, constant: pl.Expr, values: S
         (constant == column, _Interval(low, high)),
         (column >= constant, _Interval(low, _MOST)),
         (constant <= column, _Interval(low, _MOST)),
-        # Of a time, a fraction of a millisecond may have been rounded up.
+        # Not `low + 1`: a time with a fraction of a millisecond has been rounded up.
         (column > constant, _Interval(low, _MOST)),
         (constant < column, _Interval(low, _MOST)),
         (column <= constant, _Interval(_LEAST, high)),
@@ -169,7 +170,7 @@ def _is_column(expression: pl.Expr, column: str) -> bool:
 
 
 def _values(expression: pl.Expr) -> list[int]:
-    """Return the values of a constant as numbers, times in milliseconds; an empty list if there are others."""
+    """Return the values of a constant as numbers, times in milliseconds; an empty list if one has another type."""
     if expression.meta.root_names():
         return []
     try:

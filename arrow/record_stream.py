@@ -24,7 +24,7 @@ Progress: TypeAlias = Callable[[int, int], object]
 QUEUED_BYTES = 32 << 20
 """Bytes of record batches that wait for the consumer of a stream."""
 _ROWS_OF_ONE_THREAD = 100_000
-"""The maximum row limit for which one thread reads; more threads would read records that nothing needs."""
+"""The maximum row limit for which one thread reads: more threads would read records that the query does not need."""
 
 
 class RangeDecoder(Protocol):
@@ -38,7 +38,7 @@ class RangeDecoder(Protocol):
 
 
 class RangeBounds(Protocol):
-    """The topics, partitions, offsets and times of a query, as far as they are known before it is read."""
+    """The bounds that a query sets for topics, partitions, offsets and times, if they are known before the read."""
 
     def narrowed(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
         """Return the ranges without offsets that the query does not need."""
@@ -245,9 +245,10 @@ class RecordStream(dataset.Dataset):
     def read(
         self, columns: Sequence[str], *, bounds: RangeBounds | None = None, limit: int | None = None
     ) -> Iterator[Any]:
-        """Yield batches with these columns of the records within `bounds`, and others; for integrations of engines.
+        """Yield batches with these columns, for integrations of engines.
 
-        The caller closes the iterator after `limit` records, for which one thread reads.
+        They have all records within `bounds`, and may have others. The caller closes the iterator after `limit`
+        records; for a small limit only one thread reads.
         """
         return self._batches(columns, self._filter, bounds, limit)
 

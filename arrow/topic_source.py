@@ -45,9 +45,9 @@ def read_topic(
     """Return the records of topics from `start` up to `end`, which are resolved now: later records are not read.
 
     `config` has settings of a Kafka client, such as `security.protocol`, `sasl.jaas.config`, `check.crcs`,
-    `max.partition.fetch.bytes` or `default.api.timeout.ms`, for which a read is retried when a broker fails. `columns`
-    and `filter` are as for a dataset of pyarrow. Records that no longer exist are an error unless `fail_on_data_loss`
-    is false.
+    `max.partition.fetch.bytes` or `default.api.timeout.ms`, the time for which a read is retried when a broker fails.
+    `columns` and `filter` are as for a dataset of pyarrow. Records that no longer exist are an error unless
+    `fail_on_data_loss` is false.
 
     Raises ValueError for a topic or partition that does not exist, or an invalid argument; KafkaError.
     """

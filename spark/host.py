@@ -29,7 +29,7 @@ __all__ = [
 
 _SPARK_ARCHIVES = ("pyspark", "py4j", "spark-")
 _FILE_THREADS = 16
-"""Threads that plan a read of files: a request to an object store takes some tens of milliseconds."""
+"""Threads that plan a read of files, because a request to an object store takes tens of milliseconds."""
 T = TypeVar("T")
 R = TypeVar("R")
 _REUSED = "SPARK_REUSE_WORKER"
