@@ -170,7 +170,7 @@ def _is_column(expression: pl.Expr, column: str) -> bool:
 
 
 def _values(expression: pl.Expr) -> list[int]:
-    """Return the values of a constant as numbers, times in milliseconds; an empty list if one has another type."""
+    """Return the values of a constant as numbers, times in milliseconds; an empty list if a value has another type."""
     if expression.meta.root_names():
         return []
     try:
