@@ -60,7 +60,7 @@ def restore_backup(
     """Restore a backup, the newest by default, into an empty folder; return its manifest and warnings.
 
     All content is checked before the files are moved to their places. Raises BackupError with the first damaged file,
-    OSError, and errors of the target's protocol; then the folder is empty, or does not exist if it did not exist before.
+    OSError, and errors of the target's protocol; then the folder is empty, or is deleted if it did not exist before.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BackupError(f"{folder} is not an empty directory. Choose a new directory")
