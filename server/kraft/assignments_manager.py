@@ -70,12 +70,12 @@ class AssignmentsManager:
         self._agreeing: tuple[TopicsImage, dict[TopicPartition, LogDir], dict[TopicPartition, StorageError]] | None = (
             None
         )
-        """The topics, directories and offline replicas that agreed at the last comparison."""
+        """The topics, directories and offline replicas of the last comparison, if all of them agreed; otherwise None."""
 
     async def check(self) -> None:
         """Report the replicas in other directories than the metadata state. Failures are repeated by the next call.
 
-        Without a change since all agreed, nothing is compared: it takes 20 ms for ten thousand replicas.
+        A comparison of ten thousand replicas takes 20 ms, and is omitted if nothing has changed since all agreed.
         """
         if self._features.level(METADATA_VERSION) < SINCE_DIRECTORIES:
             return

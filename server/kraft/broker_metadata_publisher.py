@@ -60,16 +60,16 @@ if TYPE_CHECKING:
 logger = room_logger("metadata")
 
 ROLES_PER_PREPARATION = 2000
-"""Partitions whose folders are created together. The loop does ten milliseconds of work for them in one turn; with
-fewer of them the checkpoints of a log directory are written more often."""
+"""Maximum number of partitions whose folders are created together. The event loop works ten milliseconds for them in one
+turn. With a smaller number, the checkpoints of a log directory are written more often."""
 
 
 class BrokerMetadataPublisher:
     """Kafka's BrokerMetadataPublisher. `KRaftMember` owns it; the MetadataLoader calls it on the loop, one by one.
 
-    The metadata cache has the whole image first, brokers and topics together, as in Kafka: clients must not see leaders
-    of one image on brokers of another. They may send requests for partitions whose role this broker has not taken yet,
-    and repeat them after NOT_LEADER_OR_FOLLOWER. Settings are applied before replicas: new logs use them.
+    The metadata cache receives each image first, brokers and topics together, as in Kafka: clients must not see leaders
+    of one image on brokers of another. Clients may then send requests for partitions that this broker does not lead or
+    follow yet, and retry after NOT_LEADER_OR_FOLLOWER. Settings are applied before replicas, because new logs use them.
     """
 
     name = "BrokerMetadataPublisher"
@@ -193,8 +193,8 @@ class BrokerMetadataPublisher:
     ) -> RemovedTopics:
         """Replace the published image, and brokers and topics in the cache, in one turn of the loop.
 
-        Kafka's KRaftMetadataCache.setImage. The replicas in `stopped` are deleted before. Return the topics that were
-        deleted. The loop serves other requests while the new snapshot is built, from the present one.
+        Kafka's KRaftMetadataCache.setImage. The replicas in `stopped` are deleted first. Return the topics that were
+        deleted. While the new snapshot is built, the loop serves other requests from the present snapshot.
         """
         snapshot = self._metadata.snapshot.copy()
         removed = RemovedTopics([], [])

@@ -62,9 +62,10 @@ async def cached_topic(
     former: TopicImage | None,
     changed: Iterable[int],
 ) -> TopicImage:
-    """Return a topic for the MetadataCache; all partitions outside of `changed` are taken from `former`.
+    """Return a topic for the MetadataCache. Partitions that are not in `changed` are taken from `former`.
 
-    The loop serves other requests in between.
+    `former` is None for a new topic, and `changed` then has all its partitions. Between two partitions the loop may
+    serve other requests.
     """
     partitions = {} if former is None else dict(former.partitions)
     is_ordered = True

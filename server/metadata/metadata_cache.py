@@ -232,7 +232,7 @@ class MetadataSnapshot:
     def _describe(
         self, topic: TopicImage, listener_name: str, family: MetadataResponseFormat, former: _TopicAnswer | None
     ) -> MetadataResponseTopic:
-        """Return the description of a topic; that of partitions without changes is taken from its former one."""
+        """Return the description of a topic. Unchanged partitions keep their descriptions of the `former` answer."""
         reachable = self._reachable.get(listener_name)
         if reachable is None:
             found = (broker for broker in self.brokers if self.endpoint(broker, listener_name) is not None)
@@ -307,7 +307,7 @@ class MetadataCache:
         """The present brokers and topics. A response that is built in several turns of the loop uses one snapshot."""
 
     def set_snapshot(self, snapshot: MetadataSnapshot) -> None:
-        """Replace all brokers and topics. The caller calls `notify_removed` for topics that are not in it any more."""
+        """Replace all brokers and topics. The caller then calls `notify_removed` with the topics that were deleted."""
         self.snapshot = snapshot
 
     @property
@@ -399,7 +399,7 @@ class MetadataCache:
         self.notify_removed(self.snapshot.remove_topics(names))
 
     def notify_removed(self, removed: RemovedTopics) -> None:
-        """Call the listeners for deleted topics."""
+        """Call `on_topics_removed` and `on_topic_ids_removed`."""
         for listener in self.on_topics_removed if removed.names else ():
             listener(removed.names)
         ids = [topic_id for topic_id in removed.ids if topic_id != ZERO_UUID]

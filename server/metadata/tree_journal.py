@@ -169,9 +169,9 @@ class Journal:
 
 
 def write_copy(path: str, tree: Transaction) -> None:
-    """Write a database of its own with the nodes of one transaction, in place of an older copy. Raises sqlite3.Error.
+    """Write a separate database with the nodes of one transaction, and replace an older copy. Raises sqlite3.Error.
 
-    The caller reads it after this returns, so that nothing is synced.
+    The database is not synced: a backup reads it after this returns, and it is not needed after a crash.
     """
     for suffix in ("", "-wal", "-journal"):
         Path(path + suffix).unlink(missing_ok=True)

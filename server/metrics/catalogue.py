@@ -129,7 +129,8 @@ METRICS: dict[str, Metric] = {
     f"{_REPLICAS}_partitionswithlatetransactionscount": Metric(
         "gauge",
         _server("PartitionsWithLateTransactionsCount", _VALUE, "ReplicaManager"),
-        "leaders with a transaction that is open for longer than transaction.max.timeout.ms and five minutes",
+        "partitions led by this broker whose oldest open transaction has had no record for longer than "
+        "transaction.max.timeout.ms and five minutes",
     ),
     "kafka_log_logmanager_offlinelogdirectorycount": Metric(
         "gauge", "kafka.log:type=LogManager,name=OfflineLogDirectoryCount Value", "failed log directories"
@@ -333,9 +334,11 @@ METRICS: dict[str, Metric] = {
     "barnabas_log_directory_free_bytes": Metric(
         "gauge", "Barnabas", "free bytes of the disk of a log directory, or of the directory of the metadata store"
     ),
-    "barnabas_log_directory_total_bytes": Metric("gauge", "Barnabas", "size of this disk in bytes"),
+    "barnabas_log_directory_total_bytes": Metric(
+        "gauge", "Barnabas", "size in bytes of the disk of a log directory, or of the directory of the metadata store"
+    ),
     "barnabas_log_directory_full": Metric(
-        "gauge", "Barnabas", "1 if writes to this directory fail for lack of space, otherwise 0"
+        "gauge", "Barnabas", "1 if writes to a log directory fail for lack of space, otherwise 0"
     ),
     "barnabas_certificate_expiry_seconds": Metric(
         "gauge", "Barnabas", "seconds until the certificate of a listener expires, negative after that"
@@ -350,7 +353,7 @@ METRICS: dict[str, Metric] = {
         "counter", "Barnabas", "requests and connections that were throttled, by the type of the quota"
     ),
     "barnabas_throttle_time_seconds": Metric(
-        "counter", "Barnabas", "sum of the throttle times of these requests and connections"
+        "counter", "Barnabas", "sum of the throttle times of requests and connections, by the type of the quota"
     ),
     "barnabas_loop_lag_seconds": Metric("summary", "Barnabas", "delay of scheduled callbacks of the event loop"),
     "barnabas_protocol_errors": Metric("counter", "Barnabas", "connections closed because of invalid bytes"),

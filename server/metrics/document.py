@@ -32,10 +32,11 @@ that dashboards for Kafka work; a test compares them with Apache Kafka 4.4.0. Me
 kafka_exporter. A metric without the label `topic` next to a metric with it is the sum, as in Kafka.
 
 **Precision.** Quantiles cover the last 1028 measurements. All requests are counted. The broker measures the duration of
-the first request of each API in every 10 ms, and uses it for the following requests in the sum. Up to 50,000 groups and
-offsets have their own series, groups with members first, as do up to 50,000 share-partitions and the fetches and dead
-letters of 1000 share groups; the totals include all. The quantiles of a share group cover its last 100 fetches. Kafka's
-FetchLockTimeMs and FetchLockRatio do not exist, because the event loop needs no lock for a share-partition.
+the first request of each API in every 10 ms; in the sum, that duration also counts for the requests since the previous
+measurement. Up to 50,000 groups and offsets have their own series, groups with members first, as do up to 50,000
+share-partitions and the fetches and dead letters of 1000 share groups; the totals include all. The quantiles of a share
+group cover its last 100 fetches. Kafka's FetchLockTimeMs and FetchLockRatio do not exist, because the event loop needs
+no lock for a share-partition.
 
 **Errors.** `kafka_network_requestmetrics_errors_total` counts the errors in responses by their names, as Kafka's
 `ErrorsPerSec`, except for `NONE`. A response has an error for each failed partition. In responses of Metadata only the

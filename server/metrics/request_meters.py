@@ -156,7 +156,7 @@ class RequestMeters:
         return measured
 
     def _counting(self, respond: Respond) -> Respond:
-        """Fetch's way to answer, with the errors counted, and the bytes of records that consumers get."""
+        """Return a response function of Fetch that counts errors, and the bytes of records that consumers receive."""
         bytes_out, topic_name, errors = self.bytes_out, self._topic_name, self.errors
 
         def count_and_respond(context: RequestContext, response: Any) -> None:

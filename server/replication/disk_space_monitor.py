@@ -21,12 +21,12 @@ logger = room_logger("storage")
 MEASURE_SECONDS = 10.0
 """Interval of the measurements of all disks."""
 FULL_BYTES = 1 << 20
-"""A disk with fewer free bytes is full: a produce request of the default `max.message.bytes` may not fit."""
+"""A disk with fewer free bytes is full: a batch of the default `max.message.bytes` may not fit."""
 FULL_SHARE = 64
 """A small disk is full below this fraction (1/n) of its size instead."""
 ROOM_FACTOR = 2
-"""A full disk has room again with this multiple of the free bytes below which it is full. Without the distance, a disk
-at the limit would log two lines per measurement."""
+"""A full disk has room again when its free bytes reach this multiple of the limit below which it is full. With equal
+limits, a disk near them would log a line at each measurement."""
 PERCENT = 100
 
 
@@ -55,9 +55,10 @@ class MetadataDirectory(NamedTuple):
 
 
 class DiskSpaceMonitor:
-    """Owned by the broker and used on the loop's thread; disks are measured on their lanes.
+    """The space on the disks of a broker. Owned by the broker and used on the loop's thread.
 
-    A write that finds no space reports the directory (`on_no_space`), which costs nothing while there is space. Only
+    Disks are measured on their lanes, except for the first failed write, which is measured on the loop's thread. A
+    write that finds no space reports the directory (`on_no_space`), which costs nothing while there is space. Only
     changes are logged: a client repeats a failed append many times per second.
     """
 

@@ -267,7 +267,7 @@ class Partition:
         return info
 
     def decides_immediately(self, acks: int) -> bool:
-        """Whether an append is acknowledged before it returns: it waits neither for a disk nor for other replicas."""
+        """Return whether an append is decided before it returns: it waits neither for a disk nor for other replicas."""
         if self.log.config.flush_messages != NEVER:
             return False
         return acks == 1 or (self.followers is None and not self._replica_manager.acks_all_on_disk)
@@ -310,7 +310,7 @@ class Partition:
         return min(self.log.config.min_insync_replicas, len(self.replicas) or 1)
 
     def has_late_transaction(self, before_ms: int) -> bool:
-        """Return whether the producer of the oldest open transaction wrote last before this time in milliseconds."""
+        """Return whether the producer of the oldest open transaction has not written since a time, in ms since 1970."""
         return self.log.producer_state.has_late_transaction(before_ms)
 
     def _lacks_replicas(self) -> bool:

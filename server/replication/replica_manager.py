@@ -77,9 +77,9 @@ RETENTION_SEGMENTS_PER_TURN = 64
 CLIENT = AppendOrigin.CLIENT
 """A module name, because Python 3.11 takes ten times as long to find a member of an enum class."""
 FOLLOWER_WAIT_AFTER_ELECTION_MS = 50
-"""The longest wait of fetches of followers in the `ELECTION_SECONDS` after this broker was elected."""
+"""The longest wait of fetches of followers in the `ELECTION_SECONDS` after this broker was elected, in ms."""
 ELECTION_SECONDS = 1.0
-"""The time in which followers receive the metadata with the new leaders, and add the partitions to their fetches."""
+"""The time within which followers receive the metadata with the new leaders and add the partitions to their fetches."""
 LONGEST_WAIT_MS = 300_000
 """The longest wait of a fetch, even if the client requests more."""
 FLUSH_SECONDS = 60.0
@@ -144,11 +144,12 @@ class ReplicaManager:
         """The followers whose fetchers wait for a flush, each with the offsets that must be on disk."""
         self._last_shared_read: tuple[Any, ...] | None = None
         """The state of the log, and the parameters, of the last read for a consumer that has waited. Consumers at the
-        end of a log often wait with equal fetches, and one read is sufficient for all of them."""
+        end of a log often wait with equal fetches, and one read is sufficient for all of them. `_last_shared_result`
+        is its result."""
         self._last_shared_result = FetchedPartition(b"", 0, 0, 0)
         self._role_change_listeners: list[Callable[[TopicPartition], None]] = []
         self._election_ends = 0.0
-        """The loop time until which fetches of followers wait shortly."""
+        """The loop time until which fetches of followers wait for at most `FOLLOWER_WAIT_AFTER_ELECTION_MS`."""
         # A broker without other brokers has none of these.
         self._leader_context: LeaderContext | None = None
         self._isr_change_sender: IsrChangeSender | None = None
@@ -310,11 +311,11 @@ class ReplicaManager:
                 self._fetchers.add_fetcher_for_partition(partition)
 
     def on_leaders_elected(self, followers: Iterable[int]) -> None:
-        """Respond to the waiting fetches of brokers that follow new leaders on this broker, and let their next ones
-        wait shortly.
+        """Respond to the waiting fetches of brokers that follow new leaders on this broker, and shorten the waits of
+        their next fetches.
 
-        A follower cannot add partitions to a fetch that waits for records, for up to `replica.fetch.wait.max.ms`. With
-        Kafka's leaders, acks=-1 waits for that after each election.
+        A follower cannot add partitions to a fetch that waits for records, which takes up to
+        `replica.fetch.wait.max.ms`. With Kafka's leaders, requests with acks=-1 wait for its end after each election.
         """
         self._election_ends = self._loop.time() + ELECTION_SECONDS
         for broker_id in followers:
@@ -469,10 +470,11 @@ class ReplicaManager:
     def append_jointly(self, topic: str, index: int, request: AppendRequest) -> None:
         """Append the batches of several produce requests, which the request's `JointAppend` finds, with one write.
 
-        As `append_records`, whose callback gets one result for all of them: an error, if no batch is appended.
+        As `append_records`, but the callback gets a single result for all batches; it is an error if no batch was
+        appended.
         """
         if self._suspended.waiting:
-            # Records that arrived before may have to be appended before.
+            # A suspended append may have earlier records for this partition, which must be appended first.
             request.callback([KafkaError(ErrorCode.REQUEST_TIMED_OUT, "other appends are suspended")])
         else:
             self.append_records([(topic, index, NO_RECORDS)], request)

@@ -204,7 +204,7 @@ class BrokerSecurity:
         self._ports.work.submit(CERTIFICATES, built.build, on_built)
 
     def warn_of_expiring_certificates(self) -> None:
-        """Log the certificates of listeners that expire within `EXPIRY_WARNING_DAYS`, or have expired."""
+        """Log the certificates of listeners that expire within `EXPIRY_WARNING_DAYS` days, or have expired."""
         for name, security in self.listener_security.items():
             if security.tls is None or math.isinf(security.tls.expires_at):
                 continue

@@ -38,7 +38,7 @@ class TlsKey(NamedTuple):
     context: ssl.SSLContext
     """The context of the next connection."""
     expires_at: float
-    """The time at which the certificate of the key expires, in seconds since 1970."""
+    """The time at which the certificate of the key expires, in seconds since 1970; infinity if it is not known."""
 
 
 class TlsListener:
@@ -60,11 +60,11 @@ class TlsListener:
 
     @property
     def seconds_until_expiry(self) -> float:
-        """The time until the certificate of the listener expires; negative after that."""
+        """The seconds until the certificate of the listener expires; negative after that."""
         return self.expires_at - self._now_ms() / 1000
 
     def build(self) -> TlsKey:
-        """Return a context by the current settings and files. Raises ConfigError."""
+        """Load the key store and the trust store of the current settings. Blocks. Raises ConfigError."""
         settings = _store_settings(self._config, self._listener)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -91,7 +91,7 @@ class TlsListener:
         return TlsKey(context, expires_at)
 
     def take(self, built: TlsKey) -> None:
-        """Use this context from the next connection on."""
+        """Use this key for subsequent connections."""
         self.context, self.expires_at = built
 
     def principal(self, certificate: Mapping[str, Any] | None) -> KafkaPrincipal | None:
