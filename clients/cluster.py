@@ -29,7 +29,7 @@ class BrokerNode:
     port: int
     rack: str | None = None
     is_fenced: bool = False
-    """Whether the controller keeps the broker out of the cluster (KIP-1073): it is down, or starts."""
+    """Whether the controller has fenced the broker (KIP-1073), because it is down or is starting."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ async def throttle_reassignment(
 ) -> None:
     """Limit the copies as kafka-reassign-partitions does: present replicas send, new replicas receive (KIP-73).
 
-    `rate` is in bytes per second and broker. Raises KafkaError.
+    `before` and `after` have the replicas of each partition. `rate` is in bytes per second, for each broker. Earlier
+    throttled replicas of these topics are replaced. Raises KafkaError.
     """
     changes: dict[ConfigResource, list[ConfigChange]] = {}
     brokers: set[int] = set()

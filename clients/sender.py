@@ -37,7 +37,7 @@ from .wakeup import Wakeup
 logger = room_logger("clients")
 
 RETRY_WARNING_SECONDS = 2.0
-"""The age of a batch from which a repeated request is logged: elections of leaders take less."""
+"""Repeated requests are logged if their batch is at least this old. Elections of leaders take less time."""
 MAX_PRODUCER_EPOCH = 0x7FFF
 _NO_TRANSACTION_TIMEOUT_MS = 0x7FFFFFFF
 _FIRST_VERSION_WITH_BATCHES = 3

@@ -11,7 +11,7 @@ from .admin import Admin, ScramCredentialInfo
 
 
 class UserSummary(NamedTuple):
-    """A user with a SCRAM credential, a quota or an ACL; `acls` is the number of its ACLs."""
+    """A user with a SCRAM credential, a quota or an ACL; `acls` is the number of ACLs for the principal."""
 
     name: str
     credentials: Sequence[ScramCredentialInfo]

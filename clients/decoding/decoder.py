@@ -47,7 +47,7 @@ class Decoded(NamedTuple):
     error: str | None = None
     is_cut: bool = False
     schema_id: int | None = None
-    """The id at the beginning of the bytes, if there is one and it is not chance."""
+    """The schema id at the beginning of the bytes. None without an id, or if a schema of the topic decodes the bytes."""
 
 
 class _Found(NamedTuple):

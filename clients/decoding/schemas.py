@@ -33,7 +33,7 @@ class Schema(NamedTuple):
 
 
 class SubjectVersion(NamedTuple):
-    """A version of a subject; `references` are described for people."""
+    """A version of a subject; `references` are texts with the name, the subject and the version of each reference."""
 
     subject: str
     version: int

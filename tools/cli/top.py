@@ -95,7 +95,7 @@ def _clock() -> str:
 
 @contextmanager
 def _quit_key(ended: asyncio.Event) -> Iterator[None]:
-    """Set the event when the user presses q. The terminal passes on single keys during that time."""
+    """Set the event when the user presses q. Until the exit, the terminal delivers each key without Enter."""
     if not sys.stdin.isatty():
         yield
         return
@@ -185,9 +185,9 @@ async def _lag_rows(admin: Admin) -> list[Row]:
 
 
 def _topic_rows(before: ClusterSnapshot, now: ClusterSnapshot) -> list[Row]:
-    """Return topics by their rate since the previous refresh; a new topic has no rate.
+    """Return topics by their rates per second since the previous refresh. New partitions count as 0.
 
-    The rate in bytes is that of the leaders' logs; a log that retention has shortened counts as 0.
+    The rate in bytes is the growth of the leaders' logs; a log that retention has shortened counts as 0.
     """
     came: dict[str, int] = {}
     grown: dict[str, int] = {}

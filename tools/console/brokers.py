@@ -31,7 +31,7 @@ RELEASES = (
 )
 """The first level of `metadata.version` of each release, newest first (MetadataVersion.java)."""
 LARGEST = 20
-"""Partitions of a log directory in the page of its broker: the largest."""
+"""Number of the largest partitions that the page of a broker lists per log directory."""
 
 
 def _is_under_replicated(info: PartitionInfo) -> bool:
@@ -71,7 +71,7 @@ class BrokerPages:
         }
 
     def _rows(self, cluster: ClusterDescription, partitions: list[PartitionInfo]) -> list[Facts]:
-        """Return a row for each broker: live ones, registered ones, ones with replicas, and ones seen before."""
+        """Return a row for each broker that is live or registered, that has replicas, or that was live earlier."""
         live = {one.node_id: one for one in cluster.brokers if not one.is_fenced}
         self._known |= {one.node_id: one for one in cluster.brokers}
         leaders = Counter(p.leader_id for p in partitions)

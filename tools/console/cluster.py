@@ -19,7 +19,7 @@ from .own_broker import OwnBroker
 T = TypeVar("T")
 FRESH_SECONDS = 1.0
 _SHARE = 8
-"""Minimum age of an expensive response as a multiple of the time of its computation."""
+"""An expensive response is kept for this multiple of the time that its computation took."""
 MAX_READINGS = 6
 """Maximum number of consumers; further reads wait. Each consumer holds some fetched megabytes."""
 MAX_FOLLOWINGS = 4

@@ -16,7 +16,7 @@ from .cluster import CachedResult, WatchedCluster
 GROUPS_PER_REQUEST = 200
 """Groups whose offsets are held in memory at the same time."""
 _OUTAGES = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
-"""Errors of the cluster, which are not the error of a single group."""
+"""Errors of connections to the cluster. They are not the errors of single groups, so the groups are not divided."""
 
 
 @dataclass(frozen=True, slots=True)

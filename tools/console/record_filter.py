@@ -31,7 +31,8 @@ class Condition(NamedTuple):
 
 
 def record_filter(*, key: str = "", text: str = "", path: str = "") -> Wanted:
-    """A conjunction. The key is equal, the text is in key or value, and the value has a path, as in `parse_condition`.
+    """Return a filter that requires all given terms: an equal key, a text in the key or the value, and a condition on
+    the JSON of the value, as in `parse_condition`.
 
     Raises ValueError for an invalid path.
     """
@@ -49,7 +50,7 @@ def record_filter(*, key: str = "", text: str = "", path: str = "") -> Wanted:
 
 
 def header_filter(text: str) -> Callable[[Headers], bool]:
-    """`name`: a header with this name exists; `name = value`: one of its values is this text."""
+    """Return a filter for `name`, a header with this name, or `name = value`, a header with this name and value."""
     name, equals, value = (part.strip() for part in text.partition("="))
     value_bytes = value.encode()
 
@@ -60,8 +61,8 @@ def header_filter(text: str) -> Callable[[Headers], bool]:
 
 
 def parse_condition(text: str) -> Condition:
-    """Parse `$.a.b[0]`, which exists, `$["a.b"]` for a name with dots or blanks, or `$.a = text` with one of the
-    operators `=`, `!=`, `<`, `<=`, `>` and `>=`. Raises ValueError.
+    """Parse a path that must exist, such as `$.a.b[0]`, or a comparison, such as `$.a = text`, with one of the operators
+    `=`, `!=`, `<`, `<=`, `>` and `>=`. `$["a.b"]` is a name with dots or blanks. Raises ValueError.
     """
     where = text.strip()
     at, steps = 1 if where.startswith("$") else 0, list[str | int]()

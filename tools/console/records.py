@@ -41,7 +41,7 @@ SEARCHED_BACK = 50_000
 FOLLOW_SECONDS = 0.25
 """Pause between two portions of live records."""
 FOLLOW_ROWS = 500
-"""Maximum number of live records per portion, which is the size of a portion: none is omitted."""
+"""Maximum number of live records per portion. A portion is read with the same limit, so no record is omitted."""
 FOLLOW_BEHIND = 2_000
 """Lag after which a live page continues at the end: no user reads faster."""
 EXPORT_RECORDS = 100_000
@@ -345,9 +345,9 @@ class RecordPages:
     async def _newest(self, query: Query, span: Span) -> AsyncGenerator[Line, None]:
         """Yield the last records of all partitions, the newest first, and the position of the next page.
 
-        Offsets may have no record: markers, aborted records, gaps of compaction; and a few partitions may have nearly
-        all records. So ranges before `starts` are read until there are enough rows, each twice as long as the one after
-        it. A search reads only the first range, which is long.
+        Offsets may have no record (markers, aborted records, gaps of compaction), and a few partitions may have nearly
+        all records. So ranges before `starts` are read, each twice as long as the range after it, until there are
+        enough rows. A search reads only the first range, which is long.
         """
         first, starts, ends = span
         page = NewestPage(query.limit)
@@ -451,9 +451,9 @@ class RecordPages:
         return rows
 
     async def _matching(self, query: Query, portion: Sequence[ConsumerRecord]) -> AsyncGenerator[ConsumerRecord, None]:
-        """Return the records that match the query, with keys and values compared as bytes and decoded.
+        """Yield the records that match the query. Keys and values are compared as bytes and in their decoded forms.
 
-        Yields to other work of the loop in between, as records may be large.
+        The loop serves other requests in between, as records may be large.
         """
         searched = portion if query.is_search else []
         decode, topic = self._cluster.decoder.decode, query.topic

@@ -20,7 +20,7 @@ LEVELS = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSIT
 KINDS = ("AVRO", "PROTOBUF", "JSON")
 MAX_SHOWN_CHARS = 256 << 10
 MAX_COMPARED_LINES = 2000
-"""Lines of one schema in a comparison, whose time grows with the square of the lines."""
+"""Maximum number of lines of each schema in a comparison, whose time grows at least with the square of this number."""
 NO_REGISTRY = "no schema registry is configured: start the console with --schemas http://host:port"
 
 
