@@ -1,4 +1,4 @@
-"""Reads the flights as a group with committed offsets, and counts departures by airport."""
+"""Read the flights as a group with committed offsets, and count departures by airport."""
 
 import os
 import signal

