@@ -224,7 +224,7 @@ class TableFollower:
     ) -> dict[TopicPartition, int]:
         """Return the next offset of each partition. Raises DataLossError if that offset no longer exists.
 
-        With `on_data_loss="continue"` the error is a warning, and the offset is the first one that exists.
+        With `on_data_loss="continue"` the error is a warning, and reading continues at the first offset that exists.
         """
         known = dict(self._table.offsets)
         new = [tp for tp in partitions if tp not in known and tp not in self._looked_up]

@@ -150,7 +150,7 @@ MUTANTS: dict[Plant, frozenset[str]] = {
     give_offsets_twice: frozenset(),
 }
 """Each planted bug with the faults that bring it to light."""
-SEEDS_PER_MUTANT = 40
+SEEDS_PER_MUTANT = 80
 
 
 @pytest.mark.verify
