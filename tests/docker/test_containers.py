@@ -94,6 +94,11 @@ def test_images_have_what_the_package_needs() -> None:
         words = line.split()
         if words[:1] == ["COPY"] and "--from" not in line:
             assert [name for name in words[1:-1] if not (DOCKER.parent / name).exists()] == []
+    packages = {
+        path.name for path in (DOCKER.parent / ".src" / "barnabas").iterdir() if path.is_symlink() and path.is_dir()
+    }
+    assert packages - set(re.findall(r"^COPY (\w+) \w+$", recipe, re.MULTILINE)) == set()
+    assert packages - set(re.findall(r"^!(\w+)$", (DOCKER.parent / ".dockerignore").read_text(), re.MULTILINE)) == set()
 
 
 DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
