@@ -80,6 +80,8 @@ class BackupRoutes:
         self._extend_hold(hold)
         try:
             await state.cleaner.hold()
+            if hold not in self._holds:
+                return _conflict("the cleaner took too long to end its passes")
             refusal = self._refusal(state)
             if refusal is not None:
                 self._release(hold)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,7 +22,7 @@ from barnabas.tools.cli.backup.batch_check import BatchCheck
 from barnabas.tools.cli.backup.manifest import BackupManifest, new_backup_id
 from barnabas.tools.cli.backup.restore import verify_backups
 from barnabas.tools.cli.backup.source import HeldFiles, partition_folder
-from barnabas.tools.cli.backup.take import take_backup
+from barnabas.tools.cli.backup.take import delete_old_backups, take_backup
 from barnabas.tools.cli.backup.target import BackupError, FolderTarget, UrlTarget, open_target
 from barnabas.tools.cli.local_broker import LocalBroker
 from barnabas.tools.cli.session import run as run_on_loop
@@ -385,6 +387,26 @@ def segment(count: int) -> bytes:
         batch[:8] = (2 * number).to_bytes(8, "big")
         batches.append(bytes(batch))
     return b"".join(batches)
+
+
+def test_backups_that_cannot_be_listed_are_not_taken_for_deleted_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = FolderTarget(tmp_path)
+    with target.writing():
+        target.write("objects/00/0", b"content")
+    scandir = os.scandir
+
+    def failing(path: str) -> Any:
+        if Path(path).name == "backups":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return scandir(path)
+
+    monkeypatch.setattr("os.scandir", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        delete_old_backups(target, 1)
+    monkeypatch.undo()
+    assert target.sizes("objects") == {"objects/00/0": 7}
 
 
 @pytest.mark.parametrize("step", [1, 7, 60, 61, 200, 100_000])

@@ -72,7 +72,8 @@ def restore_backup(
         warnings = _write_files(target, manifest, unfinished, progress)
         _write_checkpoints(manifest, unfinished)
         _sync_tree(unfinished)
-        for path in sorted(unfinished.iterdir()):
+        # Files such as meta.properties after the partitions: a broker that finds them finds all of its partitions.
+        for path in sorted(unfinished.iterdir(), key=lambda path: (path.is_file(), path.name)):
             path.rename(folder / path.name)
         unfinished.rmdir()
         _sync(folder)

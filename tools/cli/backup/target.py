@@ -74,8 +74,14 @@ class FolderTarget:
 
     def sizes(self, folder: str) -> dict[str, int]:
         """Return the files below a folder with their sizes, by their names in the target. Raises OSError."""
+
+        def fail(error: OSError) -> None:
+            # A directory that cannot be listed is not an empty one: the objects of its backups would be deleted.
+            if not isinstance(error, FileNotFoundError):
+                raise error
+
         found = {}
-        for parent, _, names in os.walk(self.path / folder):
+        for parent, _, names in os.walk(self.path / folder, onerror=fail):
             for name in names:
                 path = Path(parent, name)
                 with suppress(FileNotFoundError):
