@@ -47,7 +47,7 @@ class Decoded(NamedTuple):
     error: str | None = None
     is_cut: bool = False
     schema_id: int | None = None
-    """The schema id at the beginning of the bytes. None without an id, or if a schema of the topic decodes the bytes."""
+    """The schema id at the beginning of the bytes. None without an id, or if a schema of the topic decodes them."""
 
 
 class _Found(NamedTuple):

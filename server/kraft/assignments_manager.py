@@ -70,7 +70,7 @@ class AssignmentsManager:
         self._agreeing: tuple[TopicsImage, dict[TopicPartition, LogDir], dict[TopicPartition, StorageError]] | None = (
             None
         )
-        """The topics, directories and offline replicas of the last comparison, if all of them agreed; otherwise None."""
+        """The topics, directories and offline replicas of the last comparison if all agreed; otherwise None."""
 
     async def check(self) -> None:
         """Report the replicas in other directories than the metadata state. Failures are repeated by the next call.

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 logger = room_logger("metadata")
 
 ROLES_PER_PREPARATION = 2000
-"""Maximum number of partitions whose folders are created together. The event loop works ten milliseconds for them in one
+"""Maximum number of partitions whose folders are created together. The event loop works ten milliseconds for them in a
 turn. With a smaller number, the checkpoints of a log directory are written more often."""
 
 

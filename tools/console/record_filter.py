@@ -61,7 +61,7 @@ def header_filter(text: str) -> Callable[[Headers], bool]:
 
 
 def parse_condition(text: str) -> Condition:
-    """Parse a path that must exist, such as `$.a.b[0]`, or a comparison, such as `$.a = text`, with one of the operators
+    """Parse a path that must exist, such as `$.a.b[0]`, or a comparison, such as `$.a = text`, with one of
     `=`, `!=`, `<`, `<=`, `>` and `>=`. `$["a.b"]` is a name with dots or blanks. Raises ValueError.
     """
     where = text.strip()
