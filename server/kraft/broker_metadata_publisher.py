@@ -88,12 +88,14 @@ class BrokerMetadataPublisher:
         replica_manager: ReplicaManager,
         offline: Container[TopicPartition],
         lacks_log_dirs: Callable[[], bool],
+        is_directory_online: Callable[[UUID], bool],
         pause_cleaning: PauseCleaning,
     ) -> None:
         """`published` is the image that `config_store` reads, and up to which the settings were applied at the start.
 
         `offline` has, at any time, the partitions in failed log directories. `lacks_log_dirs` returns whether a log
-        directory is offline: logs that were not found may be in it.
+        directory is offline: logs that were not found may be in it. `is_directory_online` returns whether the log
+        directory of this broker with an id is online.
         """
         self.has_published = asyncio.Event()
         """Set when the whole metadata was applied once, or could not be applied; then `first_failure` is set."""
@@ -113,6 +115,7 @@ class BrokerMetadataPublisher:
         self._replica_manager = replica_manager
         self._offline = offline
         self._lacks_log_dirs = lacks_log_dirs
+        self._is_directory_online = is_directory_online
         self._pause_cleaning = pause_cleaning
         self._failed: set[TopicIdPartition] = set()
         """Replicas that could not be created or changed their role."""
@@ -178,8 +181,7 @@ class BrokerMetadataPublisher:
                 self._failed.discard(key)
                 if partition is not None and self._broker_id in partition.replicas:
                     has_log = self._replica_manager.get_partition(key.topic, key.partition) is not None
-                    is_new = partition.directory(self._broker_id) == UNASSIGNED_DIRECTORY
-                    may_be_offline = not has_log and not is_new and self._lacks_log_dirs()
+                    may_be_offline = not has_log and not self._is_new(partition) and self._lacks_log_dirs()
                     if key.topic_partition in self._offline or may_be_offline:
                         self._failed.add(key)
                     else:
@@ -275,7 +277,9 @@ class BrokerMetadataPublisher:
                 self._dynamic_config.topic_config_changed(topic.name, None)
         await self._change_roles(local.leaders)
         followers = {broker_id for one in local.elected_leaders.values() for broker_id in one.replicas}
-        self._replica_manager.on_leaders_elected(followers - {self._broker_id})
+        followers.discard(self._broker_id)
+        if followers:
+            self._replica_manager.on_leaders_elected(followers)
         await self._change_roles(local.followers)
 
     async def _stop_replicas(self, stopped: Collection[TopicIdPartition]) -> None:
@@ -308,7 +312,7 @@ class BrokerMetadataPublisher:
             leads = partition.leader == self._broker_id
             become = manager.become_leader if leads else manager.become_follower
             try:
-                error = error_of(become, leader_and_isr_state(key, partition, self._broker_id))
+                error = error_of(become, leader_and_isr_state(key, partition, is_new=self._is_new(partition)))
             except Exception as unexpected:  # noqa: BLE001 - `partition_error` logs it
                 # Such as a log that fails now, which is taken offline. The other partitions must change their roles.
                 error = manager.partition_error(unexpected, key.topic, key.partition).code
@@ -316,6 +320,16 @@ class BrokerMetadataPublisher:
                 logger.error("%s cannot become %s: %s", key, "leader" if leads else "follower", error.name)
                 self._failed.add(key)
             await budget.step()
+
+    def _is_new(self, partition: PartitionRegistration) -> bool:
+        """Return whether the replica of this broker has no log in a directory that is offline."""
+        directory = partition.directory(self._broker_id)
+        if directory == UNASSIGNED_DIRECTORY:
+            return True
+        # The controller assigns the directory of a new replica if a single directory of the broker is online. Later,
+        # the log may have been moved into another directory that was not reported yet.
+        is_created_now = partition.partition_epoch == 0 or self._broker_id in partition.adding_replicas
+        return is_created_now and directory is not None and self._is_directory_online(directory)
 
     # -- settings, quotas, ACLs ------------------------------------------------------------------------------------
 

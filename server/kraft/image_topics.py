@@ -105,10 +105,10 @@ def offline_replicas(partition: PartitionRegistration, brokers: Mapping[int, Bro
     return tuple(offline)
 
 
-def leader_and_isr_state(key: TopicIdPartition, partition: PartitionRegistration, broker_id: int) -> LeaderAndIsrState:
+def leader_and_isr_state(key: TopicIdPartition, partition: PartitionRegistration, *, is_new: bool) -> LeaderAndIsrState:
     """Return the state of a partition for the replica of this broker.
 
-    A replica without a log directory is new: its log may be created although another log directory is offline.
+    The log of a new replica may be created although another log directory is offline.
     """
     return LeaderAndIsrState(
         key.topic_partition,
@@ -118,7 +118,7 @@ def leader_and_isr_state(key: TopicIdPartition, partition: PartitionRegistration
         partition.partition_epoch,
         partition.replicas,
         partition.isr,
-        is_new=partition.directory(broker_id) == UNASSIGNED_DIRECTORY,
+        is_new=is_new,
         adding_replicas=partition.adding_replicas,
         removing_replicas=partition.removing_replicas,
         leader_recovery_state=partition.leader_recovery_state,

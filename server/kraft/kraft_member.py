@@ -306,6 +306,9 @@ class KRaftMember:
             replica_manager=replica_manager,
             offline=self._log_manager.held.offline,
             lacks_log_dirs=lambda: len(self._log_manager.held.online_dirs) < len(self._log_manager.dirs),
+            is_directory_online=lambda wanted: any(
+                self._directory_ids[one.path] == wanted for one in self._log_manager.held.online_dirs
+            ),
             pause_cleaning=cleaner.deleting,
         )
 

@@ -185,6 +185,14 @@ class DelayedOperationPurgatory:
             if not operation.is_completed:
                 operation.try_complete()
 
+    def force_complete(self, key: Hashable) -> None:
+        """Complete all operations that wait for `key`, whether their condition holds or not. An operation that fails is
+        logged, and the others are completed.
+        """
+        for operation in list(self.watchers.get(key, ())):
+            with self._isolated:
+                operation.force_complete()
+
     def _check_changed(self) -> Steps[None]:
         """Check in rounds until no key is left, so that a key with a thousand operations does not delay the others."""
         while self._unchecked:

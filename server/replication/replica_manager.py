@@ -319,8 +319,7 @@ class ReplicaManager:
         """
         self._election_ends = self._loop.time() + ELECTION_SECONDS
         for broker_id in followers:
-            for fetch in list(self._fetch_purgatory.watchers.get(broker_id, ())):
-                fetch.force_complete()
+            self._fetch_purgatory.force_complete(broker_id)
 
     def rebuild_index(self, steps: Steps[None]) -> None:
         """Rebuild a damaged index of a segment in steps, between which other requests are served."""

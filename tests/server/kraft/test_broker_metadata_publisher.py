@@ -56,7 +56,10 @@ class Parts:
         self.are_replicas_stopped.set()
         self.is_waiting = asyncio.Event()
         self.followers: set[int] = set()
+        self.elections = 0
         self.is_quota_failing = self.lacks_log_dirs = False
+        self.online_directories: set[UUID] = set()
+        self.new: set[TopicPartition] = set()
         self.acls: dict[str, set[str]] = {}
         self.metadata = MetadataCache("cluster")
         self.dynamic_config = DynamicConfig(BrokerConfig({"process.roles": "broker", "node.id": str(BROKER_ID)}))
@@ -73,6 +76,7 @@ class Parts:
             replica_manager=cast(Any, self),
             offline=(),
             lacks_log_dirs=lambda: self.lacks_log_dirs,
+            is_directory_online=lambda directory: directory in self.online_directories,
             pause_cleaning=lambda _: nullcontext(),  # type: ignore[arg-type,return-value]
         )
 
@@ -113,6 +117,7 @@ class Parts:
         self._become("follower", state)
 
     def on_leaders_elected(self, followers: Iterable[int]) -> None:
+        self.elections += 1
         self.followers = set(followers)
 
     def partition_error(self, error: Exception, topic: str, index: int) -> KafkaError:
@@ -129,6 +134,8 @@ class Parts:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         retention_ms = self.dynamic_config.topic_log_config(state.topic_partition.topic).retention_ms
         self.applied.append((role, str(state.topic_partition), state.partition_epoch, state.isr, retention_ms))
+        if state.is_new:
+            self.new.add(state.topic_partition)
         self.replicas[state.topic_partition] = SimpleNamespace(topic_id=state.topic_id)
 
     async def stop_replicas(self, partitions: Sequence[TopicPartition], *, delete: bool) -> dict[Any, ErrorCode]:
@@ -152,11 +159,9 @@ def partition(index: int, leader: int, topic_id: UUID = TOPIC_ID, **others: Any)
         partition_id=index,
         topic_id=topic_id,
         replicas=[OTHER, BROKER_ID],
-        isr=[OTHER, BROKER_ID],
         leader=leader,
         leader_epoch=0,
-        partition_epoch=0,
-        **{"directories": [DIRECTORY, DIRECTORY], **others},
+        **{"directories": [DIRECTORY, DIRECTORY], "isr": [OTHER, BROKER_ID], "partition_epoch": 0, **others},
     )
 
 
@@ -435,6 +440,30 @@ async def test_a_log_that_may_be_in_an_offline_directory_is_not_created() -> Non
     parts.lacks_log_dirs = False
     await parts.publisher.retry_replicas()
     assert sorted(one[1] for one in parts.applied) == ["t-0", "t-1", "t-2"]
+
+
+async def test_a_new_replica_is_created_in_the_directory_that_the_controller_has_assigned() -> None:
+    """It assigns the only directory that is online, so that no log of the replica can be in another one."""
+    parts = Parts()
+    parts.refused = {TopicPartition("t", index) for index in range(4)}
+    later = partition(2, BROKER_ID, partition_epoch=1)
+    added = partition(3, OTHER, partition_epoch=1, isr=[OTHER], adding_replicas=[BROKER_ID])
+    await parts.publish(*START, later, added)
+    parts.refused = set()
+    parts.lacks_log_dirs = True
+    parts.online_directories = {DIRECTORY}
+    await parts.publisher.retry_replicas()
+    assert sorted(one[1] for one in parts.applied) == ["t-0", "t-1", "t-3"]
+    assert parts.new == {("t", 0), ("t", 1), ("t", 3)}
+
+
+async def test_elections_of_other_brokers_do_not_interrupt_the_fetches_of_followers() -> None:
+    parts = Parts()
+    await parts.publish(*START)
+    assert parts.followers == {OTHER}
+    assert parts.elections == 1
+    await parts.publish(partition(2, OTHER))
+    assert parts.elections == 1
 
 
 async def test_a_broker_in_controlled_shutdown_is_marked_and_holds_back_no_high_watermark() -> None:

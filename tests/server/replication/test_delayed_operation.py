@@ -236,3 +236,18 @@ async def test_an_operation_that_completes_while_its_keys_are_watched_leaves_non
     for _ in range(100):
         await asyncio.sleep(0)
     assert not purgatory.watchers and not operation.events
+
+
+async def test_a_response_that_fails_does_not_keep_other_operations_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Waiting):
+        def on_complete(self) -> None:
+            raise ValueError("a response that cannot be sent")
+
+    purgatory = new_purgatory()
+    operations = [Failing(), Waiting()]
+    for operation in operations:
+        purgatory.watch(operation, ["a"], timeout_ms=60_000)
+    purgatory.force_complete("a")
+    assert operations[1].events == ["completed"]
+    assert "a delayed operation of purgatory test failed" in caplog.text
+    assert len(purgatory) == 0
