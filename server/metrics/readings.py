@@ -192,7 +192,8 @@ class Readings:
             throttled, seconds = state.quotas.throttled_requests[quota], state.quotas.throttle_seconds[quota]
             yield Sample("barnabas_throttled_requests", "_total", labels, throttled)
             yield Sample("barnabas_throttle_time_seconds", "_total", labels, seconds)
-        for directory, space in state.disk_space.space.items():
+        # A copy: the loop runs between the samples, and a directory that fails is removed.
+        for directory, space in list(state.disk_space.space.items()):
             labels = {"log_directory": directory}
             yield Sample("barnabas_log_directory_free_bytes", "", labels, space.free_bytes)
             yield Sample("barnabas_log_directory_total_bytes", "", labels, space.total_bytes)

@@ -160,7 +160,7 @@ class RequestQuotaUsage:
 
     def throttle(self, seconds: float) -> None:
         """Throttle the client for at least this time: the controller has found it over a quota."""
-        self._wait = max(self._wait, seconds)
+        self._throttle(CONTROLLER_MUTATION, seconds)
 
     def settle_response(self, context: ThrottledRequest, response: Any) -> None:
         """Settle the quotas, set the throttle time of the response and mute the connection for that time (KIP-219)."""

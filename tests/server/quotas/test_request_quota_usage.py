@@ -11,7 +11,7 @@ import pytest
 from barnabas.protocol.apis import ApiKey
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.quotas.quota_managers import QuotaManagers
-from barnabas.server.quotas.request_quota_usage import RequestQuotaUsage
+from barnabas.server.quotas.request_quota_usage import CONTROLLER_MUTATION, REQUEST, RequestQuotaUsage
 
 
 class Desk:
@@ -150,3 +150,5 @@ async def test_the_longer_throttle_time_of_controller_and_broker_counts(own: flo
     desk.settle(quota_usage, response)
     assert desk.muted == [max(own, of_controller)]
     assert response.throttle_time_ms == round(max(own, of_controller) * 1000)
+    cause = REQUEST if own > of_controller else CONTROLLER_MUTATION
+    assert {name: count for name, count in desk.quotas.throttled_requests.items() if count} == {cause: 1}
