@@ -19,11 +19,13 @@ class BatchChannel(Generic[T]):
 
     The threads are daemons: a process can end although one of them waits for a broker. When the consumer ends the read,
     or abandons it, the functions of `on_close` end the requests that the threads wait for. A forked child does not have
-    the threads, so it can neither continue the read of its parent nor end it.
+    the threads, so it can neither continue the read of its parent nor end it. `is_stopping` ends the read while the
+    consumer would wait for an item.
     """
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: int, *, is_stopping: Callable[[], bool] = lambda: False) -> None:
         self._most_bytes = most_bytes
+        self._is_stopping = is_stopping
         self._changed = threading.Condition()
         self._items: deque[tuple[T, int]] = deque()
         self._bytes = 0
@@ -98,6 +100,8 @@ class BatchChannel(Generic[T]):
             raise RuntimeError("a forked process cannot continue the read of its parent. Read the stream again")
         with self._changed:
             while not self._items and self._running and self._failure is None:
+                if self._is_stopping():
+                    return None
                 # A signal that arrives just before the wait does not end the wait, so it is a short one.
                 self._changed.wait(_WAIT_S)
             if self._failure is not None:

@@ -39,7 +39,8 @@ logger = room_logger("table")
 
 _FIRST_RECORDS = 200_000
 _MOST_RECORDS = 20_000_000
-_UPSERT_BYTES = 64 << 20
+_HELD_BYTES = 64 << 20
+"""Maximum of the rows of an upsert, and of unreadable records for a topic, which are in memory until the commit."""
 _POLL_S = 0.2
 _RETRY_S = 1.0
 _BEHIND_S = 15.0
@@ -113,6 +114,8 @@ class TableFollower:
         self._source = TopicSource(settings.client_settings, fail_on_data_loss=self._fail)
         self._letters = DeadLetterWriter(settings) if settings.dead_letter_topic is not None else None
         self._table = TableOffsets()
+        self._committed = TableOffsets()
+        """The offsets in the table, from which `_table` differs after records were lost."""
         self._is_new = True
         self._records = _FIRST_RECORDS
         self._columns: TableColumns | None = None
@@ -151,7 +154,7 @@ class TableFollower:
     def _load(self) -> None:
         found = self._sink.load()
         self._is_new = found is None
-        self._table = found or TableOffsets()
+        self._table = self._committed = found or TableOffsets()
         if found is not None:
             logger.info("the table continues at %s", found.to_text())
 
@@ -204,9 +207,9 @@ class TableFollower:
         ]
         ranges = [r for r in ranges if r.records > 0]
         if not ranges:
-            if once:
+            if once and self._behind_since is None:
                 return None
-            if not self._maintain():
+            if once or not self._maintain():
                 self._pause(_POLL_S)
             return ends
         wait = self._committed_at + self._settings.interval_s - host.monotonic()
@@ -214,6 +217,8 @@ class TableFollower:
             self._pause(min(wait, _POLL_S))
             return ends
         self._round(self._source, ranges)
+        if not once and not self._is_stopping():
+            self._maintain()
         return ends
 
     def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
@@ -240,11 +245,12 @@ class TableFollower:
                     f"were read: the log starts at {firsts[tp]}"
                 )
                 offset = firsts[tp]
+                self._table = self._moved(tp, offset)
             elif ends[tp] < offset:
                 is_behind = True
                 if self._behind_since is not None and host.monotonic() > self._behind_since + _BEHIND_S:
                     self._lose(f"{tp}: the log ends at offset {ends[tp]}, before offset {offset} of the table")
-                    self._table = self._rewound(tp, ends[tp])
+                    self._table = self._moved(tp, ends[tp])
             found[tp] = offset
         if not is_behind:
             self._behind_since = None
@@ -252,8 +258,8 @@ class TableFollower:
             self._behind_since = host.monotonic()
         return found
 
-    def _rewound(self, tp: TopicPartition, end: int) -> TableOffsets:
-        return TableOffsets({**self._table.offsets, tp: end}, self._table.topic_ids)
+    def _moved(self, tp: TopicPartition, offset: int) -> TableOffsets:
+        return TableOffsets({**self._table.offsets, tp: offset}, self._table.topic_ids)
 
     def _lose(self, what: str) -> None:
         if self._fail:
@@ -280,13 +286,12 @@ class TableFollower:
         columns = self._refresh_columns()
         limited = _limited(ranges, self._records)
         offsets: dict[TopicPartition, int] = {}
-        rows = size = 0
+        size = rejected = 0
         upserted: list[Any] = []
         is_upsert = self._settings.mode == "upsert"
-        # The rows of an upsert are in memory until the commit.
-        limits = (self._settings.most_bytes, self._sink.most_bytes, _UPSERT_BYTES if is_upsert else MOST_BYTES)
+        limits = (self._settings.most_bytes, self._sink.most_bytes, _HELD_BYTES if is_upsert else MOST_BYTES)
         most_bytes = min(limits)
-        rounds = read_round(source, limited, columns, threads=self._settings.threads)
+        rounds = read_round(source, limited, columns, threads=self._settings.threads, is_stopping=self._is_stopping)
         is_registered = isinstance(self._settings.columns.value, RegistryValues)
         is_reading = True
         try:
@@ -295,14 +300,15 @@ class TableFollower:
                 offsets[found.partition] = found.behind
                 if found.rejected is not None and self._letters is not None:
                     self._letters.add(found.rejected)
+                    rejected += found.rejected.nbytes
                 if found.rows is not None and found.rows.num_rows:
                     batch = fit_batch(found.rows, self._schema)
-                    rows, size = rows + batch.num_rows, size + batch.nbytes
+                    size += batch.nbytes
                     if is_upsert:
                         upserted.append(batch.append_column("#value", pa.array(found.has_value)))
                     else:
                         self._sink.write(batch)
-                if size > most_bytes or self._is_stopping():
+                if size + rejected > most_bytes or rejected > _HELD_BYTES or self._is_stopping():
                     break
                 is_reading = True
         except OSError as error:
@@ -380,28 +386,35 @@ class TableFollower:
             found = self._sink.load()
             if found == intended and not isinstance(error, TableConflictError):
                 logger.warning("the commit succeeded, although its request failed: %s", error)
-                self._table, self._is_new = intended, False
+                self._table, self._committed, self._is_new = intended, intended, False
                 return
             if not isinstance(error, TableConflictError):
                 raise
-            if found is not None and found != self._table:
-                raise TableConflictError(
-                    "another follower writes to this table: its offsets differ from the last commit"
-                ) from error
+            self._check_committed(found, error)
             logger.warning("another writer has changed the table; reading the records of this commit again")
-            self._columns = None
             return
-        self._table, self._is_new = intended, False
+        self._table, self._committed, self._is_new = intended, intended, False
         self._committed_at = host.monotonic()
         self.metrics.show_commit(done, self._committed_at - began)
         logger.info("committed %d rows in %d files", done.rows, done.files)
+
+    def _check_committed(self, found: TableOffsets | None, error: TableConflictError) -> None:
+        """Raise TableConflictError if the table that was loaded after a conflict has the offsets of another follower.
+
+        The next commit would only require that the table has not changed since, and add records again.
+        """
+        if (found or TableOffsets()) != self._committed:
+            raise TableConflictError(
+                "another follower writes to this table: its offsets differ from the last commit"
+            ) from error
+        self._columns = None  # the other writer may have added columns
 
     def _maintain(self) -> bool:
         """Merge small files if that is due; return whether files were merged."""
         try:
             merged = self._sink.maintain()
-        except TableConflictError:
-            self._sink.load()
+        except TableConflictError as error:
+            self._check_committed(self._sink.load(), error)
             return False
         if merged:
             self.metrics.show_merge(merged)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,27 +37,34 @@ class RoundRows(NamedTuple):
 
 
 def read_round(
-    source: RecordSource, ranges: Sequence[OffsetRange], columns: TableColumns, *, threads: int
+    source: RecordSource,
+    ranges: Sequence[OffsetRange],
+    columns: TableColumns,
+    *,
+    threads: int,
+    is_stopping: Callable[[], bool],
 ) -> Iterator[RoundRows]:
     """Yield the records of the ranges, and after each range an item with only its end; closing the iterator ends the
     threads.
 
+    With `is_stopping` the iterator ends instead of waiting for a broker.
     Raises KafkaError, DataLossError, ProtocolError, and ValueError for an unreadable record.
     """
     on_error = columns.settings.on_error
     left = iter(sorted(ranges, key=lambda r: -r.records))
-    channel: BatchChannel[RoundRows] = BatchChannel(_QUEUED_BYTES)
+    channel: BatchChannel[RoundRows] = BatchChannel(_QUEUED_BYTES, is_stopping=is_stopping)
 
     def work() -> Iterator[tuple[RoundRows, int]]:
         layout = RecordLayout(columns.layout, columns.formats, null_on_error=on_error != "stop")
         raw = RecordLayout(_RAW_SCHEMA, {})
         with source.open(headers=layout.wants_headers or on_error == "topic") as reader:
+            channel.on_close(reader.interrupt)
             while (
                 r := next(left, None)
             ) is not None and not channel.is_closed:  # `next` of a list's iterator is atomic
                 for table in reader.read(r):
                     found = _rows_of(table, r.partition, layout, raw, columns)
-                    yield found, found.rows.nbytes
+                    yield found, found.rows.nbytes + (found.rejected.nbytes if found.rejected is not None else 0)
                 yield RoundRows(r.partition, r.end), 0
 
     count = max(1, min(threads, len(ranges)))

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,10 +20,13 @@ from tests.table.conftest import ALL_FORMATS, FORMATS, location, produce, rows_o
 from barnabas import Broker
 from barnabas.arrow import Avro, Json, RegistryValues
 from barnabas.arrow.data_loss import DataLossError
+from barnabas.arrow.offset_range import OffsetRange
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.table import FollowSettings, TableConflictError, TableFollower, TableOffsets, open_table
 from barnabas.table.parquet_files import TableSettings
 from barnabas.table.partitioning import parse_partitioning
-from barnabas.table.table_columns import ColumnSettings
+from barnabas.table.round_reader import read_round
+from barnabas.table.table_columns import ColumnSettings, TableColumns
 
 
 def values(count: int, first: int = 0) -> list[dict[str, Any]]:
@@ -342,6 +349,132 @@ def test_a_second_follower_cannot_commit(broker: Broker, topic: str, tmp_path: P
         with pytest.raises(TableConflictError, match="another follower"):
             first.run(once=True)
     assert written(to) == sorted(f"v{i}" for i in range(20))
+
+
+@pytest.mark.parametrize("kind", FORMATS[1:3])
+def test_a_second_follower_is_found_by_a_merge(broker: Broker, topic: str, tmp_path: Path, kind: str) -> None:
+    """A merge that conflicts loads the table again, on which old offsets must not be committed."""
+    to = location(kind, tmp_path)
+    produce(broker, topic, values(10))
+    deadline = time.monotonic() + 20
+    with open_table(to) as sink:
+        first = TableFollower(
+            sink, FollowSettings(broker.bootstrap, [topic]), is_stopping=lambda: time.monotonic() > deadline
+        )
+
+        def merge_after_other() -> int:
+            produce(broker, topic, values(10, 10))
+            follow(broker, topic, to)
+            raise TableConflictError("the table has changed")
+
+        sink.maintain = merge_after_other  # type: ignore[method-assign]
+        with pytest.raises(TableConflictError, match="another follower"):
+            first.run()
+    assert written(to) == sorted(f"v{i}" for i in range(20))
+
+
+def test_small_files_are_merged_while_records_arrive(broker: Broker, topic: str, tmp_path: Path) -> None:
+    to = location("parquet", tmp_path)
+    produce(broker, topic, [{"value": b"x" * 1000} for _ in range(8000)])
+    settings = FollowSettings(broker.bootstrap, [topic], most_bytes=100_000, interval_s=0.1)
+    commits: list[TableOffsets] = []
+    with open_table(to, TableSettings(merge_at=2)) as sink:
+        follower = TableFollower(sink, settings, is_stopping=lambda: len(commits) == 3)
+        commit = sink.commit
+
+        def count_commit(offsets: TableOffsets) -> Any:
+            assert sum(offsets.offsets.values()) < 8000, "records wait"
+            commits.append(offsets)
+            return commit(offsets)
+
+        sink.commit = count_commit  # type: ignore[method-assign]
+        follower.run()
+    assert len(list((tmp_path / "table").glob("*.parquet"))) == 2
+
+
+def test_unreadable_records_count_for_the_size_of_a_commit(broker: Broker, topic: str, tmp_path: Path) -> None:
+    to, letters = location("parquet", tmp_path), f"{topic}.dead"
+    broker.create_topic(letters, 1)
+    produce(broker, topic, [{"value": b"x" * 100_000} for _ in range(100)])
+    columns = ColumnSettings(value=Json(pa.schema([("n", pa.int32())])), on_error="topic")
+    settings = FollowSettings(broker.bootstrap, [topic], columns=columns, dead_letter_topic=letters, most_bytes=1 << 20)
+    commits = []
+    with open_table(to) as sink:
+        follower = TableFollower(sink, settings, is_stopping=lambda: False)
+        commit = sink.commit
+
+        def count_commit(offsets: TableOffsets) -> Any:
+            commits.append(sum(offsets.offsets.values()))
+            return commit(offsets)
+
+        sink.commit = count_commit  # type: ignore[method-assign]
+        follower.run(once=True)
+    assert commits[-1] == 100 and len(commits) > 1
+
+
+@pytest.mark.parametrize("on_data_loss", ["stop", "continue"])
+def test_a_log_that_ends_before_the_table(
+    broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_data_loss: str
+) -> None:
+    """As after an unclean election: a run up to the present ends reports it too."""
+    monkeypatch.setattr("barnabas.table.follower._BEHIND_S", 0.1)
+    to = location("parquet", tmp_path)
+    produce(broker, topic, values(10))
+    follow(broker, topic, to)
+    with open_table(to) as sink:
+        found = sink.load()
+        assert found is not None
+        sink.commit(replace(found, offsets={**found.offsets, TopicPartition(topic, 1): 8}))
+    if on_data_loss == "stop":
+        with pytest.raises(DataLossError, match=rf"{topic}-1: the log ends at offset 5, before offset 8 of the table"):
+            follow(broker, topic, to)
+        return
+    assert follow(broker, topic, to, on_data_loss="continue") == 0
+    produce(broker, topic, [{"value": b"v", "partition": 1}])
+    # The offsets of the table are still the old ones, since there was no commit.
+    assert follow(broker, topic, to, on_data_loss="continue") == 0
+
+
+def test_records_of_an_emptied_partition_are_reported_once(
+    broker: Broker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to = location("parquet", tmp_path)
+    produce(broker, topic, values(10))
+    follow(broker, topic, to)
+    produce(broker, topic, [{"value": b"v", "partition": 1}])
+    broker.delete_records(topic, 1, before=6)
+    settings = FollowSettings(broker.bootstrap, [topic], on_data_loss="continue")
+    waits: list[int] = []
+    warnings: list[str] = []
+    monkeypatch.setattr("barnabas.table.follower.logger.warning", lambda text, *values: warnings.append(text % values))
+    with open_table(to) as sink:
+        follower = TableFollower(sink, settings, is_stopping=lambda: len(waits) > 2)
+        sink.maintain = lambda: waits.append(1) or 0  # type: ignore[method-assign, func-returns-value]
+        follower.run()
+    assert [text.partition(",")[0] for text in warnings] == [f"{topic}-1: offsets 5 to 5 were deleted"]
+
+
+def test_a_signal_does_not_wait_for_a_broker() -> None:
+    """A broker that does not respond holds the reading thread, and its request is ended."""
+    is_interrupted = threading.Event()
+
+    class HungSource:
+        @contextmanager
+        def open(self, *, headers: bool) -> Iterator[HungSource]:
+            yield self
+
+        def read(self, r: OffsetRange) -> Iterator[Any]:
+            is_interrupted.wait(20)
+            yield from ()
+
+        def interrupt(self) -> None:
+            is_interrupted.set()
+
+    ranges = [OffsetRange(TopicPartition("t", 0), 0, 10)]
+    columns = TableColumns(ColumnSettings(), ["t"], None)
+    source: Any = HungSource()
+    assert list(read_round(source, ranges, columns, threads=1, is_stopping=lambda: True)) == []
+    assert is_interrupted.is_set()
 
 
 def test_a_second_process_cannot_open_the_folder(tmp_path: Path) -> None:
