@@ -29,6 +29,8 @@ _APP = "barnabas"
 _NUMBER = "barnabas.commit"
 _HISTORY = 100
 """Entries of the log that are searched for the offsets before all entries are."""
+_VACUUM_EVERY_S = 600.0
+"""Seconds between two deletions of files of expired versions."""
 
 
 class DeltaLakeTable:
@@ -44,6 +46,7 @@ class DeltaLakeTable:
         self._files: ParquetFiles | None = None
         self._upsert: tuple[Any, Any, str] | None = None
         self._commits = 0
+        self._vacuumed_at = host.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -234,24 +237,34 @@ class DeltaLakeTable:
         self._files, self._upsert = None, None
 
     def maintain(self) -> int:
-        """Merge small files if there are enough of them, and then delete files that only expired versions need.
+        """Merge small files if there are enough of them, and delete files of expired versions every ten minutes.
 
         The files are counted every `merge_at` commits.
         """
-        if self._table is None or not self._settings.merge_at or self._commits < self._settings.merge_at:
+        if self._table is None:
+            return 0
+        try:
+            merged = self._compact(self._table)
+            if host.monotonic() > self._vacuumed_at + _VACUUM_EVERY_S:
+                # Upserts replace files too, also in a table whose files are not merged.
+                hours = max(1, round(self._settings.keep_snapshots_s / 3600))
+                self._table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False)
+                self._table.update_incremental()
+                self._vacuumed_at = host.monotonic()
+        except CommitFailedError as error:
+            raise TableConflictError(f"{self._folder}: {error}") from error
+        return merged
+
+    def _compact(self, table: DeltaTable) -> int:
+        if not self._settings.merge_at or self._commits < self._settings.merge_at:
             return 0
         self._commits = 0
-        sizes = pa.table(self._table.get_add_actions(flatten=True))["size_bytes"]
+        sizes = pa.table(table.get_add_actions(flatten=True))["size_bytes"]
         small = compute.sum(compute.less(sizes, self._settings.target_bytes // 2)).as_py() or 0
         if small < self._settings.merge_at:
             return 0
-        try:
-            done = self._table.optimize.compact(target_size=self._settings.target_bytes)
-            hours = max(1, round(self._settings.keep_snapshots_s / 3600))
-            self._table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False)
-        except CommitFailedError as error:
-            raise TableConflictError(f"{self._folder}: {error}") from error
-        self._table.update_incremental()
+        done = table.optimize.compact(target_size=self._settings.target_bytes)
+        table.update_incremental()
         return int(done["numFilesRemoved"])
 
 

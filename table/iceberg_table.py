@@ -9,7 +9,7 @@ loaded is still the current snapshot of the table.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
 from types import TracebackType
@@ -26,8 +26,9 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
     schema_to_pyarrow,
 )
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestFile
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 from pyiceberg.types import TimestampType, TimestamptzType
 from pyiceberg.utils.datetime import date_to_days, datetime_to_micros
@@ -49,6 +50,10 @@ _PROPERTIES = {
 """Otherwise a table with a commit every few seconds keeps all of its metadata files, and a manifest per commit."""
 _EXPIRE_EVERY_S = 60.0
 """Seconds between two searches for expired snapshots."""
+_EXPIRE_SHARE = 0.05
+"""Maximum share of the time that is spent on expiring snapshots."""
+_MOST_EXPIRED = 1000
+"""Snapshots that expire in one search; ten commits per second add 600 per minute."""
 _FORMATS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
 
 
@@ -86,7 +91,7 @@ class IcebergTable:
         self._files: ParquetFiles | None = None
         self._replaced: list[DataFile] = []
         self._small = 0
-        self._expired_at = host.monotonic()
+        self._expire_at = host.monotonic() + _EXPIRE_EVERY_S
 
     def __enter__(self) -> Self:
         return self
@@ -138,11 +143,13 @@ class IcebergTable:
         if self._table is None:
             self._catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
             properties = {**_PROPERTIES, "write.parquet.compression-codec": self._settings.compression}
-            self._table = self._catalog.create_table(self._name, schema, properties=properties)
-            if self._settings.partition_by:
-                with self._table.update_spec() as change:
-                    for field in self._settings.partition_by:
-                        change.add_field(field.source, field.unit or "identity", field.name)
+            # One transaction: after a crash there is no table, or one with its partitions.
+            with self._catalog.create_table_transaction(self._name, schema, properties=properties) as transaction:
+                if self._settings.partition_by:
+                    with transaction.update_spec() as spec:
+                        for field in self._settings.partition_by:
+                            spec.add_field(field.source, field.unit or "identity", field.name)
+            self._table = self._catalog.load_table(self._name)
         elif self.schema() != schema:
             with self._table.update_schema() as change:
                 change.union_by_name(schema)
@@ -204,6 +211,11 @@ class IcebergTable:
         keys = pa.concat_arrays([rows[key].combine_chunks(), deleted])
         schema = rows.schema
         for task in self._table.scan().plan_files():
+            if task.delete_files:
+                raise ValueError(
+                    f"{self._name}: the table has delete files of another program, which an upsert cannot apply. "
+                    "Rewrite its data files without them"
+                )
             if any(is_one_of(batch.column(key), keys) for batch in self._batches_of(task.file, [key])):
                 self._replaced.append(task.file)
                 for batch in self._batches_of(task.file):
@@ -258,15 +270,17 @@ class IcebergTable:
         self._files, self._replaced = None, []
 
     def maintain(self) -> int:
-        """Merge the small files of one partition if there are enough, and expire snapshots once per minute."""
+        """Merge the small files of one partition if there are enough, and expire snapshots once per minute at most."""
         if self._table is None:
             return 0
         merged = 0
         if self._settings.merge_at and self._small >= self._settings.merge_at:
             merged = self._merge(self._table)
-        if host.monotonic() > self._expired_at + _EXPIRE_EVERY_S:
+        began = host.monotonic()
+        if began > self._expire_at:
             self._expire(self._table)
-            self._expired_at = host.monotonic()
+            ended = host.monotonic()
+            self._expire_at = ended + max(_EXPIRE_EVERY_S, (ended - began) / _EXPIRE_SHARE)
         return merged
 
     def _merge(self, table: Table) -> int:
@@ -297,30 +311,64 @@ class IcebergTable:
     def _expire(self, table: Table) -> None:
         """Remove old snapshots from the table, and delete the files that no other snapshot has."""
         limit_ms = host.now_ms() - int(self._settings.keep_snapshots_s * 1000)
-        old = [one for one in table.snapshots() if one.timestamp_ms < limit_ms]
-        current = table.current_snapshot()
-        old = [one for one in old if current is None or one.snapshot_id != current.snapshot_id]
+        named = {ref.snapshot_id for ref in table.refs().values()}  # the current snapshot, branches and tags
+        old = [one for one in table.snapshots() if one.timestamp_ms < limit_ms and one.snapshot_id not in named]
+        old = sorted(old, key=lambda one: one.timestamp_ms)[:_MOST_EXPIRED]
         if not old:
             return
-        before = {path for one in old for path in _files_of(table, one)}
+        unused = _files_only_in(table, old, named)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in old]).commit()
             except CommitFailedException as error:
                 raise TableConflictError(f"{self._name}: {' '.join(str(error).split())}") from error
-        after = {path for one in table.snapshots() for path in _files_of(table, one)}
-        for path in before - after:
+        for path in unused:
             table.io.delete(path)
 
 
-def _files_of(table: Table, snapshot: Any) -> Iterator[str]:
-    """Yield the paths of the manifest list, the manifests and the data files of a snapshot."""
-    yield snapshot.manifest_list
-    for manifest in snapshot.manifests(table.io):
-        yield manifest.manifest_path
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-            yield entry.data_file.file_path
+def _files_only_in(table: Table, old: list[Snapshot], named: set[int]) -> set[str]:
+    """Return the manifest lists, the manifests and the data files of old snapshots that no other snapshot has."""
+    manifests = _manifests_of(table, old)
+    used = _manifests_of(table, _kept_next_to(table, old, named))
+    unused = manifests.keys() - used.keys()
+    files = _data_files_of(table, [manifests[path] for path in unused])
+    if files:
+        files -= _data_files_of(table, used.values())
+    return files | unused | {one.manifest_list for one in old}
+
+
+def _kept_next_to(table: Table, old: list[Snapshot], named: set[int]) -> list[Snapshot]:
+    """Return snapshots that are kept, and have all files that both old snapshots and any kept snapshot have.
+
+    If each snapshot is based on the one before it, a file that is in an old and in a kept snapshot is in all snapshots
+    between them, so that the kept neighbors of the old snapshots suffice. The snapshots of branches and tags are
+    returned too, since older snapshots next to them may have expired. After a rollback all are returned.
+    """
+    snapshots = {one.snapshot_id: one for one in table.snapshots()}
+    expired = {one.snapshot_id for one in old}
+    parents = {one.parent_snapshot_id for one in old}
+    line: set[int] = set()
+    one = table.current_snapshot()
+    while one is not None:
+        line.add(one.snapshot_id)
+        one = snapshots.get(one.parent_snapshot_id) if one.parent_snapshot_id is not None else None
+    is_line = snapshots.keys() <= line | named
+    return [
+        one
+        for number, one in snapshots.items()
+        if number not in expired
+        and (not is_line or number in named or number in parents or one.parent_snapshot_id in expired)
+    ]
+
+
+def _manifests_of(table: Table, snapshots: Iterable[Snapshot]) -> dict[str, ManifestFile]:
+    return {manifest.manifest_path: manifest for one in snapshots for manifest in one.manifests(table.io)}
+
+
+def _data_files_of(table: Table, manifests: Iterable[ManifestFile]) -> set[str]:
+    entries = (entry for one in manifests for entry in one.fetch_manifest_entry(table.io, discard_deleted=True))
+    return {entry.data_file.file_path for entry in entries}
 
 
 def _with_ids(schema: Any) -> Any:

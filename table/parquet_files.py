@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -115,8 +116,12 @@ class ParquetFiles:
         names = [(one.name, one.values) for one in self._open.values()]
         names += [(one.name, one.values) for one in self._done]
         for one in self._open.values():
-            one.writer.close()  # otherwise it would be closed, and fail, when it is collected
-            one.file.close()
+            # A full disk fails both, and the other files are closed and deleted nevertheless.
+            with suppress(Exception):
+                one.writer.close()  # otherwise it would be closed, and fail, when it is collected
+            one.writer.is_open = False
+            with suppress(Exception):
+                one.file.close()
         self._open.clear()
         return names
 
@@ -147,8 +152,8 @@ class ParquetFiles:
             self._write_group(one)
             if one.values not in self._open or self._open[one.values] is not one:
                 return  # it has reached its size
-        del self._open[one.values]
         one.writer.close()
         size = one.file.tell()
         one.file.close()
+        del self._open[one.values]  # after the last error, so that `discard` returns the file
         self._done.append(WrittenFile(one.name, one.values, one.rows, size, one.footers[0]))

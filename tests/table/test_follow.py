@@ -23,7 +23,7 @@ from barnabas.arrow.data_loss import DataLossError
 from barnabas.arrow.offset_range import OffsetRange
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.table import FollowSettings, TableConflictError, TableFollower, TableOffsets, open_table
-from barnabas.table.parquet_files import TableSettings
+from barnabas.table.parquet_files import ParquetFiles, TableSettings
 from barnabas.table.partitioning import parse_partitioning
 from barnabas.table.round_reader import read_round
 from barnabas.table.table_columns import ColumnSettings, TableColumns
@@ -229,6 +229,163 @@ def test_small_files_are_merged_and_old_snapshots_expire(
     produce(broker, topic, values(10, 40))
     assert follow(broker, topic, to, layout) == 10
     assert written(to) == sorted(f"v{i}" for i in range(50))
+
+
+def add_rows(sink: Any, first: int, count: int = 10) -> None:
+    """Commit rows without a topic."""
+    schema = sink.prepare(NUMBERS)
+    sink.write(pa.record_batch([pa.array(range(first, first + count))], schema=schema))
+    sink.commit(TableOffsets())
+
+
+NUMBERS = pa.schema([("n", pa.int64())])
+
+
+def iceberg_table(folder: Path) -> Any:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    lake = folder / "lake"
+    return SqlCatalog("local", uri=f"sqlite:///{lake}/catalog.db", warehouse=f"file://{lake}").load_table("db.rows")
+
+
+def files_of_iceberg(folder: Path) -> set[str]:
+    """Data files, manifests and manifest lists on the disk."""
+    return {f"file://{path}" for path in (folder / "lake").rglob("*") if path.suffix in (".parquet", ".avro")}
+
+
+def reachable_files(table: Any) -> set[str]:
+    found = set()
+    for snapshot in table.snapshots():
+        found.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            found.add(manifest.manifest_path)
+            found |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io)}
+    return found
+
+
+@pytest.mark.parametrize("history", ["line", "tag", "rollback"])
+def test_snapshots_expire_with_the_files_that_no_other_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, history: str
+) -> None:
+    to = location("iceberg", tmp_path)
+    monkeypatch.setattr("barnabas.table.iceberg_table._EXPIRE_EVERY_S", -1.0)
+    monkeypatch.setattr("barnabas.table.iceberg_table._EXPIRE_SHARE", 1e9)
+    monkeypatch.setattr("barnabas.table.iceberg_table._MOST_EXPIRED", 2)
+    with open_table(to, TableSettings(merge_at=0)) as sink:
+        for first in range(0, 60, 10):
+            sink.load()
+            if first == 40:
+                sink.upsert(pa.table({"n": range(5)}), pa.array([], pa.int64()), "n")
+                sink.commit(TableOffsets())
+            add_rows(sink, first)
+    table = iceberg_table(tmp_path)
+    snapshots = table.snapshots()
+    if history == "tag":
+        table.manage_snapshots().create_tag(snapshots[2].snapshot_id, "kept").commit()
+    elif history == "rollback":
+        table.manage_snapshots().set_current_snapshot(snapshots[3].snapshot_id).commit()
+    expected = sorted(iceberg_table(tmp_path).scan().to_arrow()["n"].to_pylist())
+    with open_table(to, TableSettings(merge_at=0, keep_snapshots_s=-1)) as sink:
+        sink.load()
+        for _ in range(4):
+            sink.maintain()
+    table = iceberg_table(tmp_path)
+    assert len(table.snapshots()) == (2 if history == "tag" else 1)
+    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == expected
+    if history == "tag":
+        assert len(table.scan(snapshot_id=snapshots[2].snapshot_id).to_arrow()) == 30
+    assert reachable_files(table) <= files_of_iceberg(tmp_path)
+    lists = {one.manifest_list for one in snapshots} - {one.manifest_list for one in table.snapshots()}
+    assert not lists & files_of_iceberg(tmp_path)
+    assert {one for one in files_of_iceberg(tmp_path) if one.endswith(".parquet")} == {
+        one for one in reachable_files(table) if one.endswith(".parquet")
+    }
+
+
+def test_the_expiry_of_a_snapshot_reads_few_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyiceberg.table.snapshots import Snapshot
+
+    to = location("iceberg", tmp_path)
+    monkeypatch.setattr("barnabas.table.iceberg_table._EXPIRE_EVERY_S", -1.0)
+    monkeypatch.setattr("barnabas.table.iceberg_table._MOST_EXPIRED", 1)
+    with open_table(to, TableSettings(merge_at=0, keep_snapshots_s=-1)) as sink:
+        sink.load()
+        for first in range(0, 60, 10):
+            add_rows(sink, first)
+        read, manifests = [], Snapshot.manifests
+
+        def count(self: Snapshot, io: Any) -> Any:
+            read.append(self.snapshot_id)
+            return manifests(self, io)
+
+        monkeypatch.setattr(Snapshot, "manifests", count)
+        sink.maintain()
+    assert len(set(read)) == 3, "the snapshot that expires, the next one, and the current one"
+
+
+def test_a_new_table_has_its_partitions_from_the_first_commit(tmp_path: Path) -> None:
+    with open_table(location("iceberg", tmp_path), TableSettings(partition_by=parse_partitioning("n"))) as sink:
+        sink.load()
+        sink.prepare(NUMBERS)
+    assert len(list((tmp_path / "lake").rglob("*.metadata.json"))) == 1
+    assert [field.name for field in iceberg_table(tmp_path).spec().fields] == ["n"]
+
+
+def test_upsert_refuses_delete_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyiceberg.table import DataScan
+
+    with open_table(location("iceberg", tmp_path)) as sink:
+        sink.load()
+        add_rows(sink, 0)
+        plan_files = DataScan.plan_files
+
+        def with_deletes(self: DataScan) -> Any:
+            found = list(plan_files(self))
+            for task in found:
+                task.delete_files.add(task.file)
+            return found
+
+        monkeypatch.setattr(DataScan, "plan_files", with_deletes)
+        with pytest.raises(ValueError, match=r"db\.rows: the table has delete files of another program"):
+            sink.upsert(pa.table({"n": [1]}), pa.array([], pa.int64()), "n")
+
+
+def test_old_files_of_delta_are_deleted_without_merges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    to = location("delta", tmp_path)
+    monkeypatch.setattr("barnabas.table.delta_table._VACUUM_EVERY_S", -1.0)
+    hours: list[int] = []
+    monkeypatch.setattr("deltalake.DeltaTable.vacuum", lambda self, retention_hours, **_: hours.append(retention_hours))
+    with open_table(to, TableSettings(merge_at=0, keep_snapshots_s=7200)) as sink:
+        sink.load()
+        add_rows(sink, 0)
+        sink.maintain()
+    assert hours == [2]
+
+
+def test_a_full_disk_keeps_no_files_open() -> None:
+    import io
+
+    is_full = False
+
+    class File(io.BytesIO):
+        def write(self, data: Any) -> int:
+            if is_full:
+                raise OSError(28, "No space left on device")
+            return super().write(data)
+
+    opened: dict[str, File] = {}
+
+    def create(name: str, values: tuple[Any, ...]) -> File:
+        return opened.setdefault(name, File())
+
+    fields = parse_partitioning("n")
+    files = ParquetFiles(create, NUMBERS, TableSettings(partition_by=fields), partition_by=fields)
+    files.write(pa.record_batch([pa.array(range(3))], schema=NUMBERS))
+    is_full = True
+    with pytest.raises(OSError, match="No space left"):
+        files.finish()
+    assert {name for name, _ in files.discard()} == opened.keys()
+    assert [file.closed for file in opened.values()] == [True] * 3
 
 
 def test_an_unreadable_record_stops_with_its_place(broker: Broker, topic: str, tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def unit(
 def _unit_word(text: str) -> str:
     """Return an argument as a word of a unit: systemd replaces % and $, and splits words at blanks."""
     escaped = text.replace("\\", "\\\\").replace("%", "%%").replace("$", "$$").replace('"', '\\"')
-    return f'"{escaped}"' if any(one.isspace() or one in "'\";#" for one in text) else escaped
+    return f'"{escaped}"' if not text or any(one.isspace() or one in "'\";#" for one in text) else escaped
 
 
 class _StopSignals:

@@ -83,6 +83,9 @@ def test_a_unit_runs_the_same_follower(run: Run, broker: Broker) -> None:
     expected = f'table follow "a topic" --to parquet:///tmp/50%% --value json --bootstrap-server {broker.bootstrap}'
     assert line.endswith(expected)
     assert "SuccessExitStatus=143" in out
+    status, out, err = run("table", "unit", "--", "t", "--to", "parquet:///tmp/t", "--prefix", "")
+    assert status == 0, err
+    assert ' --prefix "" ' in out
     for wrong in (("t",), ("t", "--to", "x", "--once"), ("t", "--to", "x", "--no-such")):
         assert run("table", "unit", "--", *wrong)[0] == 2
 
