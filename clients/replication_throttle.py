@@ -21,19 +21,30 @@ async def throttle_reassignment(
 ) -> None:
     """Limit the copies as kafka-reassign-partitions does: present replicas send, new replicas receive (KIP-73).
 
-    `before` and `after` have the replicas of each partition. `rate` is in bytes per second, for each broker. Earlier
-    throttled replicas of these topics are replaced. Raises KafkaError.
+    `before` and `after` have the replicas of each partition. `rate` is in bytes per second, for each broker. As in
+    Kafka, the throttled replicas of a topic include its partitions that are being reassigned already; other replicas
+    are replaced. Raises KafkaError.
     """
+    topics = {one.topic for one in after}
+    moves = {
+        one: (set(moving.replicas) - set(moving.adding_replicas), set(moving.adding_replicas))
+        for one, moving in (await admin.list_partition_reassignments()).items()
+        if one.topic in topics
+    }
+    for one, replicas in after.items():
+        # A partition that is reassigned once more is copied from its former replicas.
+        present = moves[one][0] if one in moves else set(before[one])
+        moves[one] = present, set(replicas) - present
     changes: dict[ConfigResource, list[ConfigChange]] = {}
     brokers: set[int] = set()
-    for topic in sorted({one.topic for one in after}):
+    for topic in sorted(topics):
         senders, receivers = [], []
-        for one in (one for one in after if one.topic == topic):
-            added = set(after[one]) - set(before[one])
+        for one in sorted(one for one in moves if one.topic == topic):
+            present, added = moves[one]
             if added:
-                senders += [f"{one.partition}:{broker}" for broker in before[one]]
+                senders += [f"{one.partition}:{broker}" for broker in sorted(present)]
                 receivers += [f"{one.partition}:{broker}" for broker in sorted(added)]
-                brokers |= {*before[one], *added}
+                brokers |= present | added
         if receivers:
             changes[ConfigResource(ConfigResourceType.TOPIC, topic)] = [
                 ConfigChange(LEADERS, ",".join(senders)),
