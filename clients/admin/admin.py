@@ -576,14 +576,17 @@ class Admin:
         return await self._group_coordinators.ask(group_ids, describe_on)
 
     async def describe_groups_of_all_types(
-        self, group_ids: Iterable[str]
+        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, GroupDescription | StreamsGroupDescription | ShareGroupDescription | KafkaError]:
         """Return the state and members of groups whose types are unknown, GROUP_ID_NOT_FOUND for a group that does not
         exist.
+
+        The groups of coordinators that do not respond within `timeout_ms`, by default `default_api_timeout_ms`, have an
+        error.
         """
         # The request for one type reports GROUP_ID_NOT_FOUND for groups of the others.
         found: dict[str, GroupDescription | StreamsGroupDescription | ShareGroupDescription | KafkaError] = {}
-        found.update(await self.describe_groups(group_ids))
+        found.update(await self._group_coordinators.ask(group_ids, describe_on, timeout_ms=timeout_ms))
         others = [group_id for group_id, one in found.items() if is_of_another_type(one)]
         if others:
             streams, share = await asyncio.gather(

@@ -32,19 +32,22 @@ class Coordinators:
             raise answer
         return answer
 
-    async def ask(self, group_ids: Iterable[str], ask: Ask[R]) -> dict[str, R | KafkaError]:
+    async def ask(
+        self, group_ids: Iterable[str], ask: Ask[R], *, timeout_ms: int | None = None
+    ) -> dict[str, R | KafkaError]:
         """Send requests to all coordinators together, and again for groups whose coordinator has moved.
 
-        Raises TypeError for a single name in place of a list.
+        After `timeout_ms`, the groups without a response have an error. Raises TypeError for a single name in place of
+        a list.
         """
         wanted = list(dict.fromkeys(name_list(group_ids, "group_ids")))
         done: dict[str, R | KafkaError] = {}
 
-        async def ask_node(node_id: int, ids: list[str]) -> Mapping[str, R | KafkaError]:
+        async def ask_node(node_id: int, ids: list[str]) -> None:
             try:
-                return await ask(await self._client.connection(node_id), ids)
+                done.update(await ask(await self._client.connection(node_id), ids))
             except KafkaError as error:
-                return dict.fromkeys(ids, error)
+                done.update(dict.fromkeys(ids, error))
 
         async def attempt() -> None:
             missing = [g for g in wanted if g not in done or _is_passing(done[g])]
@@ -57,15 +60,15 @@ class Coordinators:
                 else:
                     self._client.cluster.add_brokers([node])
                     by_node.setdefault(node.node_id, []).append(group_id)
-            for answers in await asyncio.gather(*(ask_node(node_id, ids) for node_id, ids in by_node.items())):
-                done.update(answers)
+            # Each response is kept when it arrives: another coordinator may not respond before the timeout.
+            await asyncio.gather(*(ask_node(node_id, ids) for node_id, ids in by_node.items()))
             for group_id in missing:
                 answer = done[group_id]
                 if isinstance(answer, KafkaError) and _is_passing(answer):
                     raise answer
 
         try:
-            await self._client.retrying(attempt, timeout_ms=self._timeout_ms)
+            await self._client.retrying(attempt, timeout_ms=self._timeout_ms if timeout_ms is None else timeout_ms)
         except KafkaError as error:
             for group_id in wanted:
                 done.setdefault(group_id, error)

@@ -20,6 +20,8 @@ T = TypeVar("T")
 FRESH_SECONDS = 1.0
 _SHARE = 8
 """An expensive response is kept for this multiple of the time that its computation took."""
+_MAX_FRESH_SECONDS = 10.0
+"""The longest time for which an expensive response is kept: a broker that did not respond may be available again."""
 MAX_READINGS = 6
 """Maximum number of consumers; further reads wait. Each consumer holds some fetched megabytes."""
 MAX_FOLLOWINGS = 4
@@ -30,8 +32,8 @@ _MAX_PRODUCED_BYTES = 16 << 20
 
 
 class CachedResult(Generic[T]):
-    """A response that is shared by all requests within one second, or during its computation, and for longer if the
-    computation takes long. Used on one event loop.
+    """A response that is shared by all requests within one second, or during its computation, and for up to ten
+    seconds if the computation takes long. Used on one event loop.
     """
 
     def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
@@ -53,7 +55,7 @@ class CachedResult(Generic[T]):
 
     def _is_fresh(self, now: float) -> bool:
         assert self._task is not None
-        is_young = now - self._since < max(FRESH_SECONDS, _SHARE * self._took)
+        is_young = now - self._since < max(FRESH_SECONDS, min(_MAX_FRESH_SECONDS, _SHARE * self._took))
         return is_young and not self._task.cancelled() and self._task.exception() is None
 
     async def _timed(self) -> T:

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...clients.admin import PartitionLag
+from ...clients.admin import GroupDescription, PartitionLag, ShareGroupDescription
 from ...clients.admin.share_groups import SHARE
+from ...clients.admin.streams_groups import StreamsGroupDescription
 from ...clients.cluster import TopicInfo
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.special_timestamps import EARLIEST, LATEST
 from ...protocol.topic_partition import TopicPartition
 from .cluster import CachedResult, WatchedCluster
 
+GroupOfAnyType = GroupDescription | StreamsGroupDescription | ShareGroupDescription
 GROUPS_PER_REQUEST = 200
 """Groups whose offsets are held in memory at the same time."""
+COORDINATOR_TIMEOUT_MS = 5000
+"""The longest wait for the coordinators of these groups."""
 _OUTAGES = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 """Errors of connections to the cluster. They are not the errors of single groups, so the groups are not divided."""
 
@@ -65,7 +69,7 @@ class GroupSummary:
 
 class GroupSummaries:
     """The lag of all groups, which is expensive in a large cluster: the result is shared, and kept for eight times the
-    duration of its computation.
+    duration of its computation, up to ten seconds.
     """
 
     def __init__(self, cluster: WatchedCluster) -> None:
@@ -93,8 +97,21 @@ class GroupSummaries:
 
     async def _summaries(self, ids: Sequence[str]) -> dict[str, GroupSummary]:
         """Return summaries of some groups; a group that cannot be read, or is deleted now, has an error."""
+        admin = self._cluster.admin
+        described = await admin.describe_groups_of_all_types(ids, timeout_ms=COORDINATOR_TIMEOUT_MS)
+        unavailable = {
+            group_id: GroupSummary(0, {}, str(error))
+            for group_id, error in described.items()
+            if isinstance(error, KafkaError) and error.code.retriable
+        }
+        available = [group_id for group_id in ids if group_id not in unavailable]
+        return {**unavailable, **(await self._available_summaries(available, described) if available else {})}
+
+    async def _available_summaries(
+        self, ids: Sequence[str], described: Mapping[str, GroupOfAnyType | KafkaError]
+    ) -> dict[str, GroupSummary]:
+        """Return summaries of some groups whose coordinators have responded."""
         try:
-            described = await self._cluster.admin.describe_groups_of_all_types(ids)
             progress = await self._progress(await self._cluster.admin.group_lag(ids))
         except KafkaError as error:
             if error.code in _OUTAGES:
@@ -102,7 +119,10 @@ class GroupSummaries:
             if len(ids) == 1:
                 return {ids[0]: GroupSummary(0, {}, str(error))}
             half = len(ids) // 2
-            return {**await self._summaries(ids[:half]), **await self._summaries(ids[half:])}
+            return {
+                **await self._available_summaries(ids[:half], described),
+                **await self._available_summaries(ids[half:], described),
+            }
         topics: dict[str, dict[str, TopicProgress]] = {group_id: {} for group_id in ids}
         for found in progress:
             of_group = topics[found.one.group_id]

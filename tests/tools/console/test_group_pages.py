@@ -12,6 +12,7 @@ from barnabas.clients import Admin, Consumer
 from barnabas.clients.admin import raise_first
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.tools.console import group_summaries
 from barnabas.tools.console.group_summaries import GroupSummaries
 
 
@@ -119,6 +120,29 @@ async def test_a_group_that_cannot_be_read_hides_no_other(broker: Broker, cluste
     assert found["several-2"].error == "GROUP_ID_NOT_FOUND: deleted in between"
     for number in (0, 1, 3, 4):
         assert found[f"several-{number}"].topics["several"].lag == 3
+
+
+async def test_an_unavailable_coordinator_costs_its_groups_alone(
+    broker: Broker, cluster: Any, monkeypatch: Any
+) -> None:
+    broker.create_topic("reached", 1)
+    for number in range(5):
+        await commit(broker, f"reached-{number}", {TopicPartition("reached", 0): 0})
+    broker.produce("reached", ["x"] * 3)
+
+    def unavailable(request: Any, response: Any) -> Any:
+        for one in response.coordinators:
+            if one.key == "reached-2":
+                one.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return response
+
+    monkeypatch.setattr(group_summaries, "COORDINATOR_TIMEOUT_MS", 200)
+    with broker.faults.change("FindCoordinator", unavailable):
+        async with asyncio.timeout(30):
+            found = await GroupSummaries(cluster).get()
+    assert "COORDINATOR_NOT_AVAILABLE" in (found["reached-2"].error or "")
+    for number in (0, 1, 3, 4):
+        assert found[f"reached-{number}"].topics["reached"].lag == 3
 
 
 async def test_offsets_members_and_groups_are_deleted(broker: Broker, page: httpx.AsyncClient) -> None:
