@@ -69,8 +69,9 @@ class AclPages:
 
 def _binding(body: Mapping[str, Any]) -> AclBinding:
     """Parse one ACL. Raises ValueError."""
-    name, principal, host = (str(body.get(key) or "").strip() for key in ("name", "principal", "host"))
-    if not (name and principal and host):
+    # Spaces are kept: an ACL that another client has created for such a name must be deletable.
+    name, principal, host = (str(body.get(key) or "") for key in ("name", "principal", "host"))
+    if not (name.strip() and principal.strip() and host.strip()):
         raise ValueError("name, principal and host are required")
     pattern = ResourcePattern(
         _member(AclResourceType, body, "resource"), name, _member(AclPatternType, body, "pattern")

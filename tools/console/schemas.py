@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from difflib import ndiff
+from difflib import SequenceMatcher
 from typing import Any, TypeVar
 
 from ...clients.decoding.schemas import SchemaRegistry, SubjectVersion
@@ -71,8 +71,15 @@ class SchemaPages:
                 raise ValueError(
                     f"a schema has more than {MAX_COMPARED_LINES} lines: download and compare both versions"
                 )
-            lines = [line for line in ndiff(before, after) if not line.startswith("?")]
-            return [("=" if line[0] == " " else line[0], printable(line[2:])) for line in lines]
+            lines: list[tuple[str, str]] = []
+            # Not `ndiff`, which compares each changed line with all others, character by character.
+            for kind, start, end, new_start, new_end in SequenceMatcher(None, before, after).get_opcodes():
+                if kind == "equal":
+                    lines += [("=", printable(line)) for line in before[start:end]]
+                else:
+                    lines += [("-", printable(line)) for line in before[start:end]]
+                    lines += [("+", printable(line)) for line in after[new_start:new_end]]
+            return lines
 
         return {"from": first, "to": second, "lines": await self._ask(given, compare)}
 

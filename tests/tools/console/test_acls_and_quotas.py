@@ -44,6 +44,11 @@ async def test_acls_and_quotas_are_added_and_removed(page: httpx.AsyncClient) ->
     assert (await page.post("/api/acls/remove", json=RULE)).json() == {"removed": 1}
     assert (await page.post("/api/acls/remove", json=RULE)).json() == {"removed": 0}
     assert (await page.get("/api/acls")).json()["acls"] == [other], "the one, and no other"
+    # Kafka allows spaces in the names of groups and transactional ids.
+    spaced = {**other, "resource": "group", "operation": "read", "name": " late "}
+    assert (await page.post("/api/acls", json=spaced)).json() == {"done": True}
+    assert spaced in (await page.get("/api/acls")).json()["acls"]
+    assert (await page.post("/api/acls/remove", json=spaced)).json() == {"removed": 1}
 
     quota = {"entity": {"user": "anna", "client-id": None}, "values": {"producer_byte_rate": "1e6"}}
     assert (await page.post("/api/quotas", json=quota)).json() == {"done": True}

@@ -74,6 +74,21 @@ async def test_subjects_versions_levels_and_differences(broker: Broker, page: ht
     await done(await page.post("/api/schemas/register", json=broken))
 
 
+async def test_two_large_schemas_without_a_common_field_are_compared(broker: Broker, page: httpx.AsyncClient) -> None:
+    for version in "ab":
+        fields = [{"name": f"{version}{number}", "type": "long"} for number in range(450)]
+        schema = json.dumps({**FIRST, "name": "Wide", "fields": fields})
+        await done(await page.post("/api/schemas/level", json={"subject": "wide", "level": "NONE"}))
+        new = {"subject": "wide", "type": "AVRO", "schema": schema}
+        await done(await page.post("/api/schemas/register", json=new))
+    asked: dict[str, str | int] = {"subject": "wide", "from": 1, "to": 2}
+    lines = (await done(await page.get("/api/schemas/difference", params=asked)))["lines"]
+    for sign, version in (("-", "a"), ("+", "b")):
+        names = [line for found, line in lines if found in (sign, "=")]
+        shown = json.loads("\n".join(names))
+        assert [field["name"] for field in shown["fields"]] == [f"{version}{number}" for number in range(450)]
+
+
 async def test_wrong_requests_have_reasons(page: httpx.AsyncClient) -> None:
     wrong: tuple[tuple[str, dict[str, str | int]], ...] = (
         ("subject", {}),

@@ -21,6 +21,9 @@ export const svg = (tag, attributes, ...children) => fill(document.createElement
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
+const exact = new Intl.NumberFormat("en", { maximumFractionDigits: 3 });
+
+export const decimal = (n) => exact.format(n);
 export const number = (n) => (n === null || n === undefined ? "–" : whole.format(n));
 export const compact = (n) => (n === null || n === undefined ? "–" : Math.abs(n) < 10000 ? whole.format(n) : short.format(n));
 

@@ -1,14 +1,14 @@
 // Quotas of users, client ids and addresses.
 
 import { get, post, every } from "./api.js";
-import { h, action, ask, bytes, choice, field, number, toast } from "./dom.js";
+import { h, action, ask, bytes, choice, decimal, field, toast } from "./dom.js";
 import { List } from "./list.js";
 
 const QUOTAS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "connection_creation_rate"];
 const UNITS = { producer_byte_rate: "bytes/s", consumer_byte_rate: "bytes/s", request_percentage: "% of a thread", controller_mutation_rate: "partitions/s", connection_creation_rate: "connections/s" };
 const words = (name) => name.replaceAll("_", " ");
 const entityText = (entity) => Object.entries(entity).map(([kind, name]) => `${kind} ${name ?? "(default)"}`).join(", ");
-const amount = (key, value) => `${words(key)} ${key.endsWith("byte_rate") ? `${bytes(value)}/s` : `${number(value)} ${UNITS[key] ?? ""}`}`;
+const amount = (key, value) => `${words(key)} ${key.endsWith("byte_rate") ? `${bytes(value)}/s` : `${decimal(value)} ${UNITS[key] ?? ""}`}`;
 
 export async function quotas(view, signal) {
   const actions = h("span");

@@ -33,8 +33,11 @@ export async function settings(view, signal, { path, label, own }) {
   function change(config) {
     const isOwn = own.includes(config.source);
     const reset = h("input", { type: "checkbox", name: "reset" });
+    const given = input(config);
+    // The browser has no hidden value: without a new one, saving would empty the setting.
+    reset.addEventListener("change", () => { if (config.sensitive) given.lastChild.required = !reset.checked; });
     ask(config.name, [
-      input(config),
+      given,
       isOwn && h("label", { class: "line" }, reset, h("span", {}, "reset to the default")),
     ], {
       note: config.doc && h("small", {}, sentence(config.doc)),
@@ -63,7 +66,8 @@ function value(config) {
 }
 
 // A select for a setting with few possible values.
-function input({ name, value }) {
+function input({ name, value, sensitive }) {
+  if (sensitive) return field("New value", "value", { type: "password", required: true, autocomplete: "new-password", placeholder: "hidden", autofocus: true });
   const values = VALUES[name] ?? (["true", "false"].includes(value) ? ["true", "false"] : null);
   if (!values) return field("Value", "value", { value: value ?? "", autofocus: true, spellcheck: "false" });
   const all = values.includes(value) || !value ? values : [value, ...values];
