@@ -73,27 +73,27 @@ STATE = {
     "COORDINATOR": "coordinator",
     "ASSIGNOR": "assignor",
     "STATE": "state",
-    "GROUP-EPOCH": "group epoch",
-    "TARGET-ASSIGNMENT-EPOCH": "target assignment epoch",
+    "GROUP-EPOCH": "group_epoch",
+    "TARGET-ASSIGNMENT-EPOCH": "target_assignment_epoch",
     "#MEMBERS": "members",
 }
 MEMBER = {
     "GROUP": "group",
-    "TOPOLOGY-EPOCH": "topology epoch",
+    "TOPOLOGY-EPOCH": "topology_epoch",
     "MEMBER-PROTOCOL": "protocol",
-    "MEMBER-EPOCH": "member epoch",
+    "MEMBER-EPOCH": "member_epoch",
     "PROCESS": "process",
     "CLIENT-ID": "client",
 }
 TASKS = {
-    "ACTIVE": "active tasks",
-    "STANDBY": "standby tasks",
-    "WARMUP": "warm-up tasks",
-    "TARGET-ACTIVE": "target active tasks",
-    "TARGET-STANDBY": "target standby tasks",
-    "TARGET-WARMUP": "target warm-up tasks",
+    "ACTIVE": "active_tasks",
+    "STANDBY": "standby_tasks",
+    "WARMUP": "warmup_tasks",
+    "TARGET-ACTIVE": "target_active_tasks",
+    "TARGET-STANDBY": "target_standby_tasks",
+    "TARGET-WARMUP": "target_warmup_tasks",
 }
-"""Columns of Kafka's tool, and of `barnabas streams-group`."""
+"""Columns of Kafka's tool, and the keys of `barnabas streams-group --json`."""
 
 IDENTIFIERS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 

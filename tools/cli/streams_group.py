@@ -282,7 +282,7 @@ _VERBOSE = (
     "protocol",
     "target active tasks",
     "target standby tasks",
-    "target warm-up tasks",
+    "target warmup tasks",
 )
 """Columns that tables have only with --verbose."""
 
@@ -375,10 +375,10 @@ def _member_rows(groups: Sequence[StreamsGroupDescription]) -> list[Row]:
             "topology epoch": m.topology_epoch,
             "active tasks": _names(m.assignment.active),
             "standby tasks": _names(m.assignment.standby),
-            "warm-up tasks": _names(m.assignment.warmup),
+            "warmup tasks": _names(m.assignment.warmup),
             "target active tasks": _names(m.target_assignment.active),
             "target standby tasks": _names(m.target_assignment.standby),
-            "target warm-up tasks": _names(m.target_assignment.warmup),
+            "target warmup tasks": _names(m.target_assignment.warmup),
         }
         for group in groups
         for m in group.members
