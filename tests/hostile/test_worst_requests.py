@@ -134,7 +134,8 @@ from barnabas.storage.filesystem import FileSlice
 MAX_SECONDS = 0.25
 """Of the loop's processor, in one turn; and of anybody's time who asks for something else meanwhile."""
 ATTEMPTS = 3
-MAX_BYTES = 64 << 20
+MAX_BYTES = 80 << 20
+"""64 MB of decompressed records, and the tables of the decompressor. Some of it may be memory that was free before."""
 ANSWER_SECONDS = 100.0
 SMALL = {ApiKey.HEARTBEAT, ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_CLUSTER}
 SMALL |= {ApiKey.LIST_CONFIG_RESOURCES, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALLOCATE_PRODUCER_IDS}
