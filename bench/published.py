@@ -120,7 +120,7 @@ def markdown(results: Sequence[BenchResult]) -> str:
 def write_markdown(path: Path, results: Sequence[BenchResult], order: Iterable[str]) -> None:
     """Write the tables to `path`; in a document that has a place for them, only that place changes.
 
-    What it has of other benches in `order` stays there. The raw results are written to the folder `RAW` next to it.
+    The tables of other benches in `order` are kept. The raw results are written to the folder `RAW` next to it.
     """
     for result in results:
         if result.run is not None:

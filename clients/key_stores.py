@@ -22,8 +22,7 @@ from .java_key_store import JavaKeyStore, read_jks
 _JCEKS_MAGIC = b"\xce\xce\xce\xce"
 MAX_STORE_BYTES = 16 << 20
 """A file of trusted certificates has some hundred KB. A larger file, or an endless device, is not read."""
-_PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
-_PEM_BEGIN = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----")
+_PEM_LINE = re.compile(r"-----(BEGIN|END) ([A-Z0-9 ]+)-----")
 _CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE")
 _UTC_TIME = 0x17
 _VERSION_TAG = 0xA0
@@ -91,8 +90,8 @@ def own_certificate(settings: Mapping[str, str]) -> bytes | None:
         pem = _content("keystore", location).decode("latin-1")
     else:
         pem = _own_key(location, settings.get("ssl.keystore.password"), settings.get("ssl.key.password"))[1]
-    found = next((block for block in _PEM_BLOCK.finditer(pem) if block[1] in _CERTIFICATES), None)
-    return None if found is None else base64.b64decode(found[2])
+    found = next((content for kind, content in _pem_blocks(pem)[0] if kind in _CERTIFICATES), None)
+    return None if found is None else base64.b64decode(found)
 
 
 def expiry_time(certificate: bytes | None) -> float:
@@ -128,10 +127,30 @@ def _der(data: bytes, at: int) -> tuple[int, int, int]:
     return tag, start, start + length
 
 
+def _pem_blocks(pem: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return kind and content of each block, and the kinds of the blocks without an END line.
+
+    One pass over the text: a client that may alter settings can send megabytes of BEGIN lines.
+    """
+    blocks, unended = list[tuple[str, str]](), list[str]()
+    begin: re.Match[str] | None = None
+    for line in _PEM_LINE.finditer(pem):
+        if line[1] == "END" and begin is not None and begin[2] == line[2]:
+            blocks.append((line[2], pem[begin.end() : line.start()]))
+            begin = None
+        elif line[1] == "BEGIN":
+            if begin is not None:
+                unended.append(begin[2])
+            begin = line
+    if begin is not None:
+        unended.append(begin[2])
+    return blocks, unended
+
+
 def _key_fault(pem: str, password: str | None, error: Exception) -> str:
     """Return the fault of PEM text of a private key and its certificates that OpenSSL rejects."""
-    kinds = [block[1] for block in _PEM_BLOCK.finditer(pem)]
-    unended = [begin[1] for begin in _PEM_BEGIN.finditer(pem) if begin[1] not in kinds]
+    blocks, unended = _pem_blocks(pem)
+    kinds = [kind for kind, _ in blocks]
     if unended:
         return f"the block BEGIN {unended[0]} has no line END {unended[0]}"
     if not kinds:
@@ -150,8 +169,8 @@ def _key_fault(pem: str, password: str | None, error: Exception) -> str:
 
 def _trust_fault(pem: str) -> str:
     """Return the fault of PEM text of trusted certificates that OpenSSL rejects."""
-    kinds = [block[1] for block in _PEM_BLOCK.finditer(pem)]
-    unended = [begin[1] for begin in _PEM_BEGIN.finditer(pem) if begin[1] not in kinds]
+    blocks, unended = _pem_blocks(pem)
+    kinds = [kind for kind, _ in blocks]
     if unended:
         return f"the block BEGIN {unended[0]} has no line END {unended[0]}"
     if not any(kind in _CERTIFICATES for kind in kinds):

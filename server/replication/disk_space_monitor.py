@@ -168,7 +168,7 @@ class DiskSpaceMonitor:
                 )
         elif directory in self._low and free >= space.total_bytes * (percent + 1):
             self._low.discard(directory)
-            logger.info("%s is no longer almost full: %s", directory, space)
+            logger.info("%s has enough free space again: %s", directory, space)
 
 
 def _look(fs: FileSystem, directory: str, reserve: Reserve, *, is_full: bool) -> tuple[DiskSpace, bool]:

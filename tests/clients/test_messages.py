@@ -66,7 +66,15 @@ def test_a_broken_pem_file_is_named_with_its_fault(tmp_path: Path, content: str,
     assert str(failed.value) == f"ssl.keystore.location: {file}: {fault}"
 
 
-@pytest.mark.parametrize(("content", "fault"), [("", "there is no certificate (BEGIN CERTIFICATE) in it")])
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("", "there is no certificate (BEGIN CERTIFICATE) in it"),
+        # Megabytes whose blocks do not end are searched once, not once per block.
+        ("-----BEGIN CERTIFICATE-----\n" * 100_000, "the block BEGIN CERTIFICATE has no line END CERTIFICATE"),
+    ],
+    ids=["empty", "many blocks"],
+)
 def test_a_trust_store_without_a_certificate(tmp_path: Path, content: str, fault: str) -> None:
     file = tmp_path / "ca.pem"
     file.write_text(content)
