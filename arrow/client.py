@@ -83,6 +83,8 @@ class BlockingClient:
         self._bootstrap = parse_bootstrap(settings.bootstrap_servers)
         self._security: Security = security_of(settings.properties)
         self._connections: dict[tuple[str, int], BlockingConnection] = {}
+        self._opening: BlockingConnection | None = None
+        """A connection whose broker has not responded yet."""
         self._found_by = inf
         self._retried_until = inf
         """The deadline of the current retries."""
@@ -100,11 +102,14 @@ class BlockingClient:
     def interrupt(self) -> None:
         """End the requests of the thread that uses the client, from any other thread, with a KafkaError.
 
-        A thread that connects to a broker at this moment continues until the connection is open, or fails.
+        A thread that opens a TCP connection at this moment continues until it is open, or fails.
         """
         self._interruption.set()
+        opening = self._opening  # read first: a connection is in `_connections` before it is no longer here
         for connection in list(self._connections.values()):
             connection.interrupt()
+        if opening is not None:
+            opening.interrupt()
 
     def pause(self, seconds: float) -> None:
         """Sleep, until `interrupt` is called."""
@@ -208,18 +213,24 @@ class BlockingClient:
             raise ConnectionLostError("the read has ended")
         if connection is None:
             self._silent.add(address)  # until its next response
-            connection = BlockingConnection(
-                address,
-                self._security,
-                self.settings.request_timeout_ms / 1000,
-                client_id=self.settings.client_id,
-                memory=self._memory,
-            )
+            try:
+                self._connections[address] = connection = BlockingConnection(
+                    address,
+                    self._security,
+                    self.settings.request_timeout_ms / 1000,
+                    client_id=self.settings.client_id,
+                    memory=self._memory,
+                    on_connected=self._on_connected,
+                )
+            finally:
+                self._opening = None
             self._silent.discard(address)
-            self._connections[address] = connection
-            if self._interruption.is_set():
-                connection.interrupt()  # `interrupt` may not have found it
         return connection
+
+    def _on_connected(self, connection: BlockingConnection) -> None:
+        self._opening = connection
+        if self._interruption.is_set():
+            connection.interrupt()  # `interrupt` may not have found it
 
     # Topics
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import weakref
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 from struct import pack
@@ -46,7 +47,11 @@ class BlockingConnection:
         *,
         client_id: str = CLIENT_ID,
         memory: FrameMemory | None = None,
+        on_connected: Callable[[BlockingConnection], object] = lambda _: None,
     ) -> None:
+        """Connect and authenticate. `on_connected` is called in between, so that another thread can interrupt the
+        authentication. Raises KafkaError.
+        """
         self.address = f"{address[0]}:{address[1]}"
         self._timeout_s = timeout_s
         self._security, self._host = security, address[0]
@@ -77,6 +82,7 @@ class BlockingConnection:
             reason = (error.strerror or str(error)).lower()
             raise BrokerUnreachableError(f"cannot reach broker at {self.address}: {reason}") from error
         _open_connections.add(self)
+        on_connected(self)
         self._core.connected(inf)
         self._be_let_in()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from tests.foreign_tools import CHECKOUT
 from tests.server_process import wait_until
 
 from barnabas.arrow import Json, RecordStream, read_folder, read_topic
+from barnabas.arrow.client import BlockingClient, ClientSettings
 from barnabas.protocol.errors import KafkaError
 
 PARTITIONS = 4
@@ -107,6 +110,24 @@ def test_ctrl_c_ends_a_read_that_waits_for_a_broker(server: BarnabasServer, stal
     thread.join()
     nothing_is_left(server)
     assert took < 2, f"{took:.1f} s after the signal"
+
+
+def test_a_read_is_interrupted_before_the_first_response_of_a_broker() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = BlockingClient(ClientSettings(f"127.0.0.1:{silent.getsockname()[1]}", {}))
+        thread = threading.Thread(target=suppressed, args=(KafkaError, lambda: client.refresh(None)))
+        thread.start()
+        with silent.accept()[0] as connection:
+            assert connection.recv(1), "the client has sent its first request"
+            client.interrupt()
+            thread.join(10)
+            assert not thread.is_alive()
+        client.close()
+
+
+def suppressed(error: type[Exception], work: Callable[[], object]) -> None:
+    with suppress(error):
+        work()
 
 
 def to_engines() -> list[Any]:
