@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
     from ..config.listeners import ListenerConfig
     from ..quotas.request_quota_usage import RequestQuotaUsage
+    from ..replication.delayed_fetch import DelayedFetch
     from ..security.authorizer import Authorizer
     from ..security.session import Session
     from .acl_checks import DeniedItems
+    from .handlers.fetch import PendingFetch
     from .interceptors import Handle, Respond
     from .large_requests import RequestAdmission
 
@@ -73,6 +75,7 @@ class RequestContext:
         "is_answered",
         "is_large",
         "is_replica_fetch",
+        "joinable_fetch",
         "quota_usage",
         "size",
     )
@@ -103,6 +106,8 @@ class RequestContext:
         """Whether it is the fetch of a follower."""
         self.is_large = is_large
         """Whether its response is encoded in a lane, as it may be large."""
+        self.joinable_fetch: tuple[PendingFetch, DelayedFetch] | None = None
+        """A fetch that waits and that equal requests may join, and its wait. `KafkaApis` takes it from here."""
         self.began: float
         """The time at which its handler was called; set only while the request log is on."""
         self._respond = respond

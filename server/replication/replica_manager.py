@@ -647,6 +647,11 @@ class ReplicaManager:
                 whole_batch = False
         return results, total
 
+    def read_again(self, params: FetchParams) -> list[FetchResult]:
+        """Read the partitions of a fetch that has waited once more, for another request that waited with it."""
+        assert params.has_waited, "it has been read for the first request"
+        return self._read(params, params.partitions)[0]
+
     def _is_unchanged(self, found: FetchResult, topic: str, wanted: FetchPartition, isolation: FetchIsolation) -> bool:
         """Whether an empty result is still empty, and its offsets are still the same."""
         partition = self._partitions.get((topic, wanted.partition))
