@@ -22,12 +22,12 @@ from ..runtime.loop_sharing import TurnQueue
 from ..runtime.ports import no_collection
 from .acl_checks import AclInterceptor
 from .error_responses import error_response
-from .interceptors import Handle, Interceptor, QuotaInterceptor, Respond
+from .interceptors import Interceptor, QuotaInterceptor
 from .joint_fetch import JointFetch
 from .joint_produce import JointProduce
 from .large_requests import LANE, LargeRequest, LargeRequests, RequestAdmission
 from .pending_reply import PendingReply
-from .request_context import RequestContext
+from .request_context import Handle, RequestContext, Respond
 from .response_budget import is_large_response
 from .services import Services, bind
 

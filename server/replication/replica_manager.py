@@ -23,7 +23,15 @@ from ..metadata.topic_names import INTERNAL_TOPICS, is_internal
 from ..runtime.log_limit import LimitedLog
 from ..runtime.loop_sharing import SLICE_SECONDS, CountBudget, SlicedWork, Steps, raise_error
 from ..runtime.scheduler import BackgroundWork, IsolatedWork
-from .append_request import NO_RECORDS, AppendEntry, AppendRequest, SuspendedAppend, SuspendedAppends
+from .append_request import (
+    NO_RECORDS,
+    AppendCallback,
+    AppendEntry,
+    AppendRequest,
+    AppendResult,
+    SuspendedAppend,
+    SuspendedAppends,
+)
 from .delayed_delete_records import DelayedDeleteRecords
 from .delayed_fetch import (
     CONSUMER,
@@ -38,7 +46,7 @@ from .delayed_fetch import (
     share_result,
 )
 from .delayed_operation import DelayedOperationPurgatory
-from .delayed_produce import AppendCallback, AppendResult, AwaitedAppend, DelayedProduce
+from .delayed_produce import AwaitedAppend, DelayedProduce
 from .described_log_dirs import DescribedLogDir, describe_log_dirs
 from .group_commit import GroupCommit
 from .partition import NO_LEADER, NO_LEADER_EPOCH, FoundOffset, Partition
