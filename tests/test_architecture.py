@@ -325,6 +325,8 @@ Graph = dict[str, set[str]]
 
 OWNERS = (
     ("clients/share/share_in_flight_batch.py", "clients/share/share_consume_request_manager.py"),
+    ("server/apis/joint_fetch.py", "server/apis/handlers/fetch.py"),
+    ("server/apis/request_context.py", "server/apis/handlers/fetch.py"),
     ("server/controller/controller_channel_manager.py", "server/controller/kafka_controller.py"),
     ("server/controller/controller_elector.py", "server/controller/kafka_controller.py"),
     ("server/metadata/served/connection.py", "server/metadata/served/tree_server.py"),
