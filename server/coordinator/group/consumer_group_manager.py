@@ -69,6 +69,10 @@ class ConsumerGroupManager(GroupWithStaticMembersManager[ConsumerGroup]):
     Owned by the group coordinator and used on the loop's thread only.
     """
 
+    HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
+    SESSION_TIMEOUT = "consumer.session.timeout.ms"
+    ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
+
     def __init__(
         self,
         config: BrokerConfig,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ....common.room_logger import room_logger
 from ....protocol.errors import ErrorCode
@@ -46,6 +46,11 @@ class ModernGroupManager(GroupTypeManager[G]):
     Requests of the classic protocol are rejected, unless a subclass supports its members. Owned by the group
     coordinator and used on the loop's thread only.
     """
+
+    HEARTBEAT_INTERVAL: ClassVar[str]
+    SESSION_TIMEOUT: ClassVar[str]
+    ASSIGNMENT_INTERVAL: ClassVar[str]
+    """The keys of the settings of these groups."""
 
     def __init__(
         self,
@@ -153,18 +158,17 @@ class ModernGroupManager(GroupTypeManager[G]):
     # -- settings: the group's value, or the broker's ------------------------------------------------------------------
 
     def _setting(self, group: G, name: str) -> int:
-        """Return the value of a setting that each type of group has, such as `consumer.session.timeout.ms`."""
-        return self._dynamic_config.group_number(group.group_id, f"{group.type}.{name}")
+        return self._dynamic_config.group_number(group.group_id, name)
 
     def _heartbeat_interval_ms(self, group: G) -> int:
-        return self._setting(group, "heartbeat.interval.ms")
+        return self._setting(group, self.HEARTBEAT_INTERVAL)
 
     def _session_timeout_ms(self, group: G) -> int:
-        return self._setting(group, "session.timeout.ms")
+        return self._setting(group, self.SESSION_TIMEOUT)
 
     def _assignment_interval_ms(self, group: G) -> int:
         """Return the minimum time between two assignments (KIP-1263)."""
-        return self._setting(group, "assignment.interval.ms")
+        return self._setting(group, self.ASSIGNMENT_INTERVAL)
 
     # -- loading and unloading -----------------------------------------------------------------------------------------
 

@@ -45,6 +45,10 @@ class ShareGroupManager(ModernGroupManager[ShareGroup]):
     Owned by the group coordinator and used on the loop's thread only.
     """
 
+    HEARTBEAT_INTERVAL = "share.heartbeat.interval.ms"
+    SESSION_TIMEOUT = "share.session.timeout.ms"
+    ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"
+
     def __init__(
         self,
         config: BrokerConfig,

@@ -111,6 +111,10 @@ class StreamsGroupManager(GroupWithStaticMembersManager[StreamsGroup]):
     Owned by the group coordinator and used on the loop's thread only.
     """
 
+    HEARTBEAT_INTERVAL = "streams.heartbeat.interval.ms"
+    SESSION_TIMEOUT = "streams.session.timeout.ms"
+    ASSIGNMENT_INTERVAL = "streams.assignment.interval.ms"
+
     def __init__(
         self,
         config: BrokerConfig,
@@ -375,7 +379,7 @@ class StreamsGroupManager(GroupWithStaticMembersManager[StreamsGroup]):
     def _maybe_update_target_assignment(self, beat: _Beat, *, was_empty: bool) -> None:
         group = beat.change.group
         if was_empty:
-            beat.delay_ms = self._setting(group, "initial.rebalance.delay.ms")
+            beat.delay_ms = self._setting(group, "streams.initial.rebalance.delay.ms")
         if beat.delay_ms > 0 or self._initial_delays.has(group, WHOLE_GROUP):
             beat.is_delayed = True
             detail = "Assignment delayed due to the configured initial rebalance delay."
@@ -458,8 +462,8 @@ class StreamsGroupManager(GroupWithStaticMembersManager[StreamsGroup]):
             member_id=updated.member_id,
             epoch=updated.epoch,
             heartbeat_interval_ms=self._heartbeat_interval_ms(group),
-            task_offset_interval_ms=self._setting(group, "task.offset.interval.ms"),
-            acceptable_recovery_lag=self._setting(group, "acceptable.recovery.lag"),
+            task_offset_interval_ms=self._setting(group, "streams.task.offset.interval.ms"),
+            acceptable_recovery_lag=self._setting(group, "streams.acceptable.recovery.lag"),
             statuses=self._statuses(beat, updated, configured),
             assigned=updated.assigned if has_new_assignment else None,
             endpoint_information_epoch=group.endpoint_information_epoch,
