@@ -49,7 +49,7 @@ class EqualFetch(NamedTuple):
 def read_equal_fetch(buffer: memoryview, start: int, end: int) -> EqualFetch | None:
     """Read the request of a version from `FIRST_VERSION` to `LAST_VERSION` in the frame at `[start, end)`.
 
-    Returns None for a request that has to be handled alone: one that opens or closes a session, is large, has tagged
+    Returns None for a request that has to be handled alone: it opens or closes a session, is large, has tagged
     fields in its header, or is not valid that far. The rest of the request is not checked: it is only compared.
     """
     size = end - start

@@ -19,7 +19,7 @@ from ...storage.filesystem import FileSlice
 MIN_CONNECTIONS_TO_BATCH = 8
 """The number of connections below which each response is written immediately: a turn rarely has several."""
 TURN_S = 0.0005
-"""A response this long after the last one is the first of its turn. The time of uvloop is in whole milliseconds, and
+"""A response this long after its predecessor is the first of its turn. The time of uvloop is in whole milliseconds, and
 advances at most once per turn."""
 RESPONSES_PER_BACKGROUND_SEND = 32
 """Waiting responses that are worth waking the sending thread for."""

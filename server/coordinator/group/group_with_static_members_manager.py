@@ -30,7 +30,7 @@ G = TypeVar("G", bound=GroupWithStaticMembers[Any, Any])
 
 
 class GroupWithStaticMembersManager(ModernGroupManager[G]):
-    """The rebalance protocol of groups with static members, who revoke what is assigned to others within a deadline.
+    """The rebalance protocol of groups with static members, which revoke partitions of other members within a deadline.
 
     An empty group becomes a classic group when a classic member joins. Owned by the group coordinator and used on the
     loop's thread only.
