@@ -31,7 +31,7 @@ class StaticGroupMember(ModernGroupMember):
     instance_id: str | None = None
     """The instance id of a static member; None for a dynamic member."""
     rebalance_timeout_ms: int = -1
-    """The time in which the member has to revoke what is assigned to others."""
+    """The time in which the member has to revoke partitions that are assigned to other members."""
 
     @property
     def has_left_for_now(self) -> bool:
