@@ -112,6 +112,11 @@ def index_batches(
 ) -> tuple[int, list[tuple[int, int, int, int]], int, tuple[int, int], int]:
     """`storage.cleaning.batch_index.index_batches`: the fields of `IndexScan`."""
 
+def check_replicated_batches(
+    data: _Buffer, next_offset: int, leader_epoch: int, /
+) -> tuple[int, int, int, int, int, list[int], list[tuple[int, int]]]:
+    """`replicated_batches.check_replicated_batches_py`."""
+
 def scan_records(
     data: _Buffer, count: int, base_timestamp: int, rules: tuple[int, int, bool, bool], most_faults: int, /
 ) -> tuple[int, list[tuple[int, int | None]]] | None:

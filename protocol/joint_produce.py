@@ -20,7 +20,7 @@ from .frames import LENGTH_SIZE
 from .headers import RequestHeader, key_at
 from .native import native
 from .produce_entries import SINCE_TOPIC_IDS, CompactProduceResponse, ProduceEntries, read_generally, write_generally
-from .record import CODEC_MASK, LOG_OVERHEAD, NO_TIMESTAMP
+from .record import CODEC_MASK, LOG_OVERHEAD, MAGIC_POSITION, NO_TIMESTAMP
 from .record_scan import RecordRules
 from .usual_batch import validate_and_stamp_py
 
@@ -134,7 +134,7 @@ def _read(buffer: memoryview, start: int, end: int) -> tuple[bytes, RequestHeade
 
 
 def locate_batches_py(data: memoryview, position: int) -> tuple[bytes, bytes]:
-    """Return the first offsets and the positions of the whole v2 batches in `data`, each as numbers of 64 bits.
+    """Return the first offsets and the positions of the v2 batches at the beginning of `data`, as numbers of 64 bits.
 
     `position` is the position of the first batch in its segment, in bytes.
     """
@@ -143,7 +143,7 @@ def locate_batches_py(data: memoryview, position: int) -> tuple[bytes, bytes]:
     while len(data) - at >= HEADER_SIZE:
         (offset,) = _offset_at(data, at)
         size = int.from_bytes(data[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD
-        if not HEADER_SIZE <= size <= len(data) - at:
+        if data[at + MAGIC_POSITION] != 2 or not HEADER_SIZE <= size <= len(data) - at:
             break
         offsets.append(offset)
         positions.append(position + at)

@@ -17,6 +17,9 @@ from .frames import LENGTH_SIZE
 _length_at = Struct(">i").unpack_from
 _SHARED_SIZE = 64 * 1024
 BELIEVED_BYTES = 16 << 20
+SIZE_STEP = 1 << 18
+"""The sizes of memory that is used again are multiples of this, so that it has room for a frame of about the same
+size."""
 
 
 class FrameMemory:
@@ -32,11 +35,11 @@ class FrameMemory:
 
     def take(self, size: int) -> bytearray:
         """Return memory of at least this size."""
-        for spare in self._spares:
+        for number, spare in enumerate(self._spares):
             if len(spare) >= size and _is_free(spare):
-                self._spares.remove(spare)
+                del self._spares[number]
                 return spare
-        return bytearray(size)
+        return bytearray(-(-size // SIZE_STEP) * SIZE_STEP)
 
     def give(self, memory: bytearray) -> None:
         """Keep the memory of a complete frame, which may still have views, instead of the oldest one."""

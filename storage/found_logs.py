@@ -1,7 +1,10 @@
 """The logs that a start finds in the log directories: which folders are logs, and opening each."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from operator import setitem
 from uuid import UUID
 
 from ..common.room_logger import room_logger
@@ -25,7 +28,12 @@ from .log_loader import NO_RECOVERY_POINT
 from .partition_dir import STRAY_SUFFIX, PartitionDir, marked_dir_name
 from .partition_files import holds_log
 from .partition_metadata import read_partition_metadata
+from .recovered_files import RecoveredFiles
 from .segment_files import LOG_SUFFIX
+
+MANY_LOGS = 64
+"""The number of recovered logs from which syncs of the disk replace the syncs of their files: of the log, its indexes,
+its leader epochs and its folder, each a commit of the journal. They also write all other dirty data on the disk."""
 
 logger = room_logger("storage")
 
@@ -70,6 +78,8 @@ class FoundLogs:
     """The ids of all partitions that were found, including partitions that could not be opened."""
     unopened_epochs: dict[TopicPartition, int] = field(default_factory=dict)
     """The latest leader epoch of logs that could not be opened, where their files say one."""
+    _recovered: dict[str, dict[TopicPartition, RecoveredFiles]] = field(default_factory=dict)
+    """The files of recovered logs that are not durable yet, by log directory."""
 
     def leave_strays(
         self, found: Mapping[LogDir, Sequence[PartitionDir]], find_strays: FindStrays
@@ -176,33 +186,67 @@ class FoundLogs:
 
         Raises `DuplicateLogError`.
         """
+        self._recovered[log_dir.path] = {}
         for partition_dir in partition_dirs:
             other = self.held.dir_of.setdefault(partition_dir.topic_partition, log_dir)
             if other is not log_dir:
                 name = partition_dir.topic_partition
                 raise DuplicateLogError(f"{name} is in {other.path} and in {log_dir.path}")
 
-    def load(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
-        """Open logs, with recovery after an unclean stop. Runs on the lane of their directory.
+    def load(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir], others: list[None]) -> None:
+        """Open logs, with recovery after an unclean stop. Runs on a lane of their directory.
 
-        A log that contradicts itself is taken offline alone. Raises `OSError`, `LogDirFailedError`.
+        A log that contradicts itself is taken offline alone. `others` has an entry for each other task of the directory
+        that has not ended, and the last task makes all recovered files durable. Raises `OSError`, `LogDirFailedError`.
         """
         for partition_dir in partition_dirs:
-            path = f"{log_dir.path}/{partition_dir.name}"
             topic_partition = partition_dir.topic_partition
-            try:
+            with self._giving_up(log_dir, topic_partition):
                 self.held.logs[topic_partition] = self._open(log_dir, topic_partition)
-            except LogDirFailedError:
+        try:
+            others.pop()
+        except IndexError:
+            self._sync(log_dir)
+
+    @contextmanager
+    def _giving_up(self, log_dir: LogDir, topic_partition: TopicPartition) -> Iterator[None]:
+        """Take a log offline alone because of an error about its own files."""
+        path = f"{log_dir.path}/{topic_partition}"
+        try:
+            yield
+        except LogDirFailedError:
+            raise
+        except OSError as error:
+            if error.errno not in FILE_ERRORS:
                 raise
-            except OSError as error:
-                if error.errno not in FILE_ERRORS:
-                    raise
-                self._give_up(path, topic_partition, StorageError(str(error)))
-            except StorageError as error:
-                self._give_up(path, topic_partition, error)
+            self._give_up(path, topic_partition, StorageError(str(error)))
+        except StorageError as error:
+            self._give_up(path, topic_partition, error)
+
+    def _sync(self, log_dir: LogDir) -> None:
+        """Make the recovered files of a directory durable. Raises `OSError`."""
+        recovered = self._recovered.pop(log_dir.path, {})
+        if len(recovered) < MANY_LOGS or not self._sync_by_disk(log_dir, recovered):
+            for topic_partition, files in recovered.items():
+                with self._giving_up(log_dir, topic_partition):
+                    files.sync()
+
+    def _sync_by_disk(self, log_dir: LogDir, recovered: Mapping[TopicPartition, RecoveredFiles]) -> bool:
+        """Make recovered files durable by syncs of the disk; return False if the system has no such sync."""
+        for topic_partition, files in recovered.items():
+            with self._giving_up(log_dir, topic_partition):
+                files.write()
+        if not self.fs.sync_disk(log_dir.path):
+            return False
+        is_renamed = False
+        for topic_partition, files in recovered.items():
+            with self._giving_up(log_dir, topic_partition):
+                is_renamed |= files.rename()
+        return not is_renamed or self.fs.sync_disk(log_dir.path)
 
     def _give_up(self, path: str, topic_partition: TopicPartition, error: StorageError) -> None:
         logger.error("%s is not served: %s", path, error)
+        self.held.logs.pop(topic_partition, None)
         self.held.offline[topic_partition] = error
         try:
             epochs = LeaderEpochCache(f"{path}/{EPOCHS_FILE_NAME}", self.fs)
@@ -219,6 +263,7 @@ class FoundLogs:
             clean_shutdown=log_dir.was_clean_shutdown,
             may_have_gaps=self.known_topics is not None and topic_partition.topic not in self.known_topics,
             transaction_indexes=log_dir.transaction_indexes.pop(topic_partition, {}),
+            sync=partial(setitem, self._recovered[log_dir.path], topic_partition),
         )
         log.restore_high_watermark(log_dir.offsets[HIGH_WATERMARK_CHECKPOINT].get(topic_partition, 0))
         return log

@@ -17,6 +17,7 @@ from .log_dir import LogDir
 from .log_loader import NO_RECOVERY_POINT
 from .partition_dir import FUTURE_SUFFIX, PartitionDir, marked_dir_name
 from .partition_files import REPLACING_FILE
+from .recovered_files import RecoveredFiles
 from .transaction_index import IndexChecksum
 
 logger = room_logger("storage")
@@ -36,6 +37,7 @@ class OpenLog(Protocol):
         topic_id: UUID | None = None,
         may_have_gaps: bool = False,
         transaction_indexes: Mapping[int, IndexChecksum] = ...,
+        sync: Callable[[RecoveredFiles], None] = ...,
     ) -> Log: ...
 
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.record_batch import RecordBatch, iter_batches
+from ..protocol.record_batch import RecordBatch
 from .errors import (
     CorruptIndexError,
     CorruptSegmentError,
@@ -39,6 +39,7 @@ from .log_validator import (
 from .log_values import FetchData, LogAppendInfo, LogOffsetMetadata, topic_partition_of
 from .partition_metadata import check_topic_id, read_partition_metadata, write_partition_metadata
 from .producer_state import ProducedBatch, ProducerStateManager
+from .recovered_files import RecoveredFiles
 from .segment_changes import SegmentChanges
 from .segment_indexes import RunInSteps
 from .segment_swap import SegmentSwap
@@ -103,17 +104,18 @@ class Log:
         topic_id: UUID | None = None,
         may_have_gaps: bool = False,
         transaction_indexes: Mapping[int, IndexChecksum] = MappingProxyType({}),
+        sync: Callable[[RecoveredFiles], None] = RecoveredFiles.sync,
     ) -> "Log":
         """Open the partition directory at `path`, creating it if there is none, and repair it after an unclean stop.
 
         With `may_have_gaps` it may have been compacted, though `config` does not say so. `transaction_indexes` are the
-        checksums of the clean stop before this start, by base offset.
+        checksums of the clean stop before this start, by base offset. `sync` as in `LogLoader`.
         A new directory's own name is for the caller to make durable, in its parent. The high watermark starts at the
         log start. Raises OSError, and StorageError for a directory that contradicts itself or the given topic id.
         """
         if not fs.is_dir(path):
             fs.mkdir(path)
-        loader = LogLoader(path, config, fs, now_ms, rng, may_have_gaps, transaction_indexes)
+        loader = LogLoader(path, config, fs, now_ms, rng, may_have_gaps, transaction_indexes, sync)
         loaded = loader.load(
             recovery_point=recovery_point, log_start_offset=log_start_offset, clean_shutdown=clean_shutdown
         )
@@ -194,10 +196,8 @@ class Log:
         try:
             if target_magic == 2 and not rules.has_joined_batches:
                 segment.append(data, first_offset, last_offset, max_timestamp)
-            elif target_magic == 2:
-                segment.append_joined(data)
             else:
-                segment.append_batches(data, iter_batches(data))
+                segment.append_batches(data)
         except OSError as error:
             raise write_failure(self.topic_partition, self.directory, error) from error
         if segment.records.size == size:
@@ -228,7 +228,7 @@ class Log:
             return self._append_info(result)
         segment = self._segment_for(len(data), result.max_timestamp, first_offset, last_offset)
         with failing_write(self.topic_partition, self.directory):
-            segment.append_batches(data, iter_batches(data))
+            segment.append_batches(data)
         if segment.size == len(data):
             self._refresh_roll_timestamp()
         self.log_end_offset = last_offset + 1

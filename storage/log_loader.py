@@ -20,6 +20,7 @@ from .partition_files import TEMPORARY_SUFFIX, log_files
 from .partition_metadata import FILE_NAME as METADATA_FILE_NAME
 from .producer_snapshot import SNAPSHOT_SUFFIX
 from .producer_state import ProducerStateManager
+from .recovered_files import RecoveredFiles
 from .segment_files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -74,6 +75,8 @@ class LogLoader:
     """Whether it may have been compacted, even if the current configuration does not compact it."""
     transaction_indexes: Mapping[int, IndexChecksum] = field(default_factory=dict)
     """Checksums of the transaction indexes at the clean stop before this start, by base offset."""
+    sync: Callable[[RecoveredFiles], None] = RecoveredFiles.sync
+    """Makes the recovered files durable, now or before the recovery point of this log is written to a checkpoint."""
 
     def load(self, *, recovery_point: int, log_start_offset: int, clean_shutdown: bool) -> LoadedLog:
         """Open all files in the directory; an empty directory gets a first segment. Raises OSError, StorageError.
@@ -230,7 +233,7 @@ class LogLoader:
         """Check every segment that may hold unflushed data; remove everything from the first invalid batch on.
 
         Returns the segments that were checked, all of whose indexes are new. The remaining data is made durable before
-        any client can read it, so that the log end offset cannot fall again.
+        any client can read it, so that the log end offset cannot fall again: by `sync`.
         """
         unflushed = segments.from_offset(recovery_point)
         if (
@@ -247,6 +250,7 @@ class LogLoader:
             end_offset=unflushed[0].base_offset,
             now_ms=self.now_ms(),
         )
+        checked: list[LogSegment] = []
         for number, segment in enumerate(unflushed):
             if number and self._is_behind_a_hole(segment, unflushed[number - 1], recovery_point):
                 logger.warning(
@@ -262,12 +266,11 @@ class LogLoader:
             producers.map_end_offset = max(producers.map_end_offset, segment.next_offset())
             if cut:
                 logger.warning("%s: removed %d invalid bytes after offset %d", self.path, cut, segment.next_offset())
-            segment.flush()
             segment.close_handles()
+            checked.append(segment)
             if cut:
                 break
-        epochs.flush()
-        self.fs.fsync_dir(self.path)
+        self.sync(RecoveredFiles(self.fs, self.path, checked, segments, epochs))
         return unflushed
 
     def _ends_at(self, segment: LogSegment, recovery_point: int) -> bool:

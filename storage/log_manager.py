@@ -182,9 +182,11 @@ class LogManager:
                 self.held.fail_log_dir(log_dir.path, error)
         for log_dir, live in self._found.leave_strays(self.future_logs.settle(found), find_strays).items():
             self._found.claim(log_dir, live)
-            for start in range(0, len(live), LOGS_PER_LOADING_TASK):
-                chunk = live[start : start + LOGS_PER_LOADING_TASK]
-                tasks.append(LaneTask(log_dir.path, partial(self._found.load, log_dir, chunk)))
+            chunks = [
+                live[start : start + LOGS_PER_LOADING_TASK] for start in range(0, len(live), LOGS_PER_LOADING_TASK)
+            ]
+            others: list[None] = [None] * (len(chunks) - 1)
+            tasks += [LaneTask(log_dir.path, partial(self._found.load, log_dir, chunk, others)) for chunk in chunks]
             self._deletions.resume(log_dir, [d for d in found[log_dir] if d.is_deleted])
         self.future_logs.take_up(found)
         return tasks

@@ -2,17 +2,16 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from ..protocol.batch_header import BATCH_HEADER
 from ..protocol.errors import KafkaError, ProtocolError
 from ..protocol.joint_produce import locate_batches
 from ..protocol.record import NO_PARTITION_LEADER_EPOCH
-from ..protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, Batch
+from ..protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, Batch, entry_size
 from .batch_scan import HEADER_FRONT_SIZE, SCANNED_READ, BatchScan
 from .cleaning.batch_index import IndexScan, index_batches
 from .errors import NO_SPACE, CorruptSegmentError, IndexRebuildingError
-from .file_records import BatchPosition, FileRecords
+from .file_records import BatchPosition, FileRecords, batch_position
 from .filesystem import File, FileSystem, Sendable
 from .log_config import NEVER, LogConfig
 from .record_search import first_not_older
@@ -22,7 +21,6 @@ from .time_index import NO_TIMESTAMP, TimestampOffset
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 MAX_TIMESTAMP = 2**63 - 1
-_max_timestamp_at = BATCH_HEADER.reader("max_timestamp")
 _TAIL_MAX = 512
 _TAIL_KEPT = 256
 """The number of newest batches that an active segment remembers after `_TAIL_MAX` was reached."""
@@ -246,11 +244,8 @@ class LogSegment:
             self.age.first_timestamp = max_timestamp
         self._tail.append(first_offset, position)
 
-    def append_joined(self, records: bytes | bytearray | memoryview) -> None:
-        """Append many small batches of format v2 with one write, as `append` does one after another.
-
-        Raises OSError as `append`.
-        """
+    def append_batches(self, records: bytes | bytearray | memoryview) -> None:
+        """Append whole batches of any format, with rising offsets, with one write. Raises OSError as `append`."""
         indexes, position = self.indexes, self.records.size
         highest = indexes.max_timestamp_so_far, indexes.offset_of_max_timestamp_so_far
         before = IndexScan(0, [], indexes.bytes_since_last_entry, highest, -1)
@@ -266,21 +261,13 @@ class LogSegment:
         indexes.max_timestamp_so_far, indexes.offset_of_max_timestamp_so_far = scan.highest
         indexes.bytes_since_last_entry = scan.since
         if position == 0:
-            (self.age.first_timestamp,) = _max_timestamp_at(data, 0)
-        self._tail.append_many(*locate_batches(data, position))
-
-    def append_batches(self, records: bytes | bytearray | memoryview, batches: Iterable[Batch]) -> None:
-        """Append several batches, which `batches` walks through, with one write. Raises OSError as `append`."""
-        start = self.records.size
-        self.indexes.make_room()
-        self.records.append(records)
-        for batch in batches:
-            position = start + batch.position
-            self.indexes.take_in(batch.last_offset, batch.max_timestamp, position, batch.size)
-            if position == 0:
-                self.age.first_timestamp = batch.max_timestamp
-            if batch.magic == 2:
-                self._tail.append(batch.base_offset, position)
+            self.age.first_timestamp = batch_position(data, 0, 0, len(data)).max_timestamp
+        offsets, positions = locate_batches(data, position)
+        if not positions or position + len(data) != _end_of_last(data, positions, position):
+            # The tail must have every batch after its first one, and batches of older formats have no first offset.
+            self._tail.clear()
+        else:
+            self._tail.append_many(offsets, positions)
 
     def should_roll(self, config: LogConfig, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
         """Whether a batch of `size` bytes belongs into a new segment: Kafka's LogSegment.shouldRoll."""
@@ -523,3 +510,9 @@ class LogSegment:
     def _repath(self) -> None:
         self.records.path = self.files.path_of(LOG_SUFFIX)
         self.indexes.repath()
+
+
+def _end_of_last(data: memoryview, positions: bytes, start: int) -> int:
+    """Return the end of the last of these batches, whose positions are those of `data` in its segment, from `start`."""
+    last = memoryview(positions).cast("q")[-1]
+    return last + entry_size(data, last - start)

@@ -55,7 +55,7 @@ from ..protocol.record import (
     Record,
     TimestampType,
 )
-from ..protocol.record_batch import Batch, RecordBatch, RecordBatchBuilder, iter_batches
+from ..protocol.record_batch import Batch, RecordBatch, RecordBatchBuilder, entry_size, iter_batches
 from ..protocol.record_codec import MIN_RECORD_SIZE
 from ..protocol.record_scan import (
     HIGHEST,
@@ -67,10 +67,13 @@ from ..protocol.record_scan import (
     quick_scan,
     scan_records,
 )
+from ..protocol.replicated_batches import check_replicated_batches
 from ..protocol.usual_batch import validate_and_stamp
 from .log_config import LogConfig
 
 NO_OFFSET = -1
+_NO_OFFSET_ABOVE = 2**63 - 1
+"""An offset that no record can have, because the offset after it would not have 63 bits."""
 MAX_SYNC_DECOMPRESSED_BYTES = 4 << 20
 """The largest compressed batch, decompressed, that is checked on the event loop: some milliseconds. Few honest batches
 are larger."""
@@ -542,17 +545,18 @@ def _validate_replicated(records: memoryview, context: AppendContext) -> Validat
     A batch whose leader epoch is newer than the followed epoch ends them: it is fetched again from the next leader.
     Raises KafkaError CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR for offsets that do not follow each other.
     """
-    expected, count, end = context.base_offset, 0, 0
-    first_offset, max_timestamp = -1, NO_TIMESTAMP
-    producer_batches: list[RecordBatch] = []
-    epoch_starts: list[tuple[int, int]] = []
-    for batch in iter_batches(records):
+    # All batches, but for those of older formats, the ones that end the records, and invalid ones.
+    usual = check_replicated_batches(records, context.base_offset, context.leader_epoch)
+    end, first_offset, last_offset, count, max_timestamp, producer_positions, epoch_starts = usual
+    expected = last_offset + 1 if end else context.base_offset
+    producer_batches = [RecordBatch(records[at : at + entry_size(records, at)], at) for at in producer_positions]
+    for batch in iter_batches(records, end):
         if not batch.is_valid:
             raise _crc_error()
         if isinstance(batch, RecordBatch) and batch.partition_leader_epoch > context.leader_epoch >= 0:
             break
         base_offset = batch.base_offset
-        if base_offset < expected or batch.last_offset < base_offset:
+        if not expected <= base_offset <= batch.last_offset < _NO_OFFSET_ABOVE:
             message = f"Offsets {base_offset} to {batch.last_offset} do not follow {expected - 1} in order"
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
         if first_offset < 0:

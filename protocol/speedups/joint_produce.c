@@ -293,7 +293,7 @@ PyObject *locate_batches(PyObject *Py_UNUSED(module), PyObject *args)
     int64_t *positions = places == NULL ? NULL : places + data.len / HEADER_SIZE + 1;
     while (places != NULL && end - at >= HEADER_SIZE) {
         int64_t size = (int64_t)read_i32(at + SIZE_AT) + LOG_OVERHEAD;
-        if (size < HEADER_SIZE || size > end - at)
+        if (at[MAGIC_AT] != 2 || size < HEADER_SIZE || size > end - at)
             break;
         places[count] = read_i64(at), positions[count++] = position + (at - (const uint8_t *)data.buf);
         at += size;

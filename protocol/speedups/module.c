@@ -12,6 +12,7 @@ static PyMethodDef functions[] = {
     {"batch_of_pairs", (PyCFunction)(void (*)(void))batch_of_pairs, METH_FASTCALL, NULL},
     {"decode_records", decode_records, METH_VARARGS, NULL},
     {"index_batches", index_batches, METH_VARARGS, NULL},
+    {"check_replicated_batches", check_replicated_batches, METH_VARARGS, NULL},
     {"zeroed", zeroed, METH_VARARGS, NULL},
     {"put_many", put_many, METH_VARARGS, NULL},
     {"get_many", get_many, METH_VARARGS, NULL},

@@ -175,3 +175,75 @@ PyObject *index_batches(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     return Py_BuildValue("nNL(LL)L", position, entries, since, timestamp, timestamp_offset, last_offset);
 }
+
+/* The batches of a leader that continue a log, from the start of `data` on. */
+typedef struct {
+    const uint8_t *data;
+    int64_t next_offset, leader_epoch, first_offset, last_offset, offset_count, max_timestamp, last_epoch;
+    PyObject *producers, *epochs;
+} replicated;
+
+/* Append a new object to a list; false with an exception. */
+static int append_new(PyObject *list, PyObject *made)
+{
+    int is_added = made != NULL && PyList_Append(list, made) == 0;
+    Py_XDECREF(made);
+    return is_added;
+}
+
+/* Return whether the whole batch of format v2 at `at` continues the log. */
+static int continues_log(const replicated *all, const uint8_t *at, const batch_front *front)
+{
+    int32_t epoch = read_i32(at + LEADER_EPOCH_AT);
+    return !(all->leader_epoch >= 0 && epoch > all->leader_epoch) && front->base_offset >= all->next_offset
+        && front->last_offset >= front->base_offset && front->last_offset < INT64_MAX
+        && read_u32(at + CRC_AT) == crc32c(at + ATTRIBUTES_AT, (size_t)front->size - ATTRIBUTES_AT);
+}
+
+/* Add a batch that continues the log; false with an exception. */
+static int add_replicated(replicated *all, const uint8_t *at, const batch_front *front)
+{
+    int32_t epoch = read_i32(at + LEADER_EPOCH_AT);
+    if (epoch >= 0 && epoch != all->last_epoch) {
+        if (!append_new(all->epochs, Py_BuildValue("iL", (int)epoch, (long long)front->base_offset)))
+            return 0;
+        all->last_epoch = epoch;
+    }
+    if (read_i64(at + PRODUCER_ID_AT) >= 0 && !append_new(all->producers, PyLong_FromSsize_t(at - all->data)))
+        return 0;
+    if (all->first_offset < 0)
+        all->first_offset = front->base_offset;
+    if (front->max_timestamp > all->max_timestamp)
+        all->max_timestamp = front->max_timestamp;
+    all->offset_count += front->last_offset - front->base_offset + 1;
+    all->last_offset = front->last_offset, all->next_offset = front->last_offset + 1;
+    return 1;
+}
+
+PyObject *check_replicated_batches(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer data;
+    batch_front front;
+    replicated all = {.first_offset = -1, .last_offset = -1, .max_timestamp = NO_TIMESTAMP, .last_epoch = -1};
+    long long next_offset, leader_epoch;
+    Py_ssize_t position = 0;
+    if (!PyArg_ParseTuple(args, "y*LL:check_replicated_batches", &data, &next_offset, &leader_epoch))
+        return NULL;
+    all.data = data.buf, all.next_offset = next_offset, all.leader_epoch = leader_epoch;
+    all.producers = PyList_New(0), all.epochs = PyList_New(0);
+    int is_sound = all.producers != NULL && all.epochs != NULL;
+    while (is_sound && data.len - position >= HEADER_SIZE) {
+        const uint8_t *at = all.data + position;
+        if (at[MAGIC_AT] != 2 || !read_front(at, data.len - position, &front) || !continues_log(&all, at, &front))
+            break;
+        is_sound = add_replicated(&all, at, &front);
+        position += (Py_ssize_t)front.size;
+    }
+    PyBuffer_Release(&data);
+    PyObject *found = is_sound ? Py_BuildValue("nLLLLOO", position, (long long)all.first_offset,
+                                               (long long)all.last_offset, (long long)all.offset_count,
+                                               (long long)all.max_timestamp, all.producers, all.epochs)
+                               : NULL;
+    Py_XDECREF(all.producers), Py_XDECREF(all.epochs);
+    return found;
+}

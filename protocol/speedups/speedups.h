@@ -154,6 +154,7 @@ PyObject *decode_records(PyObject *module, PyObject *args);
 PyObject *encode_records(PyObject *module, PyObject *args);
 PyObject *batch_of_pairs(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *index_batches(PyObject *module, PyObject *args);
+PyObject *check_replicated_batches(PyObject *module, PyObject *args);
 PyObject *zeroed(PyObject *module, PyObject *args);
 PyObject *put_many(PyObject *module, PyObject *args);
 PyObject *get_many(PyObject *module, PyObject *args);

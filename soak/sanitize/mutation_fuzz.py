@@ -38,6 +38,7 @@ from barnabas.protocol.record_codec import (
     encode_records_here,
 )
 from barnabas.protocol.record_scan import HIGHEST, LOWEST, RecordRules, scan_records, walk_records
+from barnabas.protocol.replicated_batches import check_replicated_batches, check_replicated_batches_py
 from barnabas.protocol.usual_batch import validate_and_stamp, validate_and_stamp_py
 from barnabas.storage.cleaning.batch_filter import BatchFilter
 from barnabas.storage.cleaning.batch_index import index_batches, nothing_indexed
@@ -271,6 +272,8 @@ def fuzz_joint_produce(rng: random.Random) -> None:
             check("join_produces", compiled, plain)
         data = memoryview(damaged(rng, compiled[0]))
         check("locate_batches", locate_batches(data, 5), locate_batches_py(data, 5))
+        place = data, rng.choice((0, 2**40)), rng.choice((-1, 2, 3))
+        check("check_replicated", tuple(check_replicated_batches(*place)), check_replicated_batches_py(*place))
 
 
 def fuzz_written(rng: random.Random) -> None:

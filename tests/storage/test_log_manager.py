@@ -15,10 +15,10 @@ from tests.storage.lanes import checkpoint, delete_due, flush, load, retain, shu
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.simulation.disk import SimDisk
+from barnabas.simulation.disk import Mode, SimCrash, SimDisk
 from barnabas.storage.errors import CorruptCheckpointError
 from barnabas.storage.filesystem import OsFileSystem
-from barnabas.storage.found_logs import DuplicateLogError
+from barnabas.storage.found_logs import MANY_LOGS, DuplicateLogError
 from barnabas.storage.held_logs import AllLogDirsFailedError
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
@@ -588,3 +588,59 @@ def test_a_disk_that_fails_while_loading_takes_all_its_partitions_offline(disk: 
     again = started(disk, "/one", "/two")
     assert set(again.held.offline) == lost
     assert set(again.logs) == set(partitions) - lost
+
+
+def killed_with_records(disk: SimDisk, count: int) -> SimDisk:
+    """A disk with one unflushed record in each of `count` partitions, as a kill of the broker leaves it."""
+    manager = started(disk)
+    for partition in range(count):
+        log = manager.creation.get_or_create_log(TopicPartition("t", partition), topic_id=ID_A, is_new=True)
+        log.append_as_leader(batch(b"record"), leader_epoch=4)
+    return disk.survivor(1, "kill")
+
+
+@pytest.mark.parametrize("mode", ["A", "B"])
+@pytest.mark.parametrize("count", [MANY_LOGS - 1, MANY_LOGS, 2 * MANY_LOGS + 1])
+def test_recovered_logs_are_on_disk_when_the_start_is_over(disk: SimDisk, count: int, mode: Mode) -> None:
+    killed = killed_with_records(disk, count)
+    manager = started(killed)
+    is_many = count >= MANY_LOGS
+    assert sum(" sync_disk " in entry for entry in killed.log) == (2 if is_many else 0)
+    syncs = sum("sync /data/t-" in entry for entry in killed.log)
+    assert syncs == 0 if is_many else syncs >= 3 * count, "the log, an index and the epochs of each"
+    checkpoint(manager)
+    again = started(killed.survivor(2, mode))
+    assert len(again.logs) == count and not again.held.offline
+    for log in again.logs.values():
+        assert (values(log), log.leader_epochs.latest_epoch, log.recovery_point) == ([b"record"], 4, 1)
+
+
+@pytest.mark.parametrize("mode", ["A", "B"])
+def test_power_may_fail_at_any_step_of_the_recovery_of_many_logs(disk: SimDisk, mode: Mode) -> None:
+    killed = killed_with_records(disk, MANY_LOGS)
+    killed.make_everything_durable()
+    measured = killed.survivor(1, "kill")
+    started(measured)
+    for call in range(1, measured.calls, 23):
+        crashing = killed.survivor(call, "kill")
+        crashing.crash_at(call)
+        with pytest.raises(SimCrash):
+            started(crashing)
+        again = started(crashing.survivor(call, mode))
+        assert len(again.logs) == MANY_LOGS and not again.held.offline
+        for log in again.logs.values():
+            assert (values(log), log.leader_epochs.latest_epoch) == ([b"record"], 4)
+
+
+def test_a_recovered_log_whose_files_are_removed_before_the_sync_goes_offline_alone(disk: SimDisk) -> None:
+    killed = killed_with_records(disk, MANY_LOGS)
+    manager = make_manager(killed, ("/data",), config=SMALL)
+    manager.open_dirs()
+    manager.write_identity(1, "cluster")
+    tasks = manager.loading_tasks()
+    assert len(tasks) == 1
+    killed.fail("rename", errno.ENOENT, "t-7/leader-epoch-checkpoint")
+    tasks[0]()
+    manager.finish_loading()
+    assert list(manager.held.offline) == [TopicPartition("t", 7)]
+    assert len(manager.logs) == MANY_LOGS - 1

@@ -1,0 +1,54 @@
+"""The files of a log that a start has recovered, until they are durable."""
+
+from dataclasses import dataclass
+
+from .checkpoint_file import content_of
+from .filesystem import FileSystem, TemporaryFile
+from .leader_epochs import LeaderEpochCache
+from .log_segment import LogSegment
+from .log_segments import LogSegments
+
+
+@dataclass(slots=True)
+class RecoveredFiles:
+    """The files of one log that recovery has checked or changed. Used by one thread at a time.
+
+    Either `sync` makes them durable, or `write`, a sync of the disk, `rename`, and another sync of the disk if `rename`
+    returns True. A crash before that leaves any of the changes, and the next start recovers the log from the same
+    recovery point: a checkpoint must not contain a higher one yet.
+    """
+
+    fs: FileSystem
+    path: str
+    checked: list[LogSegment]
+    segments: LogSegments
+    """All segments of the log, of which some that were checked may have been removed."""
+    epochs: LeaderEpochCache
+
+    def _remaining(self) -> list[LogSegment]:
+        present = list(self.segments)
+        return [segment for segment in self.checked if segment in present]
+
+    def sync(self) -> None:
+        """Make the files durable. Raises OSError."""
+        for segment in self._remaining():
+            segment.flush()
+            segment.close_handles()
+        self.epochs.flush()
+        self.fs.fsync_dir(self.path)
+
+    def write(self) -> None:
+        """Write the parts that are only in memory, the epochs under a temporary name. Raises OSError."""
+        for segment in self._remaining():
+            segment.unsynced_files(with_indexes=True)
+            segment.close_handles()
+        if self.epochs.is_dirty:
+            TemporaryFile(self.fs, self.epochs.path).write(content_of(self.epochs.lines()))
+
+    def rename(self) -> bool:
+        """Give the epochs that `write` has written their name; return whether there were any. Raises OSError."""
+        if not self.epochs.is_dirty:
+            return False
+        TemporaryFile(self.fs, self.epochs.path).rename()
+        self.epochs.is_dirty = False
+        return True
