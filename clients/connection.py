@@ -19,6 +19,7 @@ from ..protocol.client_connection import ClientConnection, Introduction
 from ..protocol.codec import encode_request
 from ..protocol.errors import ConnectionLostError, KafkaError
 from ..protocol.messages.api_versions import ApiVersionsResponse
+from ..protocol.receive_buffer import FrameMemory
 from ..protocol.sasl import SaslExchange
 from ..protocol.schema import UNBOUNDED, Buffer, Versions
 from .errors import BrokerUnreachableError, RequestTimeoutError
@@ -46,6 +47,8 @@ class ConnectionOptions:
     max_in_flight: int | None = None
     """Number of requests from which `BrokerConnection.has_room` is false; None: no limit."""
     security: Security = PLAINTEXT
+    memory: FrameMemory | None = None
+    """Memory for large responses, which is used again once no part of a response is referenced."""
 
 
 async def _exchange(security: Security, host: str) -> SaslExchange | None:
@@ -72,6 +75,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             max_response_bytes=options.max_response_bytes,
             max_in_flight=options.max_in_flight,
             sasl=sasl,
+            memory=options.memory,
         )
         self._request_timeout = options.request_timeout_ms / 1000
         self._opening_timeout = min(options.request_timeout_ms, options.connect_timeout_ms or inf) / 1000

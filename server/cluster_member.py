@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ..common.room_logger import room_logger
 from ..protocol.apis import ApiKey
 from ..protocol.errors import KafkaError
+from ..protocol.receive_buffer import FrameMemory
 from .config.zk_config_manager import ZkConfigManager
 from .controller.alter_partition_manager import DefaultAlterPartitionManager, ZkAlterPartitionManager
 from .controller.controller_channel_manager import ControllerChannelManager
@@ -26,7 +27,7 @@ from .metadata.producer_id_manager import ZkProducerIdManager
 from .network.broker_connections import BrokerConnections
 from .quotas.stored_quotas import quotas_at
 from .replication.inter_broker_versions import highest_version, is_at_least
-from .replication.replication import Replication
+from .replication.replication import KEPT_FRAMES, Replication
 
 if TYPE_CHECKING:
     from ..storage.found_logs import FoundFolder
@@ -204,7 +205,7 @@ class ClusterMember:
             config=config,
             metadata=metadata,
             isr_changes=self.isr_changes,
-            connect=self._connect,
+            connect=partial(self._connect, memory=FrameMemory(KEPT_FRAMES)),
             paused=cleaner.paused,
             stopwatch=ports.stopwatch,
             loop=loop,
@@ -218,11 +219,13 @@ class ClusterMember:
         self._lifecycle: KafkaHealthcheck | None = None
         self._config_manager: ZkConfigManager | None = None
 
-    def _connect(self, timeout_ms: int, outgoing: InterBrokerSecurity | None = None) -> BrokerConnections:
+    def _connect(
+        self, timeout_ms: int, outgoing: InterBrokerSecurity | None = None, *, memory: FrameMemory | None = None
+    ) -> BrokerConnections:
         outgoing = outgoing or self._between_brokers
-        endpoint = partial(self._endpoint, outgoing.listener)
+        endpoint, rng = partial(self._endpoint, outgoing.listener), self._ports.random
         return BrokerConnections(
-            self._broker_id, endpoint, self._ports.random, timeout_ms=timeout_ms, outgoing=outgoing
+            self._broker_id, endpoint, rng, timeout_ms=timeout_ms, outgoing=outgoing, memory=memory
         )
 
     def _endpoint(self, listener: str, broker_id: int) -> Endpoint | None:

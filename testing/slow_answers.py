@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..storage.filesystem import FileSlice
 
 if TYPE_CHECKING:
-    from ..server.apis.request_context import RequestContext, Respond
+    from ..server.apis.interceptors import Respond
+    from ..server.apis.request_context import RequestContext
     from .exchange import Exchange
 
 DROPS_PER_SECOND = 50

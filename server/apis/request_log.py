@@ -14,8 +14,9 @@ from ...common.room_logger import room_logger
 
 if TYPE_CHECKING:
     from ...protocol.apis import ApiKey
+    from .interceptors import Handle, Respond
     from .kafka_apis import KafkaApis
-    from .request_context import Handle, RequestContext, Respond
+    from .request_context import RequestContext
 
 logger = room_logger("apis")
 

@@ -14,6 +14,7 @@ from ...common.room_logger import room_logger
 from ...common.uuid_text import new_uuid
 from ...protocol.errors import KafkaError, code_of
 from ...protocol.messages.describe_cluster import DescribeClusterRequest
+from ...protocol.receive_buffer import FrameMemory
 from ...protocol.schema import UNBOUNDED
 from ..cluster_member import strays_of_cluster
 from ..controller.alter_partition_manager import DefaultAlterPartitionManager
@@ -31,7 +32,7 @@ from ..raft.kafka_raft_log import KafkaRaftLog
 from ..raft.node_to_controller_channel_manager import NodeToControllerChannelManager
 from ..raft.observer_state import MAX_BACKOFF_MS
 from ..raft.snapshot_generator import SnapshotGenerator
-from ..replication.replication import Replication
+from ..replication.replication import KEPT_FRAMES, Replication
 from ..security.inter_broker_security import InterBrokerSecurity
 from .assignments_manager import AssignmentsManager
 from .broker_metadata_publisher import BrokerMetadataPublisher, FirstImage
@@ -287,7 +288,7 @@ class KRaftMember:
             config=config,
             metadata=metadata,
             isr_changes=self._alter_partition_manager,
-            connect=self._connect,
+            connect=partial(self._connect, memory=FrameMemory(KEPT_FRAMES)),
             paused=cleaner.paused,
             stopwatch=self._ports.stopwatch,
             loop=self._loop,
@@ -329,11 +330,11 @@ class KRaftMember:
             raise KafkaError(code_of(response.error_code))
         return response
 
-    def _connect(self, timeout_ms: int) -> BrokerConnections:
+    def _connect(self, timeout_ms: int, *, memory: FrameMemory | None = None) -> BrokerConnections:
         outgoing = self._between_brokers
-        endpoint = partial(self._endpoint, outgoing.listener)
+        endpoint, rng = partial(self._endpoint, outgoing.listener), self._ports.random
         return BrokerConnections(
-            self._broker_id, endpoint, self._ports.random, timeout_ms=timeout_ms, outgoing=outgoing
+            self._broker_id, endpoint, rng, timeout_ms=timeout_ms, outgoing=outgoing, memory=memory
         )
 
     def _endpoint(self, listener: str, broker_id: int) -> Endpoint | None:

@@ -20,6 +20,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.schema import UNBOUNDED
 
 if TYPE_CHECKING:
+    from ...protocol.receive_buffer import FrameMemory
     from ..security.inter_broker_security import InterBrokerSecurity
 
 Endpoint = tuple[str, int]
@@ -36,14 +37,16 @@ class BrokerConnections:
         *,
         timeout_ms: int,
         outgoing: InterBrokerSecurity | None = None,
+        memory: FrameMemory | None = None,
     ) -> None:
         """`endpoint` returns the address of a live broker, None for a broker that is not alive.
 
         `outgoing` authenticates both ends and records the results; without it there is no authentication. If a
-        response takes longer than `timeout_ms`, the connection is closed and all its requests fail.
+        response takes longer than `timeout_ms`, the connection is closed and all its requests fail. `memory` is as in
+        `ConnectionOptions`.
         """
         # Brokers of Kafka use their id as the client id, too.
-        self._options = ConnectionOptions(client_id=str(broker_id), request_timeout_ms=timeout_ms)
+        self._options = ConnectionOptions(client_id=str(broker_id), request_timeout_ms=timeout_ms, memory=memory)
         self._endpoint = endpoint
         self._outgoing = outgoing
         self._random = rng

@@ -253,7 +253,7 @@ class Partition:
                 self._replica_manager.group_commit.request(self, may_linger=request.may_linger)
                 if info.last_offset >= 0 and not info.duplicate:
                     if self.followers is not None:
-                        self._replica_manager.try_complete_delayed_fetches(self)
+                        self._replica_manager.complete_fetches_later(self)
                     # A new append: its own barrier keeps the high watermark where it is. An empty or repeated append
                     # has none, and continues below.
                     return info
@@ -263,7 +263,7 @@ class Partition:
                 self._add_barrier(info)
             self._replica_manager.group_commit.request(self)
         if not self._maybe_increment_leader_hw() and self.followers is not None:
-            self._replica_manager.try_complete_delayed_fetches(self)
+            self._replica_manager.complete_fetches_later(self)
         return info
 
     def decides_immediately(self, acks: int) -> bool:

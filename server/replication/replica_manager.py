@@ -23,15 +23,7 @@ from ..metadata.topic_names import INTERNAL_TOPICS, is_internal
 from ..runtime.log_limit import LimitedLog
 from ..runtime.loop_sharing import SLICE_SECONDS, CountBudget, SlicedWork, Steps, raise_error
 from ..runtime.scheduler import BackgroundWork, IsolatedWork
-from .append_request import (
-    NO_RECORDS,
-    AppendCallback,
-    AppendEntry,
-    AppendRequest,
-    AppendResult,
-    SuspendedAppend,
-    SuspendedAppends,
-)
+from .append_request import NO_RECORDS, AppendEntry, AppendRequest, SuspendedAppend, SuspendedAppends
 from .delayed_delete_records import DelayedDeleteRecords
 from .delayed_fetch import (
     CONSUMER,
@@ -46,7 +38,7 @@ from .delayed_fetch import (
     share_result,
 )
 from .delayed_operation import DelayedOperationPurgatory
-from .delayed_produce import AwaitedAppend, DelayedProduce
+from .delayed_produce import AppendCallback, AppendResult, AwaitedAppend, DelayedProduce
 from .described_log_dirs import DescribedLogDir, describe_log_dirs
 from .group_commit import GroupCommit
 from .partition import NO_LEADER, NO_LEADER_EPOCH, FoundOffset, Partition
@@ -155,6 +147,8 @@ class ReplicaManager:
         end of a log often wait with equal fetches, and one read is sufficient for all of them. `_last_shared_result`
         is its result."""
         self._last_shared_result = FetchedPartition(b"", 0, 0, 0)
+        self._appended: dict[TopicPartition, None] = {}
+        """Partitions with appends in this turn for which fetches of followers may wait."""
         self._role_change_listeners: list[Callable[[TopicPartition], None]] = []
         self._election_ends = 0.0
         """The loop time until which fetches of followers wait for at most `FOLLOWER_WAIT_AFTER_ELECTION_MS`."""
@@ -655,11 +649,6 @@ class ReplicaManager:
                 whole_batch = False
         return results, total
 
-    def read_again(self, params: FetchParams) -> list[FetchResult]:
-        """Read the partitions of a fetch that has waited once more, for another request that waited with it."""
-        assert params.has_waited, "it has been read for the first request"
-        return self._read(params, params.partitions)[0]
-
     def _is_unchanged(self, found: FetchResult, topic: str, wanted: FetchPartition, isolation: FetchIsolation) -> bool:
         """Whether an empty result is still empty, and its offsets are still the same."""
         partition = self._partitions.get((topic, wanted.partition))
@@ -988,17 +977,27 @@ class ReplicaManager:
                 # A request that is checked a turn later could find this broker the leader again, and acknowledge
                 # records that the log has lost between.
                 produce.check_and_complete_immediately(key)
-        # As `try_complete_delayed_fetches`, without another call on the path of every append.
         fetch, share_fetch = self._fetch_purgatory, self.share_fetch_purgatory
         if fetch.watchers and key in fetch.watchers:
             fetch.check_and_complete(key)
         if share_fetch.watchers and key in share_fetch.watchers:
             share_fetch.check_and_complete(key)
 
-    def try_complete_delayed_fetches(self, partition: Partition) -> None:
-        """Complete fetches of followers: the leader has more records."""
+    def complete_fetches_later(self, partition: Partition) -> None:
+        """Complete fetches of followers at the end of this turn: the leader has more records.
+
+        The response then has the records of all appends of the turn. If the first append completed the fetch, the
+        records of the others would wait for another round of fetch, append and acknowledgement.
+        """
         watchers, key = self._fetch_purgatory.watchers, partition.topic_partition
         if watchers and key in watchers:
+            if not self._appended:
+                self._loop.call_soon(self._complete_fetches)
+            self._appended[key] = None
+
+    def _complete_fetches(self) -> None:
+        appended, self._appended = self._appended, {}
+        for key in appended:
             self._fetch_purgatory.check_and_complete(key)
 
     def submit_isr_change(self, partition: Partition, change: IsrChange) -> None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 IDLE_FETCHERS_MS = 10_000
 """The interval at which fetchers without partitions are closed."""
 UNKNOWN_EPOCH = -1
+KEPT_FRAMES = 2
+"""Fetch responses whose memory all fetchers of a broker use again: the pages of new memory cost as much as a copy."""
 
 
 class Replication:

@@ -92,7 +92,7 @@ class DirectlyConnected(ClusterMember):
         self._ask = ask
         super().__init__(*parts, **named_parts)
 
-    def _connect(self, timeout_ms: int, outgoing: Any = None) -> Any:
+    def _connect(self, timeout_ms: int, outgoing: Any = None, *, memory: Any = None) -> Any:
         return SimpleNamespace(send_request=self._ask, close=lambda: None)
 
 

@@ -165,7 +165,7 @@ class Node:
     def try_complete_delayed_requests(self, partition: Partition) -> None:
         self.cluster.look(self)
 
-    def try_complete_delayed_fetches(self, partition: Partition) -> None:
+    def complete_fetches_later(self, partition: Partition) -> None:
         return
 
     def try_complete_delayed_deletes(self, partition: Partition) -> None:

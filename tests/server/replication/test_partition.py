@@ -42,7 +42,7 @@ class Listener:
     def try_complete_delayed_requests(self, partition: Partition) -> None:
         self.raised.append(partition.log.high_watermark)
 
-    def try_complete_delayed_fetches(self, partition: Partition) -> None:
+    def complete_fetches_later(self, partition: Partition) -> None:
         self.appends += 1
 
     def on_follower_flushed(self, partition: Partition) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -20,19 +20,23 @@ from barnabas.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from barnabas.protocol.messages.fetch import ReplicaState
+from barnabas.protocol.messages.fetch import FetchPartition, ReplicaState
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.metadata.metadata_cache import PartitionImage, TopicImage
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerInfo
 from barnabas.server.network.broker_connections import BrokerConnections
-from barnabas.server.replication.delayed_fetch import FetchParams
+from barnabas.server.replication.append_request import AppendRequest
+from barnabas.server.replication.delayed_fetch import FetchedPartition, FetchParams, FetchResult
 from barnabas.server.replication.leader_and_isr import IsrChange, LeaderAndIsr, LeaderAndIsrState
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.replication import Replication
 from barnabas.server.runtime.scheduler import Scheduler
 from barnabas.simulation.loop import SimLoop, run
 from barnabas.simulation.machines import PORT, SimBroker, World
+from barnabas.storage.log_validator import CLIENT_RULES
+from barnabas.storage.log_values import FetchIsolation
 
 TOPIC_ID = UUID(int=77)
 NAME = TopicPartition("t", 0)
@@ -235,6 +239,29 @@ def test_fetches_of_followers_wait_shortly_after_an_election(monkeypatch: pytest
         assert sum(moment > 1.6 for moment in after) <= 4
         assert not waiting.done()
         consumer.close()
+
+    play(story)
+
+
+def test_appends_of_one_turn_reach_a_follower_in_one_response() -> None:
+    async def story(cluster: Cluster) -> None:
+        server = cluster.members[1].broker.server
+        assert server is not None
+        manager, partition = server.state.replica_manager, cluster.members[1].partition
+        cluster.members[2].broker.crash("kill")
+        wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        params = FetchParams([("t", wanted)], 60_000, 1, 1 << 20, FetchIsolation.LOG_END, follower=2)
+        results: list[list[FetchResult]] = []
+        manager.fetch_records(params, results.append)
+        for value in (b"first", b"second"):
+            records = memoryview(bytearray(batch(value)))
+            partition.append_records_to_leader(records, AppendRequest(1, 0, print, CLIENT_RULES))
+            assert not results, "more records may be appended in this turn"
+        await asyncio.sleep(0.001)
+        ((result,),) = results
+        assert isinstance(result, FetchedPartition)
+        found = [record.value for one in iter_batches(bytes(cast(bytes, result.records))) for record in one.records()]
+        assert found == [b"first", b"second"]
 
     play(story)
 

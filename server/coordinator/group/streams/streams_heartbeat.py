@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from .....protocol.errors import ErrorCode, KafkaError
 from ....metadata.topic_names import is_internal, is_legal
-from ..modern_group_heartbeat import ModernGroupHeartbeat, refuse_if
-from ..modern_group_member import STATIC_LEAVE_EPOCH
+from ..modern_group_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from .streams_group_member import Endpoint
 from .streams_topology import StreamsTopology
 from .tasks import TasksTuple, TasksTupleWithEpochs
@@ -41,9 +40,12 @@ NO_TASK_OFFSETS = MemberTaskOffsets()
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsHeartbeat(ModernGroupHeartbeat):
+class StreamsHeartbeat:
     """The values of a heartbeat; None for a value that has not changed since the member's last heartbeat."""
 
+    group_id: str
+    member_id: str
+    epoch: int
     endpoint_information_epoch: int
     instance_id: str | None
     rack_id: str | None
@@ -63,6 +65,16 @@ class StreamsHeartbeat(ModernGroupHeartbeat):
     version: int
     """The version of the request."""
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether the member joins, for the first time or again."""
+        return self.epoch == JOIN_EPOCH
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the member leaves, permanently or as a static member that will return."""
+        return self.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
+
     def check(self) -> None:
         """Raise KafkaError INVALID_REQUEST for missing and invalid values, except in the topology."""
         for name, text in (
@@ -71,22 +83,27 @@ class StreamsHeartbeat(ModernGroupHeartbeat):
             ("InstanceId", self.instance_id),
             ("RackId", self.rack_id),
         ):
-            refuse_if(text is not None and not text.strip(), f"{name} can't be empty.")
+            _refuse_if(text is not None and not text.strip(), f"{name} can't be empty.")
         if self.is_joining:
-            refuse_if(self.rebalance_timeout_ms == NOT_GIVEN, "RebalanceTimeoutMs must be provided in first request.")
+            _refuse_if(self.rebalance_timeout_ms == NOT_GIVEN, "RebalanceTimeoutMs must be provided in first request.")
             for kind, tasks in (
                 ("ActiveTasks", self.owned and self.owned.active),
                 ("StandbyTasks", self.owned and self.owned.standby),
                 ("WarmupTasks", self.owned and self.owned.warmup),
             ):
-                refuse_if(bool(tasks), f"{kind} must be empty when (re-)joining.")
-            refuse_if(self.topology is None, "Topology must be non-null when (re-)joining.")
+                _refuse_if(bool(tasks), f"{kind} must be empty when (re-)joining.")
+            _refuse_if(self.topology is None, "Topology must be non-null when (re-)joining.")
         elif self.epoch == STATIC_LEAVE_EPOCH:
-            refuse_if(self.instance_id is None, "InstanceId can't be null.")
+            _refuse_if(self.instance_id is None, "InstanceId can't be null.")
         elif self.epoch < STATIC_LEAVE_EPOCH:
-            refuse_if(True, f"MemberEpoch is {self.epoch}, but must be greater than or equal to -2.")
+            _refuse_if(True, f"MemberEpoch is {self.epoch}, but must be greater than or equal to -2.")
         if not self.is_joining:
-            refuse_if(self.topology is not None, "Topology can only be provided when (re-)joining.")
+            _refuse_if(self.topology is not None, "Topology can only be provided when (re-)joining.")
+
+
+def _refuse_if(is_wrong: bool, reason: str) -> None:
+    if is_wrong:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
 
 
 def check_topic_names(topology: StreamsTopology) -> None:
@@ -101,7 +118,7 @@ def check_topic_names(topology: StreamsTopology) -> None:
 def check_topology(topology: StreamsTopology) -> None:
     """Raise KafkaError STREAMS_INVALID_TOPOLOGY for an inconsistent topology, INVALID_REQUEST for patterns."""
     for one in topology.subtopologies.values():
-        refuse_if(bool(one.source_topic_regex), "Regular expressions for source topics are not supported yet.")
+        _refuse_if(bool(one.source_topic_regex), "Regular expressions for source topics are not supported yet.")
         for topic in one.state_changelog_topics:
             if topic.partitions:
                 raise _invalid(
