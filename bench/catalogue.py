@@ -20,6 +20,7 @@ from bench.groups import (
 from bench.kraft_clusters import kraft_benches
 from bench.members import HEARTBEAT_S
 from bench.requests import (
+    CONSUMERS,
     measure_connection_cost,
     measure_connections,
     measure_group_commit,
@@ -30,6 +31,7 @@ from bench.requests import (
     measure_single,
     measure_topics,
     prepare_latency,
+    woken_with,
 )
 from bench.secured import secured_benches
 from bench.share_groups import share_benches
@@ -231,6 +233,7 @@ def request_benches() -> list[Bench]:
             goals=MANY,
             warm_by=tuple(f"requests_per_s_{count}" for count in STEPS),
         ),
+        *woken_benches(),
         Bench(
             "metadata-1000",
             "metadata of one topic with 1000 partitions, one request after the other",
@@ -238,6 +241,37 @@ def request_benches() -> list[Bench]:
             measure_metadata,
             partitions=1000,
         ),
+    ]
+
+
+def woken_benches() -> list[Bench]:
+    """Consumers with fetch sessions that wait for the next record."""
+    return [
+        Bench(
+            name,
+            f"100 and 1000 consumers with fetch sessions that wait at the {where} and wake for a record each",
+            {
+                figure: better
+                for count in CONSUMERS
+                for figure, better in (
+                    (f"fetches_per_s_{count}", "higher"),
+                    (f"p99_ms_{count}", "lower"),
+                    (f"cpu_us_{count}", "lower"),
+                )
+            },
+            woken_with(partitions),
+            targets=BROKERS,
+            goals=tuple(
+                goal
+                for count in CONSUMERS
+                for goal in (Goal(f"fetches_per_s_{count}", "kafka", 1.5), Goal(f"p99_ms_{count}", "kafka", 0.5))
+            ),
+            warm_by=tuple(f"fetches_per_s_{count}" for count in CONSUMERS),
+        )
+        for name, where, partitions in (
+            ("fetch-wakes", "end of one partition", 1),
+            ("fetch-wakes-100", "ends of 100 partitions", 100),
+        )
     ]
 
 

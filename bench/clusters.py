@@ -3,14 +3,14 @@
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from bench import load
 from bench.bench import BROKERS, THROUGHPUT, Bench, Figures, Goal, Run
 from bench.process import resident_mb
 from bench.starting import IDLE_S
-from bench.targets import PATIENCE_S, ClusterTarget
+from bench.targets import PATIENCE_S, BrokerTarget, ClusterTarget
 from bench.throughput import librdkafka_bench
 from confluent_kafka import ElectionType
 from confluent_kafka.admin import PartitionMetadata
@@ -26,6 +26,7 @@ LED_BY_EACH = 1000
 WIDTHS = (1000, 10_000)
 """Partitions with three replicas, of which each broker leads a third."""
 LATENCY_RATE = 500
+WIDE = "wide"
 
 PAGE_CACHE = {"acks.all.durability": "page-cache"}
 # ZooKeeper tells that a broker is gone when its session ends; what is measured begins then.
@@ -38,26 +39,9 @@ def cluster_benches() -> list[Bench]:
 
 
 def _loads() -> list[Bench]:
-    produced = [
-        librdkafka_bench(
-            f"cluster-produce-{short}{durability}",
-            f"{words} records, 6 partitions with 3 replicas, acks -1{told}",
-            size=size,
-            partitions=6,
-            acks=-1,
-            brokers=SIZE,
-            targets=BROKERS,
-            properties=properties,
-            goals=goals,
-        )
-        for durability, told, properties, goals in (
-            ("", " from the page caches", PAGE_CACHE, (Goal("mb_per_s", "kafka", 1.5),)),
-            ("-disk", " once on the leader's disk (Kafka: from the page caches)", {}, ()),
-        )
-        for size, short, words in ((1000, "1k", "1 KB"), (100, "100b", "100-byte"))
-    ]
     return [
-        *produced,
+        *produce_benches("cluster-produce-{}", "from the page caches", PAGE_CACHE, (Goal("mb_per_s", "kafka", 1.5),)),
+        *produce_benches("cluster-produce-{}-disk", "once on the leader's disk (Kafka: from the page caches)", {}, ()),
         Bench(
             "cluster-latency",
             f"{LATENCY_RATE} single-record produce requests per second to one leader, acks -1, from the page caches",
@@ -80,6 +64,27 @@ def _loads() -> list[Bench]:
             rounds=1,
             warmup=0,
         ),
+    ]
+
+
+def produce_benches(
+    name: str, acknowledged: str, properties: Mapping[str, str], goals: tuple[Goal, ...], *, kraft: bool = False
+) -> list[Bench]:
+    """Return benches of replicated records of two sizes; the name has a place for the size."""
+    return [
+        librdkafka_bench(
+            name.format(short),
+            f"{words} records, 6 partitions with 3 replicas, acks -1 {acknowledged}",
+            size=size,
+            partitions=6,
+            acks=-1,
+            brokers=SIZE,
+            kraft=kraft,
+            targets=BROKERS,
+            properties=properties,
+            goals=goals,
+        )
+        for size, short, words in ((1000, "1k", "1 KB"), (100, "100b", "100-byte"))
     ]
 
 
@@ -143,23 +148,18 @@ def _widths(width: int) -> list[Bench]:
 
 
 def measure_latency(run: Run) -> Figures:
-    topic = run.topic("latency")
-    target = cluster_of(run)
+    """Measure the latencies of single records, with the leader as the bootstrap server."""
+    topic, target = run.topic("latency"), brokers_of(run)
     target.create_topic(topic)
     leader = partitions_of(target, topic)[0].leader
-    figures = load.run(
-        "latency",
-        bootstrap=target.servers[leader - 1].bootstrap,
-        topic=topic,
-        seconds=run.seconds,
-        rate=LATENCY_RATE,
-        acks=-1,
-    )
+    address = target.servers[leader - 1].bootstrap
+    figures = load.run("latency", bootstrap=address, topic=topic, seconds=run.seconds, rate=LATENCY_RATE, acks=-1)
     target.delete_topic(topic)
     return figures
 
 
 def measure_idle(run: Run) -> Figures:
+    """Return the mean resident memory of a broker."""
     time.sleep(IDLE_S)
     return {"idle_mb": resident_mb(run.target.pids)}
 
@@ -189,9 +189,9 @@ def measure_catch_up(run: Run) -> Figures:
 
 
 def prepare_width(run: Run, width: int) -> None:
-    """As many partitions as `width` says."""
-    run.target.create_topic("wide", width)
-    await_in_sync(cluster_of(run), "wide")
+    """Create partitions whose replicas are all in sync."""
+    run.target.create_topic(WIDE, width)
+    await_in_sync(brokers_of(run), WIDE)
 
 
 def measure_failover(run: Run) -> Figures:
@@ -212,12 +212,12 @@ def _failover(run: Run, number: int, is_over: Callable[[KazooClient], bool]) -> 
     begin = time.perf_counter()
 
     def is_replaced() -> bool:
-        return all(partition.leader not in (number, -1) for partition in partitions_of(target, "wide").values())
+        return all(partition.leader not in (number, -1) for partition in partitions_of(target, WIDE).values())
 
     wait_until(is_replaced, timeout_s=PATIENCE_S, what="others lead")
     elapsed = time.perf_counter() - begin
     victim.start(timeout_s=PATIENCE_S)
-    await_in_sync(target, "wide")
+    await_in_sync(target, WIDE)
     target.admin().elect_leaders(ElectionType.PREFERRED, None).result()
     return {"failover_s": elapsed}
 
@@ -238,7 +238,7 @@ def measure_restart(run: Run) -> Figures:
 def _until_in_sync(target: ClusterTarget, victim: BarnabasServer | KafkaServer) -> float:
     begin = time.perf_counter()
     victim.start(timeout_s=PATIENCE_S)
-    await_in_sync(target, "wide")
+    await_in_sync(target, WIDE)
     return time.perf_counter() - begin
 
 
@@ -274,22 +274,30 @@ def controller_id(client: KazooClient) -> int | None:
         return None
 
 
+def brokers_of(run: Run) -> BrokerTarget:
+    """Return the run's target."""
+    assert isinstance(run.target, BrokerTarget)
+    return run.target
+
+
 def cluster_of(run: Run) -> ClusterTarget:
-    """The run's target."""
+    """Return the run's target, a cluster with a ZooKeeper."""
     assert isinstance(run.target, ClusterTarget)
     return run.target
 
 
-def partitions_of(target: ClusterTarget, topic: str) -> dict[int, PartitionMetadata]:
+def partitions_of(target: BrokerTarget, topic: str) -> dict[int, PartitionMetadata]:
     """Return the metadata of the partitions of a topic from one broker."""
     partitions: dict[int, PartitionMetadata] = target.admin().list_topics(topic, timeout=60).topics[topic].partitions
     return partitions
 
 
-def await_in_sync(target: ClusterTarget, topic: str) -> None:
+def await_in_sync(target: BrokerTarget, topic: str, interval_s: float = 0.01) -> None:
     """Return once each partition has all its replicas in sync."""
 
     def is_in_sync() -> bool:
-        return all(len(partition.isrs) == SIZE for partition in partitions_of(target, topic).values())
+        found = partitions_of(target, topic)
+        return bool(found) and all(len(partition.isrs) == SIZE for partition in found.values())
 
-    wait_until(is_in_sync, timeout_s=PATIENCE_S, what=f"all replicas of {topic} are in sync")
+    what = f"all replicas of {topic} are in sync"
+    wait_until(is_in_sync, timeout_s=PATIENCE_S, what=what, interval_s=interval_s)

@@ -6,25 +6,28 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from bench import load
 from bench.bench import BROKERS, Bench, Figures, Goal, Run
-from bench.process import resident_mb
-from bench.starting import IDLE_S
+from bench.clusters import (
+    LATENCY_RATE,
+    LED_BY_EACH,
+    PAGE_CACHE,
+    SIZE,
+    WIDE,
+    await_in_sync,
+    brokers_of,
+    measure_idle,
+    measure_latency,
+    partitions_of,
+    prepare_width,
+    produce_benches,
+)
 from bench.targets import PATIENCE_S, BrokerTarget
-from bench.throughput import librdkafka_bench
 from bench.wire import Answers, produce_request, settle, small_batch
 from confluent_kafka import ElectionType
-from confluent_kafka.admin import PartitionMetadata
 from tests.server_process import wait_until
 
-SIZE = 3
-LED_BY_EACH = 1000
 WIDTH = 10_000
 """Partitions with three replicas, of which each broker leads a third."""
-LATENCY_RATE = 500
-TOPIC = "wide"
-
-PAGE_CACHE = {"acks.all.durability": "page-cache"}
 REPLICATED = {
     "offsets.topic.num.partitions": "6",
     "share.coordinator.state.topic.num.partitions": "6",
@@ -37,20 +40,12 @@ SHORT_SESSION = {**REPLICATED, "broker.session.timeout.ms": "2000", "broker.hear
 def kraft_benches() -> list[Bench]:
     """Replication factor 3, acknowledgements from the page cache of all replicas in sync."""
     return [
-        *(
-            librdkafka_bench(
-                f"kraft-produce-{short}",
-                f"{words} records, 6 partitions with 3 replicas, acks -1 from the page caches, KRaft",
-                size=size,
-                partitions=6,
-                acks=-1,
-                brokers=SIZE,
-                kraft=True,
-                targets=BROKERS,
-                properties={**PAGE_CACHE, **REPLICATED},
-                goals=(Goal("mb_per_s", "kafka", 1.5),),
-            )
-            for size, short, words in ((1000, "1k", "1 KB"), (100, "100b", "100-byte"))
+        *produce_benches(
+            "kraft-produce-{}",
+            "from the page caches, KRaft",
+            {**PAGE_CACHE, **REPLICATED},
+            (Goal("mb_per_s", "kafka", 1.5),),
+            kraft=True,
         ),
         Bench(
             "kraft-latency",
@@ -107,54 +102,31 @@ def kraft_benches() -> list[Bench]:
     ]
 
 
-def measure_latency(run: Run) -> Figures:
-    """Measure the latencies of single records, with the leader as the bootstrap server."""
-    topic, target = run.topic("latency"), brokers_of(run)
-    target.create_topic(topic)
-    leader = partitions_of(target, topic)[0].leader
-    address = target.servers[leader - 1].bootstrap
-    figures = load.run("latency", bootstrap=address, topic=topic, seconds=run.seconds, rate=LATENCY_RATE, acks=-1)
-    target.delete_topic(topic)
-    return figures
-
-
-def measure_idle(run: Run) -> Figures:
-    """Return the mean resident memory of a broker."""
-    time.sleep(IDLE_S)
-    return {"idle_mb": resident_mb(run.target.pids) / SIZE}
-
-
-def prepare_width(run: Run, width: int) -> None:
-    """Create partitions whose replicas are all in sync."""
-    run.target.create_topic(TOPIC, width)
-    await_in_sync(brokers_of(run))
-
-
 def measure_failover(run: Run) -> Figures:
     """Kill the last broker, and write to all its partitions as soon as they have other leaders."""
     target = brokers_of(run)
     victim, survivors = target.servers[-1], target.servers[:-1]
-    lost = [index for index, one in partitions_of(target, TOPIC).items() if one.leader == SIZE]
+    lost = [index for index, one in partitions_of(target, WIDE).items() if one.leader == SIZE]
     victim.kill()
 
     def is_fenced() -> bool:
-        return partitions_of(target, TOPIC)[lost[0]].leader not in (SIZE, -1)
+        return partitions_of(target, WIDE)[lost[0]].leader not in (SIZE, -1)
 
     wait_until(is_fenced, timeout_s=PATIENCE_S, what="the controller fences the broker", interval_s=0.01)
     begin = time.perf_counter()
-    found, batch = partitions_of(target, TOPIC), small_batch()
+    found, batch = partitions_of(target, WIDE), small_batch()
     waiting = []
     with ThreadPoolExecutor() as threads:
         # One request for each leader: requests of one connection wait for each other's replication.
         for number, server in enumerate(survivors, start=1):
             led = [(index, batch) for index in lost if found[index].leader == number]
-            request = produce_request(TOPIC, led, -1)
-            waiting.append(threads.submit(settle, server.bootstrap, [request], Answers(TOPIC, len(led))))
+            request = produce_request(WIDE, led, -1)
+            waiting.append(threads.submit(settle, server.bootstrap, [request], Answers(WIDE, len(led))))
         for one in waiting:
             one.result()
     elapsed = time.perf_counter() - begin
     victim.start(timeout_s=PATIENCE_S)
-    await_in_sync(target)
+    await_in_sync(target, WIDE, interval_s=0.1)
     elect_preferred(target)
     return {"failover_s": elapsed}
 
@@ -168,7 +140,7 @@ def measure_restart(run: Run) -> Figures:
     stopped = time.perf_counter()
     victim.start(timeout_s=PATIENCE_S)
     started = time.perf_counter()
-    await_in_sync(target)
+    await_in_sync(target, WIDE, interval_s=0.1)
     return {
         "stop_s": stopped - begin,
         "start_s": started - stopped,
@@ -181,29 +153,7 @@ def elect_preferred(target: BrokerTarget) -> None:
 
     def is_done() -> bool:
         target.admin().elect_leaders(ElectionType.PREFERRED, None).result()
-        found = partitions_of(target, TOPIC)
+        found = partitions_of(target, WIDE)
         return bool(found) and all(one.leader == one.replicas[0] for one in found.values())
 
     wait_until(is_done, timeout_s=PATIENCE_S, what="each broker leads a third of the partitions", interval_s=0.5)
-
-
-def brokers_of(run: Run) -> BrokerTarget:
-    """Return the run's target."""
-    assert isinstance(run.target, BrokerTarget)
-    return run.target
-
-
-def partitions_of(target: BrokerTarget, topic: str) -> dict[int, PartitionMetadata]:
-    """Return the metadata of the partitions of a topic from one broker."""
-    partitions: dict[int, PartitionMetadata] = target.admin().list_topics(topic, timeout=60).topics[topic].partitions
-    return partitions
-
-
-def await_in_sync(target: BrokerTarget) -> None:
-    """Return once each partition has all its replicas in sync."""
-
-    def is_in_sync() -> bool:
-        found = partitions_of(target, TOPIC)
-        return bool(found) and all(len(partition.isrs) == SIZE for partition in found.values())
-
-    wait_until(is_in_sync, timeout_s=PATIENCE_S, what=f"all replicas of {TOPIC} are in sync", interval_s=0.1)

@@ -10,7 +10,17 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from bench import arrivals, java_load, librdkafka, replay, share_load, single, transaction_load, transaction_requests
+from bench import (
+    arrivals,
+    fetch_load,
+    java_load,
+    librdkafka,
+    replay,
+    share_load,
+    single,
+    transaction_load,
+    transaction_requests,
+)
 from bench.payloads import payloads
 
 
@@ -36,6 +46,7 @@ LOADS: dict[str, Callable[..., dict[str, float]]] = {
     "switched": single.switched,
     "latency": single.latencies,
     "connections": single.many_connections,
+    "woken": fetch_load.woken,
     "metadata": single.metadata,
     "replay-produce": replay.produce,
     "replay-consume": replay.consume,

@@ -11,6 +11,9 @@ from bench.metered import MeteredServer
 from bench.process import CpuMeter
 from bench.targets import COMMON_PROPERTIES, BrokerTarget
 
+CONSUMERS = (100, 1000)
+"""The numbers of consumers that wait."""
+
 
 def spent_on(run: Run, name: str, **options: Any) -> tuple[Figures, float]:
     """Figures of a load of `load.LOADS`, and microseconds of server time for each of its requests."""
@@ -68,6 +71,24 @@ def measure_connections(run: Run) -> Figures:
         made[f"cpu_us_{count}"] = cost
     run.target.delete_topic(topic)
     return made
+
+
+def woken_with(partitions: int) -> Callable[[Run], Figures]:
+    """Consumers that wait at the ends of this number of partitions, all woken together again and again."""
+
+    def measure(run: Run) -> Figures:
+        made: Figures = {}
+        for count in CONSUMERS:
+            topic = run.topic(f"woken-{count}")
+            run.target.create_topic(topic, partitions)
+            figures, cost = spent_on(run, "woken", topic=topic, consumers=count, partitions=partitions)
+            made[f"fetches_per_s_{count}"] = figures["requests_per_s"]
+            made[f"p99_ms_{count}"] = figures["p99_ms"]
+            made[f"cpu_us_{count}"] = cost
+            run.target.delete_topic(topic)
+        return made
+
+    return measure
 
 
 def measure_group_commit(run: Run) -> Figures:

@@ -73,6 +73,13 @@ def fetch_request(topic: str, offset: int, max_bytes: int) -> bytes:
     return framed(1, 4, lead + text(topic) + struct.pack(">iiqi", 1, 0, offset, max_bytes))
 
 
+def session_fetch_request(topic: str, index: int, offset: int, session: tuple[int, int], wait_ms: int) -> bytes:
+    """Fetch v11 of one partition, in the fetch session of this id and epoch, which waits for a first byte."""
+    lead = struct.pack(">iiiibiii", -1, wait_ms, 1, 1 << 20, 0, *session, 1)
+    partition = struct.pack(">iiiqqi", 1, index, -1, offset, -1, 1 << 20)
+    return framed(1, 11, lead + text(topic) + partition + struct.pack(">i", 0) + text(""))
+
+
 def connect(bootstrap: str) -> socket.socket:
     """A connection without Nagle's delay."""
     host, port = bootstrap.rsplit(":", 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from operator import sub
 
 from ..protocol.legacy_records import legacy_record_size
-from ..protocol.record_batch import Batch, RecordBatch
+from ..protocol.record_batch import BATCH_HEADER, CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD, Batch, RecordBatch
 from ..protocol.record_scan import check_record_sizes, oversized_record
 from ..protocol.varint import encode_varint
 from .log_config import LARGEST_RECORD
@@ -65,11 +65,19 @@ def _times(batch: Batch, most: int) -> Iterable[tuple[int, int]]:
     return ((record.timestamp, record.offset) for record in batch.records())
 
 
+def decompressed(batch: RecordBatch) -> bytes:
+    """Return the batch as it would be without its codec, but for the CRC. Raises as `RecordBatch.plain_records`."""
+    records = batch.plain_records()
+    header = bytearray(batch.view[:HEADER_SIZE])
+    length = HEADER_SIZE + len(records) - LOG_OVERHEAD
+    BATCH_HEADER.patch(header, length=length, attributes=batch.attributes & ~CODEC_MASK)
+    return b"".join((header, records))
+
+
 def _in_columns(batch: RecordBatch, most: int) -> Iterable[tuple[int, int]] | None:
     """Timestamp and offset of each record; None for records that cannot be read, and for oversized records."""
     # Such batches are rare, and a broker with the cleaner in another process never imports this otherwise.
     from ..protocol.batch_run import BatchRun, Stop
-    from .cleaning.batch_walk import decompressed
 
     run = BatchRun()
     run.start(decompressed(batch))

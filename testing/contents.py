@@ -23,7 +23,7 @@ from ..storage.log_values import FetchIsolation
 
 if TYPE_CHECKING:
     from ..server.broker_state import BrokerState
-    from ..server.replication.delayed_produce import AppendResult
+    from ..server.replication.append_request import AppendResult
     from ..server.replication.partition import Partition
 
 Data: TypeAlias = bytes | str | None

@@ -21,8 +21,7 @@ from ..protocol.schema import fields_of
 from ..server.apis.error_responses import error_response
 
 if TYPE_CHECKING:
-    from ..server.apis.interceptors import Handle, Respond
-    from ..server.apis.request_context import RequestContext, ResponseWrapper
+    from ..server.apis.request_context import Handle, RequestContext, Respond, ResponseWrapper
 
 
 @dataclass(frozen=True, slots=True)

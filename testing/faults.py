@@ -32,9 +32,8 @@ from .slow_answers import drip
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from ..server.apis.interceptors import Handle, Respond
     from ..server.apis.kafka_apis import KafkaApis
-    from ..server.apis.request_context import RequestContext
+    from ..server.apis.request_context import Handle, RequestContext, Respond
     from ..server.broker_state import BrokerState
     from ..server.coordinator.group.group_coordinator import GroupCoordinator
     from ..server.metadata.metadata_cache import MetadataCache

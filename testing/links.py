@@ -15,8 +15,8 @@ from .exchange import Exchange, kept, settled
 
 if TYPE_CHECKING:
     from ..protocol.apis import ApiKey
-    from ..server.apis.interceptors import Handle, Interceptor, Respond
-    from ..server.apis.request_context import RequestContext
+    from ..server.apis.interceptors import Interceptor
+    from ..server.apis.request_context import Handle, RequestContext, Respond
 
 
 class Links:

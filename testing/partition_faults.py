@@ -10,12 +10,12 @@ from uuid import UUID
 
 from ..protocol.apis import ApiKey
 from ..protocol.errors import KafkaError
-from ..server.apis.acl_checks import DeniedItems, add_denied_items
+from ..server.apis.acl_checks import add_denied_items
 from ..server.apis.error_responses import ITEM_PATHS, ItemPaths
+from ..server.apis.request_context import DeniedItems
 
 if TYPE_CHECKING:
-    from ..server.apis.interceptors import Respond
-    from ..server.apis.request_context import RequestContext
+    from ..server.apis.request_context import RequestContext, Respond
     from .exchange import Exchange
 
 BY_PARTITION = {

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..storage.filesystem import FileSlice
 
 if TYPE_CHECKING:
-    from ..server.apis.interceptors import Respond
-    from ..server.apis.request_context import RequestContext
+    from ..server.apis.request_context import RequestContext, Respond
     from .exchange import Exchange
 
 DROPS_PER_SECOND = 50

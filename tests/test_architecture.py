@@ -8,6 +8,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -317,6 +318,67 @@ def test_logs_of_partitions_are_read_by_their_owners_only() -> None:
 def test_a_touched_log_is_seen() -> None:
     planted = "end = shard.partition.log.log_end_offset\nlog = partition.log\nself._logger.log(level, 'a line')\n"
     assert {one.partition(":")[0] for one in logs_touched(ast.parse(planted))} == {"line 1", "line 2"}
+
+
+Graph = dict[str, set[str]]
+"""The modules that each module imports, for types too."""
+
+OWNERS = (
+    ("clients/share/share_in_flight_batch.py", "clients/share/share_consume_request_manager.py"),
+    ("server/apis/joint_fetch.py", "server/apis/handlers/fetch.py"),
+    ("server/apis/request_context.py", "server/apis/handlers/fetch.py"),
+    ("server/controller/controller_channel_manager.py", "server/controller/kafka_controller.py"),
+    ("server/controller/controller_elector.py", "server/controller/kafka_controller.py"),
+    ("server/metadata/served/connection.py", "server/metadata/served/tree_server.py"),
+    ("server/metadata/served/four_letter_commands.py", "server/metadata/served/tree_server.py"),
+    ("server/network/connection.py", "server/network/socket_server.py"),
+    ("server/network/request_turn.py", "server/network/connection.py"),
+    ("server/replication/partition.py", "server/replication/replica_manager.py"),
+    ("server/replication/replica_fetcher.py", "server/replication/replica_manager.py"),
+    ("server/security/session.py", "server/security/sasl_server_authenticator.py"),
+    ("table/dead_letters.py", "table/follower.py"),
+)
+"""All imports that close a cycle: for types only, where an object and its owner refer to each other."""
+
+
+def imports_of(path: Path, modules: Iterable[Path]) -> Iterator[Path]:
+    """Yield the modules that a module imports by relative imports."""
+    for node in ast.walk(ast.parse(text_of(path))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            target = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            for alias in node.names:
+                places = (target / f"{alias.name}.py", target.with_suffix(".py"), target / "__init__.py")
+                yield from [place for place in places if place in modules][:1]
+
+
+def graph_of(paths: Iterable[Path]) -> Graph:
+    modules = frozenset(paths)
+    return {name_of(path): {name_of(one) for one in imports_of(path, modules)} for path in modules}
+
+
+def cycle_in(graph: Graph) -> list[str]:
+    """Return a cycle of modules, empty if there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_modules_import_each_other_in_one_direction() -> None:
+    graph = graph_of(sources())
+    for module, owner in OWNERS:
+        graph[module].discard(owner)
+    assert cycle_in(graph) == []
+    unused = [
+        f"{module} -> {owner}" for module, owner in OWNERS if not cycle_in({**graph, module: {*graph[module], owner}})
+    ]
+    assert unused == [], "these imports close no cycle any more"
+
+
+def test_a_cycle_of_modules_is_seen(tmp_path: Path) -> None:
+    assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"b"}}) in (["b", "c", "b"], ["c", "b", "c"])
+    assert cycle_in({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
 
 
 LOOP_SHARING = "server/runtime/loop_sharing.py"

@@ -90,6 +90,7 @@ def build(docker: str, bases: dict[str, str]) -> None:
         what = [f"--target={target}", f"--tag={image}", f"--file={ROOT}/docker/Dockerfile", str(ROOT)]
         run([docker, "build", "--network=host", *arguments, *what])
         size = int(run([docker, "image", "inspect", "--format", "{{.Size}}", image])) / 1e6
+        compressed = int(run(["sh", "-c", f"{docker} save {image} | gzip | wc -c"])) / 1e6
         user = run([docker, "image", "inspect", "--format", "{{.Config.User}}", image]).strip()
-        say(f"{image}: {size:,.0f} MB, runs as {user}")
+        say(f"{image}: {size:,.0f} MB, {compressed:,.0f} MB compressed, runs as {user}")
         assert user == "barnabas", f"{image} runs as {user or 'root'}"

@@ -71,7 +71,14 @@ class Project:
         return run([self.docker, "exec", self.container(service), "bash", "-c", script]).strip()
 
     def log(self, service: str) -> list[str]:
-        command = [self.docker, "logs", self.container(service)]
+        return self._log(service)
+
+    def timed_log(self, service: str) -> list[str]:
+        """The lines, each with its time before it."""
+        return self._log(service, "--timestamps")
+
+    def _log(self, service: str, *options: str) -> list[str]:
+        command = [self.docker, "logs", *options, self.container(service)]
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True)
         return result.stdout.splitlines()
 

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from functools import cache, partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.acls import CLUSTER_NAME, AclResourceType
 from ...protocol.apis import API_MESSAGES, ApiKey
@@ -20,6 +20,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.schema import fields_of
 from ..runtime.loop_sharing import ITEMS_PER_TURN
 from .error_responses import ITEM_PATHS, add_error_items, expects_response
+from .request_context import DeniedItems
 from .table import AclCheck, Api
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from ..runtime.ports import Work
     from ..security.authorizer import Authorizer
     from ..security.session import Session
-    from .interceptors import Handle, Respond
-    from .request_context import RequestContext
+    from .request_context import Handle, RequestContext, Respond
 
 Resource = tuple[AclResourceType, str]
 T = TypeVar("T")
@@ -60,14 +60,6 @@ ALWAYS_HANDLED = {ApiKey.METADATA}
 """Handled even if all items are denied: the response contains more than topics."""
 NAME_FIELDS = ("name", "topic", "topic_name", "group_id", "resource_name")
 """Fields with the name of an item's resource."""
-
-
-class DeniedItems(NamedTuple):
-    """The items of one list that were removed from a request, as a request with only these items, and their error."""
-
-    field: str
-    request: Any
-    error: KafkaError
 
 
 class AclInterceptor:

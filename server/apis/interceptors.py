@@ -10,15 +10,13 @@ from collections.abc import Callable
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..quotas.request_quota_usage import RequestQuotaUsage
+
 if TYPE_CHECKING:
     from ...protocol.apis import ApiKey
     from ..quotas.quota_managers import QuotaManagers
-    from .request_context import RequestContext
+    from .request_context import Handle, RequestContext, Respond
 
-Handle: TypeAlias = "Callable[[RequestContext, Any], Any]"
-"""Handles a request: context and request."""
-Respond: TypeAlias = "Callable[[RequestContext, Any], None]"
-"""Encodes and sends a response; None if the client expects none."""
 Interceptor: TypeAlias = "Callable[[ApiKey, int, Handle, Respond], tuple[Handle, Respond]]"
 """Key and version of the API, and the functions to call."""
 
@@ -31,13 +29,13 @@ class QuotaInterceptor:
 
     def __call__(self, key: ApiKey, version: int, handle: Handle, respond: Respond) -> tuple[Handle, Respond]:
         """Leave all APIs unchanged while no quotas are set: the routes are rebuilt when that changes."""
-        if not self._quotas.enforced:
+        quotas = self._quotas
+        if not quotas.enforced:
             return handle, respond
-        new_quota_usage = self._quotas.quota_usage
 
         def charged(context: RequestContext, request: Any) -> Any:
-            quota_usage = context.quota_usage = new_quota_usage(
-                context.session.principal.name, context.client_id, context.size
+            quota_usage = context.quota_usage = RequestQuotaUsage(
+                quotas, context.session.principal.name, context.client_id or "", context.size
             )
             try:
                 response = handle(context, request)

@@ -15,17 +15,19 @@ from ...protocol.apis import ApiKey
 from ...protocol.codec import encode_long_response, encode_response, request_decoder
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.headers import API_SIZE, api_at, decode_request_header, key_at, response_front
+from ...protocol.joint_fetch import FIRST_VERSION, LAST_VERSION
 from ...protocol.produce_entries import CompactProduceResponse, read_produce
 from ..metadata.metadata_store import StoreFailedError
 from ..runtime.loop_sharing import TurnQueue
 from ..runtime.ports import no_collection
 from .acl_checks import AclInterceptor
 from .error_responses import error_response
-from .interceptors import Handle, Interceptor, QuotaInterceptor, Respond
+from .interceptors import Interceptor, QuotaInterceptor
+from .joint_fetch import JointFetch
 from .joint_produce import JointProduce
 from .large_requests import LANE, LargeRequest, LargeRequests, RequestAdmission
 from .pending_reply import PendingReply
-from .request_context import RequestContext
+from .request_context import Handle, RequestContext, Respond
 from .response_budget import is_large_response
 from .services import Services, bind
 
@@ -109,6 +111,8 @@ class Route:
     """The queue in which its requests wait for their turn."""
     max_bytes: int = LARGE_REQUEST_BYTES
     """A larger request is decoded in a lane."""
+    is_joinable: bool = False
+    """Whether its requests may wait together with equal ones."""
 
 
 def _reader(key: ApiKey, version: int) -> Callable[[memoryview, int, int], tuple[RequestHeader, Any]]:
@@ -181,6 +185,7 @@ class KafkaApis:
         quotas.enforced_listeners.append(self._routes.clear)
         self._failures = 0
         self._quotas = quotas
+        self._joint_fetch = JointFetch(services)
         self._joint_produce = JointProduce(services, self._responder)
         self._error_counts: ErrorCounts | None = None
 
@@ -231,6 +236,8 @@ class KafkaApis:
         if (is_large and decoded is None) or (route.turn_queue is not None and not is_turn):
             self._handle_later(connection, route, buffer[start:end], decoded, admission)
             return
+        if route.is_joinable and self._joint_fetch.groups and self._joint_fetch.join(connection, buffer, start, end):
+            return
         header, request = decoded or route.read(buffer, start, end)
         # Positional: Python 3.11 makes a dictionary of the keyword arguments of a class.
         context = RequestContext(header, connection, route.respond, size, self._authorizer, admission, is_large)
@@ -246,6 +253,10 @@ class KafkaApis:
                     self._run_in_task(context, request, response)
             elif response is not None:
                 route.respond(context, response)
+            elif context.joinable_fetch is not None:
+                joinable, context.joinable_fetch = context.joinable_fetch, None  # it refers to the context
+                if route.is_joinable:
+                    self._joint_fetch.lead(connection, *joinable, buffer, start, end)
             # None: the exception for Produce, Fetch and the APIs of group members (`docs/adding-an-api.md`). They wait
             # in a purgatory or in their group, and respond in its callback: a task would cost several microseconds.
 
@@ -380,6 +391,8 @@ class KafkaApis:
             route = Route(_reader(key, version), handle, respond, turn_queue)
             if key in NEVER_DECODED_IN_LANE:
                 route.max_bytes = MAX_FRAME_BYTES
+            is_watched = self._quotas.enforced or len(self._interceptors) > 1 or self._error_counts is not None
+            route.is_joinable = key is ApiKey.FETCH and FIRST_VERSION <= version <= LAST_VERSION and not is_watched
             self._routes[api_at(buffer, start)[0]] = route
             return route
         if key is ApiKey.API_VERSIONS:

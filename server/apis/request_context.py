@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ...common.room_logger import room_logger
 
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...protocol.acls import AclOperation, AclResourceType
+    from ...protocol.errors import KafkaError
     from ...protocol.headers import RequestHeader
     from ..config.listeners import ListenerConfig
     from ..quotas.request_quota_usage import RequestQuotaUsage
+    from ..replication.delayed_fetch import DelayedFetch
     from ..security.authorizer import Authorizer
     from ..security.session import Session
-    from .acl_checks import DeniedItems
-    from .interceptors import Handle, Respond
+    from .handlers.fetch import PendingFetch
     from .large_requests import RequestAdmission
 
 logger = room_logger("apis")
@@ -50,8 +51,20 @@ class Channel(Protocol):
         """Handle no further request for this time after the response to the current request."""
 
 
+Handle: TypeAlias = "Callable[[RequestContext, Any], Any]"
+"""Handles a request: context and request."""
+Respond: TypeAlias = "Callable[[RequestContext, Any], None]"
+"""Encodes and sends a response; None if the client expects none."""
 ResponseWrapper: TypeAlias = "Callable[[Respond, RequestContext, Any], None]"
 """Called with the function that sends a response, the context and the response: None if the client expects none."""
+
+
+class DeniedItems(NamedTuple):
+    """The items of one list that were removed from a request, as a request with only these items, and their error."""
+
+    field: str
+    request: Any
+    error: KafkaError
 
 
 class RequestContext:
@@ -73,6 +86,7 @@ class RequestContext:
         "is_answered",
         "is_large",
         "is_replica_fetch",
+        "joinable_fetch",
         "quota_usage",
         "size",
     )
@@ -103,6 +117,8 @@ class RequestContext:
         """Whether it is the fetch of a follower."""
         self.is_large = is_large
         """Whether its response is encoded in a lane, as it may be large."""
+        self.joinable_fetch: tuple[PendingFetch, DelayedFetch] | None = None
+        """A fetch that waits and that equal requests may join, and its wait. `KafkaApis` takes it from here."""
         self.began: float
         """The time at which its handler was called; set only while the request log is on."""
         self._respond = respond

@@ -14,9 +14,8 @@ from ...common.room_logger import room_logger
 
 if TYPE_CHECKING:
     from ...protocol.apis import ApiKey
-    from .interceptors import Handle, Respond
     from .kafka_apis import KafkaApis
-    from .request_context import RequestContext
+    from .request_context import Handle, RequestContext, Respond
 
 logger = room_logger("apis")
 

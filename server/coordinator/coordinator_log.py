@@ -18,13 +18,12 @@ from ...protocol.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ...protocol.record_batch import Batch, RecordBatch, iter_batches
 from ...protocol.record_batch_builder import batch_of_pairs
 from ...storage.log_validator import COORDINATOR_RULES
-from ..replication.append_request import AppendRequest
+from ..replication.append_request import AppendRequest, AppendResult
 from ..runtime.loop_sharing import CountBudget
 from .compacted_records import CompactedRecords
 
 if TYPE_CHECKING:
     from ...protocol.topic_partition import TopicPartition
-    from ..replication.delayed_produce import AppendResult
     from ..replication.partition import Partition
     from ..replication.replica_manager import ReplicaManager
 

@@ -83,7 +83,7 @@ class MetricsServer:
         from .otlp_export import OtlpExport
 
         try:
-            export = OtlpExport(endpoint, self._config.metrics_otlp_interval_ms, self, state)
+            export = OtlpExport(endpoint, self._config.metrics_otlp_interval_ms, self.reading, state)
         except ImportError as error:
             reason = f"needs `pip install 'barnabas[otlp]'` ({error})"
             raise ConfigError("metrics.otlp.endpoint", endpoint, reason) from None

@@ -7,7 +7,7 @@ The exporter takes the usual variables: `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPO
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
@@ -22,7 +22,6 @@ from .tables import CLIENT_METRIC_PREFIX
 
 if TYPE_CHECKING:
     from ..broker_state import BrokerState
-    from .metrics_http import MetricsServer
 
 logger = room_logger("metrics")
 
@@ -47,14 +46,16 @@ class Number(NamedTuple):
 class OtlpExport:
     """Pushes at its interval from `start` to `close`. Loop-thread only."""
 
-    def __init__(self, endpoint: str, interval_ms: int, metrics: MetricsServer, state: BrokerState) -> None:
-        """Raises ImportError without the extra."""
+    def __init__(
+        self, endpoint: str, interval_ms: int, read: Callable[[], Awaitable[Reading]], state: BrokerState
+    ) -> None:
+        """`read` returns all metrics. Raises ImportError without the extra."""
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
         self._exporter = OTLPMetricExporter(endpoint=endpoint, timeout=TIMEOUT_SECONDS)
         self._endpoint = endpoint
         self._interval = interval_ms / 1000
-        self._metrics = metrics
+        self._read = read
         self._state = state
         self._since_ms = state.ports.now_ms()
         self._works = True
@@ -87,7 +88,7 @@ class OtlpExport:
                 say("Metrics %s to %s", done, self._endpoint, exc_info=reason)
 
     async def _push_now(self) -> bool:
-        reading = await self._metrics.reading()
+        reading = await self._read()
         telemetry, now_ms = self._state.telemetry, self._state.ports.now_ms()
         clients = [] if telemetry is None else telemetry.received()
         return await self._state.ports.work.run(LANE, partial(self._push, reading, clients, now_ms))

@@ -21,8 +21,7 @@ from .call_watch import watch
 from .slow_requests import SlowRequests
 
 if TYPE_CHECKING:
-    from ..apis.interceptors import Handle, Respond
-    from ..apis.request_context import RequestContext
+    from ..apis.request_context import Handle, RequestContext, Respond
 
 KEPT = 1028
 """The size of the samples of Kafka's histograms."""

@@ -18,6 +18,9 @@ from ...storage.filesystem import FileSlice
 
 MIN_CONNECTIONS_TO_BATCH = 8
 """The number of connections below which each response is written immediately: a turn rarely has several."""
+TURN_S = 0.0005
+"""A response this long after its predecessor is the first of its turn. The time of uvloop is in whole milliseconds, and
+advances at most once per turn."""
 RESPONSES_PER_BACKGROUND_SEND = 32
 """Waiting responses that are worth waking the sending thread for."""
 PIECE_BYTES = 1 << 16
@@ -55,10 +58,12 @@ class ResponseBatcher:
     Before a connection is closed or writes to its transport directly, it calls `flush` or `remove_connection`.
     """
 
-    __slots__ = ("_loop", "_sending", "_transports", "_waiting", "is_batching")
+    __slots__ = ("_last_response", "_loop", "_sending", "_transports", "_waiting", "is_batching")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._last_response = 0.0
+        """Loop time of the last response."""
         self._transports: dict[int, asyncio.Transport] = {}
         self._sending: dict[int, bytes] = {}
         """Responses that the other thread sends."""
@@ -80,10 +85,18 @@ class ResponseBatcher:
         self._transports.pop(descriptor, None)
         self._update_is_batching()
 
-    def add(self, descriptor: int, response: bytes) -> None:
-        """Send this in this turn, after waiting responses of the same socket. Its transport must be empty."""
+    def add(self, descriptor: int, response: bytes, *, has_company: bool) -> None:
+        """Send this in this turn, after waiting responses of the same socket. Its transport must be empty.
+
+        `has_company`: other responses are known to follow in this turn.
+        """
         waiting = self._waiting
         if not waiting and not self._sending:
+            last, self._last_response = self._last_response, self._loop.time()
+            if not has_company and self._last_response - last >= TURN_S:
+                # The first response of a turn is often the only one: if it waited, the loop would run another turn.
+                self._transports[descriptor].write(response)
+                return
             self._loop.call_soon(self._end_turn)
         waiting[descriptor] = waiting[descriptor] + response if descriptor in waiting else response
         if len(waiting) >= RESPONSES_PER_BACKGROUND_SEND:

@@ -21,7 +21,6 @@ from .entities import (
     invalid,
 )
 from .rates import QuotaWindow
-from .request_quota_usage import RequestQuotaUsage
 
 logger = room_logger("quotas")
 
@@ -63,10 +62,6 @@ class QuotaManagers:
             REQUEST_PERCENTAGE: self.request.limits,
             CONTROLLER_MUTATION_RATE: self.mutation.limits,
         }
-
-    def quota_usage(self, user: str, client_id: str | None, size: int) -> RequestQuotaUsage:
-        """Return the quota usage of a request of `size` bytes that is about to be handled."""
-        return RequestQuotaUsage(self, user, client_id or "", size)
 
     def throttled(self, quota: str, seconds: float) -> None:
         """Count a throttled request or connection."""

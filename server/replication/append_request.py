@@ -9,16 +9,20 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...common.room_logger import room_logger
+from ...protocol.errors import KafkaError
 from ...storage.log_validator import AppendRules, validate_messages_and_assign_offsets
+from ...storage.log_values import LogAppendInfo
 
 if TYPE_CHECKING:
     from ...storage.log_validator import LaneValidation, Validate
     from ..runtime.loop_sharing import SlicedWork
     from ..runtime.ports import Work
-    from .delayed_produce import AppendCallback, AppendResult
 
 AppendEntry: TypeAlias = tuple[str, int, memoryview]
 """Topic, partition, and records of any format; the buffer is patched in place."""
+AppendResult: TypeAlias = LogAppendInfo | KafkaError
+AppendCallback: TypeAlias = Callable[[list[AppendResult]], None]
+"""Receives the result of each entry, in their order."""
 
 logger = room_logger("replication")
 

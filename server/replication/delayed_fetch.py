@@ -110,7 +110,7 @@ class AwaitedRead(NamedTuple):
 class DelayedFetch(DelayedOperation):
     """Completes when all partitions together have `min_bytes`, or when one of them changed in any other way."""
 
-    __slots__ = ("_isolation", "_min_bytes", "_reads", "_respond")
+    __slots__ = ("_isolation", "_min_bytes", "_reads", "_respond", "size")
 
     def __init__(
         self, reads: list[AwaitedRead], *, min_bytes: int, isolation: FetchIsolation, respond: Callable[[], None]
@@ -120,6 +120,15 @@ class DelayedFetch(DelayedOperation):
         self._min_bytes = min_bytes
         self._isolation = isolation
         self._respond = respond
+        self.size = 1
+
+    @property
+    def has_company(self) -> bool:
+        """Whether it waits for one partition only, and other fetches wait for the same partition."""
+        if self.purgatory is None or len(self.keys) != 1:
+            return False
+        (key,) = self.keys
+        return len(self.purgatory.watchers[key]) > 1
 
     def try_complete(self) -> bool:
         available = 0

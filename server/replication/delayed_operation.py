@@ -38,6 +38,9 @@ class DelayedOperation(ABC):
 
     __slots__ = ("deadline", "is_completed", "keys", "purgatory", "timer")
 
+    size = 1
+    """The number of requests that wait as this operation."""
+
     def __init__(self) -> None:
         self.is_completed = False
         self.purgatory: DelayedOperationPurgatory | None = None
@@ -117,8 +120,9 @@ class DelayedOperationPurgatory:
         self._isolated = IsolatedWork(f"a delayed operation of purgatory {name} failed")
 
     def __len__(self) -> int:
-        """Operations that wait now."""
-        return len({operation for watching in self.watchers.values() for operation in watching})
+        """Requests that wait now."""
+        waiting = {operation for watching in self.watchers.values() for operation in watching}
+        return sum(operation.size for operation in waiting)
 
     def watch(self, operation: DelayedOperation, keys: Collection[Hashable], timeout_ms: float) -> None:
         """Park an operation whose condition does not hold yet, until one of `keys` changes or the time is up.

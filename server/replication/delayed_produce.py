@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...storage.log_values import LogAppendInfo
+from .append_request import AppendCallback, AppendResult
 from .delayed_operation import DelayedOperation
 
 if TYPE_CHECKING:
     from .partition import Partition
-
-AppendResult = LogAppendInfo | KafkaError
-AppendCallback = Callable[[list[AppendResult]], None]
-
 
 AwaitedAppend: TypeAlias = "tuple[Partition, int, int]"
 """One partition's part of a request: the offset that the high watermark or the disk has to reach, and which result it

@@ -188,38 +188,56 @@ class FetchSessionCache:
         self._add(session)
         return session
 
-    def resume(self, request: FetchRequest, *, uses_topic_ids: bool, now: float) -> FetchSession | None:
+    def get(self, session_id: int) -> FetchSession | None:
+        """Return the session with this id."""
+        return self._sessions.get(session_id)
+
+    def resume(
+        self, session_id: int, epoch: int, request: FetchRequest, *, uses_topic_ids: bool, now: float
+    ) -> FetchSession | None:
         """Return the session that an incremental request continues, brought up to date; None, and closed, if that
         empties it.
 
+        The id and the epoch of the session are arguments, because equal requests of many sessions are decoded once.
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
-        session = self._sessions.get(request.session_id)
+        session = self._sessions.get(session_id)
         if session is None:
-            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {request.session_id} does not exist")
-        if session.epoch != request.session_epoch:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session_id} does not exist")
+        if session.epoch != epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"the fetch session is at epoch {session.epoch}")
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the fetch session mixes topic names and ids")
-        self.close(session.id)
+        partitions = len(session.items)
         session.update(request, uses_topic_ids=uses_topic_ids)
-        if not session.items:
-            return None
-        while self._partitions + len(session.items) > MAX_PARTITIONS:
-            if not (session.is_follower and self._evict(session.worth, session.client, now)):
-                text = "there are too many partitions in fetch sessions"
-                raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, text)
+        if len(session.items) == partitions > 0:
+            # The usual request: it changes no number that is counted.
+            del self._sessions[session_id]
+            self._sessions[session_id] = session
+        else:
+            self._remove(session, partitions)
+            if not session.items:
+                return None
+            while self._partitions + len(session.items) > MAX_PARTITIONS:
+                if not (session.is_follower and self._evict(session.worth, session.client, now)):
+                    text = "there are too many partitions in fetch sessions"
+                    raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, text)
+            self._add(session)
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
-        self._add(session)
         session.last_used = now
         return session
 
     def close(self, session_id: int) -> None:
-        session = self._sessions.pop(session_id, None)
+        session = self._sessions.get(session_id)
         if session is not None:
-            self._partitions -= len(session.items)
-            self._sessions_used.add(session.client, -1)
-            self._partitions_used.add(session.client, -len(session.items))
+            self._remove(session, len(session.items))
+
+    def _remove(self, session: FetchSession, partitions: int) -> None:
+        """Remove a session that was added, or last counted, with this number of partitions."""
+        del self._sessions[session.id]
+        self._partitions -= partitions
+        self._sessions_used.add(session.client, -1)
+        self._partitions_used.add(session.client, -partitions)
 
     def _add(self, session: FetchSession) -> None:
         """Add a session as the one used last: they are in this order."""

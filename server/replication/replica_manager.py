@@ -23,7 +23,15 @@ from ..metadata.topic_names import INTERNAL_TOPICS, is_internal
 from ..runtime.log_limit import LimitedLog
 from ..runtime.loop_sharing import SLICE_SECONDS, CountBudget, SlicedWork, Steps, raise_error
 from ..runtime.scheduler import BackgroundWork, IsolatedWork
-from .append_request import NO_RECORDS, AppendEntry, AppendRequest, SuspendedAppend, SuspendedAppends
+from .append_request import (
+    NO_RECORDS,
+    AppendCallback,
+    AppendEntry,
+    AppendRequest,
+    AppendResult,
+    SuspendedAppend,
+    SuspendedAppends,
+)
 from .delayed_delete_records import DelayedDeleteRecords
 from .delayed_fetch import (
     CONSUMER,
@@ -38,7 +46,7 @@ from .delayed_fetch import (
     share_result,
 )
 from .delayed_operation import DelayedOperationPurgatory
-from .delayed_produce import AppendCallback, AppendResult, AwaitedAppend, DelayedProduce
+from .delayed_produce import AwaitedAppend, DelayedProduce
 from .described_log_dirs import DescribedLogDir, describe_log_dirs
 from .group_commit import GroupCommit
 from .partition import NO_LEADER, NO_LEADER_EPOCH, FoundOffset, Partition
@@ -648,6 +656,11 @@ class ReplicaManager:
                 budget = max(0, budget - size)
                 whole_batch = False
         return results, total
+
+    def read_again(self, params: FetchParams) -> list[FetchResult]:
+        """Read the partitions of a fetch that has waited once more, for another request that waited with it."""
+        assert params.has_waited, "it has been read for the first request"
+        return self._read(params, params.partitions)[0]
 
     def _is_unchanged(self, found: FetchResult, topic: str, wanted: FetchPartition, isolation: FetchIsolation) -> bool:
         """Whether an empty result is still empty, and its offsets are still the same."""

@@ -15,7 +15,7 @@ from ...protocol.record_batch import RecordBatchBuilder, iter_batches
 from ...protocol.topic_partition import TopicPartition
 from ...storage.log_validator import CLIENT_RULES
 from ..controller.admin_manager import TopicCreation
-from ..replication.append_request import AppendRequest
+from ..replication.append_request import AppendRequest, AppendResult
 from .state_update import DeadLetterCause
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ..config.settings import Settings
     from ..controller.controller_client import ControllerClient
     from ..metadata.metadata_cache import MetadataCache
-    from ..replication.delayed_produce import AppendResult
     from ..replication.partition import Partition
     from ..replication.replica_manager import ReplicaManager
     from ..runtime.ports import SendRequest, Work

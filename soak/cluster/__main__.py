@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from soak.cluster.command import play_rounds, run_rounds
+from soak.cluster.faults import Outcome
 from soak.cluster.processes import ProcessCluster
-from soak.cluster.rounds import Outcome, Plan, play
+from soak.cluster.rounds import Plan, play
 
 
 def outcomes(numbers: Iterable[int], folder: Path) -> Iterator[Outcome]:

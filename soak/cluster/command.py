@@ -10,30 +10,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
+
+from soak.cluster.faults import Outcome
 
 C = TypeVar("C")
 SHOWN_VIOLATIONS, SHOWN_CHARACTERS = 10, 600
-
-
-class RoundOutcome(Protocol):
-    """The outcome of one round; `str` describes it in a line."""
-
-    violations: list[str]
-
-    def counts(self) -> dict[str, int]:
-        """Return the numbers to add up over all rounds, by name."""
-
-
-O = TypeVar("O", bound=RoundOutcome)  # noqa: E741 - a type
 
 
 def play_rounds(
     numbers: Iterable[int],
     folder: Path,
     start_cluster: Callable[[Path], AbstractContextManager[C]],
-    play: Callable[[C, int], O],
-) -> Iterator[O]:
+    play: Callable[[C, int], Outcome],
+) -> Iterator[Outcome]:
     """Play rounds on one cluster until a round fails, then on a new one."""
     remaining, life = list(numbers), 0
     while remaining:
@@ -48,9 +38,7 @@ def play_rounds(
             shutil.rmtree(folder / str(life))
 
 
-def run_rounds(
-    prog: str, description: str | None, outcomes: Callable[[Iterable[int], Path], Iterator[RoundOutcome]]
-) -> int:
+def run_rounds(prog: str, description: str | None, outcomes: Callable[[Iterable[int], Path], Iterator[Outcome]]) -> int:
     """Parse the command line, play the rounds, print a line for each and the totals; return the exit status."""
     parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=description)
     parser.add_argument("--rounds", type=int, default=100, help="number of rounds (default: %(default)s)")

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from soak.cluster.faults import administer
 from soak.cluster.load import Load
-from soak.cluster.processes import BROKERS, ProcessCluster
-from soak.cluster.rounds import administer
+from soak.cluster.processes import ProcessCluster
+from soak.cluster.replicated_cluster import BROKERS
 from tests.server_process import wait_until
 
 PATIENCE_S = 60

@@ -52,7 +52,7 @@ class Load:
         """For each partition the moments (monotonic) of its acknowledgements."""
         self._unplaced: list[bytes] = []
         """Acknowledged with no word of where, as a repetition may be."""
-        self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
+        self._bootstrap, self.topic, self.partitions = bootstrap, topic, partitions
         promises = {"acks": "all", "enable.idempotence": True, "linger.ms": 2, "retry.backoff.ms": 20}
         limits = {"request.timeout.ms": 5000, "message.timeout.ms": PATIENCE_S * 1000, "retry.backoff.max.ms": 200}
         settings = {"bootstrap.servers": bootstrap, **IMPATIENT, **promises, **limits}
@@ -86,14 +86,14 @@ class Load:
     def read_back(self, read: Callable[[str, str, int], Mapping[Place, bytes]] | None = None) -> History:
         """Add what a reader finds now, by default `read_log`, and return the whole history."""
         history = self.history
-        history.final.update((read or read_log)(self._bootstrap, self._topic, self._partitions))
+        history.final.update((read or read_log)(self._bootstrap, self.topic, self.partitions))
         places = {value: place for place, value in history.final.items()}
         history.acknowledged.update({value: places.get(value, (-1, -1)) for value in self._unplaced})
         return history
 
     def grows(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until every partition has acknowledged more."""
-        before = {index: len(self.acknowledged_at[index]) for index in range(self._partitions)}
+        before = {index: len(self.acknowledged_at[index]) for index in range(self.partitions)}
 
         def more() -> bool:
             return all(len(self.acknowledged_at[index]) > count for index, count in before.items())
@@ -120,10 +120,10 @@ class Load:
         number = 0
         while not self._ending.is_set():
             for writer, producer in enumerate(self._producers):
-                partition = number // len(self._producers) % self._partitions
+                partition = number // len(self._producers) % self.partitions
                 value = b"%d:" % number + bytes(number % 200)
                 self.history.sent[value] = f"{writer}-{partition}"
-                producer.produce(self._topic, value, partition=partition, on_delivery=self._delivered)
+                producer.produce(self.topic, value, partition=partition, on_delivery=self._delivered)
                 producer.poll(0)
                 number += 1
             time.sleep(self._pause_s)
@@ -151,7 +151,7 @@ class Load:
         self.history.seen.append(reads)
         settings = {"group.id": "readers", "enable.auto.commit": False, "auto.offset.reset": "error"}
         consumer = Consumer({"bootstrap.servers": self._bootstrap, **IMPATIENT, **settings})
-        consumer.assign([TopicPartition(self._topic, index, 0) for index in range(self._partitions)])
+        consumer.assign([TopicPartition(self.topic, index, 0) for index in range(self.partitions)])
         while not self._ending.is_set():
             for message in consumer.consume(500, timeout=0.1):
                 value, partition, offset = message.value(), message.partition(), message.offset()

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from soak.cluster.command import play_rounds, run_rounds
+from soak.cluster.faults import Outcome
 from soak.kraft.processes import KRaftProcessCluster
-from soak.kraft.rounds import Outcome, Plan, play
+from soak.kraft.rounds import Plan, play
 
 
 def outcomes(numbers: Iterable[int], folder: Path) -> Iterator[Outcome]:

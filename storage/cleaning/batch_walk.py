@@ -7,8 +7,6 @@ from ...protocol.errors import KafkaError, ProtocolError
 from ...protocol.record_batch import (
     ATTRIBUTES_POSITION,
     BATCH_HEADER,
-    CODEC_MASK,
-    HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC_POSITION,
     TRANSACTIONAL_MASK,
@@ -17,7 +15,7 @@ from ...protocol.record_batch import (
     iter_batches,
 )
 from ..log_config import LARGEST_RECORD
-from ..record_search import check_sizes
+from ..record_search import check_sizes, decompressed
 from .segment_reader import SegmentReader
 from .transaction_metadata import CleanedTransactionMetadata
 
@@ -128,12 +126,3 @@ class BatchWalk:
         if stop != Stop.END or end != len(inner.buffer):
             raise ProtocolError("malformed records")
         return visitor.on_run(inner, batch)
-
-
-def decompressed(batch: RecordBatch) -> bytes:
-    """Return the batch as it would be without its codec, but for the CRC. Raises as `RecordBatch.plain_records`."""
-    records = batch.plain_records()
-    header = bytearray(batch.view[:HEADER_SIZE])
-    length = HEADER_SIZE + len(records) - LOG_OVERHEAD
-    BATCH_HEADER.patch(header, length=length, attributes=batch.attributes & ~CODEC_MASK)
-    return b"".join((header, records))

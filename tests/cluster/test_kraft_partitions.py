@@ -14,8 +14,9 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, PartitionMetadata
 from soak.cluster.load import IMPATIENT, PATIENCE_S, Load
+from soak.cluster.replicated_cluster import BROKERS
 from soak.kraft.clients import GroupLoad
-from soak.kraft.processes import BROKERS, KRaftProcessCluster
+from soak.kraft.processes import KRaftProcessCluster
 from soak.sim.history import History, Place
 from tests.kafka import KafkaTools
 from tests.server_process import wait_until

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewTopic
+from soak.cluster.faults import administer, differing_replicas
 from soak.cluster.load import Load
-from soak.cluster.rounds import administer, differing_replicas
-from soak.kraft.processes import BROKERS, KRaftProcessCluster
+from soak.cluster.replicated_cluster import BROKERS
+from soak.kraft.processes import KRaftProcessCluster
 from tests.kafka import KafkaTools
 
 pytestmark = [pytest.mark.java, pytest.mark.verify, pytest.mark.nightly, pytest.mark.timeout(600)]
@@ -22,7 +23,7 @@ def swap_all(cluster: KRaftProcessCluster, load: Load, kind: str) -> None:
     """Swap each broker in turn; the next one when all replicas are in sync and all partitions are written."""
     for broker_id in BROKERS:
         cluster.swap(broker_id, kind)
-        cluster.wait_for_brokers(PATIENCE_S)
+        cluster.wait_for_brokers(timeout_s=PATIENCE_S)
         cluster.wait_for_isr(TOPIC, PARTITIONS, PATIENCE_S)
         load.grows()
 

@@ -16,7 +16,8 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from soak.cluster.processes import BROKERS, ProcessCluster
+from soak.cluster.processes import ProcessCluster
+from soak.cluster.replicated_cluster import BROKERS
 from tests.compat.reporting import ReportingProcess
 from tests.compat.test_java import program
 from tests.java import JVM_FLAGS, java_command

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from soak.cluster.faults import differing_replicas
 from soak.cluster.figures import create, spread
 from soak.cluster.load import Load
-from soak.cluster.processes import BROKERS, ProcessCluster
-from soak.cluster.rounds import differing_replicas
+from soak.cluster.processes import ProcessCluster
+from soak.cluster.replicated_cluster import BROKERS
 from tests.compat.tool_session import ToolSession, scratch_file
 from tests.kafka import LAST_WITH_ZOOKEEPER
 from tests.server_process import wait_until

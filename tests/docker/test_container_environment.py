@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+import yaml
 
+from barnabas.common.jaas import jaas_options
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.tools.cli.container.environment import ContainerHost, ContainerSettings, container_settings
 from barnabas.tools.cli.container.jaas import read_jaas_section
 
-COMBINED = {
-    "KAFKA_NODE_ID": "1",
-    "KAFKA_PROCESS_ROLES": "broker,controller",
-    "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
-    "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
-}
-ONE_REPLICA = {
-    "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
-    "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
-    "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
-}
+COMPOSE_FILES = Path(__file__).parents[2] / "docker/check/services"
 ID = "4L6g3nShT-eMCtK--X86sw"
 
 
@@ -41,168 +34,120 @@ def in_container(
 
 
 class Service(NamedTuple):
-    """A service of a compose file, and what a broker with its variables has to have."""
+    """What the broker of a compose file has to have; the variables are those of the file."""
 
-    name: str
-    environment: dict[str, str]
+    file: str
     listening: dict[str, int]
     advertised: dict[str, str]
     settings: dict[str, object] = {}  # noqa: RUF012 - of a tuple, never changed
-    mounts: tuple[str, ...] = ()
     log_dir: str = "/var/lib/barnabas"
     cluster_id: str | None = None
     warned: str = ""
 
 
+def compose_services(file: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = yaml.safe_load((COMPOSE_FILES / f"{file}.yml").read_text())["services"]
+    return found
+
+
+def variables_of(service: dict[str, Any]) -> dict[str, str]:
+    """The environment of a service, which compose takes as a list or as a mapping."""
+    given = service["environment"]
+    if isinstance(given, list):
+        return dict(one.split("=", 1) for one in given)
+    return {name: str(value) for name, value in given.items()}
+
+
 SERVICES = [
     Service(
-        "apache: host and containers",
-        {
-            **COMBINED,
-            **ONE_REPLICA,
-            "KAFKA_LISTENERS": "INTERNAL://:29092,EXTERNAL://:9092,CONTROLLER://:9093",
-            "KAFKA_ADVERTISED_LISTENERS": "INTERNAL://kafka:29092,EXTERNAL://localhost:9092",
-            "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
-            "KAFKA_INTER_BROKER_LISTENER_NAME": "INTERNAL",
-            "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
-            "KAFKA_NUM_PARTITIONS": "3",
-        },
+        "apache-host-and-containers",
         {"INTERNAL": 29092, "EXTERNAL": 9092},
         {"INTERNAL": "kafka:29092", "EXTERNAL": "localhost:9092"},
         {"num.partitions": 3, "group.initial.rebalance.delay.ms": 0},
     ),
     Service(
-        "apache: listeners derived from the advertised ones",
-        {"KAFKA_NODE_ID": "7", "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://broker:9092"},
+        "apache-derived-listeners",
         {"PLAINTEXT": 9092},
         {"PLAINTEXT": "broker:9092"},
         {"node.id": 7, "broker.id": 7},
     ),
     Service(
-        "apache: some settings and no listeners",
-        {"KAFKA_AUTO_CREATE_TOPICS_ENABLE": "false", "KAFKA_LOG_RETENTION_HOURS": "24"},
+        "apache-settings-only",
         {"PLAINTEXT": 9092},
         {"PLAINTEXT": "localhost:9092"},
         {"auto.create.topics.enable": False, "log.retention.hours": 24},
     ),
     Service(
-        "confluent: KRaft with an id, a volume and options of the Java process",
-        {
-            **COMBINED,
-            **ONE_REPLICA,
-            "CLUSTER_ID": "MkU3OEVBNTcwNTJENDM2Qk",
-            "KAFKA_LISTENERS": "PLAINTEXT://broker:29092,CONTROLLER://broker:29093,PLAINTEXT_HOST://0.0.0.0:9092",
-            "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://broker:29092,PLAINTEXT_HOST://localhost:9092",
-            "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": (
-                "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT"
-            ),
-            "KAFKA_INTER_BROKER_LISTENER_NAME": "PLAINTEXT",
-            "KAFKA_JMX_PORT": "9101",
-            "KAFKA_JMX_HOSTNAME": "localhost",
-            "KAFKA_HEAP_OPTS": "-Xmx512m",
-            "KAFKA_LOG4J_ROOT_LOGLEVEL": "WARN",
-        },
+        "apache-log-dirs",
+        {"PLAINTEXT": 9092},
+        {"PLAINTEXT": "events.internal:9092"},
+        {"log.segment.bytes": 1 << 30, "broker.rack": "a", "log.retention.minutes": 10},
+        log_dir="/tmp/kraft-combined-logs",
+    ),
+    Service(
+        "confluent-kraft",
         {"PLAINTEXT": 29092, "PLAINTEXT_HOST": 9092},
         {"PLAINTEXT": "broker:29092", "PLAINTEXT_HOST": "localhost:9092"},
-        mounts=("/var/lib/kafka/data",),
         log_dir="/var/lib/kafka/data",
         cluster_id="MkU3OEVBNTcwNTJENDM2Qk",
     ),
     Service(
-        "confluent: ZooKeeper next to it",
-        {
-            **ONE_REPLICA,
-            "KAFKA_BROKER_ID": "1",
-            "KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181",
-            "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://kafka:29092,PLAINTEXT_HOST://localhost:9092",
-            "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT",
-            "KAFKA_INTER_BROKER_LISTENER_NAME": "PLAINTEXT",
-        },
+        "confluent-zookeeper",
         {"PLAINTEXT": 29092, "PLAINTEXT_HOST": 9092},
         {"PLAINTEXT": "kafka:29092", "PLAINTEXT_HOST": "localhost:9092"},
         {"zookeeper.connect": "zookeeper:2181", "broker.id": 1},
     ),
     Service(
-        "confluent: ZooKeeper on the loopback interface, which does not answer",
-        {
-            "KAFKA_BROKER_ID": "1",
-            "KAFKA_ZOOKEEPER_CONNECT": "localhost:2181",
-            "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:9092",
-            "KAFKA_DELETE_TOPIC_ENABLE": "true",
-        },
+        "confluent-absent-zookeeper",
         {"PLAINTEXT": 9092},
         {"PLAINTEXT": "localhost:9092"},
         {"zookeeper.connect": None, "delete.topic.enable": True},
         warned="KAFKA_ZOOKEEPER_CONNECT=localhost:2181",
     ),
     Service(
-        "confluent: one listener, settings with typing errors",
-        {
-            **COMBINED,
-            "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://kafka:9092",
-            "KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://0.0.0.0:9093",
-            "KAFKA_AUTO_CREATE_TOPIC_ENABLE": "true",
-        },
+        "confluent-typing-error",
         {"PLAINTEXT": 9092},
         {"PLAINTEXT": "kafka:9092"},
         warned="KAFKA_AUTO_CREATE_TOPIC_ENABLE (auto.create.topic.enable)",
     ),
     Service(
-        "bitnami: KRaft",
-        {
-            **{name.replace("KAFKA_", "KAFKA_CFG_", 1): value for name, value in COMBINED.items()},
-            "ALLOW_PLAINTEXT_LISTENER": "yes",
-            "KAFKA_ENABLE_KRAFT": "yes",
-            "KAFKA_KRAFT_CLUSTER_ID": "abcdefghijklmnopqrstuv",
-            "KAFKA_CFG_LISTENERS": "PLAINTEXT://:9092,CONTROLLER://:9093,EXTERNAL://:9094",
-            "KAFKA_CFG_ADVERTISED_LISTENERS": "PLAINTEXT://kafka:9092,EXTERNAL://localhost:9094",
-            "KAFKA_CFG_LISTENER_SECURITY_PROTOCOL_MAP": ("CONTROLLER:PLAINTEXT,EXTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT"),
-        },
+        "bitnami-kraft",
         {"PLAINTEXT": 9092, "EXTERNAL": 9094},
         {"PLAINTEXT": "kafka:9092", "EXTERNAL": "localhost:9094"},
         {"node.id": 1},
-        mounts=("/bitnami/kafka",),
         log_dir="/bitnami/kafka/data",
         cluster_id="abcdefghijklmnopqrstuv",
     ),
     Service(
-        "bitnami: keys with and without CFG, of which CFG wins",
-        {
-            "KAFKA_BROKER_ID": "2",
-            "KAFKA_CFG_BROKER_ID": "3",
-            "KAFKA_CFG_AUTO_CREATE_TOPICS_ENABLE": "true",
-            "KAFKA_CFG_ADVERTISED_LISTENERS": "PLAINTEXT://127.0.0.1:9092",
-            "KAFKA_CFG_LISTENERS": "PLAINTEXT://:9092",
-        },
+        "bitnami-both-prefixes",
         {"PLAINTEXT": 9092},
         {"PLAINTEXT": "127.0.0.1:9092"},
         {"broker.id": 3},
-        mounts=("/bitnami",),
         log_dir="/bitnami/kafka/data",
     ),
     Service(
-        "apache: log directories, rack, segments and no data volume of their own",
-        {
-            **COMBINED,
-            "KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://0.0.0.0:9093",
-            "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://192.168.1.5:9092",
-            "KAFKA_LOG_DIRS": "/tmp/kraft-combined-logs",
-            "KAFKA_LOG_SEGMENT_BYTES": "1073741824",
-            "KAFKA_BROKER_RACK": "a",
-            "KAFKA_LOG_RETENTION_MINUTES": "10",
-            "KAFKA_DEFAULT_REPLICATION_FACTOR": "1",
-        },
-        {"PLAINTEXT": 9092},
-        {"PLAINTEXT": "192.168.1.5:9092"},
-        {"log.segment.bytes": 1 << 30, "broker.rack": "a", "log.retention.minutes": 10},
-        log_dir="/tmp/kraft-combined-logs",
+        "bitnami-users",
+        {"PLAINTEXT": 9092, "EXTERNAL": 9094},
+        {"PLAINTEXT": "kafka:9092", "EXTERNAL": "localhost:9094"},
+        {"node.id": 0, "sasl.enabled.mechanisms": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")},
     ),
 ]
 
 
-@pytest.mark.parametrize("service", SERVICES, ids=[service.name for service in SERVICES])
+def test_each_compose_file_is_known() -> None:
+    assert {path.stem for path in COMPOSE_FILES.iterdir()} == {service.file for service in SERVICES}
+
+
+@pytest.mark.parametrize("service", SERVICES, ids=[service.file for service in SERVICES])
 def test_a_compose_service_starts_with_another_image_only(service: Service) -> None:
-    found = in_container(service.environment, mounts=service.mounts)
+    """`make containers` starts the compose file itself."""
+    broker = next(
+        one
+        for name, one in compose_services(service.file).items()
+        if name != "init" and one["image"] == "barnabas-broker"
+    )
+    mounts = tuple(volume.partition(":")[2] for volume in broker.get("volumes", ()))
+    found = in_container(variables_of(broker), mounts=mounts)
     config = BrokerConfig.from_properties(found.properties)
     assert {one.name: one.port for one in config.listeners} == service.listening
     assert {one.name: f"{one.advertised_host}:{one.advertised_port}" for one in config.listeners} == service.advertised
@@ -212,6 +157,89 @@ def test_a_compose_service_starts_with_another_image_only(service: Service) -> N
     assert [warning for warning in found.warnings if not service.warned or service.warned not in warning] == []
     assert bool(found.warnings) is bool(service.warned)
     assert not [line for line in config.startup_warnings if "Unknown configuration keys" in line]
+
+
+SASL = {
+    "KAFKA_CFG_LISTENERS": "CLIENT://:9092,INTERNAL://:9094,PLAINTEXT://:9095,CONTROLLER://:9093",
+    "KAFKA_CFG_ADVERTISED_LISTENERS": "CLIENT://localhost:9092,INTERNAL://kafka:9094,PLAINTEXT://kafka:9095",
+    "KAFKA_CFG_LISTENER_SECURITY_PROTOCOL_MAP": (
+        "CLIENT:SASL_PLAINTEXT,INTERNAL:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT"
+    ),
+    "KAFKA_CFG_INTER_BROKER_LISTENER_NAME": "INTERNAL",
+    "KAFKA_CFG_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+    "KAFKA_CFG_PROCESS_ROLES": "broker,controller",
+    "KAFKA_CFG_NODE_ID": "1",
+}
+TWO_USERS = {"KAFKA_CLIENT_USERS": "ann,bob", "KAFKA_CLIENT_PASSWORDS": 'a"1;b\\2'}
+
+
+def test_users_of_bitnami_can_log_in_at_each_sasl_listener() -> None:
+    found = in_container({**SASL, **TWO_USERS, "KAFKA_CONTROLLER_USER": "c", "KAFKA_CONTROLLER_PASSWORD": "d"})
+    config = BrokerConfig.from_properties(found.properties)
+    assert config.get("sasl.enabled.mechanisms") == ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+    for listener in ("client", "internal"):
+        options = jaas_options(found.properties[f"listener.name.{listener}.plain.sasl.jaas.config"])
+        assert options == {"user_ann": 'a"1', "user_bob": "b\\2"}
+    assert "listener.name.plaintext.plain.sasl.jaas.config" not in found.properties
+    assert sorted((one.name, one.mechanism, one.password) for one in found.logins) == [
+        ("ann", "SCRAM-SHA-256", 'a"1'),
+        ("ann", "SCRAM-SHA-512", 'a"1'),
+        ("bob", "SCRAM-SHA-256", "b\\2"),
+        ("bob", "SCRAM-SHA-512", "b\\2"),
+    ]
+    assert found.client["sasl.mechanism"] == "SCRAM-SHA-512"
+    assert jaas_options(found.client["sasl.jaas.config"]) == {"username": "ann", "password": 'a"1'}
+    assert found.warnings == []
+
+
+def test_the_inter_broker_user_logs_in_at_its_listener_and_settings_override_the_derived_ones() -> None:
+    given = {
+        **SASL,
+        **TWO_USERS,
+        "KAFKA_INTER_BROKER_USER": "inner",
+        "KAFKA_INTER_BROKER_PASSWORD": "p",
+        "KAFKA_CFG_SASL_MECHANISM_INTER_BROKER_PROTOCOL": "SCRAM-SHA-256",
+        "KAFKA_CFG_SASL_ENABLED_MECHANISMS": "PLAIN,SCRAM-SHA-256",
+        "KAFKA_CFG_LISTENER_NAME_CLIENT_PLAIN_SASL_JAAS_CONFIG": "x required user_z=y;",
+    }
+    found = in_container(given)
+    inner = jaas_options(found.properties["listener.name.internal.plain.sasl.jaas.config"])
+    assert inner == {"username": "inner", "password": "p", "user_ann": 'a"1', "user_bob": "b\\2", "user_inner": "p"}
+    assert found.properties["listener.name.client.plain.sasl.jaas.config"] == "x required user_z=y;"
+    assert {(one.name, one.mechanism) for one in found.logins} == {
+        (name, "SCRAM-SHA-256") for name in ("ann", "bob", "inner")
+    }
+
+
+def test_passwords_of_bitnami_can_be_in_a_file() -> None:
+    given = {**SASL, "KAFKA_CLIENT_USERS": "ann", "KAFKA_CLIENT_PASSWORDS_FILE": "/run/secrets/p"}
+    found = in_container(given, files={"/run/secrets/p": "secret\n"})
+    assert {one.password for one in found.logins} == {"secret"}
+    assert found.warnings == []
+    with pytest.raises(ValueError, match="KAFKA_CLIENT_PASSWORDS_FILE=/run/secrets/p: no such file"):
+        in_container(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "warning"),
+    [
+        ({"KAFKA_CFG_NODE_ID": "1", **TWO_USERS}, "KAFKA_CLIENT_USERS: no listener uses SASL"),
+        ({**SASL, **TWO_USERS, "KAFKA_CLIENT_LISTENER_NAME": "OUT"}, "KAFKA_CLIENT_LISTENER_NAME=OUT: no listener"),
+        ({**SASL, **TWO_USERS, "KAFKA_INTER_BROKER_USER": "x"}, "KAFKA_INTER_BROKER_PASSWORD is not set"),
+        ({**SASL, "KAFKA_CLIENT_USERS": "a@b", "KAFKA_CLIENT_PASSWORDS": "p"}, "PLAIN does not support the names a@b"),
+        ({**SASL, **TWO_USERS, "KAFKA_TLS_TYPE": "JKS"}, "KAFKA_TLS_TYPE (tls.type)"),
+    ],
+)
+def test_a_variable_for_users_without_effect_is_named(given: dict[str, str], warning: str) -> None:
+    (found,) = in_container(given).warnings
+    assert warning in found
+
+
+def test_users_and_passwords_have_the_same_number_and_there_is_no_default_password() -> None:
+    with pytest.raises(ValueError, match="KAFKA_CLIENT_USERS has 2 names, and KAFKA_CLIENT_PASSWORDS 1 passwords"):
+        in_container({**SASL, "KAFKA_CLIENT_USERS": "a,b", "KAFKA_CLIENT_PASSWORDS": "hidden"})
+    with pytest.raises(ValueError, match="required for the listener CLIENT, INTERNAL"):
+        in_container(SASL)
 
 
 def test_without_variables_the_file_is_the_base_and_own_variables_win() -> None:

@@ -6,6 +6,8 @@ copy into a container, with the same redirection. `make containers` runs the ima
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import re
 import signal
@@ -14,12 +16,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 from tests.server_process import ServerProcess, free_port, wait_until
+
+from barnabas.tools.cli.container.scram_argument import parse_scram
 
 DOCKER = Path(__file__).parents[2] / "docker"
 DEADLINE_S = 90
@@ -325,6 +329,151 @@ def test_a_cluster_id_is_kept_once_it_is_stored(root: Root) -> None:
     assert root.tool(*command, CLUSTER_ID).returncode == 1
     assert root.tool(*command, CLUSTER_ID, "--ignore-formatted").returncode == 0
     assert (root.path / "one/meta.properties").read_text() == stored
+
+
+def is_refused(settings: Mapping[str, str]) -> bool:
+    """Wait until the broker rejects the login; fails at the deadline."""
+    errors: list[int] = []
+    given: dict[str, Any] = {**settings, "error_cb": lambda error: errors.append(error.code())}
+    admin = AdminClient(given)
+    wait_until(
+        lambda: admin.poll(0.1) is not None and KafkaError._AUTHENTICATION in errors,
+        timeout_s=DEADLINE_S,
+        what="the login is rejected",
+    )
+    return True
+
+
+def log_in(port: str | int, mechanism: str, user: str, password: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": f"localhost:{port}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+
+
+def test_users_of_a_format_can_log_in_at_the_first_start(root: Root) -> None:
+    """As testcontainers of Node sets a user: in a line that it appends to the script `configure`."""
+    ports = given_ports()
+    variables = {
+        **COMMON,
+        **KRAFT,
+        "CLUSTER_ID": CLUSTER_ID,
+        "KAFKA_LISTENERS": f"BROKER://127.0.0.1:{ports['INNER']},SECURE://127.0.0.1:{ports['PUBLIC']}",
+        "KAFKA_ADVERTISED_LISTENERS": f"BROKER://localhost:{ports['INNER']},SECURE://localhost:{ports['PUBLIC']}",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,SECURE:SASL_PLAINTEXT",
+        "KAFKA_SASL_ENABLED_MECHANISMS": "SCRAM-SHA-256,SCRAM-SHA-512",
+    }
+    with (root.path / "etc/confluent/docker/configure").open("a") as script:
+        command = f'kafka-storage format --ignore-formatted -t "{CLUSTER_ID}" -c {root.path}/etc/kafka/kafka.properties'
+        users = "SCRAM-SHA-512=[name=ann,password=one]", 'SCRAM-SHA-256=[name="ann",iterations=8192,password="two=2"]'
+        script.write(f"{command} --add-scram '{users[0]}' -S '{users[1]}'\n")
+    for start in range(2):
+        with container(root, variables, str(root.path / "etc/confluent/docker/run")) as process:
+            wait_for_line(process, KAFKA_SERVER)
+            for mechanism, password in (("SCRAM-SHA-512", "one"), ("SCRAM-SHA-256", "two=2")):
+                user = log_in(ports["PUBLIC"], mechanism, "ann", password)
+                assert AdminClient(user).list_topics(timeout=DEADLINE_S).cluster_id == CLUSTER_ID
+            assert is_refused(log_in(ports["PUBLIC"], "SCRAM-SHA-512", "ann", "two=2"))
+            is_named = (
+                "The users of --add-scram are not stored in formatted directories." in process.log_path.read_text()
+            )
+            assert is_named is (start == 1)
+
+
+def test_users_of_bitnami_can_log_in(root: Root) -> None:
+    port, inner = free_port(), free_port()
+    variables = {
+        "KAFKA_CFG_NODE_ID": "1",
+        "KAFKA_CFG_PROCESS_ROLES": "controller,broker",
+        "KAFKA_CFG_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_CFG_LISTENERS": f"CLIENT://:{port},INTERNAL://:{inner},CONTROLLER://:9093",
+        "KAFKA_CFG_ADVERTISED_LISTENERS": f"CLIENT://localhost:{port},INTERNAL://localhost:{inner}",
+        "KAFKA_CFG_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,CLIENT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT",
+        "KAFKA_CFG_INTER_BROKER_LISTENER_NAME": "INTERNAL",
+        "KAFKA_CLIENT_USERS": "ann,bob",
+        "KAFKA_CLIENT_PASSWORDS": "one,two",
+    }
+    for _ in range(2):
+        with container(root, variables) as process:
+            wait_for_line(process, KAFKA_SERVER)
+            assert "barnabas: WARNING" not in process.log_path.read_text()
+            for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+                for user, password in (("ann", "one"), ("bob", "two")):
+                    AdminClient(log_in(port, mechanism, user, password)).list_topics(timeout=DEADLINE_S)
+                assert is_refused(log_in(port, mechanism, "ann", "two"))
+            config = root.path / "opt/bitnami/kafka/config"
+            assert (config / "producer.properties").stat().st_mode & 0o777 == 0o600
+            where = ("--bootstrap-server", f"localhost:{port}", "--topic", "t")
+            settings = ("--producer.config", str(config / "producer.properties"))
+            produced = root.tool("kafka-console-producer.sh", *where, *settings, text="value\n")
+            assert produced.returncode == 0, produced.stderr
+
+
+@pytest.mark.parametrize(
+    ("argument", "reason"),
+    [
+        ("SCRAM-SHA-512", "expected MECHANISM="),
+        ("SCRAM-SHA-1=[name=a,password=secret]", "SCRAM-SHA-1: unknown mechanism"),
+        ("SCRAM-SHA-256=name=a,password=secret", r"expected \[ and \]"),
+        ("SCRAM-SHA-256=[name=a,password=se,cret]", "one of the keys"),
+        ("SCRAM-SHA-256=[password=secret]", "expected a name"),
+        ("SCRAM-SHA-256=[name=a]", "expected a password"),
+        ("SCRAM-SHA-256=[name=a,password=]", "expected a password"),
+        ("SCRAM-SHA-256=[name=a,saltedpassword=c2VjcmV0]", "requires its salt"),
+        ("SCRAM-SHA-256=[name=a,salt=!,password=secret]", "salt: expected"),
+        ("SCRAM-SHA-256=[name=a,iterations=4095,password=secret]", "iterations from 4096 to 16384"),
+        ("SCRAM-SHA-256=[name=a,iterations=16385,password=secret]", "iterations from 4096 to 16384"),
+        (f"SCRAM-SHA-256=[name=a,iterations={'9' * 5000},password=secret]", "iterations from 4096 to 16384"),
+    ],
+)
+def test_a_wrong_user_is_named_without_the_password(argument: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as raised:
+        parse_scram(argument)
+    assert "cret" not in str(raised.value)
+
+
+def test_a_salted_password_gives_the_credential_of_the_password() -> None:
+    salt, password = b"salt of a user", "secret"
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, 5000)
+    parts = [f"salt={base64.b64encode(salt).decode()}", "name=a", "iterations=5000"]
+    with_salted = parse_scram(
+        f" SCRAM-SHA-256=[{','.join([*parts, f'saltedpassword={base64.b64encode(salted).decode()}'])}]"
+    )
+    with_password = parse_scram(f"SCRAM-SHA-256=[{','.join([*parts, f'password={password}'])}] ")
+    assert with_salted.credential(os.urandom) == with_password.credential(os.urandom)
+
+
+def test_a_format_refuses_users_that_the_directory_would_not_keep(root: Root) -> None:
+    properties = root.path / "kafka.properties"
+    command = (
+        "kafka-storage",
+        "format",
+        "-c",
+        str(properties),
+        "-t",
+        CLUSTER_ID,
+        "-S",
+        "SCRAM-SHA-512=[name=a,password=b]",
+    )
+    for setting in (
+        "zookeeper.connect=localhost:2181",
+        "process.roles=broker\ncontroller.quorum.voters=9@localhost:9\ncontroller.listener.names=C",
+    ):
+        properties.write_text(f"log.dirs={root.path}/one\nnode.id=4\n{setting}\n")
+        refused = root.tool(*command)
+        assert (refused.returncode, setting.partition("=")[0] in refused.stderr) == (1, True), refused.stderr
+        assert not (root.path / "one/meta.properties").exists()
+    properties.write_text(f"log.dirs={root.path}/one\nnode.id=4\n")
+    formatted = root.tool(*command)
+    assert formatted.returncode == 0, formatted.stderr
+    # An interrupted format has left the store without meta.properties.
+    (root.path / "one/meta.properties").unlink()
+    other = root.tool(*command[:-3], "ab" * 11, *command[-2:])
+    assert other.returncode == 1 and f"belongs to cluster {CLUSTER_ID}" in other.stderr
+    assert root.tool(*command).returncode == 0
 
 
 def test_the_entry_point_passes_commands_on(root: Root) -> None:

@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
 
 def test_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    whole, methods, secured, faults, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    whole, methods, secured, faults = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     told: list[str] = []
     exec(whole, {"run_my_service": told.append})
     assert told[0].startswith("127.0.0.1:")
@@ -26,11 +26,6 @@ def test_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         producer.produce("orders", b"v", partition=0)
         exec(faults, {"broker": broker, "producer": producer})
     exec(secured, {"Broker": Broker})
-
-
-def test_the_failover() -> None:
-    *_, failover = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(failover, {})
 
 
 def test_every_method_of_a_cluster_is_told_of() -> None:

@@ -28,6 +28,7 @@ from .group_options import (
     Topics,
     TypeFilter,
     named_partitions,
+    report_outcomes,
     require_consumer_group,
 )
 from .group_reset import reset_offsets
@@ -41,7 +42,6 @@ from .session import (
     print_rows,
     run,
     say,
-    warn,
     watch_rows,
 )
 
@@ -167,7 +167,7 @@ def delete(
         async with admin_of(bootstrap) as admin:
             return await admin.delete_groups(groups)
 
-    _report("deleted", "group", run(work()), as_json=json)
+    report_outcomes("deleted", "group", run(work()), as_json=json, with_messages=False)
 
 
 @app.command()
@@ -190,7 +190,7 @@ def delete_offsets(
             outcomes = await admin.delete_group_offsets(group, await named_partitions(admin, topic))
             return {str(tp): outcome for tp, outcome in outcomes.items()}
 
-    _report("deleted", "offset", run(work()), as_json=json)
+    report_outcomes("deleted", "offset", run(work()), as_json=json, with_messages=False)
 
 
 @app.command()
@@ -213,22 +213,7 @@ def remove_members(
             await require_consumer_group(admin, group)
             return await admin.remove_members(group, instance)
 
-    _report("removed", "member", run(work()), as_json=json)
-
-
-def _report(verb: str, what: str, outcomes: dict[str, Outcome], *, as_json: bool) -> None:
-    """Print one line for each; any error makes the exit status 1."""
-    if as_json:
-        print_json([{what: name, "error": error.code.name if error else None} for name, error in outcomes.items()])
-    elif not outcomes:
-        typer.echo(f"{what} does not exist", err=True)
-    for name, error in outcomes.items():
-        if error is not None:
-            warn(f"{what} {name}: {error.code.name}")
-        elif not as_json:
-            say(f"{verb} {what} {name}")
-    if any(error is not None for error in outcomes.values()):
-        raise typer.Exit(1)
+    report_outcomes("removed", "member", run(work()), as_json=json, with_messages=False)
 
 
 def _type(group: Described) -> str:

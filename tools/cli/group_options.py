@@ -68,13 +68,20 @@ async def named_partitions(admin: Admin, topics: Sequence[str]) -> list[TopicPar
     return sorted(found)
 
 
-def report_outcomes(verb: str, what: str, outcomes: dict[str, Outcome], *, as_json: bool) -> None:
-    """Print the outcome of each name. Raises typer.Exit with status 1 if there is an error."""
+def report_outcomes(
+    verb: str, what: str, outcomes: dict[str, Outcome], *, as_json: bool, with_messages: bool = True
+) -> None:
+    """Print the outcome of each name. Raises typer.Exit with status 1 if there is an error.
+
+    Without messages, which only repeat the name, an error is printed as its code.
+    """
     if as_json:
         print_json([{what: name, "error": error.code.name if error else None} for name, error in outcomes.items()])
+    elif not outcomes:
+        typer.echo(f"{what} does not exist", err=True)
     for name, error in outcomes.items():
         if error is not None:
-            warn(f"{what} {name}: {error}")
+            warn(f"{what} {name}: {error if with_messages else error.code.name}")
         elif not as_json:
             say(f"{verb} {what} {name}")
     if any(error is not None for error in outcomes.values()):

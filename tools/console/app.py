@@ -232,7 +232,7 @@ def _transaction_routes(transactions: TransactionPages) -> list[Route]:
         return await transactions.hanging(max(0, int(request.query_params.get("minutes", "20"))))
 
     return [
-        _get("/transactions", lambda request: transactions.listing()),
+        _get("/transactions", lambda request: transactions.listing(request.query_params)),
         _get("/transactions/hanging", hanging),
         _post("/transactions/abort", lambda request, body: transactions.abort(body)),
         _post("/transactions/abort-hanging", lambda request, body: transactions.abort_hanging(body)),
@@ -252,7 +252,7 @@ def _reassignment_routes(reassignments: ReassignmentPages) -> list[Route]:
 
 def _security_routes(users: UserPages, acls: AclPages, quotas: QuotaPages) -> list[Route]:
     return [
-        _get("/users", lambda request: users.listing()),
+        _get("/users", lambda request: users.listing(request.query_params)),
         _post("/users", lambda request, body: users.set_password(body)),
         _post("/users/remove", lambda request, body: users.remove_password(body)),
         _get("/acls", lambda request: acls.listing()),

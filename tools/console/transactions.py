@@ -10,6 +10,7 @@ from ...clients.host import now_ms
 from ...protocol.errors import KafkaError
 from ...protocol.topic_partition import TopicPartition
 from .cluster import CachedResult, WatchedCluster
+from .row_limit import RowLimit
 
 Facts = dict[str, Any]
 ONGOING = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
@@ -29,16 +30,22 @@ class TransactionPages:
         self._cluster = cluster
         self._all = CachedResult(self._read)
 
-    async def listing(self) -> Facts:
-        """Return all transactional ids; an open transaction has its age in ms and its partitions."""
-        return await self._all.get()
+    async def listing(self, parameters: Mapping[str, str]) -> Facts:
+        """Return transactional ids with the age in ms and the partitions of open transactions. Raises ValueError, too.
 
-    async def _read(self) -> Facts:
+        The parameter `open` omits ids without an open transaction.
+        """
+        limit, rows = RowLimit.parse(parameters), await self._all.get()
+        opened = [row for row in rows if row["state"] in ONGOING]
+        found = limit.matching(opened if parameters.get("open") else rows, lambda row: str(row["id"]))
+        return {"transactions": found[: limit.rows], "total": len(found), "open": len(opened)}
+
+    async def _read(self) -> list[Facts]:
         admin = self._cluster.admin
         listed = await admin.list_transactions()
         opened = [one.transactional_id for one in listed if one.state in ONGOING]
         described = await admin.describe_transactions(opened[:MAX_DESCRIBED]) if opened else {}
-        now, rows = now_ms(), []
+        now, rows = now_ms(), list[Facts]()
         for one in listed:
             row: Facts = {
                 "id": one.transactional_id,
@@ -60,7 +67,7 @@ class TransactionPages:
                     "partition_count": len(found.partitions),
                 }
             rows.append(row)
-        return {"transactions": rows}
+        return rows
 
     async def hanging(self, minutes: int) -> Facts:
         """Return transactions that are open on a partition without a coordinator that will end them."""

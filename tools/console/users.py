@@ -8,7 +8,8 @@ from typing import Any
 from ...clients.admin import ScramMechanism
 from ...clients.admin.users import DEFAULT_ITERATIONS
 from ...clients.user_summaries import user_summaries
-from .cluster import WatchedCluster
+from .cluster import CachedResult, WatchedCluster
+from .row_limit import RowLimit
 
 Facts = dict[str, Any]
 MAX_ITERATIONS = 16_384
@@ -21,9 +22,12 @@ class UserPages:
 
     def __init__(self, cluster: WatchedCluster) -> None:
         self._cluster = cluster
+        self._all = CachedResult(lambda: user_summaries(cluster.admin))
 
-    async def listing(self) -> Facts:
-        """Return all users with their credentials, quotas and the number of their ACLs."""
+    async def listing(self, parameters: Mapping[str, str]) -> Facts:
+        """Return users with their credentials, quotas and the number of their ACLs. Raises ValueError, too."""
+        limit = RowLimit.parse(parameters)
+        found = limit.matching(await self._all.get(), lambda one: one.name)
         return {
             "users": [
                 {
@@ -32,8 +36,9 @@ class UserPages:
                     "quotas": one.quotas,
                     "acls": one.acls,
                 }
-                for one in await user_summaries(self._cluster.admin)
-            ]
+                for one in found[: limit.rows]
+            ],
+            "total": len(found),
         }
 
     async def set_password(self, body: Mapping[str, Any]) -> Facts:
@@ -47,12 +52,14 @@ class UserPages:
         if not DEFAULT_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise ValueError(f"iterations: expected a number from {DEFAULT_ITERATIONS} to {MAX_ITERATIONS}")
         await self._cluster.admin.upsert_user_scram_credential(name, password, mechanism, iterations=iterations)
+        self._all.forget()
         return {"done": True}
 
     async def remove_password(self, body: Mapping[str, Any]) -> Facts:
         """Delete the credential of one mechanism. Quotas and ACLs of the user remain."""
         mechanism = ScramMechanism.of(str(body.get("mechanism")))
         await self._cluster.admin.delete_user_scram_credential(_user(body), mechanism)
+        self._all.forget()
         return {"done": True}
 
 

@@ -10,7 +10,7 @@ from ....protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from ...config.config_admin_manager import alter_each
+from ...config.config_admin_manager import ConfigAdminManager, alter_each
 from ...config.config_repository import ConfigRepository
 from ..request_context import RequestContext
 
@@ -19,7 +19,7 @@ async def handle(
     ctx: RequestContext, request: AlterConfigsRequest, *, config_repository: ConfigRepository
 ) -> AlterConfigsResponse:
     """Replace the settings of each resource; each succeeds or fails on its own."""
-    changer = config_repository.changer(validate_only=request.validate_only)
+    changer = ConfigAdminManager(config_repository, validate_only=request.validate_only)
     responses = await alter_each(
         request.resources, lambda one: changer.replace(one, one.configs), AlterConfigsResourceResponse
     )

@@ -70,7 +70,7 @@ async def handle(
         )
     except KafkaError as error:
         results = dict.fromkeys((wish.name for wish in wishes), error.as_result())
-    describer = config_repository.describer(with_synonyms=False, with_documentation=False)
+    describer = ConfigHelper(config_repository, with_synonyms=False, with_documentation=False)
     response = CreateTopicsResponse(topics=[])
     budget, left = CountBudget(RESULTS_PER_TURN), MAX_SETTINGS
     for name in named:

@@ -13,6 +13,7 @@ from ....protocol.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from ...config.config_helper import ConfigHelper
 from ...config.config_repository import ConfigRepository
 from ...runtime.loop_sharing import SlicedWork, Steps
 from ..request_context import RequestContext
@@ -38,8 +39,8 @@ async def handle(
 def _build_response(
     ctx: RequestContext, request: DescribeConfigsRequest, config_repository: ConfigRepository
 ) -> Steps[DescribeConfigsResponse]:
-    describer = config_repository.describer(
-        with_synonyms=request.include_synonyms, with_documentation=request.include_documentation
+    describer = ConfigHelper(
+        config_repository, with_synonyms=request.include_synonyms, with_documentation=request.include_documentation
     )
     wanted = dict.fromkeys(
         (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ()))

@@ -32,7 +32,7 @@ from ....protocol.messages.fetch import (
 from ....protocol.schema import ZERO_UUID, Buffer
 from ....storage.log_values import FetchIsolation
 from ....storage.record_conversion import ConversionBudget, down_convert
-from ...replication.delayed_fetch import CONSUMER, FetchParams, FetchResult
+from ...replication.delayed_fetch import CONSUMER, DelayedFetch, FetchParams, FetchResult
 from ...replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ...replication.fetch_session import FetchSessionCache
     from ...replication.replica_manager import ReplicaManager
     from ...runtime.ports import Work
+    from ..joint_fetch import FetchGroup
 
 ANSWERED_PARTITIONS_PER_TURN = 500
 """Partitions of a fetch whose responses are built: a millisecond or two."""
@@ -84,7 +85,7 @@ def handle(
     """Read the partitions. Returns None before the response: `ReplicaManager` calls back, immediately or when enough
     bytes are available, without a task per request.
     """
-    fetch = _Fetch(ctx, request, fetch_sessions, metadata_cache, replica_manager)
+    fetch = PendingFetch(ctx, request, fetch_sessions, metadata_cache, replica_manager)
     if fault("fetch-session-lost"):
         fetch_sessions.close(request.session_id)
     try:
@@ -97,9 +98,13 @@ def handle(
         respond = partial(fetch.convert, work, sliced_work)
     elif len(items) > ANSWERED_PARTITIONS_PER_TURN:
         respond = partial(fetch.respond_in_turns, sliced_work)
-    waiting = replica_manager.fetch_records(fetch.params(items, config.fetch_max_bytes), respond, on_resume=on_resume)
+    params = fetch.params(items, config.fetch_max_bytes)
+    waiting = replica_manager.fetch_records(params, respond, on_resume=on_resume)
     if waiting is not None:
         ctx.on_disconnect(waiting.cancel)
+        if isinstance(waiting, DelayedFetch) and waiting.has_company and fetch.is_joinable:
+            fetch.joint_params = params
+            ctx.joinable_fetch = fetch, waiting
     return None
 
 
@@ -115,22 +120,24 @@ def _converted(result: FetchResult, fetch_offset: int, magic: int, budget: Conve
     return result
 
 
-class _Fetch:
+class PendingFetch:
     """One fetch request while it is being served."""
 
     __slots__ = (
         "_asked",
-        "_by_id",
         "_ctx",
         "_follower",
         "_hints",
         "_may_follow",
         "_metadata",
         "_replicas",
-        "_request",
-        "_session",
         "_sessions",
-        "_version",
+        "group",
+        "joint_params",
+        "request",
+        "session",
+        "uses_topic_ids",
+        "version",
     )
 
     def __init__(
@@ -142,13 +149,13 @@ class _Fetch:
         replica_manager: ReplicaManager,
     ) -> None:
         self._ctx = ctx
-        self._request = request
+        self.request = request
         self._sessions = sessions
         self._metadata = metadata_cache
         self._replicas = replica_manager
-        self._version = ctx.api_version
-        self._by_id = ctx.api_version >= SINCE_TOPIC_IDS
-        asking = request.replica_state.replica_id if self._version >= SINCE_REPLICA_STATE else request.replica_id
+        self.version = ctx.api_version
+        self.uses_topic_ids = ctx.api_version >= SINCE_TOPIC_IDS
+        asking = request.replica_state.replica_id if self.version >= SINCE_REPLICA_STATE else request.replica_id
         self._follower = max(asking, CONSUMER)
         """The broker id of a follower; CONSUMER for other clients."""
         # Only brokers may read uncommitted records, and they may read all topics.
@@ -157,38 +164,42 @@ class _Fetch:
             or ctx.is_authorized(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
         )
         ctx.is_replica_fetch = self._may_follow
-        self._session: FetchSession | None = None
+        self.session: FetchSession | None = None
         self._asked: list[tuple[CachedPartition, str | ErrorCode]] = []
         """The items of the response in its order, with the name of their topic or the error."""
         self._hints: LeaderHints | None = None
+        self.joint_params: FetchParams
+        """Set if equal requests may wait together with this one."""
+        self.group: FetchGroup | None = None
+        """The requests that get its results, while it waits with others."""
 
     def open_session(self) -> dict[PartitionKey, CachedPartition]:
         """Return the partitions to read. Raise KafkaError for an unknown session."""
-        request, sessions = self._request, self._sessions
+        request, sessions = self.request, self._sessions
         epoch = request.session_epoch
-        if self._version < SINCE_SESSIONS or epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            items = requested_items(request, uses_topic_ids=self._by_id)
-            if self._version >= SINCE_SESSIONS:
+        if self.version < SINCE_SESSIONS or epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            items = requested_items(request, uses_topic_ids=self.uses_topic_ids)
+            if self.version >= SINCE_SESSIONS:
                 if request.session_id:
                     sessions.close(request.session_id)
                 if epoch == INITIAL_EPOCH:
                     now = self._replicas.loop_time()
                     client = self._ctx.session
-                    self._session = sessions.open(
+                    self.session = sessions.open(
                         items,
-                        uses_topic_ids=self._by_id,
+                        uses_topic_ids=self.uses_topic_ids,
                         now=now,
                         is_follower=self._may_follow,
                         client=(client.client_host, client.client_port),
                     )
             return items
         now = self._replicas.loop_time()
-        self._session = sessions.resume(request, uses_topic_ids=self._by_id, now=now)
-        return {} if self._session is None else self._session.items
+        self.session = sessions.resume(request.session_id, epoch, request, uses_topic_ids=self.uses_topic_ids, now=now)
+        return {} if self.session is None else self.session.items
 
     def params(self, items: dict[PartitionKey, CachedPartition], most_bytes: int) -> FetchParams:
         """Return the partitions to read and the conditions of the response."""
-        ctx, request = self._ctx, self._request
+        ctx, request = self._ctx, self.request
         topic_name, guarded = self._metadata.topic_name, ctx.has_authorizer and not self._may_follow
         follower = self._follower
         wanted: list[tuple[str, FetchPartition]] = []
@@ -206,7 +217,7 @@ class _Fetch:
         # The requests before version 3 contain no limit, but the broker has one. The request does not wait for more
         # bytes than the limit.
         max_bytes = min(request.max_bytes, most_bytes)
-        if self._version < SINCE_CURRENT_FORMAT:
+        if self.version < SINCE_CURRENT_FORMAT:
             max_bytes = min(max_bytes, MAX_CONVERTED_BYTES)
         if ctx.quota_usage is not None and follower == CONSUMER:
             max_bytes = min(max_bytes, ctx.quota_usage.most_fetch_bytes())
@@ -217,13 +228,13 @@ class _Fetch:
             min(request.min_bytes, max_bytes),
             max_bytes,
             FetchIsolation.TXN_COMMITTED if request.isolation_level == 1 else FetchIsolation.HIGH_WATERMARK,
-            self._version < SINCE_WHOLE_BATCHES,
-            self._version >= SINCE_CURRENT_FORMAT,
+            self.version < SINCE_WHOLE_BATCHES,
+            self.version >= SINCE_CURRENT_FORMAT,
         )
         if follower != CONSUMER:
             params.follower, params.isolation = follower, FetchIsolation.LOG_END
             params.follower_epoch = request.replica_state.replica_epoch
-        elif self._version >= SINCE_ANY_REPLICA:
+        elif self.version >= SINCE_ANY_REPLICA:
             params.any_replica = True
             if request.rack_id:
                 params.rack, params.listener = request.rack_id, ctx.listener.name
@@ -231,7 +242,7 @@ class _Fetch:
 
     def convert(self, work: Work, sliced_work: SlicedWork, results: list[FetchResult]) -> None:
         """Respond with the records converted to the format of the version, in a lane."""
-        magic = 0 if self._version <= 1 else 1
+        magic = 0 if self.version <= 1 else 1
         offsets = [item.request.fetch_offset for item, name in self._asked if isinstance(name, str)]
 
         def convert_all() -> list[FetchResult]:
@@ -250,7 +261,9 @@ class _Fetch:
 
     def respond(self, results: list[FetchResult]) -> None:
         """Respond with the results; in a session only with the partitions that changed since the last response."""
-        if not self._respond_if_over_quota(results):
+        if self.group is not None:
+            self.group.respond(results)
+        elif not self._respond_if_over_quota(results):
             topics: list[FetchableTopicResponse] = []
             self._add_answers(topics, self._asked, iter(results))
             self._ctx.respond(self._response(topics))
@@ -276,7 +289,7 @@ class _Fetch:
         size = sum(len(result.records) for result in results if not isinstance(result, KafkaError))
         if not quota_usage.fetched(size):
             return False
-        self._ctx.respond(self._put_off(self._session, incremental=self._request.session_epoch > INITIAL_EPOCH))
+        self._ctx.respond(self._put_off(self.session, incremental=self.request.session_epoch > INITIAL_EPOCH))
         return True
 
     def _add_answers(
@@ -285,11 +298,11 @@ class _Fetch:
         asked: list[tuple[CachedPartition, str | ErrorCode]],
         found: Iterator[FetchResult],
     ) -> None:
-        session = self._session
-        incremental = session is not None and self._request.session_epoch > INITIAL_EPOCH
+        session = self.session
+        incremental = session is not None and self.request.session_epoch > INITIAL_EPOCH
         last: str | UUID | None = None
         if topics:
-            last = topics[-1].topic_id if self._by_id else topics[-1].topic
+            last = topics[-1].topic_id if self.uses_topic_ids else topics[-1].topic
         for item, name in asked:
             data = self._answer(item, name, next(found)) if isinstance(name, str) else self._unread(item, name)
             if (
@@ -305,10 +318,14 @@ class _Fetch:
 
     def _response(self, topics: list[FetchableTopicResponse]) -> FetchResponse:
         return FetchResponse(
-            session_id=self._session.id if self._session is not None else 0,
+            session_id=self.session.id if self.session is not None else 0,
             responses=topics,
-            node_endpoints=self._hints.endpoints(NodeEndpoint) if self._hints is not None else [],
+            node_endpoints=self._node_endpoints(),
         )
+
+    def _node_endpoints(self) -> list[NodeEndpoint]:
+        """Return the endpoints of the leaders in the response."""
+        return self._hints.endpoints(NodeEndpoint) if self._hints is not None else []
 
     def _put_off(self, session: FetchSession | None, *, incremental: bool) -> FetchResponse:
         """Return an empty response: the client is over its quota and repeats its request. A session that would begin
@@ -318,6 +335,42 @@ class _Fetch:
             self._sessions.close(session.id)
             session = None
         return FetchResponse(session_id=session.id if session is not None else 0)
+
+    # -- with equal requests ---------------------------------------------------------------------------------------
+
+    @property
+    def is_joinable(self) -> bool:
+        """Whether its request alone determines the results, so that an equal request gets the same."""
+        request = self.request
+        return (
+            self._follower == CONSUMER
+            and self._ctx.quota_usage is None
+            and not self._ctx.has_authorizer
+            and not request.rack_id
+            and len(self._asked) == len(request.topics) == 1
+            and len(request.topics[0].partitions) == 1
+            and not request.forgotten_topics_data
+        )
+
+    @property
+    def partition_key(self) -> PartitionKey:
+        """The key of its only partition."""
+        ((item, _),) = self._asked
+        return item.topic, item.request.partition
+
+    def joint_answer(self, results: list[FetchResult]) -> tuple[PartitionData, FetchResponse]:
+        """Return the data of its only partition, and a response with it that has no session id."""
+        ((item, name),) = self._asked
+        (result,) = results
+        assert isinstance(name, str), "a fetch with an error does not wait"
+        data = self._answer(item, name, result)
+        topic = self._topic_answer(item.topic)
+        topic.partitions.append(data)
+        return data, FetchResponse(responses=[topic], node_endpoints=self._node_endpoints())
+
+    def read_again(self) -> list[FetchResult]:
+        """Return the results for another request that has waited with this one."""
+        return self._replicas.read_again(self.joint_params)
 
     # -- one partition ---------------------------------------------------------------------------------------------
 
@@ -334,7 +387,7 @@ class _Fetch:
             preferred_read_replica=result.preferred_read_replica,
             records=cast(Buffer, records),
         )
-        if self._request.isolation_level == 1:
+        if self.request.isolation_level == 1:
             answer.aborted_transactions = [
                 AbortedTransaction(producer_id=transaction.producer_id, first_offset=transaction.first_offset)
                 for transaction in result.aborted_transactions or ()
@@ -360,10 +413,10 @@ class _Fetch:
 
     def _error(self, item: CachedPartition, topic: str, error: KafkaError) -> PartitionData:
         code, index = error.code, item.request.partition
-        if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version <= 5:
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and self.version <= 5:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         answer = PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")
-        if code in HINTED_ERRORS and self._version >= SINCE_LEADER_HINTS:
+        if code in HINTED_ERRORS and self.version >= SINCE_LEADER_HINTS:
             self._hints = self._hints or LeaderHints(self._metadata, self._ctx.listener.name)
             answer.current_leader = self._hints.leader(topic, index, LeaderIdAndEpoch)
         return answer

@@ -13,7 +13,7 @@ from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.config_resources import ConfigResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import alter_configs, incremental_alter_configs
-from ...config.config_admin_manager import alter_each
+from ...config.config_admin_manager import ConfigAdminManager, alter_each
 from ...config.config_repository import ConfigRepository
 from ...controller.forwarding_manager import ForwardingManager
 from ..request_context import RequestContext
@@ -35,14 +35,14 @@ async def handle(
     if isinstance(request, incremental_alter_configs.IncrementalAlterConfigsRequest):
         response: Any = incremental_alter_configs.IncrementalAlterConfigsResponse()
         answer: Callable[..., Any] = incremental_alter_configs.AlterConfigsResourceResponse
-        change_levels: Callable[..., Awaitable[None]] = config_repository.changer(
-            validate_only=request.validate_only
+        change_levels: Callable[..., Awaitable[None]] = ConfigAdminManager(
+            config_repository, validate_only=request.validate_only
         ).edit
-        check: Callable[..., Awaitable[None]] = config_repository.changer(validate_only=True).edit
+        check: Callable[..., Awaitable[None]] = ConfigAdminManager(config_repository, validate_only=True).edit
     else:
         response, answer = alter_configs.AlterConfigsResponse(), alter_configs.AlterConfigsResourceResponse
         # Levels of loggers cannot be replaced as a whole: `replace` refuses them.
-        change_levels = check = config_repository.changer(validate_only=True).replace
+        change_levels = check = ConfigAdminManager(config_repository, validate_only=True).replace
     is_authorized = ctx.is_authorized(AclOperation.ALTER_CONFIGS, AclResourceType.CLUSTER, CLUSTER_NAME)
 
     async def preprocess(resource: Any) -> None:

@@ -56,4 +56,4 @@ def _names(
     elif kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
         yield from map(str, metadata_cache.brokers)
     else:
-        yield from config_repository.configured(kind)
+        yield from config_repository.dynamic_config.configured(kind)

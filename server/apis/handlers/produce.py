@@ -26,8 +26,7 @@ from ....protocol.produce_entries import SINCE_TOPIC_IDS, CompactProduceResponse
 from ....protocol.sequence_gap_guard import SequenceGapGuard
 from ....storage.log_validator import AppendRules, RecordValidationError
 from ...coordinator.transaction.add_partitions_to_txn_manager import TransactionSupportedOperation
-from ...replication.append_request import AppendEntry, AppendRequest
-from ...replication.delayed_produce import AppendCallback, AppendResult
+from ...replication.append_request import AppendCallback, AppendEntry, AppendRequest, AppendResult
 from ...runtime.loop_sharing import SlicedWork, Steps
 from ..leader_hints import LeaderHints
 from ..request_context import RequestContext

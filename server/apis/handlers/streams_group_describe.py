@@ -28,6 +28,7 @@ from ....protocol.messages.streams_group_describe import (
 from ....protocol.messages.streams_group_describe import (
     TopicInfo as WireTopicInfo,
 )
+from ...coordinator.group.streams.sticky_task_assignor import STICKY_ASSIGNOR_NAME
 from ...coordinator.group.streams.streams_group import StreamsGroup
 from ...coordinator.group.streams.streams_group_manager import StreamsGroupManager
 from ...coordinator.group.streams.streams_group_member import StreamsGroupMember
@@ -92,7 +93,7 @@ def _describe(streams_group_manager: StreamsGroupManager, group_id: str) -> Desc
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=streams_group_manager.assignor_name(group_id),
+        assignor_name=STICKY_ASSIGNOR_NAME,
         topology=_topology(group),
         members=[_member(group, member) for member in group.members.values()],
     )

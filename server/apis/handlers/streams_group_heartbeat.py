@@ -87,7 +87,8 @@ def handle(
 
     def reply(result: StreamsHeartbeatResult) -> None:
         if result.internal_topics_to_create:
-            error_ms = streams_group_manager.topic_creation_error_ms(request.group_id)
+            # An error of the creation is reported for two heartbeat intervals.
+            error_ms = 2 * result.heartbeat_interval_ms
             steps = _create_internal_topics(ctx, result, auto_topic_creation_manager, error_ms)
             sliced_work.run(steps, ctx.finish)
         else:

@@ -8,19 +8,15 @@ from enum import StrEnum
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
-from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.errors import ErrorCode
 from .assignment import NOTHING, Assignment
 from .classic_group import CONSUMER_PROTOCOL_TYPE, Protocols
 from .consumer_group_member import ConsumerGroupMember
 from .group import CommittedPartition, GroupType
 from .group_with_static_members import GroupWithStaticMembers
 from .modern_group import NO_EPOCH
-from .offsets import OffsetExpirationCondition
 
 K = TypeVar("K")
-
-FIRST_COMMIT_VERSION = 9
-"""The first version of OffsetCommit and OffsetFetch with an error code for a stale member epoch."""
 
 
 class ConsumerGroupState(StrEnum):
@@ -209,38 +205,9 @@ class ConsumerGroup(GroupWithStaticMembers[ConsumerGroupMember, Assignment]):
 
     # -- offsets ---------------------------------------------------------------------------------------------------
 
-    @property
-    def offset_expiration_condition(self) -> OffsetExpirationCondition:
-        """The retention begins with each commit, for topics that no member reads."""
-        return OffsetExpirationCondition(keep=self.subscribed_topics)
-
-    def validate_offset_commit(
-        self, member_id: str, group_instance_id: str | None, generation: int, version: int
-    ) -> ErrorCode:
-        if self.is_dead:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation < 0 and not self.members:
-            return ErrorCode.NONE  # a consumer with manual assignment, or an operator
-        try:
-            member = self.get_valid_member(member_id, group_instance_id)
-        except KafkaError as error:
-            return error.code
-        if member.classic is None and version < FIRST_COMMIT_VERSION:
-            return ErrorCode.UNSUPPORTED_VERSION
-        return ErrorCode.NONE if generation <= member.epoch else _stale_epoch_error(member)
-
-    def validate_transactional_offset_commit(
-        self, member_id: str, group_instance_id: str | None, generation: int
-    ) -> ErrorCode:
-        if self.is_dead:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation < 0 and (not self.members or (not member_id and group_instance_id is None)):
-            return ErrorCode.NONE
-        try:
-            member = self.get_valid_member(member_id, group_instance_id)
-        except KafkaError as error:
-            return error.code
-        return ErrorCode.NONE if generation <= member.epoch else _stale_epoch_error(member)
+    def find_committing_member(self, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
+        """Return the member that commits offsets. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        return self.get_valid_member(member_id, instance_id)
 
     def validate_committed_partitions(
         self, member_id: str, generation: int, partitions: Iterable[CommittedPartition]
@@ -251,21 +218,8 @@ class ConsumerGroup(GroupWithStaticMembers[ConsumerGroupMember, Assignment]):
         for _, topic_id, partition in partitions:
             epoch = None if topic_id is None else member.assignment_epoch(topic_id, partition)
             if epoch is None or generation < epoch:
-                return _stale_epoch_error(member)
+                return member.stale_epoch_error
         return ErrorCode.NONE
-
-    def validate_offset_fetch(self, member_id: str | None, generation: int) -> ErrorCode:
-        """Return NONE for present members, and for clients without a member id."""
-        if member_id is None and generation < 0:
-            return ErrorCode.NONE
-        member = self.members.get(member_id or "")
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if generation == member.epoch else _stale_epoch_error(member)
-
-
-def _stale_epoch_error(member: ConsumerGroupMember) -> ErrorCode:
-    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
 def _add(counts: Counter[K], key: K, change: int) -> None:

@@ -43,10 +43,10 @@ from .group import Group
 from .group_metadata_manager import GroupMetadataManager, not_a_consumer_group
 from .group_migration import by_id, classic_assignment, subscription_of, to_classic, to_consumer
 from .group_records import new_group_metadata_record, new_group_tombstones
+from .group_with_static_members_manager import GroupWithStaticMembersManager
 from .member_timers import MemberTimers
-from .modern_group_manager import ModernGroupManager
-from .modern_group_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH
-from .subscription_metadata import RegexResolution, SubscriptionMetadata, check_regex
+from .modern_group_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ModernGroupMember
+from .subscription_metadata import RegexResolution, check_regex
 from .target_assignment_builder import TargetAssignmentBuilder
 
 if TYPE_CHECKING:
@@ -63,11 +63,15 @@ SINCE_CONSUMER_GROUPS = 1
 """The first level of `group.version` with the consumer protocol (KIP-848)."""
 
 
-class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
+class ConsumerGroupManager(GroupWithStaticMembersManager[ConsumerGroup]):
     """The rebalance protocol of all consumer groups of this broker.
 
     Owned by the group coordinator and used on the loop's thread only.
     """
+
+    HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
+    SESSION_TIMEOUT = "consumer.session.timeout.ms"
+    ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
 
     def __init__(
         self,
@@ -82,23 +86,16 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
         group_version: Callable[[], int],
     ) -> None:
         """`group_version` returns the level of the feature `group.version`."""
-        super().__init__(group_manager, loop)
+        super().__init__(config, dynamic_config, group_manager, classic, metadata, ports, loop)
         self._group_version = group_version
-        self._config = config
-        self._dynamic_config = dynamic_config
         self._sliced_work = sliced_work
-        self._now_ms = ports.now_ms
         self._token_bytes = ports.token_bytes
-        self._classic = classic
-        self._metadata = metadata
-        self._subscription_metadata = SubscriptionMetadata(metadata)
         self._target_assignment_builder = TargetAssignmentBuilder(metadata)
         self._delayed_joins: MemberTimers[ConsumerGroup] = MemberTimers(loop, self._join_timed_out)
         """The deadlines by which members of the classic protocol have to join again."""
         self._delayed_syncs: MemberTimers[ConsumerGroup] = MemberTimers(loop, self._sync_timed_out)
         """The deadlines by which members of the classic protocol have to send SyncGroup."""
-        self._revocations: MemberTimers[ConsumerGroup] = MemberTimers(loop, self._revocation_timed_out)
-        self._deadlines = (self._sessions, self._delayed_joins, self._delayed_syncs, self._revocations)
+        self._deadlines = (*self._deadlines, self._delayed_joins, self._delayed_syncs)
 
     # -- ConsumerGroupHeartbeat ----------------------------------------------------------------------------------------
 
@@ -187,7 +184,7 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
             member = group.get_valid_member(beat.member_id, beat.instance_id)
             self._check_epoch(member, beat)
             if beat.is_keepalive and self._is_settled(group, member):
-                self._sessions.restart(group, member.member_id, self._session_timeout_ms(group.group_id))
+                self._sessions.restart(group, member.member_id, self._session_timeout_ms(group))
                 return self._write_and_reply(change, beat, reply, member=member, updated=member)
         else:
             member = self._find_or_create_member(change, beat)
@@ -222,7 +219,7 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
         metadata.maybe_bump_epoch(change, must_bump=must_bump)
         subscribed: frozenset[UUID] | None = None
         if group.epoch > group.assignment_epoch:
-            now_ms, interval_ms = self._now_ms(), self._assignment_interval_ms(group.group_id)
+            now_ms, interval_ms = self._now_ms(), self._assignment_interval_ms(group)
             if group.can_compute_target_assignment(interval_ms, now_ms):
                 self._target_assignment_builder.build(change, self.assignors, now_ms)
             else:
@@ -299,7 +296,7 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
         result = HeartbeatResult(
             member_id=updated.member_id,
             epoch=updated.epoch,
-            heartbeat_interval_ms=self._heartbeat_interval_ms(group.group_id),
+            heartbeat_interval_ms=self._heartbeat_interval_ms(group),
             assignment=updated.assigned if has_new_assignment else None,
         )
 
@@ -308,7 +305,7 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
 
         if not self._write(change, done, before=before):
             return False
-        self._sessions.restart(group, updated.member_id, self._session_timeout_ms(group.group_id))
+        self._sessions.restart(group, updated.member_id, self._session_timeout_ms(group))
         self._delayed_joins.end(group, updated.member_id)
         self._delayed_syncs.end(group, updated.member_id)
         self._watch_revocation(group, member, updated)
@@ -344,14 +341,6 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
             self._subscription_metadata.apply_resolution(change, resolution)
             self._write(change, ignore)
 
-    def _watch_revocation(
-        self, group: ConsumerGroup, member: ConsumerGroupMember, updated: ConsumerGroupMember
-    ) -> None:
-        if updated.state is not MemberState.UNREVOKED_PARTITIONS:
-            self._revocations.end(group, updated.member_id)
-        elif updated.revoking is not member.revoking:
-            self._revocations.restart(group, updated.member_id, updated.rebalance_timeout_ms)
-
     # -- leaving and deadlines -----------------------------------------------------------------------------------------
 
     def _leave_consumer_group(self, group: ConsumerGroup, beat: ConsumerHeartbeat, reply: HeartbeatReply) -> None:
@@ -363,10 +352,8 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
             reply(result if outcome is ErrorCode.NONE else HeartbeatResult(outcome))
 
         if beat.epoch == STATIC_LEAVE_EPOCH:
-            change = ConsumerGroupChange(group)
-            change.put_member(replace(member, epoch=STATIC_LEAVE_EPOCH, revoking=NOTHING))
-            if self._write(change, done):
-                self._revocations.end(group, member.member_id)
+            absent = replace(member, epoch=STATIC_LEAVE_EPOCH, revoking=NOTHING)
+            self._leave_for_now(ConsumerGroupChange(group), absent, done)
             return
         logger.info("group %r: member %r leaves", group.group_id, member.member_id)
         self._remove_members(group, [member.member_id], done)
@@ -389,11 +376,6 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
 
     def _sync_timed_out(self, group: ConsumerGroup, member_id: str) -> None:
         self._fence_member(group, member_id, "it did not ask for its assignment in time")
-
-    def _revocation_timed_out(self, group: ConsumerGroup, member_id: str) -> None:
-        member = group.members.get(member_id)
-        if member is not None and member.state is MemberState.UNREVOKED_PARTITIONS:
-            self._fence_member(group, member_id, "it did not let go of partitions in time")
 
     # -- classic members: JoinGroup ------------------------------------------------------------------------------------
 
@@ -560,7 +542,7 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
         if member.epoch < group.assignment_epoch:
             return True
         return group.assignment_epoch < group.epoch and group.can_compute_target_assignment(
-            self._assignment_interval_ms(group.group_id), self._now_ms()
+            self._assignment_interval_ms(group), self._now_ms()
         )
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[LeavingMember], reply: LeaveReply) -> None:
@@ -672,33 +654,7 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
             self._classic.prepare_rebalance(classic, "it was downgraded")
         return classic
 
-    def _downgrade_empty(self, group: ConsumerGroup) -> ClassicGroup:
-        """Replace an empty group by a classic group. Raises KafkaError COORDINATOR_NOT_AVAILABLE."""
-        classic = ClassicGroup(group.group_id, self._now_ms())
-        classic.offsets = group.offsets
-        if not self._append(group, [*new_group_tombstones(group), new_group_metadata_record(classic, {})], ignore):
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group could not be written.")
-        self._make_classic(group, classic)
-        return classic
-
-    def _make_classic(self, group: ConsumerGroup, classic: ClassicGroup) -> None:
-        classic.is_logged = True
-        self.on_group_unloaded(group, ErrorCode.NONE)
-        self._group_manager.replace_group(classic)
-        self._classic.on_group_loaded(classic)
-
     # -- settings ------------------------------------------------------------------------------------------------------
-
-    def _assignment_interval_ms(self, group_id: str) -> int:
-        return self._dynamic_config.group_number(group_id, "consumer.assignment.interval.ms")
-
-    def _heartbeat_interval_ms(self, group_id: str) -> int:
-        """Return the interval of heartbeats, by the group's setting or the broker's."""
-        return self._dynamic_config.group_number(group_id, "consumer.heartbeat.interval.ms")
-
-    def _session_timeout_ms(self, group_id: str) -> int:
-        """Return the session timeout, by the group's setting or the broker's."""
-        return self._dynamic_config.group_number(group_id, "consumer.session.timeout.ms")
 
     @property
     def assignors(self) -> list[str]:
@@ -712,17 +668,12 @@ class ConsumerGroupManager(ModernGroupManager[ConsumerGroup]):
     def _most_members(self) -> int:
         return self._config.group_consumer_max_size
 
-    # -- loading and unloading -----------------------------------------------------------------------------------------
+    # -- loading -------------------------------------------------------------------------------------------------------
 
-    def on_group_loaded(self, group: ConsumerGroup) -> None:
-        """Start the deadlines of a loaded group: each member has its full timeouts."""
-        for member in group.members.values():
-            timeout_ms = self._session_timeout_ms(group.group_id)
-            if member.classic is not None:
-                timeout_ms = member.classic.session_timeout_ms
-            self._sessions.restart(group, member.member_id, timeout_ms)
-            if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
-                self._revocations.restart(group, member.member_id, member.rebalance_timeout_ms)
+    def _resume_member(self, group: ConsumerGroup, member: ModernGroupMember) -> None:
+        super()._resume_member(group, member)
+        if isinstance(member, ConsumerGroupMember) and member.classic is not None:
+            self._sessions.restart(group, member.member_id, member.classic.session_timeout_ms)
 
 
 def _replace_member(change: ConsumerGroupChange, former: ConsumerGroupMember, member_id: str) -> ConsumerGroupMember:
@@ -734,13 +685,7 @@ def _replace_member(change: ConsumerGroupChange, former: ConsumerGroupMember, me
         previous_epoch=JOIN_EPOCH,
         assignment_epochs=NO_EPOCHS,
     )
-    if former.member_id != member_id:
-        target = change.group.targets.get(former.member_id)
-        change.remove_member(former.member_id)
-        change.put_member(member)
-        change.set_target(member_id, target)
-    else:
-        change.put_member(member)
+    change.replace_member(former, member)
     return member
 
 

@@ -47,7 +47,6 @@ class ConsumerGroupMember(StaticGroupMember):
     Invariants: `assigned` and `revoking` are disjoint; `revoking` is empty outside UNREVOKED_PARTITIONS.
     """
 
-    rebalance_timeout_ms: int = -1
     topics: frozenset[str] = frozenset()
     """The names of the subscribed topics."""
     regex: str = ""
@@ -70,6 +69,14 @@ class ConsumerGroupMember(StaticGroupMember):
         if not any(partition in owned.get(topic_id, ()) for owned in (self.assigned, self.revoking)):
             return None
         return self.assignment_epochs.get(topic_id, {}).get(partition, 0)
+
+    @property
+    def is_classic(self) -> bool:
+        return self.classic is not None
+
+    @property
+    def is_revoking(self) -> bool:
+        return self.state is MemberState.UNREVOKED_PARTITIONS
 
     @property
     def protocol_name(self) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.errors import ErrorCode
 from .assignment import Assignment
-from .modern_group_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from .modern_group_heartbeat import ModernGroupHeartbeat, refuse_if
+from .modern_group_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 
 NOT_GIVEN = -1
 MAX_TOPICS = 20_000
@@ -17,12 +18,9 @@ MaySee = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerHeartbeat:
+class ConsumerHeartbeat(ModernGroupHeartbeat):
     """The values of a heartbeat; None for a value that has not changed since the member's last heartbeat."""
 
-    group_id: str
-    member_id: str
-    epoch: int
     instance_id: str | None
     rack_id: str | None
     rebalance_timeout_ms: int
@@ -36,16 +34,6 @@ class ConsumerHeartbeat:
     """Whether the client generates the member id (KIP-1082, version 1); in version 0 the first response has it."""
     may_see: MaySee
     """Filters the topics that match the regular expression."""
-
-    @property
-    def is_joining(self) -> bool:
-        """Whether the member joins, for the first time or again."""
-        return self.epoch == JOIN_EPOCH
-
-    @property
-    def is_leaving(self) -> bool:
-        """Whether the member leaves, permanently or as a static member that will return."""
-        return self.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
 
     @property
     def is_full(self) -> bool:
@@ -68,25 +56,20 @@ class ConsumerHeartbeat:
     def check(self) -> None:
         """Raise KafkaError INVALID_REQUEST if values are missing or contradict each other."""
         for name, text in (("GroupId", self.group_id), ("InstanceId", self.instance_id), ("RackId", self.rack_id)):
-            _refuse_if(text is not None and not text.strip(), f"{name} can't be empty.")
+            refuse_if(text is not None and not text.strip(), f"{name} can't be empty.")
         if self.epoch != JOIN_EPOCH or self.generates_member_id:
-            _refuse_if(not self.member_id.strip(), "MemberId can't be empty.")
+            refuse_if(not self.member_id.strip(), "MemberId can't be empty.")
         if self.is_joining:
-            _refuse_if(self.rebalance_timeout_ms == NOT_GIVEN, "RebalanceTimeoutMs must be provided in first request.")
-            _refuse_if(self.owned is None or bool(self.owned), "TopicPartitions must be empty when (re-)joining.")
-            _refuse_if(
+            refuse_if(self.rebalance_timeout_ms == NOT_GIVEN, "RebalanceTimeoutMs must be provided in first request.")
+            refuse_if(self.owned is None or bool(self.owned), "TopicPartitions must be empty when (re-)joining.")
+            refuse_if(
                 self.topics is None and self.regex is None,
                 "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
             )
         too_many = f"A member subscribes to {MAX_TOPICS} topics by name at most."
-        _refuse_if(self.topics is not None and len(self.topics) > MAX_TOPICS, too_many)
-        _refuse_if(self.epoch < STATIC_LEAVE_EPOCH, f"MemberEpoch is {self.epoch}, but must be at least -2.")
-        _refuse_if(self.epoch == STATIC_LEAVE_EPOCH and self.instance_id is None, "InstanceId can't be null.")
-
-
-def _refuse_if(wrong: bool, reason: str) -> None:
-    if wrong:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
+        refuse_if(self.topics is not None and len(self.topics) > MAX_TOPICS, too_many)
+        refuse_if(self.epoch < STATIC_LEAVE_EPOCH, f"MemberEpoch is {self.epoch}, but must be at least -2.")
+        refuse_if(self.epoch == STATIC_LEAVE_EPOCH and self.instance_id is None, "InstanceId can't be null.")
 
 
 @dataclass(frozen=True, slots=True)

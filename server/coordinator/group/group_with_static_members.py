@@ -7,8 +7,12 @@ from typing import TypeVar
 from ....protocol.errors import ErrorCode, KafkaError
 from .modern_group import ModernGroup, T
 from .modern_group_member import StaticGroupMember
+from .offsets import OffsetExpirationCondition
 
 S = TypeVar("S", bound=StaticGroupMember)
+
+FIRST_COMMIT_VERSION = 9
+"""The first version of OffsetCommit and OffsetFetch with an error code for a stale member epoch."""
 
 
 class GroupWithStaticMembers(ModernGroup[S, T]):
@@ -50,3 +54,51 @@ class GroupWithStaticMembers(ModernGroup[S, T]):
             reason = f"Static member {member_id} with instance id {instance_id} is fenced by member {member.member_id}."
             raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, reason)
         return member
+
+    # -- offsets ---------------------------------------------------------------------------------------------------
+
+    @property
+    def offset_expiration_condition(self) -> OffsetExpirationCondition:
+        """The retention begins with each commit, for topics that no member reads."""
+        return OffsetExpirationCondition(keep=self.subscribed_topics)
+
+    def find_committing_member(self, member_id: str, instance_id: str | None) -> S:
+        """Return the member that commits offsets. Raises KafkaError UNKNOWN_MEMBER_ID."""
+        return self.get_member(member_id)
+
+    def validate_offset_commit(
+        self, member_id: str, group_instance_id: str | None, generation: int, version: int
+    ) -> ErrorCode:
+        if self.is_dead:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and not self.members:
+            return ErrorCode.NONE  # a consumer with manual assignment, or an operator
+        try:
+            member = self.find_committing_member(member_id, group_instance_id)
+        except KafkaError as error:
+            return error.code
+        if not member.is_classic and version < FIRST_COMMIT_VERSION:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return ErrorCode.NONE if generation <= member.epoch else member.stale_epoch_error
+
+    def validate_transactional_offset_commit(
+        self, member_id: str, group_instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        if self.is_dead:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and (not self.members or (not member_id and group_instance_id is None)):
+            return ErrorCode.NONE
+        try:
+            member = self.find_committing_member(member_id, group_instance_id)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE if generation <= member.epoch else member.stale_epoch_error
+
+    def validate_offset_fetch(self, member_id: str | None, generation: int) -> ErrorCode:
+        """Return NONE for present members, and for clients without a member id."""
+        if member_id is None and generation < 0:
+            return ErrorCode.NONE
+        member = self.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if generation == member.epoch else member.stale_epoch_error

@@ -63,6 +63,16 @@ class ModernGroupChange(ABC, Generic[G, M, T]):
         else:
             targets[member_id] = target
 
+    def replace_member(self, former: M, member: M) -> None:
+        """Give a static member that restarted the target assignment of its former member id."""
+        if former.member_id == member.member_id:
+            self.put_member(member)
+            return
+        target = self.group.targets.get(former.member_id)
+        self.remove_member(former.member_id)
+        self.put_member(member)
+        self.set_target(member.member_id, target)
+
     def bump_epoch(self, metadata_hash: int) -> None:
         """Increment the group epoch, so that the next heartbeat computes a target assignment."""
         group = self.group
@@ -85,6 +95,27 @@ class ModernGroupChange(ABC, Generic[G, M, T]):
     def removed_members(self) -> list[str]:
         """The ids of the members that the change removes."""
         return [name for name, former in self._members.items() if former and name not in self.group.members]
+
+    @property
+    def present_members(self) -> list[tuple[M | None, M]]:
+        """The former and the present state of each member that the change adds or replaces."""
+        members = self.group.members
+        return [(former, members[name]) for name, former in self._members.items() if name in members]
+
+    @property
+    def new_targets(self) -> list[tuple[str, T]]:
+        """The target assignments that the change adds or replaces, by member id."""
+        targets = self.group.targets
+        return [
+            (member_id, targets[member_id])
+            for member_id, former in self._targets.items()
+            if member_id in targets and targets[member_id] != former
+        ]
+
+    @property
+    def removed_targets(self) -> list[str]:
+        """The ids of the members whose target assignment the change removes."""
+        return [name for name, former in self._targets.items() if former is not None and name not in self.group.targets]
 
     @abstractmethod
     def records(self) -> Iterator[CoordinatorRecord]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ....common.room_logger import room_logger
 from ....protocol.errors import ErrorCode
@@ -15,6 +15,14 @@ from .group_metadata_manager import GroupMetadataManager, GroupTypeManager
 from .member_timers import MemberTimers
 from .modern_group import ModernGroup
 from .modern_group_change import ModernGroupChange
+from .modern_group_member import ModernGroupMember
+from .subscription_metadata import SubscriptionMetadata
+
+if TYPE_CHECKING:
+    from ...config.broker_config import BrokerConfig
+    from ...config.dynamic_config import DynamicConfig
+    from ...metadata.metadata_cache import MetadataCache
+    from ...runtime.ports import Ports
 
 logger = room_logger("groups")
 
@@ -39,8 +47,26 @@ class ModernGroupManager(GroupTypeManager[G]):
     coordinator and used on the loop's thread only.
     """
 
-    def __init__(self, group_manager: GroupMetadataManager, loop: asyncio.AbstractEventLoop) -> None:
+    HEARTBEAT_INTERVAL: ClassVar[str]
+    SESSION_TIMEOUT: ClassVar[str]
+    ASSIGNMENT_INTERVAL: ClassVar[str]
+    """The keys of the settings of these groups."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        dynamic_config: DynamicConfig,
+        group_manager: GroupMetadataManager,
+        metadata: MetadataCache,
+        ports: Ports,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._config = config
+        self._dynamic_config = dynamic_config
         self._group_manager = group_manager
+        self._metadata = metadata
+        self._subscription_metadata = SubscriptionMetadata(metadata)
+        self._now_ms = ports.now_ms
         self._loop = loop
         self._sessions: MemberTimers[G] = MemberTimers(loop, self._session_expired)
         self._deadlines: tuple[MemberTimers[G], ...] = (self._sessions,)
@@ -129,7 +155,30 @@ class ModernGroupManager(GroupTypeManager[G]):
         group.writes.append(waiting)
         return self._group_manager.append(group.group_id, records, written)
 
-    # -- unloading -----------------------------------------------------------------------------------------------------
+    # -- settings: the group's value, or the broker's ------------------------------------------------------------------
+
+    def _setting(self, group: G, name: str) -> int:
+        return self._dynamic_config.group_number(group.group_id, name)
+
+    def _heartbeat_interval_ms(self, group: G) -> int:
+        return self._setting(group, self.HEARTBEAT_INTERVAL)
+
+    def _session_timeout_ms(self, group: G) -> int:
+        return self._setting(group, self.SESSION_TIMEOUT)
+
+    def _assignment_interval_ms(self, group: G) -> int:
+        """Return the minimum time between two assignments (KIP-1263)."""
+        return self._setting(group, self.ASSIGNMENT_INTERVAL)
+
+    # -- loading and unloading -----------------------------------------------------------------------------------------
+
+    def on_group_loaded(self, group: G) -> None:
+        """Start the deadlines of a loaded group: each member has its full timeouts."""
+        for member in group.members.values():
+            self._resume_member(group, member)
+
+    def _resume_member(self, group: G, member: ModernGroupMember) -> None:
+        self._sessions.restart(group, member.member_id, self._session_timeout_ms(group))
 
     def on_group_unloaded(self, group: G, error: ErrorCode) -> None:
         """Cancel the deadlines of a group that moved away, was deleted or became a group of another type.

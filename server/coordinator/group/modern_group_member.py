@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ....protocol.errors import ErrorCode
+
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
@@ -28,8 +30,30 @@ class StaticGroupMember(ModernGroupMember):
 
     instance_id: str | None = None
     """The instance id of a static member; None for a dynamic member."""
+    rebalance_timeout_ms: int = -1
+    """The time in which the member has to revoke partitions that are assigned to other members."""
 
     @property
     def has_left_for_now(self) -> bool:
         """Whether the member is a static member that has left and will return."""
         return self.epoch == STATIC_LEAVE_EPOCH
+
+    @property
+    def revoking(self) -> object:
+        """The partitions or tasks that the member has to revoke."""
+        raise NotImplementedError
+
+    @property
+    def is_revoking(self) -> bool:
+        """Whether the member has to revoke something, and keeps its epoch until it has confirmed the revocation."""
+        raise NotImplementedError
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether the member uses the classic protocol."""
+        return False
+
+    @property
+    def stale_epoch_error(self) -> ErrorCode:
+        """The error code for a request with another epoch than the member's."""
+        return ErrorCode.ILLEGAL_GENERATION if self.is_classic else ErrorCode.STALE_MEMBER_EPOCH

@@ -24,7 +24,7 @@ from ....protocol.messages.add_partitions_to_txn import (
 from ....protocol.producer_identity import ProducerIdentity
 from ....protocol.topic_partition import TopicPartition, TopicPartitionKey, indexes_by_topic
 from ...metadata.topic_names import TRANSACTION_STATE_TOPIC
-from ...replication.append_request import AppendEntry, copied
+from ...replication.append_request import AppendCallback, AppendEntry, AppendResult, copied
 from ...replication.verification_guards import transactional_header
 from ..inter_broker_sender import InterBrokerSender
 from .transaction_coordinator import TransactionCoordinator
@@ -33,7 +33,6 @@ from .transaction_state_manager import ConcurrentTransactionRetry
 
 if TYPE_CHECKING:
     from ...metadata.metadata_cache import MetadataCache
-    from ...replication.delayed_produce import AppendCallback, AppendResult
     from ...replication.replica_manager import ReplicaManager
     from ...replication.verification_guards import VerificationState
     from ...runtime.ports import SendRequest

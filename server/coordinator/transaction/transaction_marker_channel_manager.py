@@ -27,14 +27,13 @@ from ....protocol.record_batch import ControlType, control_batch
 from ....protocol.topic_partition import TopicPartition, TopicPartitionKey, indexes_by_topic
 from ....storage.log_validator import COORDINATOR_RULES, EPOCH_PER_TRANSACTION, MARKER_RULES
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
-from ...replication.append_request import AppendRequest
+from ...replication.append_request import AppendRequest, AppendResult
 from ..inter_broker_sender import InterBrokerSender
 from .transaction_metadata import ENDING, TransactionEntry, TransactionState
 from .transaction_state_manager import TransactionStateManager
 
 if TYPE_CHECKING:
     from ...metadata.metadata_cache import MetadataCache
-    from ...replication.delayed_produce import AppendResult
     from ...replication.replica_manager import ReplicaManager
     from ...runtime.loop_sharing import SlicedWork
     from ...runtime.ports import SendRequest

@@ -347,12 +347,13 @@ def test_quotas_outlive_a_restart() -> None:
     play(talk, settings=PAGE_CACHE)
 
 
-def test_without_a_quota_nothing_is_charged() -> None:
-    async def talk(plane: DataPlane) -> None:
-        def quota_usage(*_: object) -> None:
-            raise AssertionError("nobody has a quota")
+def test_without_a_quota_nothing_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    def quota_usage(*_: object) -> None:
+        raise AssertionError("nobody has a quota")
 
-        pytest.MonkeyPatch().setattr(plane.state.quotas, "quota_usage", quota_usage)
+    monkeypatch.setattr("barnabas.server.apis.interceptors.RequestQuotaUsage", quota_usage)
+
+    async def talk(plane: DataPlane) -> None:
         connection = await plane.connect("any")
         await connection.send(produce(batch(b"x")), 9)
         assert values_in(only_fetched(await connection.send(fetch(at(0)), 11)))

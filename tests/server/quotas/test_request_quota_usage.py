@@ -44,7 +44,7 @@ class Desk:
         self.clock += seconds
 
     def quota_usage(self, size: int = 77) -> RequestQuotaUsage:
-        return self.quotas.quota_usage("ANONYMOUS", None, size)
+        return RequestQuotaUsage(self.quotas, "ANONYMOUS", "", size)
 
     def handle(self, quota_usage: RequestQuotaUsage, handler: Any) -> Any:
         """Handle the request as the interceptor for quotas does."""

@@ -287,7 +287,7 @@ def opened(sessions: FetchSessionCache, count: int, now: float, **whose: Any) ->
 
 def use(sessions: FetchSessionCache, session_id: int, epoch: int, now: float) -> None:
     request = FetchRequest(session_id=session_id, session_epoch=epoch)
-    sessions.resume(request, uses_topic_ids=False, now=now)
+    sessions.resume(session_id, epoch, request, uses_topic_ids=False, now=now)
 
 
 def test_the_session_unused_for_longest_makes_room() -> None:
@@ -343,14 +343,14 @@ def test_a_follower_that_follows_more_makes_readers_go(monkeypatch: pytest.Monke
     follower, reader_ = opened(sessions, 4, 0.0, is_follower=True), opened(sessions, 6, 0.0)
     more = FetchRequest(session_id=follower, session_epoch=1)
     more.topics = [FetchTopic(topic="u", partitions=[at(0, index) for index in range(6)])]
-    resumed = sessions.resume(more, uses_topic_ids=False, now=1.0)
+    resumed = sessions.resume(follower, 1, more, uses_topic_ids=False, now=1.0)
     assert resumed is not None and len(resumed.items) == 10
     with pytest.raises(KafkaError):
         use(sessions, reader_, 1, 1.0)
     more.session_epoch = 2
     more.topics = [FetchTopic(topic="v", partitions=[at(0)])]
     with pytest.raises(KafkaError):
-        sessions.resume(more, uses_topic_ids=False, now=1.0)
+        sessions.resume(follower, 2, more, uses_topic_ids=False, now=1.0)
     assert len(sessions) == 0
 
 

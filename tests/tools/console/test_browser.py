@@ -413,6 +413,44 @@ def test_a_group_is_seen_and_begins_elsewhere(page: Page, broker: Broker) -> Non
     expect(page.locator("#toast")).to_contain_text("deleted the offsets for orders")
 
 
+def test_members_are_removed(page: Page, broker: Broker) -> None:
+    """Static members, which the group keeps after their consumers have closed."""
+
+    async def join(instance: str) -> None:
+        async with Consumer(
+            broker.bootstrap, group_id="static", group_instance_id=instance, session_timeout_ms=600_000
+        ) as consumer:
+            consumer.subscribe(["quiet"])
+            while not consumer.assignment:
+                await consumer.getmany(timeout_ms=200)
+
+    apart(join("first"))
+    go(page, "/groups/static")
+    members = page.get_by_role("table", name="Members").locator("tbody tr")
+    expect(members).to_have_count(1)
+    expect(members).to_contain_text("first")
+    page.get_by_role("button", name="Remove members").click()
+    dialog = page.locator("dialog")
+    expect(dialog.locator("option")).to_have_text(["all members (1)", "static member first"])
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(members).to_have_count(1)
+    page.get_by_role("button", name="Remove members").click()
+    dialog.get_by_label("Member").select_option("first")
+    dialog.get_by_role("button", name="Remove").click()
+    expect(page.locator("#toast")).to_contain_text("removed 1 member")
+    expect(members).to_have_count(0)
+    expect(page.get_by_role("button", name="Remove members")).to_be_disabled()
+    expect(page.locator(".action", has_text="Remove members")).to_contain_text("no members")
+
+    apart(join("second"))
+    expect(members).to_contain_text("second")
+    page.get_by_role("button", name="Remove members").click()
+    dialog.get_by_role("button", name="Remove").click()
+    expect(dialog).to_have_count(0)
+    expect(members).to_have_count(0)
+    expect(page.locator(".head .tag")).to_have_text("Empty")
+
+
 def test_groups_are_sorted_and_their_lag_includes_uncommitted_partitions(page: Page) -> None:
     go(page, "/groups")
     rows = page.get_by_role("table", name="Groups").locator("tbody tr[data-at]")
@@ -607,6 +645,53 @@ def test_records_are_paged_searched_and_exported(page: Page, broker: Broker) -> 
         page.locator("dialog").get_by_role("button", name="Export").click()
     lines = Path(waiting.value.path()).read_text().splitlines()
     assert [json.loads(line)["offset"] for line in lines] == [117, 118, 119]
+
+
+def test_a_search_that_ends_early_continues(page: Page, broker: Broker) -> None:
+    broker.create_topic("hay", 1)
+    broker.produce("hay", ["needle", *["straw"] * 60_000])
+    go(page, "/topics/hay/records")
+    expect(page.locator("tbody tr")).to_have_count(50)
+    more = page.get_by_role("button", name="Load more")
+    expect(more).to_be_hidden()
+    page.get_by_label("Contains").fill("needle")
+    page.get_by_role("button", name="Search").click()
+    status = page.locator("main small[role=status]").first
+    expect(status).to_have_text("no records of 50,001 read")
+    more.click()
+    expect(status).to_have_text("1 record of 60,001 read")
+    expect(page.locator("tbody tr")).to_contain_text("needle")
+    expect(more).to_be_hidden()
+
+
+def test_a_long_list_of_users_is_loaded_in_parts(chromium: Browser) -> None:
+    async def add(broker: Broker) -> None:
+        async with Admin(broker.bootstrap) as admin:
+            for number in range(1005):
+                await admin.alter_quotas({"user": f"user-{number:04}"}, {"producer_byte_rate": 1e6})
+
+    with Broker() as broker:
+        apart(add(broker))
+        for url in console_of(broker):
+            for page in opened(chromium, url):
+                go(page, "/users")
+                table, status = page.get_by_role("table", name="Users"), page.locator("main small[role=status]")
+                more = page.get_by_role("button", name="Load more")
+                expect(status).to_have_text("1,000 of 1,005 users")
+                expect(table).to_have_attribute("aria-rowcount", "1001")
+                more.click()
+                expect(status).to_have_text("1,005 users")
+                expect(table).to_have_attribute("aria-rowcount", "1006")
+                expect(more).to_be_hidden()
+                page.keyboard.press("/")
+                page.keyboard.type("USER-1004")
+                expect(status).to_have_text("1 user")
+                expect(table.locator("tbody tr[data-at]")).to_contain_text("user-1004")
+                go(page, "/transactions")
+                expect(page.locator("main small[role=status]")).to_have_text(
+                    "0 transactional ids, 0 with an open transaction"
+                )
+                expect(more).to_be_hidden()
 
 
 def test_a_topic_is_cloned_and_emptied(page: Page, broker: Broker) -> None:

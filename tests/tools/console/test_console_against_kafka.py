@@ -56,8 +56,8 @@ async def test_every_screen_of_apache_kafka(kafka: KafkaServer, page: httpx.Asyn
     assert (await page.get("/api/quotas")).json()["missing"] is None
     broker = (await page.get(f"/api/brokers/{overview['controller']}")).json()
     assert (broker["is_live"], broker["version"]) == (True, ".".join(NEWEST.split(".")[:2]))
-    assert (await page.get("/api/users")).json() == {"users": []}
-    assert (await page.get("/api/transactions")).json() == {"transactions": []}
+    assert (await page.get("/api/users")).json() == {"users": [], "total": 0}
+    assert (await page.get("/api/transactions")).json() == {"transactions": [], "total": 0, "open": 0}
     moving = (await page.get("/api/reassignments")).json()
     assert (moving["moving"], moving["elections"]) == ([], [])
     lags = (await page.get("/api/group-lags")).json()["groups"]["g"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ....common.properties import format_properties, parse_properties
+from ....common.uuid_text import new_uuid, uuid_text
 from ..reasons import reason
 from .environment import ContainerHost, ContainerSettings, container_settings, has_kafka_variables
 from .services import ContainerServices
@@ -21,6 +22,7 @@ ROOT_VARIABLE = "BARNABAS_CONTAINER_ROOT"
 OWN_PROPERTIES = "/etc/barnabas/server.properties"
 SHARED_PROPERTIES = "/mnt/shared/config/server.properties"
 CONFLUENT_PROPERTIES = "/etc/kafka/kafka.properties"
+CLIENT_PROPERTIES = ("/opt/bitnami/kafka/config/producer.properties", "/opt/bitnami/kafka/config/consumer.properties")
 PROBE_S = 1.0
 
 
@@ -40,10 +42,7 @@ def configure(arguments: list[str]) -> int:
     def write() -> int:
         settings = _settings(os.environ)
         _warn(settings)
-        path = place(CONFLUENT_PROPERTIES)
-        # The file may contain passwords.
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
-            file.write(format_properties(settings.properties))
+        _write_private(place(CONFLUENT_PROPERTIES), format_properties(settings.properties))
         return 0
 
     return _reported("configure", write)
@@ -111,16 +110,36 @@ def _warn(settings: ContainerSettings) -> None:
         print(f"barnabas: WARNING {warning}", file=sys.stderr)
 
 
+def _write_client_properties(settings: ContainerSettings) -> None:
+    """Write the files that bitnami's image has for its console clients."""
+    try:
+        for path in CLIENT_PROPERTIES:
+            _write_private(place(path), format_properties(settings.client))
+    except OSError as error:
+        settings.warnings.append(f"the settings of clients are not written: {reason(error)}")
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that may contain passwords."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
+        file.write(text)
+
+
 def _start(settings: ContainerSettings) -> int:
     # Modules are looked up by name: a tool must not depend on the server, and `kafka-topics` must not load it.
     config_room: Any = import_module("barnabas.server.config.broker_config")
     config = config_room.BrokerConfig.from_properties(settings.properties, os.environ)
-    if settings.cluster_id is not None and not config.zookeeper_connect:
-        for log_dir, owner in format_directories(settings.properties, settings.cluster_id).items():
-            if owner != settings.cluster_id:
-                settings.warnings.append(
-                    f"CLUSTER_ID={settings.cluster_id}: {log_dir} belongs to cluster {owner}, which is kept"
-                )
+    if settings.logins and (config.zookeeper_connect or config.is_kraft):
+        settings.logins.clear()
+        settings.warnings.append("KAFKA_CLIENT_USERS: the cluster stores SCRAM users. Add them: barnabas user add NAME")
+    if (settings.cluster_id is not None or settings.logins) and not config.zookeeper_connect:
+        cluster_id = settings.cluster_id or uuid_text(new_uuid(os.urandom))
+        for log_dir, owner in format_directories(settings.properties, cluster_id, settings.logins).items():
+            if settings.cluster_id not in (None, owner):
+                text = f"CLUSTER_ID={cluster_id}: {log_dir} belongs to cluster {owner}, which is kept"
+                settings.warnings.append(text)
+    if settings.client:
+        _write_client_properties(settings)
     _warn(settings)
     log = import_module("barnabas.server.runtime.log_output").LogOutput(
         os.environ.get("BARNABAS_LOG_LEVEL", "INFO").upper(), os.environ.get("BARNABAS_LOG_FORMAT", "text")

@@ -6,11 +6,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....common.properties import parse_properties
 from ..start import ENVIRONMENT, environment_properties
 from .jaas import read_jaas_section
+from .sasl_users import VARIABLES as SASL_VARIABLES
+from .sasl_users import sasl_users
+
+if TYPE_CHECKING:
+    from .scram_argument import ScramLogin
 
 SECRETS = "/etc/kafka/secrets"
 DEFAULT_DATA = "/var/lib/barnabas"
@@ -91,6 +96,10 @@ class ContainerSettings:
     schema_registry: str | None = None
     is_compatible: bool = True
     """Whether the container stands for one of Kafka's images, with the lines of its log."""
+    logins: list[ScramLogin] = field(default_factory=list)
+    """Users to store in new log directories."""
+    client: dict[str, str] = field(default_factory=dict)
+    """Settings of a client in the container, for the tools of bitnami's image."""
     warnings: list[str] = field(default_factory=list)
 
 
@@ -114,6 +123,7 @@ def container_settings(
     _derive_listeners(found.properties, given, environment)
     _drop_absent_zookeeper(found, machine)
     _add_jaas(environment, found, machine)
+    _add_users(environment, found, machine)
     found.properties.update(environment_properties(environment))
     for name, value in (
         ("allow.insecure.listeners", "true"),  # the ports that a container publishes are the border
@@ -140,6 +150,7 @@ def _is_setting(name: str) -> bool:
         and name not in NO_SETTINGS
         and name not in STORES
         and name not in CREDENTIALS
+        and name not in SASL_VARIABLES
         and name != OPTIONS
     )
 
@@ -241,6 +252,16 @@ def _add_jaas(environment: Mapping[str, str], found: ContainerSettings, machine:
             for mechanism, entry in entries.items():
                 key = f"listener.name.{name.lower()}.{mechanism.lower()}.sasl.jaas.config"
                 found.properties.setdefault(key, entry)
+
+
+def _add_users(environment: Mapping[str, str], found: ContainerSettings, machine: ContainerHost) -> None:
+    """Take the users of bitnami's variables, whose settings the properties override."""
+    is_bitnami = any(variable.startswith(BITNAMI) for variable in environment)
+    listeners = list(_protocols(found.properties))
+    users = sasl_users(environment, found.properties, listeners, machine.read_text, are_required=is_bitnami)
+    found.properties = {**users.properties, **found.properties}
+    found.logins, found.client = users.logins, users.client
+    found.warnings += users.warnings
 
 
 def _protocols(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -13,28 +14,57 @@ from typing import Any
 from ....common.properties import parse_properties
 from ....common.uuid_text import new_uuid, uuid_text
 from ..reasons import reason
+from .scram_argument import ScramLogin, parse_scram
 
 NO_NODE = "1"
 
 
-def format_directories(properties: dict[str, str], cluster_id: str) -> dict[str, str]:
+def format_directories(
+    properties: dict[str, str], cluster_id: str, logins: Sequence[ScramLogin] = ()
+) -> dict[str, str]:
     """Write `meta.properties` in the log directories without one, durably; return the cluster ids of the others.
 
-    Raises OSError, and StorageError for a file that cannot be read.
+    The users of `logins` are stored if all directories are new. Raises OSError, ValueError, StoreError, and
+    StorageError for a file that cannot be read.
     """
     room: Any = import_module("barnabas.storage.meta_properties")
     filesystem: Any = import_module("barnabas.storage.filesystem").OsFileSystem()
     node_id = int(properties.get("node.id") or properties.get("broker.id") or NO_NODE)
-    others = {}
+    found = {}
     for log_dir in log_dirs(properties):
         Path(log_dir).mkdir(parents=True, exist_ok=True)
-        found = room.read_meta_properties(filesystem, log_dir)
-        if found is not None:
-            others[log_dir] = found.cluster_id or ""
-            continue
+        found[log_dir] = room.read_meta_properties(filesystem, log_dir)
+    others = {log_dir: one.cluster_id or "" for log_dir, one in found.items() if one is not None}
+    if logins and not others:
+        # Before meta.properties: after an interruption, the next format stores the users again.
+        _store_users(properties, cluster_id, logins)
+    for log_dir in [one for one in found if one not in others]:
         wanted = room.MetaProperties(1, node_id, cluster_id, uuid_text(new_uuid(os.urandom)))
         room.write_meta_properties(filesystem, log_dir, wanted)
     return others
+
+
+def _store_users(properties: dict[str, str], cluster_id: str, logins: Sequence[ScramLogin]) -> None:
+    config: Any = import_module("barnabas.server.config.broker_config").BrokerConfig.from_properties(
+        properties, os.environ
+    )
+    if config.is_kraft:
+        raise ValueError("process.roles=broker: the controllers store the users. Format a controller with --add-scram")
+    if config.zookeeper_connect:
+        raise ValueError("zookeeper.connect: ZooKeeper stores the users. Start the broker, and run barnabas user add")
+    import asyncio  # the other commands do not need it
+
+    users = [(one.name, one.mechanism, one.credential(os.urandom)) for one in logins]
+    store: Any = import_module("barnabas.server.metadata.initial_users").store_initial_users
+    asyncio.run(
+        store(
+            config.metadata_store_path,
+            cluster_id,
+            users,
+            now_ms=lambda: time.time_ns() // 1_000_000,
+            token_bytes=os.urandom,
+        )
+    )
 
 
 def log_dirs(properties: dict[str, str]) -> list[str]:
@@ -55,10 +85,9 @@ def main(arguments: Sequence[str]) -> int:
             raise ValueError(f"{options.config}: log.dirs is not set")
         if options.command == "info":
             return _info(properties)
-        if options.add_scram:
-            raise ValueError("--add-scram: not supported. Add users to the running broker: barnabas user add NAME")
-        formatted = format_directories(properties, options.cluster_id)
-    except (OSError, ValueError, RuntimeError) as error:
+        logins = [parse_scram(argument) for argument in options.add_scram]
+        formatted = format_directories(properties, options.cluster_id, logins)
+    except Exception as error:  # noqa: BLE001 - the tool ends with the reason instead of a traceback
         print(f"kafka-storage: {reason(error)}", file=sys.stderr)
         return 1
     for log_dir in log_dirs(properties):
@@ -69,6 +98,8 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     if formatted:
         print(f"Already formatted: {', '.join(f'{path} (cluster id {owner})' for path, owner in formatted.items())}.")
+        if logins:
+            print("The users of --add-scram are not stored in formatted directories.", file=sys.stderr)
     return 0
 
 
@@ -94,7 +125,14 @@ def parser() -> argparse.ArgumentParser:
     add("--config", "-c", required=True, metavar="FILE", help="properties with log.dirs and node.id")
     add("--cluster-id", "-t", required=True, metavar="ID", help="cluster id")
     add("--ignore-formatted", "-g", action="store_true", help="accept formatted directories")
-    add("--add-scram", "-S", action="append", metavar="USER", help="not supported")
+    add(
+        "--add-scram",
+        "-S",
+        action="append",
+        default=[],
+        metavar="MECHANISM=[name=USER,password=PASSWORD]",
+        help="store a user in new directories; may be repeated",
+    )
     for name in ("--standalone", "-s", "--no-initial-controllers", "-N"):
         add(name, action="store_true", help="accepted without effect")
     for name in ("--initial-controllers", "-I", "--release-version", "-r", "--feature", "-f"):

@@ -172,7 +172,7 @@ function deleteOffsets(id, path, topics, look) {
 }
 
 function removeMembers(id, path, members, instances, look) {
-  ask(`Remove members of ${id}`, choice("Member", "instance", [["", `all ${number(members.length)} members`], ...instances.map((name) => [name, `static member ${name}`])], ""), {
+  ask(`Remove members of ${id}`, choice("Member", "instance", [["", `all members (${number(members.length)})`], ...instances.map((name) => [name, `static member ${name}`])], ""), {
     verb: "Remove",
     bad: true,
     note: h("small", {}, "Members that are running join the group again. A single member can be removed if it has a group.instance.id."),

@@ -2,6 +2,7 @@
 
 import { get, post, every, part } from "./api.js";
 import { h, ask, choice, number, span, table, tag, toast } from "./dom.js";
+import { LimitedRows } from "./limited.js";
 import { List } from "./list.js";
 
 const OPEN = ["Ongoing", "PrepareCommit", "PrepareAbort"];
@@ -10,7 +11,6 @@ const age = (ms) => (ms === null ? "–" : ms < 1000 ? "0 s" : span(ms));
 export async function transactions(view, signal) {
   const open = h("input", { type: "checkbox" });
   const count = h("small", { role: "status" });
-  let all = [];
   const list = new List("Transactions", [
     { name: "Transactional id", class: "name", sort: (t) => t.id, cell: (t) => h("bdi", {}, t.id) },
     { name: "State", sort: (t) => t.state, cell: (t) => tag(t.state, t.state === "Ongoing" ? (t.age > t.timeout ? "bad" : "warn") : null) },
@@ -21,19 +21,15 @@ export async function transactions(view, signal) {
     { name: "Coordinator", number: true, sort: (t) => t.coordinator, cell: (t) => h("a", { href: `#/brokers/${t.coordinator}` }, String(t.coordinator)) },
     { name: "", class: "does", cell: (t) => OPEN.includes(t.state) && h("button", { class: "quiet", "aria-label": `Abort the transaction of ${t.id}`, onclick: () => abort(t, look) }, "Abort") },
   ], "no transactions");
+  const limited = new LimitedRows("/transactions", "transactions", signal, (now) => {
+    count.textContent = `${limited.counted(now, "transactional id")}, ${number(now.open)} with an open transaction`;
+    list.set(now.transactions);
+  }, () => (open.checked ? { open: "1" } : {}));
+  const look = () => limited.look();
   view.append(h("div", { class: "head" }, h("h1", {}, "Transactions"), count, h("span", { class: "grow" }),
-    h("label", { class: "line" }, open, h("span", {}, "open only")), h("button", { type: "button", onclick: find }, "Find hanging")), list.element);
-
-  function show() {
-    const shown = all.filter((t) => !open.checked || OPEN.includes(t.state));
-    count.textContent = `${number(all.length)} transactional id${all.length === 1 ? "" : "s"}, ${number(all.filter((t) => OPEN.includes(t.state)).length)} with an open transaction`;
-    list.set(shown);
-  }
-  async function look() {
-    all = (await get("/transactions", signal)).transactions;
-    show();
-  }
-  open.addEventListener("change", show);
+    h("label", { class: "line" }, open, h("span", {}, "open only")), limited.search, h("button", { type: "button", onclick: find }, "Find hanging")),
+  list.element, h("div", { class: "buttons" }, limited.more));
+  open.addEventListener("change", () => limited.again());
   await look();
   every(3, signal, look);
 }

@@ -1,7 +1,8 @@
 // Users with SCRAM credentials, quotas or ACLs.
 
-import { get, post, every } from "./api.js";
+import { post, every } from "./api.js";
 import { h, action, ask, bytes, choice, field, number, toast } from "./dom.js";
+import { LimitedRows } from "./limited.js";
 import { List } from "./list.js";
 
 const MECHANISMS = [["SCRAM-SHA-512", "SCRAM-SHA-512"], ["SCRAM-SHA-256", "SCRAM-SHA-256"]];
@@ -18,20 +19,23 @@ export async function users(view, signal) {
       u.credentials.length > 0 && h("button", { class: "quiet", "aria-label": `Remove the password of ${u.name}`, onclick: () => remove(u, look) }, "Remove password")] },
   ], "no users");
   const actions = h("span");
-  view.append(h("div", { class: "head" }, h("h1", {}, "Users"), count, h("span", { class: "grow" }), actions),
-    h("small", {}, "Users with SCRAM credentials, and users that have a quota or an ACL only."), list.element);
+  let shown = "";
+  const limited = new LimitedRows("/users", "users", signal, (now) => show(now, null));
+  view.append(h("div", { class: "head" }, h("h1", {}, "Users"), count, h("span", { class: "grow" }), limited.search, actions),
+    h("small", {}, "Users with SCRAM credentials, and users that have a quota or an ACL only."), list.element,
+    h("div", { class: "buttons" }, limited.more));
   list.none.hidden = true;
   list.table.hidden = true;
-  let shown = "";
-  async function look() {
-    let [now, why] = [{ users: [] }, null];
-    try { now = await get("/users", signal); } catch (error) { if (signal.aborted) return; why = error.message; }
+  function show(now, why) {
     const text = JSON.stringify([now, why]);
     if (text === shown) return;  // keep the buttons in place during a click
     shown = text;
     actions.replaceChildren(action("Add user", () => password(look), { why, style: "main" }));
-    count.textContent = `${number(now.users.length)} user${now.users.length === 1 ? "" : "s"}`;
+    count.textContent = limited.counted(now, "user");
     list.set(now.users);
+  }
+  async function look() {
+    try { await limited.look(); } catch (error) { if (!signal.aborted) show({ users: [], total: 0 }, error.message); }
   }
   await look();
   every(5, signal, look);

@@ -42,17 +42,15 @@ class ShareGroupChange(ModernGroupChange[ShareGroup, ShareGroupMember, Assignmen
         group, group_id, removed = self.group, self.group.group_id, self.removed_members
         for member_id in removed:
             yield new_share_group_current_assignment_tombstone(group_id, member_id)
-        for member_id, former in self._targets.items():
-            if former is not None and member_id not in group.targets:
-                yield new_share_group_target_assignment_tombstone(group_id, member_id)
+        for member_id in self.removed_targets:
+            yield new_share_group_target_assignment_tombstone(group_id, member_id)
         for member_id in removed:
             yield new_share_group_member_subscription_tombstone(group_id, member_id)
-        present = [(former, group.members[name]) for name, former in self._members.items() if name in group.members]
-        for before, member in present:
+        for before, member in self.present_members:
             if before is None or not is_same_subscription(before, member):
                 yield new_share_group_member_subscription_record(group_id, member)
         yield from self._group_records()
-        for before, member in present:
+        for before, member in self.present_members:
             if before is None or not is_same_current_assignment(before, member):
                 yield new_share_group_current_assignment_record(group_id, member)
         metadata = group.state_partitions
@@ -64,10 +62,8 @@ class ShareGroupChange(ModernGroupChange[ShareGroup, ShareGroupMember, Assignmen
         epoch, metadata_hash, assignment_epoch = self._epochs
         if (epoch, metadata_hash) != (group.epoch, group.metadata_hash):
             yield new_share_group_epoch_record(group)
-        for member_id, former in self._targets.items():
-            target = group.targets.get(member_id)
-            if target is not None and target != former:
-                yield new_share_group_target_assignment_record(group.group_id, member_id, target)
+        for member_id, target in self.new_targets:
+            yield new_share_group_target_assignment_record(group.group_id, member_id, target)
         if assignment_epoch != group.assignment_epoch:
             yield new_share_group_target_assignment_metadata_record(group)
 

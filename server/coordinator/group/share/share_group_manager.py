@@ -21,7 +21,6 @@ from ..assignors import MemberSpec
 from ..consumer_heartbeat import HeartbeatReply, HeartbeatResult
 from ..group_metadata_manager import GroupMetadataManager
 from ..modern_group_manager import ModernGroupManager
-from ..subscription_metadata import SubscriptionMetadata
 from .share_group import ShareGroup, check_share_group
 from .share_group_change import ShareGroupChange
 from .share_group_heartbeat import ShareHeartbeat
@@ -46,6 +45,10 @@ class ShareGroupManager(ModernGroupManager[ShareGroup]):
     Owned by the group coordinator and used on the loop's thread only.
     """
 
+    HEARTBEAT_INTERVAL = "share.heartbeat.interval.ms"
+    SESSION_TIMEOUT = "share.session.timeout.ms"
+    ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"
+
     def __init__(
         self,
         config: BrokerConfig,
@@ -59,13 +62,8 @@ class ShareGroupManager(ModernGroupManager[ShareGroup]):
         is_served: Callable[[], bool],
     ) -> None:
         """`is_served` returns whether the level of `share.version` permits share groups."""
-        super().__init__(group_manager, loop)
-        self._config = config
-        self._dynamic_config = dynamic_config
-        self._metadata = metadata
-        self._now_ms = ports.now_ms
+        super().__init__(config, dynamic_config, group_manager, metadata, ports, loop)
         self._is_served = is_served
-        self._subscription_metadata = SubscriptionMetadata(metadata)
         self.state_manager = ShareGroupStateManager(
             config, group_manager, metadata, persister, ports.now_ms, loop, sliced_work, self._write
         )
@@ -129,7 +127,7 @@ class ShareGroupManager(ModernGroupManager[ShareGroup]):
         result = HeartbeatResult(
             member_id=updated.member_id,
             epoch=updated.epoch,
-            heartbeat_interval_ms=self._heartbeat_interval_ms(group.group_id),
+            heartbeat_interval_ms=self._heartbeat_interval_ms(group),
             assignment=updated.assigned if has_new_assignment else None,
         )
 
@@ -141,7 +139,7 @@ class ShareGroupManager(ModernGroupManager[ShareGroup]):
         if not self._write(change, done):
             return False
         self.rebalances += has_new_epoch
-        self._sessions.restart(group, updated.member_id, self._session_timeout_ms(group.group_id))
+        self._sessions.restart(group, updated.member_id, self._session_timeout_ms(group))
         return True
 
     def _find_or_create_member(self, group: ShareGroup, beat: ShareHeartbeat) -> ShareGroupMember:
@@ -166,7 +164,7 @@ class ShareGroupManager(ModernGroupManager[ShareGroup]):
         group, now_ms = change.group, self._now_ms()
         if group.assignment_epoch >= group.epoch:
             return
-        if not group.can_compute_target_assignment(self._assignment_interval_ms(group.group_id), now_ms):
+        if not group.can_compute_target_assignment(self._assignment_interval_ms(group), now_ms):
             return
         ids: dict[frozenset[str], frozenset[UUID]] = {}
         for topics in group.subscriptions:
@@ -219,28 +217,6 @@ class ShareGroupManager(ModernGroupManager[ShareGroup]):
             # The assignment of the next member does not wait for the assignment interval.
             change.set_assignment_epoch()
         return self._write(change, done)
-
-    # -- settings ------------------------------------------------------------------------------------------------------
-
-    def _heartbeat_interval_ms(self, group_id: str) -> int:
-        """Return the interval of heartbeats, by the group's setting or the broker's."""
-        return self._dynamic_config.group_number(group_id, "share.heartbeat.interval.ms")
-
-    def _session_timeout_ms(self, group_id: str) -> int:
-        """Return the session timeout, by the group's setting or the broker's."""
-        return self._dynamic_config.group_number(group_id, "share.session.timeout.ms")
-
-    def _assignment_interval_ms(self, group_id: str) -> int:
-        """Return the minimum time between two assignments (KIP-1263), by the group's setting or the broker's."""
-        return self._dynamic_config.group_number(group_id, "share.assignment.interval.ms")
-
-    # -- loading and unloading -----------------------------------------------------------------------------------------
-
-    def on_group_loaded(self, group: ShareGroup) -> None:
-        """Start the sessions of a loaded group: each member has its full session timeout."""
-        timeout_ms = self._session_timeout_ms(group.group_id)
-        for member_id in group.members:
-            self._sessions.restart(group, member_id, timeout_ms)
 
     def close(self) -> None:
         """Cancel all deadlines and the requests to the share coordinator."""

@@ -11,7 +11,6 @@ from .....protocol.errors import ErrorCode
 from ..group import CommittedPartition, GroupType
 from ..group_with_static_members import GroupWithStaticMembers
 from ..modern_group import NO_EPOCH
-from ..offsets import OffsetExpirationCondition
 from .streams_group_member import NO_TOPOLOGY_EPOCH, StreamsGroupMember
 from .streams_heartbeat import EndpointToPartitions, MemberTaskOffsets
 from .streams_topology import StreamsTopology
@@ -20,8 +19,6 @@ from .topics.configured_topology import ConfiguredTopology
 
 PROTOCOL_TYPE = "streams"
 NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
-FIRST_COMMIT_VERSION = 9
-"""The first version of OffsetCommit with an error code for a stale member epoch."""
 
 
 class StreamsGroupState(StrEnum):
@@ -190,37 +187,6 @@ class StreamsGroup(GroupWithStaticMembers[StreamsGroupMember, TasksTuple]):
 
     # -- offsets ---------------------------------------------------------------------------------------------------
 
-    @property
-    def offset_expiration_condition(self) -> OffsetExpirationCondition:
-        """The retention begins with each commit, for topics that no member reads."""
-        return OffsetExpirationCondition(keep=self.subscribed_topics)
-
-    def validate_offset_commit(
-        self, member_id: str, group_instance_id: str | None, generation: int, version: int
-    ) -> ErrorCode:
-        if self.is_dead:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation < 0 and not self.members:
-            return ErrorCode.NONE  # an administrator resets the offsets of an empty group
-        member = self.members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if version < FIRST_COMMIT_VERSION:
-            return ErrorCode.UNSUPPORTED_VERSION
-        return ErrorCode.NONE if generation <= member.epoch else ErrorCode.STALE_MEMBER_EPOCH
-
-    def validate_transactional_offset_commit(
-        self, member_id: str, group_instance_id: str | None, generation: int
-    ) -> ErrorCode:
-        if self.is_dead:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation < 0 and (not self.members or (not member_id and group_instance_id is None)):
-            return ErrorCode.NONE
-        member = self.members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if generation <= member.epoch else ErrorCode.STALE_MEMBER_EPOCH
-
     def validate_committed_partitions(
         self, member_id: str, generation: int, partitions: Iterable[CommittedPartition]
     ) -> ErrorCode:
@@ -240,12 +206,3 @@ class StreamsGroup(GroupWithStaticMembers[StreamsGroupMember, TasksTuple]):
             if assigned_at is not None:
                 return generation >= assigned_at
         return False
-
-    def validate_offset_fetch(self, member_id: str | None, generation: int) -> ErrorCode:
-        """Return NONE for present members, and for clients without a member id."""
-        if member_id is None and generation < 0:
-            return ErrorCode.NONE
-        member = self.members.get(member_id or "")
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if generation == member.epoch else ErrorCode.STALE_MEMBER_EPOCH

@@ -76,8 +76,7 @@ class StreamsGroupChange(ModernGroupChange[StreamsGroup, StreamsGroupMember, Tas
             yield new_streams_group_current_assignment_tombstone(group_id, member_id)
             yield new_streams_group_target_assignment_tombstone(group_id, member_id)
             yield new_streams_group_member_tombstone(group_id, member_id)
-        present = [(former, group.members[name]) for name, former in self._members.items() if name in group.members]
-        for before, member in present:
+        for before, member in self.present_members:
             if before is None or not is_same_metadata(before, member):
                 yield new_streams_group_member_record(group_id, member)
         if group.topology is not None and group.topology is not self._topology:
@@ -85,14 +84,12 @@ class StreamsGroupChange(ModernGroupChange[StreamsGroup, StreamsGroupMember, Tas
         inputs = (group.validated_topology_epoch, group.last_assignment_configs)
         if (group.epoch, group.metadata_hash) != self._epochs[:2] or inputs != self._assignment_inputs:
             yield new_streams_group_metadata_record(group)
-        for member_id, former in self._targets.items():
-            target = group.targets.get(member_id)
-            if target is not None and target != former:
-                yield new_streams_group_target_assignment_record(group_id, member_id, target)
+        for member_id, target in self.new_targets:
+            yield new_streams_group_target_assignment_record(group_id, member_id, target)
         assignment = (group.assignment_epoch, group.assignment_timestamp_ms)
         if assignment != (self._epochs[2], self._assignment_timestamp_ms):
             yield new_streams_group_target_assignment_metadata_record(group)
-        for before, member in present:
+        for before, member in self.present_members:
             if before is None or not is_same_current_assignment(before, member):
                 yield new_streams_group_current_assignment_record(group_id, member)
 

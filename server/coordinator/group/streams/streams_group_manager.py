@@ -21,18 +21,15 @@ from ..classic_group import ClassicGroup, JoinRequest
 from ..classic_group_manager import ClassicGroupManager
 from ..group import Group
 from ..group_metadata_manager import GroupMetadataManager
-from ..group_records import new_group_metadata_record, new_group_tombstones
+from ..group_records import new_group_tombstones
+from ..group_with_static_members_manager import GroupWithStaticMembersManager
 from ..member_timers import MemberTimers
 from ..modern_group_change import LAST_EPOCH
-from ..modern_group_manager import ModernGroupManager
 from ..modern_group_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH
-from ..subscription_metadata import SubscriptionMetadata
 from .current_assignment_builder import build_current_assignment
-from .sticky_task_assignor import STICKY_ASSIGNOR_NAME
 from .streams_group import StreamsGroup
 from .streams_group_change import StreamsGroupChange
-from .streams_group_member import NO_TOPOLOGY_EPOCH, StreamsGroupMember, StreamsMemberState
-from .streams_group_records import new_streams_group_tombstones
+from .streams_group_member import NO_TOPOLOGY_EPOCH, StreamsGroupMember
 from .streams_heartbeat import (
     NO_TASK_OFFSETS,
     NOT_GIVEN,
@@ -108,11 +105,15 @@ class _Beat:
     """Whether a target assignment has to be computed in slices once the change is in the log."""
 
 
-class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
+class StreamsGroupManager(GroupWithStaticMembersManager[StreamsGroup]):
     """The rebalance protocol of all streams groups of this broker.
 
     Owned by the group coordinator and used on the loop's thread only.
     """
+
+    HEARTBEAT_INTERVAL = "streams.heartbeat.interval.ms"
+    SESSION_TIMEOUT = "streams.session.timeout.ms"
+    ASSIGNMENT_INTERVAL = "streams.assignment.interval.ms"
 
     def __init__(
         self,
@@ -127,23 +128,16 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
         streams_version: Callable[[], int],
     ) -> None:
         """`streams_version` returns the level of the feature `streams.version`."""
-        super().__init__(group_manager, loop)
+        super().__init__(config, dynamic_config, group_manager, classic, metadata, ports, loop)
         self._streams_version = streams_version
-        self._config = config
-        self._dynamic_config = dynamic_config
-        self._now_ms = ports.now_ms
-        self._classic = classic
         self._sliced_work = sliced_work
         self._in_computation: set[StreamsGroup] = set()
         """The groups whose target assignment is being computed in slices."""
         self._in_resolution: set[StreamsGroup] = set()
         """The groups whose topology is being compared with the topics of the cluster in slices."""
-        self._metadata = metadata
-        self._subscription_metadata = SubscriptionMetadata(metadata)
-        self._revocations: MemberTimers[StreamsGroup] = MemberTimers(loop, self._revocation_timed_out)
         self._initial_delays: MemberTimers[StreamsGroup] = MemberTimers(loop, self._initial_delay_ended)
         """The ends of the initial rebalance delays of groups."""
-        self._deadlines = (self._sessions, self._revocations, self._initial_delays)
+        self._deadlines = (*self._deadlines, self._initial_delays)
 
     @property
     def are_served(self) -> bool:
@@ -385,7 +379,7 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
     def _maybe_update_target_assignment(self, beat: _Beat, *, was_empty: bool) -> None:
         group = beat.change.group
         if was_empty:
-            beat.delay_ms = self._dynamic_config.group_number(group.group_id, "streams.initial.rebalance.delay.ms")
+            beat.delay_ms = self._setting(group, "streams.initial.rebalance.delay.ms")
         if beat.delay_ms > 0 or self._initial_delays.has(group, WHOLE_GROUP):
             beat.is_delayed = True
             detail = "Assignment delayed due to the configured initial rebalance delay."
@@ -393,9 +387,8 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
             return
         if group.epoch <= group.assignment_epoch:
             return
-        interval_ms = self._dynamic_config.group_number(group.group_id, "streams.assignment.interval.ms")
         now_ms = self._now_ms()
-        if not group.can_compute_target_assignment(interval_ms, now_ms):
+        if not group.can_compute_target_assignment(self._assignment_interval_ms(group), now_ms):
             detail = "Assignment delayed due to the configured assignment interval."
             beat.statuses.append((Status.ASSIGNMENT_DELAYED, detail))
             return
@@ -468,13 +461,9 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
         result = StreamsHeartbeatResult(
             member_id=updated.member_id,
             epoch=updated.epoch,
-            heartbeat_interval_ms=self._heartbeat_interval_ms(group.group_id),
-            task_offset_interval_ms=self._dynamic_config.group_number(
-                group.group_id, "streams.task.offset.interval.ms"
-            ),
-            acceptable_recovery_lag=self._dynamic_config.group_number(
-                group.group_id, "streams.acceptable.recovery.lag"
-            ),
+            heartbeat_interval_ms=self._heartbeat_interval_ms(group),
+            task_offset_interval_ms=self._setting(group, "streams.task.offset.interval.ms"),
+            acceptable_recovery_lag=self._setting(group, "streams.acceptable.recovery.lag"),
             statuses=self._statuses(beat, updated, configured),
             assigned=updated.assigned if has_new_assignment else None,
             endpoint_information_epoch=group.endpoint_information_epoch,
@@ -487,7 +476,7 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
 
         if not self._write(beat.change, done, before=before):
             return False
-        self._sessions.restart(group, updated.member_id, self._session_timeout_ms(group.group_id))
+        self._sessions.restart(group, updated.member_id, self._session_timeout_ms(group))
         self._watch_revocation(group, member, updated)
         if beat.delay_ms > 0:
             self._initial_delays.begin(group, WHOLE_GROUP, beat.delay_ms)
@@ -534,12 +523,6 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
             found.append(cached)
         return found
 
-    def _watch_revocation(self, group: StreamsGroup, member: StreamsGroupMember, updated: StreamsGroupMember) -> None:
-        if updated.state is not StreamsMemberState.UNREVOKED_TASKS:
-            self._revocations.end(group, updated.member_id)
-        elif updated.revoking is not member.revoking:
-            self._revocations.restart(group, updated.member_id, updated.rebalance_timeout_ms)
-
     # -- leaving and deadlines -----------------------------------------------------------------------------------------
 
     def _leave_streams_group(
@@ -555,14 +538,10 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
             reply(result if outcome is ErrorCode.NONE else StreamsHeartbeatResult(outcome))
 
         if request.epoch == STATIC_LEAVE_EPOCH:
-            change = StreamsGroupChange(group)
             # With assignment epoch 0, the member may commit with any epoch after it has returned with another id.
             assigned = member.assigned.with_active_epochs(0)
-            change.put_member(
-                replace(member, epoch=STATIC_LEAVE_EPOCH, assigned=assigned, revoking=TasksTupleWithEpochs())
-            )
-            if self._write(change, done):
-                self._revocations.end(group, member.member_id)
+            absent = replace(member, epoch=STATIC_LEAVE_EPOCH, assigned=assigned, revoking=TasksTupleWithEpochs())
+            self._leave_for_now(StreamsGroupChange(group), absent, done)
             return
         logger.info("group %r: member %r leaves", group.group_id, member.member_id)
         self._remove_members(group, [member.member_id], done)
@@ -585,11 +564,6 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
             change.set_assignment_epoch(0)
         return self._write(change, done)
 
-    def _revocation_timed_out(self, group: StreamsGroup, member_id: str) -> None:
-        member = group.members.get(member_id)
-        if member is not None and member.state is StreamsMemberState.UNREVOKED_TASKS:
-            self._fence_member(group, member_id, "it did not revoke tasks in time")
-
     # -- the classic protocol ------------------------------------------------------------------------------------------
 
     def join(self, group: StreamsGroup, joining: JoinRequest) -> None:
@@ -597,29 +571,11 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
         if not group.is_empty:
             super().join(group, joining)
             return
-        classic = ClassicGroup(group.group_id, self._now_ms())
-        classic.offsets = group.offsets
-        records = [*new_streams_group_tombstones(group), new_group_metadata_record(classic, {})]
-        if not self._append(group, records, ignore):
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group could not be written.")
+        classic = self._downgrade_empty(group)
         logger.info("group %r: the empty streams group became a classic group", group.group_id)
-        classic.is_logged = True
-        self.on_group_unloaded(group, ErrorCode.NONE)
-        self._group_manager.replace_group(classic)
-        self._classic.on_group_loaded(classic)
         self._classic.join(classic, joining)
 
     # -- settings ------------------------------------------------------------------------------------------------------
-
-    def _heartbeat_interval_ms(self, group_id: str) -> int:
-        return self._dynamic_config.group_number(group_id, "streams.heartbeat.interval.ms")
-
-    def _session_timeout_ms(self, group_id: str) -> int:
-        return self._dynamic_config.group_number(group_id, "streams.session.timeout.ms")
-
-    def topic_creation_error_ms(self, group_id: str) -> int:
-        """Return the time for which the error of an internal topic's creation is reported: two heartbeat intervals."""
-        return 2 * self._heartbeat_interval_ms(group_id)
 
     def _number_of_standby_replicas(self, group_id: str) -> int:
         return self._dynamic_config.group_number(group_id, "streams.num.standby.replicas")
@@ -634,20 +590,6 @@ class StreamsGroupManager(ModernGroupManager[StreamsGroup]):
         if tags:
             configs[RACK_AWARE_ASSIGNMENT_TAGS] = tags
         return configs
-
-    def assignor_name(self, group_id: str) -> str:
-        """Return the name of the assignor of a group; there is one assignor."""
-        return STICKY_ASSIGNOR_NAME
-
-    # -- loading -------------------------------------------------------------------------------------------------------
-
-    def on_group_loaded(self, group: StreamsGroup) -> None:
-        """Start the deadlines of a loaded group: each member has its full timeouts."""
-        timeout_ms = self._session_timeout_ms(group.group_id)
-        for member in group.members.values():
-            self._sessions.restart(group, member.member_id, timeout_ms)
-            if member.state is StreamsMemberState.UNREVOKED_TASKS:
-                self._revocations.restart(group, member.member_id, member.rebalance_timeout_ms)
 
 
 def _not_a_streams_group(group_id: str) -> KafkaError:
@@ -721,13 +663,7 @@ def _replace_static_member(
         )
         raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, reason)
     member = replace(former, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
-    if former.member_id != member_id:
-        target = change.group.targets.get(former.member_id)
-        change.remove_member(former.member_id)
-        change.put_member(member)
-        change.set_target(member_id, target)
-    else:
-        change.put_member(member)
+    change.replace_member(former, member)
     return member
 
 

@@ -54,7 +54,6 @@ class StreamsGroupMember(StaticGroupMember):
     Invariants: the active tasks of `assigned` and `revoking` are disjoint; `revoking` is empty outside UNREVOKED_TASKS.
     """
 
-    rebalance_timeout_ms: int = -1
     topology_epoch: int = NO_TOPOLOGY_EPOCH
     process_id: str = ""
     """The id of the instance of the application; all threads of the instance have the same one."""
@@ -63,6 +62,10 @@ class StreamsGroupMember(StaticGroupMember):
     state: StreamsMemberState = StreamsMemberState.STABLE
     assigned: TasksTupleWithEpochs = field(default_factory=TasksTupleWithEpochs)
     revoking: TasksTupleWithEpochs = field(default_factory=TasksTupleWithEpochs)
+
+    @property
+    def is_revoking(self) -> bool:
+        return self.state is StreamsMemberState.UNREVOKED_TASKS
 
     def has_reached(self, epoch: int) -> bool:
         """Return whether the member has its whole target assignment of this epoch (Kafka: isReconciledTo)."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from .....protocol.errors import ErrorCode, KafkaError
 from ....metadata.topic_names import is_internal, is_legal
-from ..modern_group_member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from ..modern_group_heartbeat import ModernGroupHeartbeat, refuse_if
+from ..modern_group_member import STATIC_LEAVE_EPOCH
 from .streams_group_member import Endpoint
 from .streams_topology import StreamsTopology
 from .tasks import TasksTuple, TasksTupleWithEpochs
@@ -40,12 +41,9 @@ NO_TASK_OFFSETS = MemberTaskOffsets()
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsHeartbeat:
+class StreamsHeartbeat(ModernGroupHeartbeat):
     """The values of a heartbeat; None for a value that has not changed since the member's last heartbeat."""
 
-    group_id: str
-    member_id: str
-    epoch: int
     endpoint_information_epoch: int
     instance_id: str | None
     rack_id: str | None
@@ -65,16 +63,6 @@ class StreamsHeartbeat:
     version: int
     """The version of the request."""
 
-    @property
-    def is_joining(self) -> bool:
-        """Whether the member joins, for the first time or again."""
-        return self.epoch == JOIN_EPOCH
-
-    @property
-    def is_leaving(self) -> bool:
-        """Whether the member leaves, permanently or as a static member that will return."""
-        return self.epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
-
     def check(self) -> None:
         """Raise KafkaError INVALID_REQUEST for missing and invalid values, except in the topology."""
         for name, text in (
@@ -83,27 +71,22 @@ class StreamsHeartbeat:
             ("InstanceId", self.instance_id),
             ("RackId", self.rack_id),
         ):
-            _refuse_if(text is not None and not text.strip(), f"{name} can't be empty.")
+            refuse_if(text is not None and not text.strip(), f"{name} can't be empty.")
         if self.is_joining:
-            _refuse_if(self.rebalance_timeout_ms == NOT_GIVEN, "RebalanceTimeoutMs must be provided in first request.")
+            refuse_if(self.rebalance_timeout_ms == NOT_GIVEN, "RebalanceTimeoutMs must be provided in first request.")
             for kind, tasks in (
                 ("ActiveTasks", self.owned and self.owned.active),
                 ("StandbyTasks", self.owned and self.owned.standby),
                 ("WarmupTasks", self.owned and self.owned.warmup),
             ):
-                _refuse_if(bool(tasks), f"{kind} must be empty when (re-)joining.")
-            _refuse_if(self.topology is None, "Topology must be non-null when (re-)joining.")
+                refuse_if(bool(tasks), f"{kind} must be empty when (re-)joining.")
+            refuse_if(self.topology is None, "Topology must be non-null when (re-)joining.")
         elif self.epoch == STATIC_LEAVE_EPOCH:
-            _refuse_if(self.instance_id is None, "InstanceId can't be null.")
+            refuse_if(self.instance_id is None, "InstanceId can't be null.")
         elif self.epoch < STATIC_LEAVE_EPOCH:
-            _refuse_if(True, f"MemberEpoch is {self.epoch}, but must be greater than or equal to -2.")
+            refuse_if(True, f"MemberEpoch is {self.epoch}, but must be greater than or equal to -2.")
         if not self.is_joining:
-            _refuse_if(self.topology is not None, "Topology can only be provided when (re-)joining.")
-
-
-def _refuse_if(is_wrong: bool, reason: str) -> None:
-    if is_wrong:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
+            refuse_if(self.topology is not None, "Topology can only be provided when (re-)joining.")
 
 
 def check_topic_names(topology: StreamsTopology) -> None:
@@ -118,7 +101,7 @@ def check_topic_names(topology: StreamsTopology) -> None:
 def check_topology(topology: StreamsTopology) -> None:
     """Raise KafkaError STREAMS_INVALID_TOPOLOGY for an inconsistent topology, INVALID_REQUEST for patterns."""
     for one in topology.subtopologies.values():
-        _refuse_if(bool(one.source_topic_regex), "Regular expressions for source topics are not supported yet.")
+        refuse_if(bool(one.source_topic_regex), "Regular expressions for source topics are not supported yet.")
         for topic in one.state_changelog_topics:
             if topic.partitions:
                 raise _invalid(

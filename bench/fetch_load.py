@@ -1,0 +1,113 @@
+"""Fetches of consumers that wait at the end of a log, and that one new record for each partition wakes."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+import time
+from contextlib import ExitStack
+
+from bench.wire import (
+    Answers,
+    connect,
+    produce_request,
+    read_frame,
+    received,
+    received_at,
+    session_fetch_request,
+    settle,
+    small_batch,
+    stamp_arrivals,
+)
+
+WAIT_MS = 120_000
+_SESSION_AT = 4 + 4 + 4 + 2
+"""Position of the session id in an answer: after size, correlation id, throttle time and error."""
+
+
+class WaitingConsumer:
+    """One consumer of one partition, with a fetch session, as Java's consumer has one."""
+
+    def __init__(self, connection: socket.socket, topic: str, index: int, offset: int) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._index = index
+        self._offset = offset
+        self._session = 0, 0
+        self._data = b""
+        self._fetch()
+
+    def _fetch(self) -> None:
+        self._connection.sendall(session_fetch_request(self._topic, self._index, self._offset, self._session, WAIT_MS))
+
+    def take(self, data: bytes, answer_size: int) -> bool:
+        """Whether the answer with the next record is complete; the next fetch is sent then."""
+        self._data += data
+        if len(self._data) < _SESSION_AT + 4:
+            return False
+        size, _, _, error, session_id = struct.unpack_from(">iiihi", self._data)
+        if size != answer_size - 4 or len(self._data) > answer_size or error or not session_id:
+            raise RuntimeError(f"not the answer of one record: {self._data[:200]!r}")
+        if len(self._data) < answer_size:
+            return False
+        self._data = b""
+        self._offset += 1
+        self._session = session_id, self._session[1] + 1
+        self._fetch()
+        return True
+
+    def close_session(self) -> None:
+        """Close the session while a last fetch waits, with a record for it that has been sent."""
+        read_frame(self._connection)
+        last = self._session[0], -1
+        self._connection.sendall(session_fetch_request(self._topic, self._index, self._offset, last, 0))
+        read_frame(self._connection)
+
+
+def woken(bootstrap: str, topic: str, *, seconds: float, consumers: int, partitions: int = 1) -> dict[str, float]:
+    """Wake all consumers again as soon as each has the record and waits for the next one.
+
+    Fetches a second, and milliseconds from the sending of the records until an answer has come to a socket.
+    """
+    batch = small_batch()
+    produce = produce_request(topic, [(index, batch) for index in range(partitions)])
+    answers = Answers(topic, partitions)
+    # After the session id: topics, name, partitions, the fields of one, and the records.
+    answer_size = _SESSION_AT + 4 + 4 + 2 + len(topic) + 4 + (4 + 2 + 8 + 8 + 8 + 4 + 4 + 4) + len(batch)
+    settle(bootstrap, [produce], answers)
+    spent: list[float] = []
+    with ExitStack() as stack, selectors.DefaultSelector() as selector:
+        producer = stack.enter_context(connect(bootstrap))
+        waiting = []
+        for number in range(consumers):
+            connection = stack.enter_context(connect(bootstrap))
+            stamp_arrivals(connection)
+            waiting.append(WaitingConsumer(connection, topic, number % partitions, 1))
+            selector.register(connection, selectors.EVENT_READ, waiting[-1])
+        begin = time.perf_counter()
+        while (elapsed := time.perf_counter() - begin) < seconds:
+            sent, left = time.time(), consumers
+            producer.sendall(produce)
+            while left:
+                for key, _ in selector.select(1):
+                    assert isinstance(key.fileobj, socket.socket)
+                    data, arrived = received_at(key.fileobj)
+                    if key.data.take(data, answer_size):
+                        left -= 1
+                        spent.append((arrived - sent) * 1000)
+            acknowledged = 0
+            while not acknowledged:
+                acknowledged = answers.take(received(producer))
+        producer.sendall(produce)
+        for consumer in waiting:
+            consumer.close_session()
+    # The first tenth opens the sessions and warms up.
+    steady = sorted(spent[len(spent) // 10 :])
+    return {
+        "requests": len(spent),
+        "seconds": elapsed,
+        "requests_per_s": len(spent) / elapsed,
+        "p50_ms": steady[len(steady) // 2],
+        "p99_ms": steady[int(len(steady) * 0.99)],
+    }
