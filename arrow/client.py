@@ -117,7 +117,7 @@ class BlockingClient:
 
     def close(self) -> None:
         """Close all connections; the next request opens new ones."""
-        for address, connection in self._connections.items():
+        for address, connection in list(self._connections.items()):  # an abandoned thread may add one
             connection.close()
             if connection.is_silent:
                 self._silent.add(address)

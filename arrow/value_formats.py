@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -21,6 +21,7 @@ from pyarrow import compute
 from pyarrow import json as arrow_json
 
 from ..clients.decoding.registry_decoder import RegistryDecoder
+from .field_names import Names, renamer
 from .protobuf_values import MessageType, read_any_message
 from .value_conversion import (
     Convert,
@@ -38,7 +39,8 @@ _CONFLUENT_HEADER = 5  # a schema registry's values begin with 0 and the schema'
 class ValueFormat:
     """The decoding of one column: `name` is string, json, avro, confluent-avro or registry.
 
-    `avro_schema` is JSON, `registry` a URL, `protobuf` a message type.
+    `avro_schema` is JSON, `registry` a URL, `protobuf` a message type. `names` has the earlier names of the fields of
+    values of a registry.
     """
 
     name: str
@@ -46,6 +48,7 @@ class ValueFormat:
     avro_schema: str | None = None
     registry: str | None = None
     protobuf: MessageType | None = None
+    names: Names = field(default_factory=dict)
 
     @property
     def is_structured(self) -> bool:
@@ -77,9 +80,13 @@ class ValueFormat:
         """Decode each value with its own schema; to JSON if the user's schema does not set the type."""
         is_text = pa.types.is_string(kind)
         decoder = _decoder_at(url, is_text=is_text)
+        rename = None if is_text else renamer(kind, self.names)
 
         def read(value: bytes) -> Any:
-            return decoder.decode_text(value) if is_text else decoder.decode(value, parse_json)
+            if is_text:
+                return decoder.decode_text(value)
+            found = decoder.decode(value, parse_json)
+            return rename(found) if rename is not None and isinstance(found, dict | list) else found
 
         return read
 

@@ -17,6 +17,8 @@ from ..common.error_description import describe_error
 from ..protocol.errors import ProtocolError
 from ..protocol.varint import decode_varint
 from .avro_types import avro_type
+from .earlier_names import earlier_names
+from .field_names import Names, merge_names
 from .protobuf_values import MessageType, arrow_type, message_class_of
 from .value_conversion import converter
 from .value_formats import ValueFormat, parse_avro_schema
@@ -113,8 +115,11 @@ def format_of(given: Format, column: str, topics: Sequence[str]) -> ColumnFormat
             message = MessageType(_message_class(given), skip=_frame_size if given.framed else None)
             found = ColumnFormat(message.type, ValueFormat("protobuf", protobuf=message))
         case RegistryValues():
-            kind = _registered_type(given, column, topics) if given.type is None else given.type
-            found = ColumnFormat(kind, ValueFormat("registry", registry=given.url))
+            names: Names = {}
+            kind = given.type
+            if kind is None:
+                kind, names = _registered_type(given, column, topics)
+            found = ColumnFormat(kind, ValueFormat("registry", registry=given.url, names=names))
         case _:
             raise ValueError(
                 f"{column}: unknown format {given!r}. Expected binary, string, json, or a Json, Avro, Protobuf or "
@@ -159,29 +164,33 @@ def _frame_size(value: bytes) -> int:
     return at
 
 
-def _registered_type(given: RegistryValues, column: str, topics: Sequence[str]) -> Any:
-    """Return the type of the latest schema; all topics of a read must have the same type."""
+def _registered_type(given: RegistryValues, column: str, topics: Sequence[str]) -> tuple[Any, Names]:
+    """Return the type of the latest schema, and the earlier names of its fields; all topics must have the same type."""
     subjects = [given.subject] if given.subject is not None else [f"{topic}-{column}" for topic in topics]
-    kinds = {subject: _type_of_subject(given.url, subject) for subject in subjects}
-    first = next(iter(kinds.values()), pa.string())
-    for subject, kind in kinds.items():
+    found = {subject: _type_of_subject(given.url, subject) for subject in subjects}
+    first = next((kind for kind, _ in found.values()), pa.string())
+    names: Names = {}
+    for subject, (kind, others) in found.items():
         if kind != first:
             raise ValueError(f"{column}: the schemas of {subjects[0]} and {subject} have different types. Set type")
-    return first
+        names = merge_names(names, others)
+    return first, names
 
 
-def _type_of_subject(url: str, subject: str) -> Any:
+def _type_of_subject(url: str, subject: str) -> tuple[Any, Names]:
     try:
         schema = SchemaRegistry(url).latest(subject)
+        match schema.kind:
+            case "AVRO" if not schema.references:
+                kind = avro_type(parse_avro_schema(schema.text))
+            case "PROTOBUF":
+                kind = arrow_type(message_class_of(schema, None).DESCRIPTOR)
+            case _:
+                return pa.string(), {}  # JSON, and Avro with types of other subjects: each value as JSON
+        return kind, earlier_names(url, subject, schema)
     except SchemaNotFoundError:
         raise ValueError(f"the schema registry has no subject {subject!r}. Set subject or type") from None
     except OSError as error:
         cause = getattr(error, "reason", error)  # raised by urllib
         reason = describe_error(cause) if isinstance(cause, OSError) else cause
         raise OSError(f"schema registry {urlsplit(url).netloc.rpartition('@')[2]}: {reason}") from None
-    match schema.kind:
-        case "AVRO" if not schema.references:
-            return avro_type(parse_avro_schema(schema.text))
-        case "PROTOBUF":
-            return arrow_type(message_class_of(schema, None).DESCRIPTOR)
-    return pa.string()  # JSON, and Avro with types of other subjects: each value as JSON

@@ -1,4 +1,5 @@
-"""A Delta table. The offsets are in the commit information of the log.
+"""A Delta table. The offsets are in the commit information of the log, or before the follower's first commit to a
+table of `barnabas spark export` in the checkpoint of Spark's query.
 
 Each commit also has a transaction identifier (`txn`) of the application `barnabas`, whose version increases by one. It
 remains in checkpoints when the log is cleaned up, and two commits with it conflict, so that a second follower of the
@@ -8,21 +9,26 @@ same table cannot commit.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import compute
 
 from . import host
+from .column_renames import ColumnRename
 from .offsets import TableOffsets
 from .parquet_files import ParquetFiles, TableSettings, WrittenFile
 from .parquet_table import hive_directories
+from .partitioning import partition_field_of
 from .sink import MOST_BYTES, OFFSETS_PROPERTY, Committed, TableConflictError
+from .spark_export import SPARK_FIELDS, read_export
 from .table_types import fit_batch, stored_schema
 
 _APP = "barnabas"
@@ -43,6 +49,7 @@ class DeltaLakeTable:
         self._settings = settings
         self._table: DeltaTable | None = None
         self._number = 0
+        self._fields = settings.partition_by
         self._files: ParquetFiles | None = None
         self._upsert: tuple[Any, Any, str] | None = None
         self._commits = 0
@@ -67,7 +74,16 @@ class DeltaLakeTable:
         version = self._table.transaction_version(_APP)
         if names and found != names:
             raise ValueError(f"{self._folder}: the table is partitioned by {', '.join(found) or 'no column'}")
+        schema = pa.schema(self._table.schema().to_arrow())
+        export = read_export(self._folder)
+        if export is not None and found == [field.name for field in SPARK_FIELDS]:
+            self._fields = SPARK_FIELDS
+        else:
+            self._fields = self._settings.partition_by or tuple(partition_field_of(name, schema) for name in found)
         if version is None:
+            self._number = 0
+            if export is not None and self._table.transaction_version(export.query) is not None:
+                return export.offsets
             if self._table.file_uris():
                 raise ValueError(f"{self._folder}: the Delta table was not written by this command")
             return None
@@ -81,8 +97,7 @@ class DeltaLakeTable:
                 if restored is not None and entry.get("version", 0) > restored:
                     continue
                 if entry.get("operation") == "RESTORE":
-                    parameters = entry.get("operationParameters", {})
-                    restored = int(parameters["version"]) if parameters.get("version") is not None else None
+                    restored = self._restored_version(entry)
                 elif OFFSETS_PROPERTY in entry:
                     return TableOffsets.of_text(str(entry[OFFSETS_PROPERTY]))
         raise ValueError(
@@ -90,30 +105,60 @@ class DeltaLakeTable:
             "offsets. Follow the topic with a new table"
         )
 
+    def _restored_version(self, entry: Mapping[str, Any]) -> int:
+        """Return the version that a RESTORE has restored. Raises ValueError if the log no longer shows it.
+
+        After a RESTORE by time the log has only the time, from which delta-rs finds the version again. The files of
+        both versions are compared: Spark writes a local time without its time zone, and copies of a table may have
+        lost the times of its log.
+        """
+        parameters, number = entry.get("operationParameters", {}), int(entry["version"])
+        if parameters.get("version") is not None:
+            return int(parameters["version"])
+        time = parameters.get("datetime") or parameters.get("timestamp")
+        try:
+            before = DeltaTable(str(self._folder))
+            before.load_as_version(_moment(str(time)))
+            after = DeltaTable(str(self._folder), version=number)
+            if before.version() < number and set(before.file_uris()) == set(after.file_uris()):
+                return int(before.version())
+        except (ValueError, DeltaError, OSError) as error:
+            raise ValueError(f"{self._folder}: version {number} was restored by time, {time}: {error}") from None
+        raise ValueError(
+            f"{self._folder}: version {number} was restored by time, and version {before.version()} of {time} has "
+            "other files, so that the offsets are unknown. Restore the table by the number of the version"
+        )
+
     def schema(self) -> Any:
         if self._table is None:
             return None
-        hidden = {field.name for field in self._settings.partition_by if field.unit is not None}
+        hidden = {field.name for field in self._fields if field.unit is not None}
         schema = stored_schema(pa.schema(self._table.schema().to_arrow()), has_times=False)
         return pa.schema([field for field in schema if field.name not in hidden])
 
+    def rename(self, renames: Sequence[ColumnRename]) -> None:
+        raise ValueError(
+            f"{self._folder}: {renames[0]}, and the library deltalake cannot rename columns. Follow the topic with a "
+            "new table"
+        )
+
     def prepare(self, schema: Any) -> Any:
         schema = stored_schema(schema, has_times=False)
-        for field in self._settings.partition_by:
+        for field in self._fields:
             field.check(schema)
         known = self.schema()
         if self._table is None:
             self._table = DeltaTable.create(
                 str(self._folder),
                 schema=self._with_partitions(schema),
-                partition_by=[field.name for field in self._settings.partition_by] or None,
+                partition_by=[field.name for field in self._fields] or None,
             )
         elif known != schema:
             self._evolve(self._table, known, schema)
         return schema
 
     def _with_partitions(self, schema: Any) -> Any:
-        times = [pa.field(field.name, pa.string()) for field in self._settings.partition_by if field.unit is not None]
+        times = [pa.field(field.name, pa.string()) for field in self._fields if field.unit is not None]
         return pa.schema([*schema, *times])
 
     def _evolve(self, table: DeltaTable, known: Any, schema: Any) -> None:
@@ -137,13 +182,11 @@ class DeltaLakeTable:
         if self._files is None:
             # The columns of partitions are in the paths, not in the files.
             stored = [field for field in batch.schema if field.name not in self._identities()]
-            self._files = ParquetFiles(
-                self._create, pa.schema(stored), self._settings, partition_by=self._settings.partition_by
-            )
+            self._files = ParquetFiles(self._create, pa.schema(stored), self._settings, partition_by=self._fields)
         self._files.write(batch)
 
     def _identities(self) -> set[str]:
-        return {field.source for field in self._settings.partition_by if field.unit is None}
+        return {field.source for field in self._fields if field.unit is None}
 
     def _create(self, name: str, values: tuple[Any, ...]) -> Any:
         path = self._folder / self._path_of(name, values)
@@ -151,9 +194,11 @@ class DeltaLakeTable:
         return path.open("wb")
 
     def _path_of(self, name: str, values: tuple[Any, ...]) -> str:
-        return "/".join([*hive_directories(self._settings.partition_by, values), name])
+        return "/".join([*hive_directories(self._fields, values), name])
 
     def upsert(self, rows: Any, deleted: Any, key: str) -> None:
+        if self._fields is SPARK_FIELDS:
+            raise ValueError(f"{self._folder}: upsert does not support a table that Spark has created")
         self._upsert = rows, deleted, key
 
     def commit(self, offsets: TableOffsets) -> Committed:
@@ -187,7 +232,7 @@ class DeltaLakeTable:
                 one.size,
                 {
                     field.name: None if value is None else _partition_text(value)
-                    for field, value in zip(self._settings.partition_by, one.values, strict=True)
+                    for field, value in zip(self._fields, one.values, strict=True)
                 },
                 host.now_ms(),
                 True,
@@ -210,7 +255,7 @@ class DeltaLakeTable:
         kept = rows.append_column("#deleted", pa.array([False] * rows.num_rows, pa.bool_()))
         removed = fit_batch(pa.record_batch({key: deleted, "#deleted": [True] * len(deleted)}), kept.schema)
         source = pa.concat_tables([kept, pa.Table.from_batches([removed])])
-        for field in self._settings.partition_by:
+        for field in self._fields:
             if field.unit is not None:
                 source = source.append_column(field.name, field.values(source[field.source]))
         columns = {f"`{name}`": f"s.`{name}`" for name in source.schema.names if name != "#deleted"}
@@ -266,6 +311,17 @@ class DeltaLakeTable:
         done = table.optimize.compact(target_size=self._settings.target_bytes)
         table.update_incremental()
         return int(done["numFilesRemoved"])
+
+
+def _moment(text: str) -> datetime:
+    """Parse the time of a RESTORE: milliseconds since 1970 of delta-rs, or a time of Spark, which is taken as UTC.
+
+    Raises ValueError.
+    """
+    if text.isdecimal():
+        return datetime.fromtimestamp(int(text) / 1000, UTC)
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _partition_text(value: Any) -> str:

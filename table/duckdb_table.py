@@ -6,6 +6,7 @@ programs can read it between commits, and a commit waits while another program h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,6 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from . import host
+from .column_renames import ColumnRename
 from .offsets import TableOffsets
 from .parquet_files import TableSettings
 from .sink import Committed, TableConflictError
@@ -106,6 +108,15 @@ class DuckDBTable:
 
     def schema(self) -> Any:
         return self._schema
+
+    def rename(self, renames: Sequence[ColumnRename]) -> None:
+        connection = self._open()
+        for one in renames:
+            path = ".".join(_quoted(part) for part in one.path)
+            connection.execute(f"ALTER TABLE {_quoted(self._table)} RENAME COLUMN {path} TO {_quoted(one.name)}")
+        connection.execute("COMMIT")
+        connection.execute("BEGIN")
+        self._schema = self._read_schema(connection)
 
     def prepare(self, schema: Any) -> Any:
         schema = stored_schema(schema)

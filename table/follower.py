@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +46,11 @@ _RETRY_S = 1.0
 _BEHIND_S = 15.0
 """Seconds for which a log may end before the offsets of the table: a leader that has just been elected may not have its
 final high watermark yet."""
+_LETTERS_S = 1.0
+"""Seconds after a signal for which the acknowledgements of unreadable records are awaited before a commit."""
 CLIENT_ID = "barnabas-table"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -127,27 +131,43 @@ class TableFollower:
     def run(self, *, once: bool = False) -> None:
         """Follow until `is_stopping`, or with `once` up to the ends that the topics have now.
 
+        When `is_stopping`, the records of the current round that have been read are committed, and no other wait for a
+        broker or a registry is continued.
+
         Raises DataLossError for records that no longer exist, ValueError for an unreadable record or an invalid
         setting, KafkaError if the cluster does not respond at the start, and the errors of the table's format.
         """
         with closing(self._client):
-            self._load()
-            self._names.refresh(force=True)
-            self._check_ids()
-            if self._settings.folder is not None and self._names.found:
-                self._backfill(self._settings.folder)
-            ends: Mapping[TopicPartition, int] | None = None
-            while not self._is_stopping():
-                try:
-                    ends = self._step(once=once, ends=ends)
-                    if once and ends is None:
-                        return
-                except (KafkaError, _RegistryError) as error:
-                    if isinstance(error, KafkaError) and not error.code.retriable:
-                        raise
-                    logger.warning("cannot read: %s; trying again", error)
-                    self._discard()
-                    self._pause(_RETRY_S)
+            try:
+                self._run(once=once)
+            except host.StoppedError:
+                self._discard()
+
+    def _run(self, *, once: bool) -> None:
+        self._load()
+        self._wait_for(partial(self._names.refresh, force=True))
+        self._check_ids()
+        if self._settings.folder is not None and self._names.found:
+            self._backfill(self._settings.folder)
+        ends: Mapping[TopicPartition, int] | None = None
+        while not self._is_stopping():
+            try:
+                ends = self._step(once=once, ends=ends)
+                if once and ends is None:
+                    return
+            except (KafkaError, _RegistryError) as error:
+                if isinstance(error, KafkaError) and not error.code.retriable:
+                    raise
+                logger.warning("cannot read: %s; trying again", error)
+                self._discard()
+                self._pause(_RETRY_S)
+
+    def _wait_for(self, function: Callable[[], T], *, patience_s: float = 0.0) -> T:
+        """Return the result of a function that waits for brokers or a registry. Raises StoppedError after a signal.
+
+        The function must not use the table: it may be abandoned at any point.
+        """
+        return host.call_until(self._is_stopping, function, patience_s=patience_s, interrupt=self._client.interrupt)
 
     # The table
 
@@ -176,12 +196,16 @@ class TableFollower:
         is_registered = isinstance(settings.value, RegistryValues) and settings.value.type is None
         if columns is None or is_registered:
             try:
-                fresh = TableColumns(settings, self._names.found, self._sink.schema())
+                fresh = self._wait_for(partial(TableColumns, settings, self._names.found, self._sink.schema()))
             except OSError as error:
                 if columns is None:
                     raise
                 raise _RegistryError(str(error)) from None
             if columns is None or fresh.layout != columns.layout:
+                if fresh.renames:
+                    self._sink.rename(fresh.renames)
+                    for one in fresh.renames:
+                        logger.info("%s", one)
                 self._schema = self._sink.prepare(fresh.merged(self._sink.schema()))
                 self._columns = columns = fresh
         return columns
@@ -193,7 +217,7 @@ class TableFollower:
 
         With `once` these are the ends of the first step, and None as soon as they are reached.
         """
-        self._names.refresh()
+        self._wait_for(self._names.refresh)
         self._check_ids()
         partitions = self._names.partitions()
         now = self._ends(partitions)
@@ -222,7 +246,12 @@ class TableFollower:
         return ends
 
     def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._client.find_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
+        return self._find_offsets(partitions, LATEST)
+
+    def _find_offsets(self, partitions: Sequence[TopicPartition], place: int) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        return self._wait_for(partial(self._client.find_offsets, dict.fromkeys(partitions, place)))
 
     def _positions(
         self, partitions: Sequence[TopicPartition], ends: Mapping[TopicPartition, int]
@@ -235,7 +264,7 @@ class TableFollower:
         new = [tp for tp in partitions if tp not in known and tp not in self._looked_up]
         if new:
             self._looked_up |= self._begin_at(new)
-        firsts = self._client.find_offsets(dict.fromkeys(partitions, EARLIEST)) if partitions else {}
+        firsts = self._find_offsets(partitions, EARLIEST)
         found, is_behind = {}, False
         for tp in partitions:
             offset = known.get(tp, self._looked_up.get(tp, 0))
@@ -270,7 +299,9 @@ class TableFollower:
         """Return the first offset to read of new partitions: by `start` if the table is new, otherwise the earliest."""
         start = self._settings.start if self._is_new else "earliest"
         lookups = OffsetLookups(self._client.find_offsets, partial(fetch_offsets, self._client))
-        found = resolve_positions(start, partitions, lookups, name="start", default="earliest", now_ms=host.now_ms)
+        found = self._wait_for(
+            lambda: resolve_positions(start, partitions, lookups, name="start", default="earliest", now_ms=host.now_ms)
+        )
         if self._is_new and start != "earliest":
             # Otherwise a follower that ends before its first commit would resolve `start` again, and skip records.
             self._refresh_columns()
@@ -329,7 +360,7 @@ class TableFollower:
         if upserted:
             self._upsert(pa.Table.from_batches(upserted))
         if self._letters is not None:
-            self.metrics.show_rejected(self._letters.flush())
+            self.metrics.show_rejected(self._wait_for(self._letters.flush, patience_s=_LETTERS_S))
         self._commit(offsets)
         took = host.monotonic() - began
         read = sum(offsets[r.partition] - r.start for r in limited if r.partition in offsets)
@@ -345,7 +376,7 @@ class TableFollower:
 
     def _explain(self, error: DataLossError) -> NoReturn:
         """Raise the error about records that were lost during a read, or a more precise one if the topics show it."""
-        self._names.refresh(force=True)
+        self._wait_for(partial(self._names.refresh, force=True))
         self._check_ids()
         partitions = self._names.partitions()
         self._positions(partitions, self._ends(partitions))
@@ -430,7 +461,8 @@ class TableFollower:
 
     def _backfill(self, folder: str) -> None:
         """Commit the records in partition directories that the table does not have yet."""
-        backfill = FolderBackfill(folder, self._names, is_committed=self._settings.isolation_level == "read_committed")
+        is_committed = self._settings.isolation_level == "read_committed"
+        backfill = self._wait_for(lambda: FolderBackfill(folder, self._names, is_committed=is_committed))
         backfill.check_ids(self._client.topic_ids(self._names.found))
         while not self._is_stopping():
             ranges = backfill.ranges(self._table.offsets, self._lose)

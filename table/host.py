@@ -5,11 +5,21 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 from uuid import uuid4
+
+T = TypeVar("T")
+_LOOK_S = 0.05
+"""Seconds between two looks at `is_stopping`."""
+
+
+class StoppedError(Exception):
+    """The follower is stopping, and no longer waits for the result of a call."""
 
 
 def monotonic() -> float:
@@ -25,6 +35,39 @@ def now_ms() -> int:
 def pause(seconds: float) -> None:
     """Sleep."""
     time.sleep(seconds)
+
+
+def call_until(
+    is_stopping: Callable[[], bool], function: Callable[[], T], *, patience_s: float = 0.0, interrupt: Callable[[], Any]
+) -> T:
+    """Call a function that waits for the network on another thread, and return its result or raise its exception.
+
+    Raises StoppedError when `is_stopping` has been true for `patience_s` seconds: no wait for a name server, a
+    connection or a response can delay the end of the process. `interrupt` is called before, and ends the function as
+    far as possible.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            results.append(function())
+        except BaseException as error:  # noqa: BLE001 - raised again on the thread of the caller
+            errors.append(error)
+
+    thread = threading.Thread(target=work, name="barnabas-table", daemon=True)
+    thread.start()
+    stopping_since: float | None = None
+    while thread.is_alive():
+        thread.join(_LOOK_S)
+        if thread.is_alive() and is_stopping():
+            stopping_since = stopping_since or monotonic()
+            if monotonic() >= stopping_since + patience_s:
+                interrupt()
+                raise StoppedError
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
 def new_name() -> str:

@@ -9,7 +9,7 @@ loaded is still the current snapshot of the table.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from types import TracebackType
@@ -27,17 +27,20 @@ from pyiceberg.io.pyarrow import (
     schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestFile
-from pyiceberg.table import Table
+from pyiceberg.partitioning import PartitionField as IcebergPartitionField
+from pyiceberg.schema import index_by_id
+from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
-from pyiceberg.types import TimestampType, TimestamptzType
+from pyiceberg.types import NestedField, TimestampType, TimestamptzType
 from pyiceberg.utils.datetime import date_to_days, datetime_to_micros
 
 from . import host
+from .column_renames import ColumnRename
 from .offsets import TableOffsets
 from .parquet_files import ParquetFiles, TableSettings, WrittenFile
 from .parquet_table import hive_directories, is_one_of
-from .partitioning import PartitionField
+from .partitioning import UNITS, PartitionField
 from .sink import MOST_BYTES, OFFSETS_PROPERTY, Committed, TableConflictError
 from .table_types import fit_batch, stored_schema
 
@@ -48,13 +51,13 @@ _PROPERTIES = {
     "commit.manifest.min-count-to-merge": "50",
 }
 """Otherwise a table with a commit every few seconds keeps all of its metadata files, and a manifest per commit."""
+_ID = b"PARQUET:field_id"
 _EXPIRE_EVERY_S = 60.0
 """Seconds between two searches for expired snapshots."""
 _EXPIRE_SHARE = 0.05
 """Maximum share of the time that is spent on expiring snapshots."""
 _MOST_EXPIRED = 1000
 """Snapshots that expire in one search; ten commits per second add 600 per minute."""
-_FORMATS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
 
 
 def catalog_at(where: Path | str, options: Mapping[str, str]) -> Catalog:
@@ -90,7 +93,9 @@ class IcebergTable:
         self._table: Table | None = None
         self._files: ParquetFiles | None = None
         self._replaced: list[DataFile] = []
+        self._fields = settings.partition_by
         self._small = 0
+        """An upper bound of the number of small files in one partition."""
         self._expire_at = host.monotonic() + _EXPIRE_EVERY_S
 
     def __enter__(self) -> Self:
@@ -108,12 +113,29 @@ class IcebergTable:
         except NoSuchTableError:
             self._table = None
             return None
-        names = [field.name for field in self._settings.partition_by]
-        found = [field.name for field in self._table.spec().fields]
-        if names and found != names:
-            raise ValueError(f"{self._name}: the table is partitioned by {', '.join(found) or 'no column'}")
+        offsets = self._read_offsets(self._table)
+        self._read_partitioning(self._table)
         self._small = self._settings.merge_at  # to be counted by the next maintenance
-        return self._read_offsets(self._table)
+        return offsets
+
+    def _read_partitioning(self, table: Table) -> None:
+        """Read the partitions of the table. Raises ValueError if others were requested.
+
+        A table without partitions and without a snapshot receives the requested ones: a follower that created a table
+        in two steps may have crashed between them. A partition by a column that was renamed has both names.
+        """
+        found = tuple(_partition_field(table, field) for field in table.spec().fields)
+        wanted = self._settings.partition_by
+        if not found and table.current_snapshot() is None:
+            self._fields = wanted
+            return
+        is_same = [one.name for one in wanted] == [one.name for one in found] or [
+            (one.source, one.unit) for one in wanted
+        ] == [(one.source, one.unit) for one in found]
+        if wanted and not is_same:
+            shown = ", ".join(one.name for one in found) or "no column"
+            raise ValueError(f"{self._name}: the table is partitioned by {shown}")
+        self._fields = found
 
     def _read_offsets(self, table: Table) -> TableOffsets | None:
         snapshot = table.current_snapshot()
@@ -136,26 +158,40 @@ class IcebergTable:
             return None
         return stored_schema(schema_to_pyarrow(self._table.schema(), include_field_ids=False))
 
+    def rename(self, renames: Sequence[ColumnRename]) -> None:
+        """Rename the fields, which keep their ids, so that readers find their values in older files too."""
+        assert self._table is not None
+        with self._table.update_schema() as change:
+            for one in renames:
+                change.rename_column(one.path, one.name)
+        self._read_partitioning(self._table)
+
     def prepare(self, schema: Any) -> Any:
         schema = stored_schema(schema)
-        for field in self._settings.partition_by:
+        for field in self._fields:
             field.check(schema)
         if self._table is None:
             self._catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
             properties = {**_PROPERTIES, "write.parquet.compression-codec": self._settings.compression}
             # One transaction: after a crash there is no table, or one with its partitions.
             with self._catalog.create_table_transaction(self._name, schema, properties=properties) as transaction:
-                if self._settings.partition_by:
-                    with transaction.update_spec() as spec:
-                        for field in self._settings.partition_by:
-                            spec.add_field(field.source, field.unit or "identity", field.name)
+                self._partition(transaction)
             self._table = self._catalog.load_table(self._name)
         elif self.schema() != schema:
             with self._table.update_schema() as change:
                 change.union_by_name(schema)
+        if self._fields and not self._table.spec().fields:
+            with self._table.transaction() as transaction:
+                self._partition(transaction)
         found = self.schema()
         assert found is not None
         return found
+
+    def _partition(self, transaction: Transaction) -> None:
+        if self._fields:
+            with transaction.update_spec() as spec:
+                for field in self._fields:
+                    spec.add_field(field.source, field.unit or "identity", field.name)
 
     def write(self, batch: Any) -> None:
         if self._files is None:
@@ -165,7 +201,7 @@ class IcebergTable:
     def _new_files(self) -> ParquetFiles:
         assert self._table is not None
         schema = _with_ids(schema_to_pyarrow(self._table.schema(), include_field_ids=True))
-        return ParquetFiles(self._create, schema, self._settings, partition_by=self._settings.partition_by)
+        return ParquetFiles(self._create, schema, self._settings, partition_by=self._fields)
 
     def _create(self, name: str, values: tuple[Any, ...]) -> Any:
         assert self._table is not None
@@ -173,7 +209,7 @@ class IcebergTable:
 
     def _path_of(self, name: str, values: tuple[Any, ...]) -> str:
         assert self._table is not None
-        name = "/".join([*hive_directories(self._settings.partition_by, values), name])
+        name = "/".join([*hive_directories(self._fields, values), name])
         return self._table.location_provider().new_data_location(name)
 
     def _data_file(self, one: WrittenFile) -> DataFile:
@@ -186,12 +222,12 @@ class IcebergTable:
             parquet_column_mapping=parquet_path_to_id_mapping(schema),
         )
         values = []
-        for field, by, value in zip(spec.fields, self._settings.partition_by, one.values, strict=True):
+        for field, by, value in zip(spec.fields, self._fields, one.values, strict=True):
             kind = schema.find_field(field.source_id).field_type
             values.append(None if value is None else field.transform.transform(kind)(_raw_value(by, value, kind)))
         path = self._path_of(one.name, one.values)
-        if path.startswith("file://"):
-            host.sync_file(Path(path.removeprefix("file://")))
+        if path.startswith("file:"):  # or `file:/`, as Spark writes it
+            host.sync_file(Path("/", path.removeprefix("file:").lstrip("/")))
         return DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=path,
@@ -225,10 +261,20 @@ class IcebergTable:
             self.write(batch)
 
     def _batches_of(self, file: DataFile, columns: list[str] | None = None) -> Iterator[Any]:
+        """Yield the rows of a data file, also if it has columns under earlier names."""
         assert self._table is not None
+        fields = index_by_id(self._table.schema())
         with self._table.io.new_input(file.file_path).open() as stream, parquet.ParquetFile(stream) as found:
+            stored = found.schema_arrow
+            present = [_with_present_name(field, fields) for field in stored]
+            chosen = [i for i, field in enumerate(present) if columns is None or field.name in columns]
+            schema = pa.schema([present[i] for i in chosen])
+            names = [stored[i].name for i in chosen]
             for group in range(found.num_row_groups):
-                yield from found.iter_batches(row_groups=[group], columns=columns, use_threads=False)
+                for batch in found.iter_batches(row_groups=[group], columns=names, use_threads=False):
+                    # The columns have the same layout under other names.
+                    _, array = batch.__arrow_c_array__()
+                    yield pa.RecordBatch._import_from_c_capsule(schema.__arrow_c_schema__(), array)
 
     def commit(self, offsets: TableOffsets) -> Committed:
         written = self._files.finish() if self._files is not None else []
@@ -288,7 +334,8 @@ class IcebergTable:
         for task in table.scan().plan_files():
             if task.file.file_size_in_bytes < self._settings.target_bytes // 2 and not task.delete_files:
                 small.setdefault(str(task.file.partition), []).append(task.file)
-        found = max(small.values(), key=len, default=[])
+        groups = sorted(small.values(), key=len)
+        found = groups.pop() if groups else []
         offsets = self._read_offsets(table)
         if len(found) < self._settings.merge_at or offsets is None:
             self._small = len(found)
@@ -305,7 +352,8 @@ class IcebergTable:
             raise
         self._files = None
         self._commit(written, found, offsets)
-        self._small = 0
+        # If another partition has enough small files, the next maintenance merges them.
+        self._small = max(len(written), len(groups[-1]) if groups else 0)
         return len(found)
 
     def _expire(self, table: Table) -> None:
@@ -325,6 +373,37 @@ class IcebergTable:
                 raise TableConflictError(f"{self._name}: {' '.join(str(error).split())}") from error
         for path in unused:
             table.io.delete(path)
+
+
+def _partition_field(table: Table, field: IcebergPartitionField) -> PartitionField:
+    """Return a field of the table's partitioning. Raises ValueError for a transform that the follower cannot write."""
+    source = table.schema().find_column_name(field.source_id)
+    transform = str(field.transform)
+    if source is None or "." in source or transform not in ("identity", *UNITS):
+        raise ValueError(
+            f"{'.'.join(table.name()[-2:])}: the follower cannot write to the partitions {transform}({source}). "
+            "Supported are columns, and year, month, day and hour of a column"
+        )
+    return PartitionField(source, None if transform == "identity" else transform, field.name)
+
+
+def _with_present_name(field: Any, fields: Mapping[int, NestedField]) -> Any:
+    """Return a field of a data file with the name that its id has in the table, and so the fields in it.
+
+    A file without ids was added by its names. The name of a column that was deleted cannot be that of another column.
+    """
+    number = (field.metadata or {}).get(_ID)
+    name = field.name
+    if number is not None:
+        name = fields[int(number)].name if int(number) in fields else f"#{int(number)}"
+    kind, types = field.type, pa.types
+    if types.is_struct(kind):
+        kind = pa.struct([_with_present_name(one, fields) for one in kind])
+    elif types.is_list(kind):
+        kind = pa.list_(_with_present_name(kind.value_field, fields))
+    elif types.is_map(kind):
+        kind = pa.map_(_with_present_name(kind.key_field, fields), _with_present_name(kind.item_field, fields))
+    return pa.field(name, kind, field.nullable)
 
 
 def _files_only_in(table: Table, old: list[Snapshot], named: set[int]) -> set[str]:
@@ -382,7 +461,7 @@ def _with_ids(schema: Any) -> Any:
 def _raw_value(field: PartitionField, value: Any, kind: Any) -> Any:
     """Return a value of the column as Iceberg stores it, from which it derives the value of the partition."""
     if field.unit is not None:
-        value = datetime.strptime(value, _FORMATS[field.unit]).replace(tzinfo=UTC)
+        value = datetime.strptime(value, UNITS[field.unit]).replace(tzinfo=UTC)
         if isinstance(kind, TimestampType | TimestamptzType):
             return datetime_to_micros(value)
     return date_to_days(value) if isinstance(value, date) else value

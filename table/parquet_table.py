@@ -12,7 +12,7 @@ A folder that `barnabas spark export` has written is continued: its finished fil
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,19 +24,18 @@ import pyarrow as pa
 from pyarrow import compute, parquet
 
 from . import host
+from .column_renames import ColumnRename
 from .offsets import TableOffsets
 from .parquet_files import ParquetFiles, TableSettings, WrittenFile
-from .partitioning import PartitionField
+from .partitioning import PartitionField, partition_field_of
 from .sink import MOST_BYTES, Committed
-from .spark_export import read_export, retire_sink_log
+from .spark_export import SPARK_FIELDS, read_export, retire_sink_log
 from .table_types import fit_batch, merge_schemas, stored_schema
 
 MANIFEST = "_barnabas_table.json"
 _PENDING, _SUFFIX = "_pending", ".pending"
 _LOCK = "_barnabas_lock"
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-_SPARK_FIELDS = (PartitionField("topic"), PartitionField("timestamp", "day", "date"))
-"""The partitions of `barnabas spark export`."""
 
 
 @dataclass(frozen=True)
@@ -124,12 +123,13 @@ class ParquetTable:
             if any(self._folder.glob("*.parquet")):
                 raise ValueError(f"{self._folder}: it has Parquet files, but no {MANIFEST}") from None
             return None
-        names = tuple(field.name for field in self._fields)
-        if self._manifest.partition_by != names:
-            if self._fields or self._manifest.partition_by != tuple(field.name for field in _SPARK_FIELDS):
-                shown = ", ".join(self._manifest.partition_by) or "no column"
-                raise ValueError(f"{self._folder}: the table is partitioned by {shown}")
-            self._fields = _SPARK_FIELDS
+        found = self._manifest.partition_by
+        if not self._settings.partition_by:
+            is_spark = found == tuple(field.name for field in SPARK_FIELDS)
+            schema = self._manifest.schema
+            self._fields = SPARK_FIELDS if is_spark else tuple(partition_field_of(name, schema) for name in found)
+        elif found != tuple(field.name for field in self._fields):
+            raise ValueError(f"{self._folder}: the table is partitioned by {', '.join(found) or 'no column'}")
         retire_sink_log(self._folder, self._manifest.files)
         self._finish(self._manifest)
         return self._manifest.offsets
@@ -143,12 +143,15 @@ class ParquetTable:
             footer = parquet.read_metadata(self._folder / name)
             files[name] = (footer.num_rows, (self._folder / name).stat().st_size)
             schema = merge_schemas(schema, stored_schema(_instants(footer.schema.to_arrow_schema())))
-        manifest = FolderManifest(export.offsets, schema, files, tuple(field.name for field in _SPARK_FIELDS))
+        manifest = FolderManifest(export.offsets, schema, files, tuple(field.name for field in SPARK_FIELDS))
         host.replace_file(self._folder / MANIFEST, manifest.to_bytes())
         return manifest
 
     def schema(self) -> Any:
         return None if self._manifest is None else self._manifest.schema
+
+    def rename(self, renames: Sequence[ColumnRename]) -> None:
+        """Keep the columns: the files have their names, and readers of the files know no others."""
 
     def prepare(self, schema: Any) -> Any:
         schema = stored_schema(schema)
@@ -181,7 +184,7 @@ class ParquetTable:
     def upsert(self, rows: Any, deleted: Any, key: str) -> None:
         """Rewrite the files that have one of the keys without their rows, and add the new rows."""
         assert self._manifest is not None
-        if self._fields is _SPARK_FIELDS:
+        if self._fields is SPARK_FIELDS:
             raise ValueError(f"{self._folder}: upsert does not support a table that Spark has created")
         keys = pa.concat_arrays([rows[key].combine_chunks(), deleted])
         for name in self._manifest.files:

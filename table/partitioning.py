@@ -10,8 +10,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import compute
 
-_FIELD = re.compile(r"(?:(year|month|day|hour)\((\w+)\)|(\w+))")
-_FORMATS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
+UNITS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
+"""Units of time, and the format of their values."""
+_FIELD = re.compile(rf"(?:({'|'.join(UNITS)})\((\w+)\)|(\w+))")
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class PartitionField:
             array = array.cast(pa.timestamp("s"))
         # Seconds: the format of a fraction of a second would contain it.
         floor = compute.floor_temporal(array, unit=self.unit)
-        return compute.strftime(floor.cast(pa.timestamp("s", tz=floor.type.tz), safe=False), format=_FORMATS[self.unit])
+        return compute.strftime(floor.cast(pa.timestamp("s", tz=floor.type.tz), safe=False), format=UNITS[self.unit])
 
 
 def parse_partitioning(text: str | None) -> tuple[PartitionField, ...]:
@@ -76,6 +77,14 @@ def parse_partitioning(text: str | None) -> tuple[PartitionField, ...]:
     if len({one.name for one in found}) < len(found):
         raise ValueError(f"partition by {text!r}: a field is repeated")
     return tuple(found)
+
+
+def partition_field_of(name: str, schema: Any) -> PartitionField:
+    """Return the field of a partition by its default name: a unit of a time, as `timestamp_day`, or a column."""
+    source, _, unit = name.rpartition("_")
+    is_text = name not in schema.names or pa.types.is_string(schema.field(name).type)
+    is_time = unit in UNITS and source in schema.names and pa.types.is_temporal(schema.field(source).type)
+    return PartitionField(source, unit) if is_text and is_time else PartitionField(name)
 
 
 def split_batch(batch: Any, fields: Sequence[PartitionField]) -> Iterator[tuple[tuple[Any, ...], Any]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
+from .column_renames import ColumnRename
 from .offsets import TableOffsets
 
 OFFSETS_PROPERTY = "barnabas.offsets"
@@ -50,6 +52,12 @@ class TableSink(Protocol):
 
     def schema(self) -> Any:
         """Return the columns of the table as of the last `load` or `prepare`, None if there is no table."""
+
+    def rename(self, renames: Sequence[ColumnRename]) -> None:
+        """Rename columns, inner fields first; a format without names apart from its files may keep the old columns.
+
+        Raises ValueError if the format cannot rename columns.
+        """
 
     def prepare(self, schema: Any) -> Any:
         """Create the table, or add and widen columns so that it can hold these; return the columns to write.

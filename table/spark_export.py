@@ -1,5 +1,5 @@
 """The state of a table that Spark has begun: files and offsets of `barnabas spark export`, or of any query of the
-Barnabas source into a file sink whose checkpoint is the folder `_checkpoint` in the table.
+Barnabas source into Parquet or Delta whose checkpoint is the folder `_checkpoint` in the table.
 """
 
 from __future__ import annotations
@@ -11,16 +11,23 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from .offsets import TableOffsets
+from .partitioning import PartitionField
 
+SPARK_FIELDS = (PartitionField("topic"), PartitionField("timestamp", "day", "date"))
+"""The partitions of `barnabas spark export`."""
 _CHECKPOINT, _SINK_LOG = "_checkpoint", "_spark_metadata"
 _COMPACT = ".compact"
 
 
 @dataclass(frozen=True)
 class SparkExport:
-    """The offsets after the last finished batch, and the files of finished batches by path in the folder."""
+    """The offsets after the last finished batch and its number, the id of the query, and for the file sink the files
+    of finished batches by path in the folder.
+    """
 
     offsets: TableOffsets
+    batch: int
+    query: str
     files: list[str]
 
 
@@ -40,7 +47,8 @@ def read_export(folder: Path) -> SparkExport | None:
     # The first line is the version, the second one the metadata, and each other one the offset of a source.
     if len(lines) != 3:
         raise ValueError(f"{checkpoint}: the query of the checkpoint has {len(lines) - 2} sources instead of one")
-    return SparkExport(TableOffsets.of_text(lines[2]), _files(folder))
+    query = str(json.loads((checkpoint / "metadata").read_text())["id"])
+    return SparkExport(TableOffsets.of_text(lines[2]), last, query, _files(folder))
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ..arrow.record_layout import COLUMNS, HEADERS_TYPE
 from ..arrow.value_types import Format, RegistryValues, column_formats
+from .column_renames import ColumnRename, find_renames
 from .table_types import merge_schemas, stored_schema
 
 OnError: TypeAlias = Literal["stop", "column", "topic"]
@@ -42,26 +43,47 @@ class TableColumns:
 
     def __init__(self, settings: ColumnSettings, topics: Sequence[str], table: Any = None) -> None:
         """Read the schemas. `table` has the columns of the existing table, which remain fields of values."""
-        self.settings = settings
         self._types, self.formats = column_formats(settings.key, settings.value, topics)
         self._is_flat = pa.types.is_struct(self._types["value"]) and not settings.nest
+        self.settings = settings = self._with_columns_of(settings, table)
+        self.renames = list(self._find_renames(table)) if table is not None else []
+        """Columns of the table that have other names in the latest schema."""
         if self._is_flat and table is not None and isinstance(settings.value, RegistryValues):
-            self._keep_fields(table, topics)
+            self._keep_fields(table)
         self.layout = pa.schema([pa.field(name, kind) for name, kind in self._layout_types().items()])
         """The columns that are decoded from records."""
         self.schema = stored_schema(pa.schema(list(self._fields())))
         """The columns of the table."""
 
-    def _keep_fields(self, table: Any, topics: Sequence[str]) -> None:
+    def _with_columns_of(self, settings: ColumnSettings, table: Any) -> ColumnSettings:
+        """Return the settings with the columns `topic` and `headers` if the table has them, as one begun by Spark."""
+        fields = {one.name for one in self._types["value"]} if self._is_flat else set()
+        own = () if table is None else [name for name in table.names if name not in fields]
+        return replace(
+            settings,
+            topic=settings.topic or settings.prefix + "topic" in own,
+            headers=settings.headers or settings.prefix + "headers" in own,
+        )
+
+    def _keep_fields(self, table: Any) -> None:
         """Decode the fields that the table has and the latest schema lacks: older records contain them."""
-        own = {self.settings.prefix + name for name in (*COLUMNS, ERROR, RAW_VALUE, RAW_KEY)}
-        known = pa.schema([field for field in table if field.name not in own])
         latest = pa.schema(list(self._types["value"]))
-        missing = [field for field in known if field.name not in latest.names]
-        if missing:
-            assert isinstance(self.settings.value, RegistryValues)
-            value = replace(self.settings.value, type=pa.struct([*latest, *missing]))
-            self._types, self.formats = column_formats(self.settings.key, value, topics)
+        renamed = {one.path[0] for one in self.renames if len(one.path) == 1}
+        missing = [one for one in self._fields_of(table) if one.name not in latest.names and one.name not in renamed]
+        self._types["value"] = pa.struct([*latest, *missing])
+
+    def _fields_of(self, table: Any) -> list[Any]:
+        """Return the columns of the table that are fields of values."""
+        own = {self.settings.prefix + name for name in (*COLUMNS, ERROR, RAW_VALUE, RAW_KEY)}
+        return [one for one in table if one.name not in own]
+
+    def _find_renames(self, table: Any) -> Iterator[ColumnRename]:
+        for column, form in self.formats.items():
+            shown = self.settings.prefix + column
+            if column == "value" and self._is_flat:
+                yield from find_renames((), pa.struct(self._fields_of(table)), self._types[column], form.names)
+            elif shown in table.names:
+                yield from find_renames((shown,), table.field(shown).type, self._types[column], form.names)
 
     def _layout_types(self) -> dict[str, Any]:
         kinds = {"key": self._types["key"], "value": self._types["value"]}

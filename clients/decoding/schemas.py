@@ -132,6 +132,10 @@ class SchemaRegistry:
         """Return the latest schema of a subject with its references. Raises SchemaNotFoundError, too."""
         return self._schema_at(f"subjects/{quote(subject, safe='')}/versions/latest")
 
+    def at_version(self, subject: str, version: int) -> Schema:
+        """Return one version of a subject with its references. Raises SchemaNotFoundError, too."""
+        return self._schema_at(f"subjects/{quote(subject, safe='')}/versions/{version}")
+
     def by_subject(self, topic: str, part: str) -> Schema | None:
         """Return None: a record without an id has no schema in a registry."""
         return None
