@@ -8,7 +8,7 @@ from pathlib import Path
 from engine import NoEngineError, run, say, succeeds
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ("broker", "demo", "spark")
+TARGETS = ("broker", "demo", "spark", "table")
 BASES = dict(re.findall(r"(?m)^ARG (\w+)=(.+)$", (ROOT / "docker/Dockerfile").read_text()))
 """The base images that the recipe pins, by build argument."""
 PINNED = dict(re.findall(r"\$\{(\w+_IMAGE):-([^}]+)\}", (ROOT / "docker/docker-compose.yml").read_text()))

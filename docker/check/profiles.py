@@ -115,6 +115,40 @@ def check_cluster(docker: str, compose: Sequence[str]) -> None:
         say("in sync again, also after the whole cluster was taken away and started from its volumes")
 
 
+ROWS = "barnabas_table_rows_total"
+COUNT_ROWS = """python3 -c "
+from pyiceberg.catalog.sql import SqlCatalog
+lake = '/var/lib/barnabas/lake'
+catalog = SqlCatalog('local', uri=f'sqlite:///{lake}/catalog.db', warehouse=f'file://{lake}')
+print(catalog.load_table('demo.flights').scan().to_arrow().num_rows)
+\""""
+
+
+def check_table(docker: str, compose: Sequence[str]) -> None:
+    """A follower: it is killed and stopped, and its table has each record once."""
+    client, metrics = here("BARNABAS_PORT"), here("BARNABAS_TABLE_PORT")
+    with running(docker, compose, COMPOSE_FILE, "table") as project:
+        project.up("broker", "table")
+        produce(client, "flights", 1000)
+
+        def rows() -> int:
+            try:
+                with urlopen(f"http://{metrics['bootstrap.servers']}/metrics", timeout=CLIENT_S) as answer:
+                    return round(sum(map(float, re.findall(rf"^{ROWS} (\S+)$", answer.read().decode(), re.MULTILINE))))
+            except OSError:  # it is starting
+                return 0
+
+        wait_for("rows in the table", lambda: rows() == 1000, UP_S)
+        project.kill("table")
+        produce(client, "flights", 1000)
+        wait_for("rows after the restart", lambda: rows() == 1000, UP_S)
+        counted = project.inside("table", COUNT_ROWS)
+        assert counted == "2000", f"the table has {counted} rows"
+        project.stop("table", status="143")
+        project.stop("broker")
+        say("each record once in an Iceberg table, with the follower killed in between")
+
+
 def check_metrics(docker: str, compose: Sequence[str]) -> None:
     """Prometheus finds the broker and asks it."""
     client = here("BARNABAS_PORT")

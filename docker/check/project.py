@@ -43,13 +43,13 @@ class Project:
         health = "{{if .State.Health}}{{.State.Health.Status}}{{else}}{{.State.Status}}{{end}}"
         wait_for(f"health of {service}", lambda: self.inspect(service, health) in ("healthy", "running"), UP_S)
 
-    def stop(self, *services: str) -> None:
+    def stop(self, *services: str, status: str = "0") -> None:
         """SIGTERM ends them cleanly, within the time that the file grants them."""
         began = time.monotonic()
         self.compose("stop", *services, timeout_s=STOP_S)
         for service in services:
-            status = self.inspect(service, "{{.State.ExitCode}}")
-            assert status == "0", f"{service} ended with status {status} after {time.monotonic() - began:.0f} s"
+            found = self.inspect(service, "{{.State.ExitCode}}")
+            assert found == status, f"{service} ended with status {found} after {time.monotonic() - began:.0f} s"
 
     def kill(self, service: str) -> None:
         """SIGKILL as from the kernel: what `docker kill` ends is not restarted."""

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -21,6 +23,7 @@ from tests.kafka import ZooKeeperServer
 from tests.server_process import ServerProcess, free_port, wait_until, wait_until_all_know
 from tests.testing.test_cluster import partitions_told
 
+from barnabas import Broker
 from barnabas.common.properties import parse_properties
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.zookeeper import zookeeper_settings
@@ -131,7 +134,7 @@ def test_three_brokers_are_one_cluster() -> None:
 def test_the_demo_starts_without_the_profiles_and_each_of_them_without_the_demo() -> None:
     of_profile = {
         profile: {name for name, service in SERVICES.items() if service.get("profiles", [None]) == [profile]}
-        for profile in (None, "cluster", "secured", "metrics")
+        for profile in (None, "cluster", "secured", "table", "metrics")
     }
     assert of_profile["cluster"] == {*MEMBERS, "zookeeper"}
     assert of_profile["secured"] == {"certificates", SECURED, SECURED_CLIENT}
@@ -139,9 +142,54 @@ def test_the_demo_starts_without_the_profiles_and_each_of_them_without_the_demo(
     for members in of_profile.values():
         for name in members:
             for needed, how in SERVICES[name].get("depends_on", {}).items():
-                assert needed in members
+                assert needed in members or (name, needed) == ("table", "broker")
                 ends = needed == "certificates"
                 assert how == {"condition": "service_completed_successfully" if ends else "service_healthy"}
+
+
+def test_the_follower_of_the_profile_table_runs(tmp_path: Path) -> None:
+    """With its own arguments; only addresses and folders are this machine's."""
+    pytest.importorskip("pyiceberg", reason="pip install 'barnabas[iceberg]'")
+    service = SERVICES["table"]
+    (volume,) = service["volumes"]
+    name, folder = volume.split(":")
+    assert name in COMPOSE["volumes"]
+    containers = next(one for one in config("broker").listeners if one.name == "CONTAINERS")
+    address = f"{containers.advertised_host}:{containers.advertised_port}"
+    assert service["environment"] == {"BARNABAS_BOOTSTRAP_SERVER": address}
+    assert [f"--topic={service['command'][0]}:4"] == [one for one in SERVICES["broker"]["command"] if "--topic" in one]
+    (metrics,) = [one.partition("=")[2] for one in service["command"] if one.startswith("--metrics-port=")]
+    assert list(published("table")) == [int(metrics)]
+    recipe = (DOCKER / "Dockerfile").read_text()
+    stage = recipe[recipe.index("FROM runtime AS table\n") :].partition("\n\n")[0]
+    command = json.loads(stage[stage.index("ENTRYPOINT ") + len("ENTRYPOINT ") :])
+    assert command[0] == "barnabas"
+    given = [one.replace(folder, str(tmp_path)).replace(f"={metrics}", "=0") for one in service["command"]]
+    with Broker(topics=["flights"]) as broker:
+        broker.produce("flights", [b"1,2", b"3,4"])
+        arguments = [*command[1:], *given, "-b", broker.bootstrap]
+        process = ServerProcess([sys.executable, "-m", "barnabas.tools.cli", *arguments], tmp_path / "follower.log")
+        try:
+            is_committed = "committed 2 rows"
+            process.wait_ready(lambda: is_committed in process.log_tail(), timeout_s=DEADLINE_S, what=is_committed)
+        finally:
+            status = process.end()
+    assert status == 128 + signal.SIGTERM
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    lake = tmp_path / "lake"
+    catalog = SqlCatalog("local", uri=f"sqlite:///{lake}/catalog.db", warehouse=f"file://{lake}")
+    rows = catalog.load_table("demo.flights").scan().to_arrow()
+    assert sorted(rows["value"].to_pylist()) == ["1,2", "3,4"]
+
+
+def test_the_follower_of_the_profile_table_is_kept_as_by_its_unit() -> None:
+    unit = (DOCKER.parent / "tools/service/barnabas-table.service").read_text()
+    settings = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and not line.startswith("#"))
+    service = SERVICES["table"]
+    assert (settings["Restart"], settings["KillSignal"]) == (service["restart"], "SIGTERM")
+    assert f"{settings['TimeoutStopSec']}s" == service["stop_grace_period"]
+    assert service["mem_limit"] == "1g" and service["init"] is True
 
 
 def test_the_secured_broker_lets_nobody_in_unasked() -> None:
