@@ -1,6 +1,7 @@
 """The benches by name: what each does, to which servers, which figures it gives and what they have to reach."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from bench.bench import BROKERS, LIMIT, PACED, STEPS, THROUGHPUT, Bench, Figures, Goal, Run
@@ -234,6 +235,14 @@ def request_benches() -> list[Bench]:
             warm_by=tuple(f"requests_per_s_{count}" for count in STEPS),
         ),
         *woken_benches(),
+        Bench(
+            "connections-idempotent",
+            "single-record requests per second of 1, 10, 100 and 1000 idempotent producers with one connection each",
+            {f"requests_per_s_{count}": "higher" for count in STEPS} | GROWTH,
+            partial(measure_connections, idempotent=True),
+            targets=BROKERS,
+            warm_by=tuple(f"requests_per_s_{count}" for count in STEPS),
+        ),
         Bench(
             "metadata-1000",
             "metadata of one topic with 1000 partitions, one request after the other",

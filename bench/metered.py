@@ -37,9 +37,9 @@ class _Switch:
         assert server.metrics is not None
         self._measures = not self._measures
         if self._measures:
-            server.apis.add_interceptor(server.metrics.requests.intercept, first=True)
+            server.apis.measure(server.metrics.requests)
         else:
-            server.apis.remove_interceptor(server.metrics.requests.intercept)
+            server.apis.stop_measuring(server.metrics.requests)
 
     async def stop(self) -> None:
         """The signal's handler goes with the loop."""

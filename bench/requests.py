@@ -60,13 +60,13 @@ def measure_metadata(run: Run) -> Figures:
     return {**figures, "cpu_ms_per_request": cost / 1000}
 
 
-def measure_connections(run: Run) -> Figures:
+def measure_connections(run: Run, *, idempotent: bool = False) -> Figures:
     """64 requests (or one for each connection) under way in all."""
     topic = run.topic("connections")
     run.target.create_topic(topic)
     made: Figures = {}
     for count in STEPS:
-        figures, cost = spent_on(run, "connections", topic=topic, connections=count)
+        figures, cost = spent_on(run, "connections", topic=topic, connections=count, idempotent=idempotent)
         made[f"requests_per_s_{count}"] = figures["requests_per_s"]
         made[f"cpu_us_{count}"] = cost
     run.target.delete_topic(topic)

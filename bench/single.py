@@ -1,6 +1,7 @@
 """Produce requests of one record over plain sockets: as many a second as go, or a steady rate with latencies."""
 
 import os
+import random
 import select
 import selectors
 import signal
@@ -14,6 +15,8 @@ from bench.process import cpu_seconds
 from bench.wire import (
     Answers,
     Cycle,
+    IdempotentRequests,
+    RepeatedRequest,
     connect,
     metadata_request,
     produce_request,
@@ -136,27 +139,36 @@ def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000, a
 
 
 def many_connections(
-    bootstrap: str, topic: str, *, seconds: float, connections: int, in_flight: int = IN_FLIGHT, acks: int = 1
+    bootstrap: str,
+    topic: str,
+    *,
+    seconds: float,
+    connections: int,
+    in_flight: int = IN_FLIGHT,
+    acks: int = 1,
+    idempotent: bool = False,
 ) -> dict[str, float]:
     """As many requests a second as go over `connections` connections, `in_flight` (or one each) under way in all."""
     each = max(1, in_flight // connections)
     request = produce_request(topic, [(0, small_batch())], acks)
-    blob = memoryview(request * each)
+    repeated, first_id = RepeatedRequest(request, each), random.getrandbits(48)
     settle(bootstrap, [request], Answers(topic))
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
-        for _ in range(connections):
-            selector.register(stack.enter_context(connect(bootstrap)), selectors.EVENT_READ, Answers(topic))
+        for number in range(connections):
+            requests = IdempotentRequests(topic, first_id + number, acks) if idempotent else repeated
+            data = Answers(topic), requests
+            selector.register(stack.enter_context(connect(bootstrap)), selectors.EVENT_READ, data)
         for key in selector.get_map().values():
-            key.fileobj.sendall(blob)  # type: ignore[union-attr]
+            key.fileobj.sendall(key.data[1].take(each))  # type: ignore[union-attr]
         done = 0
         begin = time.perf_counter()
         while time.perf_counter() - begin < seconds:
             for key, _ in selector.select(1):
-                connection, answers = key.fileobj, key.data
+                connection, (answers, requests) = key.fileobj, key.data
                 assert isinstance(connection, socket.socket)
                 count = answers.take(received(connection))
                 done += count
-                connection.sendall(blob[: count * len(request)])
+                connection.sendall(requests.take(count))
         elapsed = time.perf_counter() - begin
     return {"requests": done, "seconds": elapsed, "requests_per_s": done / elapsed}
 

@@ -19,6 +19,9 @@ RECEIVE_SIZE = 1 << 16
 SO_TIMESTAMPNS = 35
 """Linux notes when bytes come to a socket (socket(7)); the module `socket` knows the number only lately."""
 _STAMP = struct.Struct("@ll")
+_CRC, _CRC_AT = struct.Struct(">I"), 17
+_PRODUCER, _PRODUCER_AT = struct.Struct(">qhi"), 43
+"""Producer id, epoch and first sequence of a batch."""
 
 
 def varint(number: int) -> bytes:
@@ -60,6 +63,39 @@ def produce_request(topic: str, batches: Sequence[tuple[int, bytes]], acks: int 
     """Produce v7 to one topic; `batches` holds (partition, batch)."""
     body = struct.pack(">hhii", -1, acks, 30_000, 1) + text(topic) + struct.pack(">i", len(batches))
     return framed(0, 7, body + b"".join(struct.pack(">ii", index, len(batch)) + batch for index, batch in batches))
+
+
+class RepeatedRequest:
+    """One produce request, sent again and again."""
+
+    def __init__(self, request: bytes, at_most: int) -> None:
+        self._size = len(request)
+        self._bytes = memoryview(request * at_most)
+
+    def take(self, count: int) -> memoryview:
+        """Return the bytes of `count` requests."""
+        return self._bytes[: count * self._size]
+
+
+class IdempotentRequests:
+    """The requests of one idempotent producer, which differ in the sequence of their batch of one record."""
+
+    def __init__(self, topic: str, producer_id: int, acks: int = 1) -> None:
+        batch = small_batch()
+        self._request = bytearray(produce_request(topic, [(0, batch)], acks))
+        self._batch = memoryview(self._request)[-len(batch) :]
+        self._producer_id = producer_id
+        self._sequence = 0
+
+    def take(self, count: int) -> bytearray:
+        """Return the bytes of the next `count` requests."""
+        requests = bytearray()
+        for _ in range(count):
+            _PRODUCER.pack_into(self._batch, _PRODUCER_AT, self._producer_id, 0, self._sequence)
+            _CRC.pack_into(self._batch, _CRC_AT, crc32c.crc32c(self._batch[_CRC_AT + _CRC.size :]))
+            self._sequence = (self._sequence + 1) & 0x7FFFFFFF
+            requests += self._request
+        return requests
 
 
 def metadata_request(topic: str) -> bytes:

@@ -158,13 +158,14 @@ def write_produced(
 def group_produce_requests(buffer: memoryview, parts: list[tuple[int, int]], /) -> dict[bytes, list[int]]:
     """`joint_produce.group_produces_py`."""
 
-def join_produce_requests(
+def join_accepted_produces(
     buffer: memoryview,
     parts: list[tuple[int, int]],
     key: bytes,
     place: tuple[int, int],
     limits: tuple[int, int, int],
     rules: tuple[int, int, bool, bool],
+    accept: Callable[[bytes], bool],
     /,
 ) -> tuple[bytes, int, int, list[int], list[bytes]]:
     """`joint_produce.join_produces_py`. Requests with tagged fields, or bytes after them, are left out."""

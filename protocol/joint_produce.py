@@ -1,9 +1,9 @@
 """Small produce requests to one partition, joined: one append and one write for the batches of many requests.
 
-Each request is for one partition and has no transactional id, and its batch has no producer id and can be appended
-unchanged except for its base offset and leader epoch (`validate_and_stamp`). Requests with the same key differ only in
-their correlation ids, client ids and batches, so that their responses are known as soon as the batches are valid. All
-other requests take the general path, one after another.
+Each request is for one partition and has no transactional id, and its batch can be appended unchanged except for its
+base offset and leader epoch (`validate_and_stamp`). Requests with the same key differ only in their correlation ids,
+client ids and batches, so that their responses are known as soon as the batches are valid. All other requests take the
+general path, one after another.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from .apis import ApiKey
 from .batch_header import BATCH_HEADER, CONTROL_MASK, HEADER_SIZE, TRANSACTIONAL_MASK, BatchHeader
@@ -29,10 +29,16 @@ KEY_FRONT = Struct(">hhii")
 or, since version 13, by id."""
 MAX_JOINT_BATCH_BYTES = 1 << 14
 """The size of the largest batch that is joined with others. Larger batches are not copied before the write."""
-FIRST_VERSION, LAST_VERSION = 3, 13
+FIRST_VERSION, LAST_VERSION, FIRST_FLEXIBLE_VERSION = 3, 13, 9
 _LEFT_OUT = CODEC_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
+_THROTTLE_TIME = Struct(">i")
 _length_at = Struct(">i").unpack_from
 _version_at = Struct(">h").unpack_from
+
+
+Accept: TypeAlias = Callable[[bytes], bool]
+"""Called with the header of a batch with a producer id, which has its base offset and leader epoch. Returns whether the
+batch is appended."""
 
 
 class JoinedProduces(NamedTuple):
@@ -47,6 +53,18 @@ class JoinedProduces(NamedTuple):
     """The position after the last request whose batch is in `data`, by part."""
     responses: list[bytes]
     """The response frames to these requests, by part; empty for a part without such a request."""
+
+    @property
+    def request_count(self) -> int:
+        """Return the number of requests whose batches are in `data`: their responses have one size."""
+        frame = next(filter(None, self.responses), b"")
+        return sum(map(len, self.responses)) // (LENGTH_SIZE + _length_at(frame)[0]) if frame else 0
+
+
+def with_throttle_time(response: bytes, version: int, throttle_time_ms: int) -> bytes:
+    """Return a response of `JoinedProduces` with this throttle time, which is its last field."""
+    end = len(response) - (version >= FIRST_FLEXIBLE_VERSION)
+    return response[: end - _THROTTLE_TIME.size] + _THROTTLE_TIME.pack(throttle_time_ms) + response[end:]
 
 
 def group_produces_py(buffer: memoryview, parts: list[tuple[int, int]]) -> dict[bytes, list[int]]:
@@ -69,11 +87,13 @@ def join_produces_py(
     place: tuple[int, int],
     limits: tuple[int, int, int],
     rules: RecordRules,
+    accept: Accept,
 ) -> tuple[bytes, int, int, list[int], list[bytes]]:
     """Return the fields of `JoinedProduces` for the requests with this key at the beginning of each part.
 
     `place` is the base offset and the leader epoch. `limits` is the maximum size of a batch in bytes, the log start
-    offset for the responses, and the maximum number of requests to join from one part. The buffer is not changed.
+    offset for the responses, and the maximum number of requests to join from one part. `accept` decides on valid
+    batches with a producer id, in the order of their offsets. The buffer is not changed.
     """
     max_size, log_start_offset, most = limits
     first_offset, leader_epoch = place
@@ -88,7 +108,7 @@ def join_produces_py(
             _, header, request, frame_end = found
             batch = bytearray(request.entries[0][2])
             taken = validate_and_stamp_py(memoryview(batch), None, (next_offset, leader_epoch), max_size, rules)
-            if taken is None:
+            if taken is None or (taken[2] >= 0 and not accept(bytes(batch[:HEADER_SIZE]))):
                 break
             result = next_offset, next_offset + taken[0] - 1, taken[1], NO_TIMESTAMP, log_start_offset
             answer = CompactProduceResponse(request.keys, [result])
@@ -124,7 +144,7 @@ def _read(buffer: memoryview, start: int, end: int) -> tuple[bytes, RequestHeade
     if not HEADER_SIZE < len(records) <= MAX_JOINT_BATCH_BYTES:
         return None
     batch = BatchHeader.read(records)
-    if batch.magic != 2 or batch.attributes & _LEFT_OUT or batch.has_producer_id:
+    if batch.magic != 2 or batch.attributes & _LEFT_OUT:
         return None
     if version < SINCE_TOPIC_IDS:
         if not topic.isascii():
@@ -158,7 +178,7 @@ group_produces: Callable[[memoryview, list[tuple[int, int]]], dict[bytes, list[i
     native, "group_produce_requests", group_produces_py
 )
 join_produces: Callable[
-    [memoryview, list[tuple[int, int]], bytes, tuple[int, int], tuple[int, int, int], RecordRules],
+    [memoryview, list[tuple[int, int]], bytes, tuple[int, int], tuple[int, int, int], RecordRules, Accept],
     tuple[bytes, int, int, list[int], list[bytes]],
-] = getattr(native, "join_produce_requests", join_produces_py)
+] = getattr(native, "join_accepted_produces", join_produces_py)
 locate_batches: Callable[[memoryview, int], tuple[bytes, bytes]] = getattr(native, "locate_batches", locate_batches_py)

@@ -44,6 +44,10 @@ class SequenceGapGuard:
     def __len__(self) -> int:
         return len(self._refused)
 
+    def __contains__(self, key: EntryKey) -> bool:
+        """Return whether a batch for this partition was rejected, and later batches may get its error."""
+        return key in self._refused
+
     def gap(self, key: EntryKey, records: memoryview, known: Container[int]) -> KafkaError | None:
         """Return the error for records of an unknown producer that are not its first, if they follow a rejected batch.
 

@@ -176,7 +176,7 @@ class Log:
         """
         first_offset, target_magic = self.log_end_offset, self._target_magic
         result = validate(records, rules, first_offset, self._now_ms(), self._config, leader_epoch, target_magic)
-        data, _, last_offset, record_count, max_timestamp, append_time, producers, _ = result
+        data, _, last_offset, record_count, max_timestamp, append_time, producers, _, producer_appends = result
         if last_offset < 0:
             return self._append_info(result)
         if producers and (duplicate := self._check_producers(producers, rules)) is not None:
@@ -209,6 +209,8 @@ class Log:
             self.leader_epochs.assign(leader_epoch, first_offset)
         if producers:
             self._take_in(segment, producers)
+        elif producer_appends is not None:
+            producer_appends.complete()
         start = self.log_start_offset
         fields = first_offset, last_offset, max_timestamp, append_time, start, record_count, size, False
         return _new_tuple(LogAppendInfo, fields)

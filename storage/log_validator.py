@@ -70,6 +70,7 @@ from ..protocol.record_scan import (
 from ..protocol.replicated_batches import check_replicated_batches
 from ..protocol.usual_batch import validate_and_stamp
 from .log_config import LogConfig
+from .producer_state import ProducerAppends
 
 NO_OFFSET = -1
 _NO_OFFSET_ABOVE = 2**63 - 1
@@ -228,6 +229,8 @@ class ValidationResult(NamedTuple):
     epoch_starts: Sequence[tuple[int, int]] = ()
     """(leader epoch, first offset) of replicated batches at each change of the epoch; empty for a leader's own
     append."""
+    producer_appends: ProducerAppends | None = None
+    """The batches of `JointAppend` that carry a producer id, which are checked already; None without any."""
 
 
 def nothing_appended() -> ValidationResult:
@@ -332,7 +335,17 @@ def validate_messages_and_assign_offsets(
         if taken is not None:
             count, max_timestamp, producer_id = taken
             producers = (RecordBatch(records),) if producer_id >= 0 else ()
-            fields = records, base_offset, base_offset + count - 1, count, max_timestamp, NO_TIMESTAMP, producers, ()
+            fields = (
+                records,
+                base_offset,
+                base_offset + count - 1,
+                count,
+                max_timestamp,
+                NO_TIMESTAMP,
+                producers,
+                (),
+                None,
+            )
             return _new_tuple(ValidationResult, fields)
     context = AppendContext(rules, base_offset, now_ms, config, leader_epoch, target_magic)
     try:

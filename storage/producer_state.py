@@ -117,6 +117,40 @@ class ProducerStateEntry:
         batches.append(batch)
         self.last_timestamp = batch.timestamp
 
+    def append_data(self, header: BatchHeader, first_offset: int) -> None:
+        """Add a data batch at `first_offset` to the window."""
+        if self.producer_epoch != header.producer_epoch:
+            self.take_epoch(header.producer_epoch)
+        delta = header.last_offset_delta
+        sequence = header.base_sequence
+        if sequence >= 0:
+            sequence = (sequence + delta) & _MAX_SEQUENCE
+        self.add_batch(ProducedBatch(sequence, first_offset + delta, delta, header.max_timestamp))
+
+    def check(self, header: BatchHeader, *, is_client: bool) -> ProducedBatch | None:
+        """Judge a batch of this producer before it is written; return and raise as `ProducerStateManager.check`."""
+        epoch = header.producer_epoch
+        is_next = (
+            epoch == self.producer_epoch
+            and bool(self.batches)
+            and header.base_sequence == (self.batches[-1].last_sequence + 1) & _MAX_SEQUENCE
+        )
+        if is_client and not is_next and (duplicate := self.find_duplicate(header)) is not None:
+            return duplicate
+        if epoch < self.producer_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"epoch {epoch} of producer {header.producer_id} is older than {self.producer_epoch}",
+            )
+        if is_client and not is_next:
+            _check_sequence(self, epoch, header.base_sequence)
+        if self.current_txn_first_offset is not None and not header.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} sent non-transactional records while its transaction was open",
+            )
+        return None
+
     def find_duplicate(self, header: BatchHeader) -> ProducedBatch | None:
         """Return the batch in the window that has exactly this one's epoch and sequences."""
         if header.producer_epoch != self.producer_epoch:
@@ -280,29 +314,7 @@ class ProducerStateManager:
         epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, INVALID_TXN_STATE for data outside the open transaction.
         """
         entry = self.producers.get(header.producer_id)
-        if entry is None:
-            return None
-        epoch = header.producer_epoch
-        is_next = (
-            epoch == entry.producer_epoch
-            and bool(entry.batches)
-            and header.base_sequence == (entry.batches[-1].last_sequence + 1) & _MAX_SEQUENCE
-        )
-        if is_client and not is_next and (duplicate := entry.find_duplicate(header)) is not None:
-            return duplicate
-        if epoch < entry.producer_epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"epoch {epoch} of producer {header.producer_id} is older than {entry.producer_epoch}",
-            )
-        if is_client and not is_next:
-            _check_sequence(entry, epoch, header.base_sequence)
-        if entry.current_txn_first_offset is not None and not header.is_transactional:
-            raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"producer {header.producer_id} sent non-transactional records while its transaction was open",
-            )
-        return None
+        return None if entry is None else entry.check(header, is_client=is_client)
 
     def check_marker(self, header: BatchHeader, coordinator_epoch: int, *, newer_epoch: bool = False) -> None:
         """Judge a transaction marker before it is written.
@@ -339,19 +351,16 @@ class ProducerStateManager:
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch, self._version)
-        else:
-            if entry.version != self._version:
-                entry = self.producers[producer_id] = entry.copy(self._version)
-            if entry.producer_epoch != header.producer_epoch:
-                entry.take_epoch(header.producer_epoch)
-        delta = header.last_offset_delta
-        sequence = header.base_sequence
-        if sequence >= 0:
-            sequence = (sequence + delta) & _MAX_SEQUENCE
-        entry.add_batch(ProducedBatch(sequence, first_offset + delta, delta, header.max_timestamp))
+        elif entry.version != self._version:
+            entry = self.producers[producer_id] = entry.copy(self._version)
+        entry.append_data(header, first_offset)
         if header.is_transactional and entry.current_txn_first_offset is None:
             entry.current_txn_first_offset = first_offset
             self.ongoing_transactions[first_offset] = producer_id
+
+    def begin_appends(self) -> "ProducerAppends":
+        """Return the empty list of batches that are about to be written together."""
+        return ProducerAppends(self.producers, self._version)
 
     def append_marker(self, header: BatchHeader, offset: int, marker: EndMarker) -> CompletedTransaction | None:
         """Take in a transaction marker that is in the log at `offset`; the transaction it ends, if there was data."""
@@ -616,6 +625,56 @@ class ProducerStateManager:
 
     def _path_of(self, offset: int) -> str:
         return f"{self._directory}/{snapshot_file_name(offset)}"
+
+
+class ProducerAppends:
+    """Data batches that are about to be written together, each checked as if the batches before it were in the log.
+
+    The counterpart of Kafka's ProducerAppendInfo, for all producers of one append. Changes nothing before `complete`,
+    which must be called in the same turn of the event loop.
+    """
+
+    __slots__ = ("_changed", "_producers", "_version")
+
+    def __init__(self, producers: dict[int, ProducerStateEntry], version: int) -> None:
+        self._producers = producers
+        self._version = version
+        self._changed: dict[int, ProducerStateEntry] = {}
+        """The entries of these producers as they are after the append."""
+
+    def __bool__(self) -> bool:
+        return bool(self._changed)
+
+    def add(self, front: bytes) -> bool:
+        """Add a client's batch by its header, with its final base offset; return False for any other than a next one.
+
+        Such a batch repeats an earlier one or is an error, and has no effect here. The batch must not be transactional.
+        """
+        header = BatchHeader.read(front)
+        producer_id = header.producer_id
+        assert producer_id >= 0 and not header.is_transactional, "an idempotent producer's batch"
+        entry = self._changed.get(producer_id)
+        present = entry or self._producers.get(producer_id)
+        if present is not None:
+            try:
+                if present.check(header, is_client=True) is not None:
+                    return False
+            except KafkaError:
+                return False
+        if entry is None:
+            # A copy, as the write may fail; and a roll before the write may put the present entry into a snapshot.
+            entry = (
+                ProducerStateEntry(producer_id, header.producer_epoch, self._version)
+                if present is None
+                else present.copy(self._version)
+            )
+            self._changed[producer_id] = entry
+        entry.append_data(header, header.base_offset)
+        return True
+
+    def complete(self) -> None:
+        """Apply the batches, which have been written."""
+        self._producers.update(self._changed)
 
 
 def _check_sequence(entry: ProducerStateEntry, producer_epoch: int, first_sequence: int) -> None:

@@ -22,8 +22,7 @@ enum { MAX_BATCH_SIZE = 1 << 14 }; /* as MAX_JOINT_BATCH_BYTES */
 static int may_be_joined(const uint8_t *batch, int64_t size)
 {
     return size > HEADER_SIZE && size <= MAX_BATCH_SIZE && batch[MAGIC_AT] == 2
-        && !(batch[ATTRIBUTES_AT + 1] & (CODEC_MASK | TRANSACTIONAL_MASK | CONTROL_MASK))
-        && read_i64(batch + PRODUCER_ID_AT) < 0;
+        && !(batch[ATTRIBUTES_AT + 1] & (CODEC_MASK | TRANSACTIONAL_MASK | CONTROL_MASK));
 }
 
 /* Return whether a whole frame begins at `at` that is a produce request for one partition, without a transactional id
@@ -147,6 +146,7 @@ typedef struct {
     const uint8_t *key;
     Py_ssize_t key_size;
     const record_rules *rules;
+    PyObject *accept;
     int64_t max_size, next_offset, max_timestamp;
     Py_ssize_t most; /* requests of a part */
     uint32_t leader_epoch;
@@ -186,7 +186,19 @@ static int is_joinable(const join *all, const small_produce *request)
         && check_batch(request->records, request->records_size, NULL, all->rules);
 }
 
-/* Join the requests from `at` on, and return the end of the last one. */
+/* Return 1 if the batch, which has its offset, has no producer id or is accepted; otherwise 0, or -1 with an exception. */
+static int is_accepted(const join *all, const uint8_t *batch)
+{
+    if (read_i64(batch + PRODUCER_ID_AT) < 0)
+        return 1;
+    PyObject *header = PyBytes_FromStringAndSize((const char *)batch, HEADER_SIZE);
+    PyObject *answer = header == NULL ? NULL : PyObject_CallFunctionObjArgs(all->accept, header, NULL);
+    int accepted = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(header), Py_XDECREF(answer);
+    return accepted;
+}
+
+/* Join the requests from `at` on. Returns the end of the last one, or NULL with an exception. */
 static const uint8_t *join_part(join *all, const uint8_t *at, const uint8_t *end)
 {
     small_produce request;
@@ -194,6 +206,11 @@ static const uint8_t *join_part(join *all, const uint8_t *at, const uint8_t *end
         uint8_t *batch = all->data + all->data_size, *response = all->responses + all->responses_size;
         memcpy(batch, request.records, (size_t)request.records_size);
         write_i64(batch, all->next_offset), write_u32(batch + LEADER_EPOCH_AT, all->leader_epoch);
+        int accepted = is_accepted(all, batch);
+        if (accepted < 0)
+            return NULL;
+        if (!accepted)
+            break;
         memcpy(response, all->response, (size_t)all->response_size);
         write_u32(response + 4, (uint32_t)request.correlation_id);
         write_i64(response + all->offset_at, all->next_offset);
@@ -246,7 +263,11 @@ static PyObject *join_parts(join *all, PyObject *parts, const Py_buffer *data)
             is_done = 0;
             break;
         }
-        PyObject *position = PyLong_FromSsize_t(join_part(all, start, end) - (const uint8_t *)data->buf);
+        if ((end = join_part(all, start, end)) == NULL) {
+            is_done = 0;
+            break;
+        }
+        PyObject *position = PyLong_FromSsize_t(end - (const uint8_t *)data->buf);
         PyObject *response = PyBytes_FromStringAndSize((const char *)all->responses + size, all->responses_size - size);
         is_done = position != NULL && response != NULL && PyList_Append(ends, position) == 0
             && PyList_Append(responses, response) == 0;
@@ -259,7 +280,7 @@ static PyObject *join_parts(join *all, PyObject *parts, const Py_buffer *data)
     return joined;
 }
 
-PyObject *join_produce_requests(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *join_accepted_produces(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer data;
     PyObject *parts, *tuple, *joined = NULL;
@@ -267,15 +288,20 @@ PyObject *join_produce_requests(PyObject *Py_UNUSED(module), PyObject *args)
     long long base_offset, leader_epoch, max_size, log_start_offset;
     record_rules rules;
     join all = {.rules = &rules, .max_timestamp = NO_TIMESTAMP};
-    if (!PyArg_ParseTuple(args, "y*O!y#(LL)(LLn)O:join_produce_requests", &data, &PyList_Type, &parts, &key, &all.key_size,
-                          &base_offset, &leader_epoch, &max_size, &log_start_offset, &all.most, &tuple))
+    if (!PyArg_ParseTuple(args, "y*O!y#(LL)(LLn)OO:join_accepted_produces", &data, &PyList_Type, &parts, &key,
+                          &all.key_size, &base_offset, &leader_epoch, &max_size, &log_start_offset, &all.most, &tuple,
+                          &all.accept))
         return NULL;
     all.key = (const uint8_t *)key;
     all.next_offset = base_offset, all.leader_epoch = (uint32_t)leader_epoch, all.max_size = max_size;
     if (all.key_size < KEY_FRONT)
         PyErr_SetString(PyExc_ValueError, "not the key of a group");
-    else if (rules_of(tuple, &rules) && take_memory(&all, parts, &data, log_start_offset))
-        joined = join_parts(&all, parts, &data);
+    /* A copy: `accept` could change the list, by which the memory is measured. */
+    else if ((parts = PyList_GetSlice(parts, 0, PyList_Size(parts))) != NULL) {
+        if (rules_of(tuple, &rules) && take_memory(&all, parts, &data, log_start_offset))
+            joined = join_parts(&all, parts, &data);
+        Py_DECREF(parts);
+    }
     PyMem_Free(all.data);
     PyBuffer_Release(&data);
     return joined;

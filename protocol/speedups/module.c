@@ -20,7 +20,7 @@ static PyMethodDef functions[] = {
     {"read_produce", (PyCFunction)(void (*)(void))read_produce, METH_FASTCALL, NULL},
     {"write_produced", (PyCFunction)(void (*)(void))write_produced, METH_FASTCALL, NULL},
     {"group_produce_requests", (PyCFunction)(void (*)(void))group_produce_requests, METH_FASTCALL, NULL},
-    {"join_produce_requests", join_produce_requests, METH_VARARGS, NULL},
+    {"join_accepted_produces", join_accepted_produces, METH_VARARGS, NULL},
     {"locate_batches", locate_batches, METH_VARARGS, NULL},
     {"begin_sending", begin_sending, METH_O, NULL},
     {"finish_sending", finish_sending, METH_O, NULL},

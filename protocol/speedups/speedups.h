@@ -162,7 +162,7 @@ PyObject *filter_batches(PyObject *module, PyObject *args);
 PyObject *read_produce(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *write_produced(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *group_produce_requests(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *join_produce_requests(PyObject *module, PyObject *args);
+PyObject *join_accepted_produces(PyObject *module, PyObject *args);
 PyObject *locate_batches(PyObject *module, PyObject *args);
 PyObject *begin_sending(PyObject *module, PyObject *dict);
 PyObject *finish_sending(PyObject *module, PyObject *dict);

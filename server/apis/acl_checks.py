@@ -8,7 +8,7 @@ its resources: its handler calls `RequestContext.is_authorized` for each resourc
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -120,6 +120,15 @@ class AclInterceptor:
                     respond(context, response)
 
         return checked, completed
+
+    def topic_check(self, key: ApiKey) -> Callable[[Session, str], bool]:
+        """Return the function that checks one topic of a request of this API for the client of a session."""
+        (check,) = (check for check in self._served[key].acl_checks if check.resource_type is AclResourceType.TOPIC)
+
+        def is_authorized(session: Session, topic: str) -> bool:
+            return self._authorize(session, check, AclResourceType.TOPIC, topic)
+
+        return is_authorized
 
     def _allowed(
         self, context: RequestContext, key: ApiKey, checks: tuple[AclCheck, ...], request: Any

@@ -6,9 +6,9 @@ functions, or functions that call them: no interceptor costs anything for an API
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..quotas.request_quota_usage import RequestQuotaUsage
 
@@ -19,6 +19,32 @@ if TYPE_CHECKING:
 
 Interceptor: TypeAlias = "Callable[[ApiKey, int, Handle, Respond], tuple[Handle, Respond]]"
 """Key and version of the API, and the functions to call."""
+
+
+class JointMeter(Protocol):
+    """Measures requests of one version of an API that are handled together.
+
+    A Protocol because the metrics implement it.
+    """
+
+    def add(
+        self, count: int, began: float, handled: float, ended: tuple[float, float], contexts: Iterable[RequestContext]
+    ) -> None:
+        """Count requests, which have begun and been handled at these times of the stopwatch, in seconds.
+
+        `ended` are the times at which all results were known and all responses were sent. `contexts` yields the first
+        request of each connection, in case that the requests are slow.
+        """
+
+
+class RequestMeter(Protocol):
+    """Measures all requests of a broker. A Protocol because the metrics implement it."""
+
+    def intercept(self, key: ApiKey, version: int, handle: Handle, respond: Respond) -> tuple[Handle, Respond]:
+        """Measure requests that are handled one by one: an `Interceptor`."""
+
+    def joint_meter(self, key: ApiKey, version: int) -> JointMeter:
+        """Return the meter for requests that are handled together."""
 
 
 class QuotaInterceptor:

@@ -22,7 +22,7 @@ from ..runtime.loop_sharing import TurnQueue
 from ..runtime.ports import no_collection
 from .acl_checks import AclInterceptor
 from .error_responses import error_response
-from .interceptors import Interceptor, QuotaInterceptor
+from .interceptors import Interceptor, QuotaInterceptor, RequestMeter
 from .joint_fetch import JointFetch
 from .joint_produce import JointProduce
 from .large_requests import LANE, LargeRequest, LargeRequests, RequestAdmission
@@ -177,16 +177,21 @@ class KafkaApis:
         self._authorizer = authorizer
         self._work = services.work
         self._large = LargeRequests(services.work, loop, memory_limit)
+        is_authorized = None
         if authorizer is not None:
-            # After the quotas: a request that is denied as a whole is charged like any other.
-            self._interceptors.append(
-                AclInterceptor(authorizer, self._served, services.metadata_cache, services.sliced_work, services.work)
+            acls = AclInterceptor(
+                authorizer, self._served, services.metadata_cache, services.sliced_work, services.work
             )
+            # After the quotas: a request that is denied as a whole is charged like any other.
+            self._interceptors.append(acls)
+            is_authorized = acls.topic_check(ApiKey.PRODUCE)
         quotas.enforced_listeners.append(self._routes.clear)
         self._failures = 0
         self._quotas = quotas
         self._joint_fetch = JointFetch(services)
-        self._joint_produce = JointProduce(services, self._responder)
+        self._joint_produce = JointProduce(services, self._responder, quotas, is_authorized)
+        self._joint_interceptors = len(self._interceptors)
+        """The number of interceptors whose work `JointProduce` does for its requests."""
         self._error_counts: ErrorCounts | None = None
 
     @property
@@ -206,6 +211,19 @@ class KafkaApis:
         """Undo `add_interceptor`."""
         self._interceptors.remove(interceptor)
         self._routes.clear()
+
+    def measure(self, meter: RequestMeter) -> None:
+        """Measure later requests, including requests that are handled together."""
+        assert self._joint_produce.meter is None, "there is one meter"
+        self._joint_produce.meter = meter
+        self._joint_interceptors += 1
+        self.add_interceptor(meter.intercept, first=True)
+
+    def stop_measuring(self, meter: RequestMeter) -> None:
+        """Undo `measure`."""
+        self._joint_produce.meter = None
+        self._joint_interceptors -= 1
+        self.remove_interceptor(meter.intercept)
 
     def count_errors(self, counts: ErrorCounts) -> None:
         """Count the errors in later responses."""
@@ -264,7 +282,7 @@ class KafkaApis:
         self, connections: Sequence[Connection], buffer: memoryview, parts: list[tuple[int, int]]
     ) -> Iterator[tuple[int, int, bytes | None]]:
         """Handle requests of several connections together: `JointProduce.handle`. All others are left to `handle`."""
-        if self._quotas.enforced or len(self._interceptors) > 1:
+        if len(self._interceptors) > self._joint_interceptors:
             return iter(())
         return self._joint_produce.handle(connections, buffer, parts)
 

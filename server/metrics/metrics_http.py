@@ -63,7 +63,7 @@ class MetricsServer:
     async def start(self, state: BrokerState, apis: KafkaApis, sockets: SocketServer) -> None:
         """Begin to measure, serve and push. Raises OSError, and ConfigError if the OTLP exporter is not installed."""
         requests, flushes = RequestMeters(state.ports.stopwatch, state.metadata.topic_name), Times()
-        apis.add_interceptor(requests.intercept, first=True)
+        apis.measure(requests)
         apis.count_errors(requests.errors)
         state.replica_manager.on_flushed(flushes.add)
         readings = Readings(state, requests, flushes, self._lag)

@@ -8,7 +8,7 @@ requests. For other requests with an immediate response, only the total time is 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from sys import byteorder
 from types import CoroutineType
@@ -18,7 +18,7 @@ from uuid import UUID
 from ...protocol.apis import ApiKey
 from ..apis.error_counts import ErrorCounts, api_name
 from .call_watch import watch
-from .slow_requests import SlowRequests
+from .slow_requests import SlowOfApi, SlowRequests
 
 if TYPE_CHECKING:
     from ..apis.request_context import Handle, RequestContext, Respond
@@ -65,6 +65,50 @@ class ApiTimes:
         self.send.add(send, stands_for)
 
 
+class VersionMeter:
+    """The requests of one version of an API. Used on the loop's thread only."""
+
+    __slots__ = ("_stood_for", "count", "slow", "times")
+
+    def __init__(self, times: ApiTimes, slow: SlowOfApi) -> None:
+        """`times` and `slow` belong to the API."""
+        self.count = bytearray(8)
+        """The number of requests, in memory that C code increments."""
+        self.times = times
+        self.slow = slow
+        self._stood_for = 0
+
+    @property
+    def counted(self) -> int:
+        """The number of requests."""
+        return int.from_bytes(self.count, byteorder)
+
+    def take_untimed(self) -> int:
+        """Return the number of requests since the last call, for which a timed request counts.
+
+        A sum computed as mean times count would decrease when a busy time, with few timed requests, is followed by a
+        quiet time, with all of them timed.
+        """
+        counted = self.counted
+        stands_for, self._stood_for = counted - self._stood_for, counted
+        return stands_for
+
+    def add(
+        self, count: int, began: float, handled: float, ended: tuple[float, float], contexts: Iterable[RequestContext]
+    ) -> None:
+        """Add requests that were handled together: `JointMeter.add`. Their times are equal."""
+        answered, sent = ended
+        phases = handled - began, answered - handled, sent - answered
+        watched = self.slow.watched
+        self.count[:] = (self.counted + count).to_bytes(8, byteorder)
+        if began >= watched.due:
+            watched.due = began + APART_SECONDS
+            self.times.add(*phases, self.take_untimed())
+        if sent - began > watched.floor:
+            for context in contexts:
+                self.slow.add(context, 0.0, sent, phases)
+
+
 GONE = ""
 """Stands for topics that are there no more: no topic is called that."""
 
@@ -75,7 +119,7 @@ class RequestMeters:
     def __init__(self, stopwatch: Callable[[], float], topic_name: Callable[[UUID], str | None]) -> None:
         self._stopwatch = stopwatch
         self._topic_name = topic_name
-        self._counts: dict[tuple[str, int], bytearray] = {}
+        self._meters: dict[tuple[ApiKey, int], VersionMeter] = {}
         self.times: dict[str, ApiTimes] = {}
         self.slow = SlowRequests()
         self.errors = ErrorCounts()
@@ -85,19 +129,25 @@ class RequestMeters:
     @property
     def requests(self) -> dict[tuple[str, int], int]:
         """The number of requests by API and version."""
-        return {which: int.from_bytes(count, byteorder) for which, count in self._counts.items()}
+        return {(api_name(key), version): meter.counted for (key, version), meter in self._meters.items()}
 
     def intercept(self, key: ApiKey, version: int, handle: Handle, respond: Respond) -> tuple[Handle, Respond]:
         """Measure the requests of an API: the interceptor for `KafkaApis.add_interceptor`."""
         return self._measuring(key, version, handle), self._counting(respond) if key is ApiKey.FETCH else respond
 
+    def joint_meter(self, key: ApiKey, version: int) -> VersionMeter:
+        """Return the meter for requests that are handled together."""
+        meter = self._meters.get((key, version))
+        if meter is None:
+            name = api_name(key)
+            meter = VersionMeter(self.times.setdefault(name, ApiTimes()), self.slow.of(name, key))
+            self._meters[key, version] = meter
+        return meter
+
     def _measuring(self, key: ApiKey, version: int, handle: Handle) -> Handle:
-        name = api_name(key)
-        count = self._counts.setdefault((name, version), bytearray(8))
-        times, clock = self.times.setdefault(name, ApiTimes()), self._stopwatch
-        slow, asked = self.slow.of(name, key), _fetch_wait if key is ApiKey.FETCH else _no_wait
+        meter, clock = self.joint_meter(key, version), self._stopwatch
+        times, slow, asked = meter.times, meter.slow, _fetch_wait if key is ApiKey.FETCH else _no_wait
         watched = slow.watched
-        stood_for = int.from_bytes(count, byteorder)
 
         def answered(
             timing: list[float],
@@ -119,12 +169,8 @@ class RequestMeters:
                 slow.add(context, waited, sent, phases)
 
         def timed(context: RequestContext, request: Any) -> Any:
-            nonlocal stood_for
             timing = [clock()]
-            # It counts for the requests before it that were not timed, too. A sum computed as mean times count would
-            # decrease when a busy time, with few timed requests, is followed by a quiet time, with all of them timed.
-            counted = int.from_bytes(count, byteorder)
-            stands_for, stood_for = counted - stood_for, counted
+            stands_for = meter.take_untimed()
             watched.due = timing[0] + APART_SECONDS
 
             def noted(context: RequestContext, request: Any) -> Any:
@@ -142,7 +188,7 @@ class RequestMeters:
             elif ended - began > watched.floor:
                 slow.add(context, 0.0, ended, (ended - began, 0.0, 0.0))
 
-        begin, is_slow = watch(clock, count, watched)
+        begin, is_slow = watch(clock, meter.count, watched)
 
         def measured(context: RequestContext, request: Any) -> Any:
             if begin():

@@ -296,11 +296,15 @@ class Connection(asyncio.BufferedProtocol):
     def add_received_part(self, parts: list[tuple[int, int]]) -> bool:
         """Add the bounds of the received bytes in `received`, if they may be handled now and are in the shared buffer.
 
-        Return whether they are added. They are not if a frame in them may be larger than the connection allows.
+        Return whether they are added. They are not if a frame in them may be larger than the connection allows, or if
+        `handle` would refuse requests because the client's session has expired.
         """
         reader = self._reader
         pending = reader.pending
         if self._state or self._output or reader.private is not None or not 0 < pending <= reader.max_size:
+            return False
+        authentication = self.session.authentication
+        if authentication is not None and not authentication.permits_requests:
             return False
         start = reader.start
         parts.append((start, start + pending))
@@ -465,6 +469,11 @@ class Connection(asyncio.BufferedProtocol):
         """Return the socket's descriptor, -1 without one."""
         stream = self._transport.get_extra_info("socket") if self._transport is not None else None
         return stream.fileno() if stream is not None else -1
+
+    def join_turns(self, turn: RequestTurn | None) -> None:
+        """Handle later small produce requests in `turn`, as after the constructor: the client is authenticated."""
+        if self._paced is None:
+            self._turn = turn
 
     def set_max_frame_sizes(self, produce_bytes: int, other_bytes: int) -> None:
         """Set the largest size of Produce requests, and that of all other requests."""

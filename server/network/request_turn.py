@@ -30,8 +30,8 @@ later by `Connection.send`. The other requests are handled one by one.
 
 
 class RequestTurn:
-    """The connections without TLS and SASL whose small requests arrived in this turn of the loop. Owned by the socket
-    server; used on the event loop's thread only.
+    """The connections without TLS whose small requests arrived in this turn of the loop. Owned by the socket server;
+    used on the event loop's thread only.
 
     Many clients that produce single records send their requests at the same time. Handled together, their batches
     are checked by one call and written by one system call (`KafkaApis.handle_together`). The bytes remain in the shared

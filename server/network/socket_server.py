@@ -412,6 +412,7 @@ class SocketServer:
     def _on_authenticated(self, connection: Connection) -> None:
         self._unauthenticated.remove(connection)
         self._allow_large_frames(connection)
+        connection.join_turns(self._request_turn)
 
     def _check_connections(self) -> None:
         """Check all connections, `CHECKED_CONNECTIONS_PER_TURN` in each of the loop's next turns."""

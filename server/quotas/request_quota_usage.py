@@ -84,6 +84,10 @@ class RequestQuotaUsage:
         """Start the clock again."""
         self._since = self._quotas.stopwatch()
 
+    def spend(self, seconds: float) -> None:
+        """Count this time in place of the time since its arrival: the request was handled together with others."""
+        self._spent, self._since = seconds, None
+
     async def timed(self, work: Coroutine[Any, Any, T]) -> T:
         """Run the coroutine of a handler with the time of its turns counted, but not of its waits."""
         return await self._turns(work)

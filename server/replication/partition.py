@@ -20,6 +20,7 @@ from ...protocol.record_batch import RecordBatch, iter_batches
 from ...protocol.special_timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import InvariantViolationError
+from ...storage.joint_append import JointAppend
 from ...storage.log_config import NEVER
 from ...storage.log_validator import AppendContext, LaneValidation, Validate, validate_messages_and_assign_offsets
 from ...storage.log_values import FetchIsolation
@@ -265,6 +266,11 @@ class Partition:
         if not self._maybe_increment_leader_hw() and self.followers is not None:
             self._replica_manager.complete_fetches_later(self)
         return info
+
+    def joint_append(self, buffer: memoryview, parts: list[tuple[int, int]], key: bytes, most: int) -> JointAppend:
+        """Return the `validate` function of an append of the batches of several requests."""
+        log = self.log
+        return JointAppend(buffer, parts, key, log.log_start_offset, log.producer_state, most)
 
     def decides_immediately(self, acks: int) -> bool:
         """Return whether an append is decided before it returns: it waits neither for a disk nor for other replicas."""

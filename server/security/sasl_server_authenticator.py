@@ -64,6 +64,11 @@ class SaslServerAuthenticator:
         return self.state is _State.AUTHENTICATE_RAW
 
     @property
+    def permits_requests(self) -> bool:
+        """Whether the client is authenticated and its session has not expired: `check` accepts any request."""
+        return not self.state and (self.ends_at is None or self._now() < self.ends_at)
+
+    @property
     def failure_delay(self) -> float:
         """Seconds before a client gets the response to a failed authentication."""
         return self._listener.failure_delay
@@ -88,7 +93,7 @@ class SaslServerAuthenticator:
                 self._versions_requests += 1
                 if self._versions_requests > MAX_VERSIONS_REQUESTS:
                     raise ProtocolError(f"more than {MAX_VERSIONS_REQUESTS} ApiVersions requests before SaslHandshake")
-        elif self.ends_at is not None and self._now() >= self.ends_at and api_key != ApiKey.SASL_HANDSHAKE:
+        elif not self.permits_requests and api_key != ApiKey.SASL_HANDSHAKE:
             raise ProtocolError("the session has expired, and the client has not authenticated again")
 
     async def begin_exchange(self, mechanism: str, *, raw: bool) -> tuple[str, ...] | None:

@@ -32,6 +32,7 @@ UNPUBLISHED = {
             *("share-group-1k", "share-group-100b", "share-group-1k-disk"),
             *("kraft-produce-1k", "kraft-produce-100b", "kraft-latency"),
             *("kraft-idle", "kraft-failover", "kraft-restart"),
+            "connections-idempotent",
         ),
         "it is newer than the runs of this page",
     ),

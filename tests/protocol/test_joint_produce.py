@@ -10,7 +10,7 @@ import pytest
 from tests.frames import framed
 
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.batch_header import write_crc
+from barnabas.protocol.batch_header import HEADER_SIZE, BatchHeader, write_crc
 from barnabas.protocol.codec import decode_response, encode_request
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from barnabas.protocol.joint_produce import (
@@ -18,27 +18,39 @@ from barnabas.protocol.joint_produce import (
     KEY_FRONT,
     LAST_VERSION,
     MAX_JOINT_BATCH_BYTES,
+    JoinedProduces,
     group_produces_py,
     join_produces_py,
     locate_batches_py,
+    with_throttle_time,
 )
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.native import native
-from barnabas.protocol.produce_entries import SINCE_TOPIC_IDS
+from barnabas.protocol.produce_entries import SINCE_TOPIC_IDS, CompactProduceResponse, write_generally
 from barnabas.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
 
-compiled = pytest.mark.skipif(not hasattr(native, "join_produce_requests"), reason="nothing is compiled here")
+compiled = pytest.mark.skipif(not hasattr(native, "join_accepted_produces"), reason="nothing is compiled here")
 NOW_MS = 1_700_000_000_000
 RULES = (NOW_MS - 1000, NOW_MS + 1000, False, False)
 TOPIC_ID = UUID(int=7)
 FUNCTIONS = [
     pytest.param((group_produces_py, join_produces_py, locate_batches_py), id="python"),
     pytest.param(
-        native and (native.group_produce_requests, native.join_produce_requests, native.locate_batches),
+        native and (native.group_produce_requests, native.join_accepted_produces, native.locate_batches),
         id="compiled",
         marks=compiled,
     ),
 ]
+
+
+def refuse(_: bytes) -> bool:
+    """Accept no batch with a producer id."""
+    return False
+
+
+def accept(_: bytes) -> bool:
+    """Accept every batch with a producer id."""
+    return True
 
 
 def batch(count: int = 1, *, timestamp: int = NOW_MS, size: int = 20, **fields: int) -> bytes:
@@ -95,7 +107,9 @@ def test_batches_of_one_partition_are_joined_and_answered(functions: tuple, vers
     before = bytes(buffer)
     assert group(buffer, parts) == {key(version): [0, 1], key(version, index=4): [2]}
 
-    data, count, max_timestamp, ends, responses = join(buffer, parts[:2], key(version), (100, 6), (1000, 40, 9), RULES)
+    data, count, max_timestamp, ends, responses = join(
+        buffer, parts[:2], key(version), (100, 6), (1000, 40, 9), RULES, refuse
+    )
     assert bytes(buffer) == before, "the requests can be handled again"
     assert (count, max_timestamp) == (6, NOW_MS + 9)
     assert ends == [parts[0][1], parts[1][0] + len(third)]
@@ -117,6 +131,23 @@ def test_batches_of_one_partition_are_joined_and_answered(functions: tuple, vers
             assert partition.log_start_offset == (40 if version >= 5 else -1)
             answers.append((correlation_id, partition.base_offset))
     assert answers == [(-1, 100), (2**31 - 1, 102), (5, 103)]
+
+
+@pytest.mark.parametrize("functions", FUNCTIONS)
+@pytest.mark.parametrize("version", range(FIRST_VERSION, LAST_VERSION + 1))
+def test_responses_are_counted_and_get_a_throttle_time(functions: tuple, version: int) -> None:
+    good, other = request(batch(), version=version), request(batch(), version=version, index=1)
+    buffer, parts = laid_out(other, good * 3, good + other, good)
+    joined = JoinedProduces(*functions[1](buffer, parts, key(version), (70, 6), (1000, 40, 9), RULES, refuse))
+    assert joined.request_count == 5
+    topic = TOPIC_ID.bytes if version >= SINCE_TOPIC_IDS else "t"
+    throttled = CompactProduceResponse([(topic, 0)], [(74, 74, NOW_MS, -1, 40)])
+    assert joined.responses[3] == write_generally(throttled, version, 5)
+    throttled.throttle_time_ms = 2**31 - 1
+    found = with_throttle_time(joined.responses[3], version, throttled.throttle_time_ms)
+    assert found == write_generally(throttled, version, 5)
+    none = JoinedProduces(*functions[1](buffer, parts[:1], key(version), (70, 6), (1000, 40, 9), RULES, refuse))
+    assert none.request_count == 0
 
 
 def other_requests() -> dict[str, bytes]:
@@ -141,7 +172,11 @@ def other_requests() -> dict[str, bytes]:
         "two batches": request(batch() + batch()),
         "a wrong CRC": request(bytes(wrong_crc)),
         "an offset": request(bytes(offset)),
-        "an idempotent producer": request(batch(producer_id=4, producer_epoch=0, base_sequence=0)),
+        "a refused producer": request(batch(producer_id=4, producer_epoch=0, base_sequence=0)),
+        "an invalid sequence": request(batch(producer_id=4, producer_epoch=0)),
+        "a transactional batch": request(
+            batch(producer_id=4, producer_epoch=0, base_sequence=0, is_transactional=True)
+        ),
         "compression": request(batch(20, codec=2)),
         "LogAppendTime": request(bytes(server_time)),
         "a large batch": request(batch(size=2000)),
@@ -156,18 +191,75 @@ def test_any_other_request_ends_its_part(functions: tuple, name: str) -> None:
     _, join, _ = functions
     good, other = request(batch()), other_requests()[name]
     buffer, parts = laid_out(other + good, good + other + good, good)
-    data, count, _, ends, responses = join(buffer, parts, key(), (0, 0), (1000, 0, 9), RULES)
+    data, count, _, ends, responses = join(buffer, parts, key(), (0, 0), (1000, 0, 9), RULES, refuse)
     assert ends == [parts[0][0], parts[1][0] + len(good), parts[2][1]]
     assert (count, len(list(iter_batches(memoryview(data))))) == (2, 2)
     assert [bool(response) for response in responses] == [False, True, True]
 
 
 @pytest.mark.parametrize("functions", FUNCTIONS)
-@pytest.mark.parametrize("name", ["compression", "an idempotent producer", "a transaction", "no batch", "too large"])
+@pytest.mark.parametrize("name", ["compression", "a transaction", "a transactional batch", "no batch", "too large"])
 def test_requests_that_cannot_be_joined_are_in_no_group(functions: tuple, name: str) -> None:
     other = {**other_requests(), "too large": request(batch(size=MAX_JOINT_BATCH_BYTES))}[name]
     buffer, parts = laid_out(other, request(batch()), other)
     assert functions[0](buffer, parts) == {key(): [1]}
+
+
+@pytest.mark.parametrize("functions", FUNCTIONS)
+def test_a_batch_with_a_producer_id_is_accepted_in_the_order_of_offsets(functions: tuple) -> None:
+    headers: list[BatchHeader] = []
+
+    def accept_other_than_three(front: bytes) -> bool:
+        assert len(front) == HEADER_SIZE
+        headers.append(BatchHeader.read(front))
+        return headers[-1].producer_id != 3
+
+    def produced(producer_id: int, sequence: int = 0) -> bytes:
+        return request(batch(2, producer_id=producer_id, producer_epoch=1, base_sequence=sequence))
+
+    wrong = bytearray(batch(producer_id=8, producer_epoch=0, base_sequence=0))
+    wrong[-1] ^= 1
+    buffer, parts = laid_out(
+        produced(1) + request(batch()) + produced(1, 2),
+        produced(2) + produced(3) + produced(2, 2),
+        request(bytes(wrong)) + produced(8),
+        produced(4, 2**31 - 1),
+    )
+    data, count, _, ends, responses = functions[1](
+        buffer, parts, key(), (10, 7), (1000, 0, 9), RULES, accept_other_than_three
+    )
+    found = [(each.producer_id, each.base_sequence, each.base_offset, each.partition_leader_epoch) for each in headers]
+    assert found == [(1, 0, 10, 7), (1, 2, 13, 7), (2, 0, 15, 7), (3, 0, 17, 7), (4, 2**31 - 1, 17, 7)]
+    assert (count, ends) == (9, [parts[0][1], parts[1][0] + len(produced(2)), parts[2][0], parts[3][1]])
+    assert [each.base_offset for each in iter_batches(memoryview(data))] == [10, 12, 13, 15, 17]
+    assert [len(response) // len(responses[3]) for response in responses] == [3, 1, 0, 1]
+
+
+@pytest.mark.parametrize("functions", FUNCTIONS)
+def test_an_error_of_accept_is_raised(functions: tuple) -> None:
+    def fail(_: bytes) -> bool:
+        parts.clear()
+        raise LookupError("no producer")
+
+    producer = request(batch(producer_id=1, producer_epoch=1, base_sequence=0))
+    buffer, parts = laid_out(request(batch()), producer, producer)
+    with pytest.raises(LookupError, match="no producer"):
+        functions[1](buffer, parts, key(), (0, 0), (1000, 0, 9), RULES, fail)
+
+
+@compiled
+def test_the_list_of_parts_may_change_while_requests_are_joined() -> None:
+    assert native is not None
+    producer = request(batch(producer_id=1, producer_epoch=1, base_sequence=0))
+    buffer, parts = laid_out(producer, request(batch()))
+    bounds = parts[:]
+
+    def add_parts(_: bytes) -> bool:
+        parts.extend([bounds[1]] * 100)
+        return True
+
+    joined = native.join_accepted_produces(buffer, parts, key(), (0, 0), (1000, 0, 9), RULES, add_parts)
+    assert (joined[1], joined[3]) == (2, [end for _, end in bounds])
 
 
 @pytest.mark.parametrize("functions", FUNCTIONS)
@@ -176,7 +268,10 @@ def test_keys_are_required_where_the_rules_say_so(functions: tuple) -> None:
     assert builder.append(None, b"value", (), NOW_MS)
     buffer, parts = laid_out(request(bytes(builder.build())), request(batch()))
     for needs_keys, count in ((False, 2), (True, 1)):
-        assert functions[1](buffer, parts, key(), (0, 0), (1000, 0, 9), (*RULES[:2], needs_keys, False))[1] == count
+        assert (
+            functions[1](buffer, parts, key(), (0, 0), (1000, 0, 9), (*RULES[:2], needs_keys, False), refuse)[1]
+            == count
+        )
 
 
 @compiled
@@ -190,8 +285,8 @@ def test_damaged_requests_are_joined_by_both_or_by_none(version: int) -> None:
         for _ in range(rng.choice([1, 1, 2, 5])):
             damaged[rng.randrange(len(damaged))] = rng.choice([0, 1, 2, 127, 128, 255, rng.randrange(256)])
         buffer, parts = laid_out(bytes(damaged) + good, good)
-        arguments = buffer, parts, key(version), (5, 1), (1000, 0, 9), RULES
-        joined = native.join_produce_requests(*arguments)
+        arguments = buffer, parts, key(version), (5, 1), (1000, 0, 9), RULES, accept
+        joined = native.join_accepted_produces(*arguments)
         twin = join_produces_py(*arguments)
         if joined != twin:
             # Tagged fields and bytes after the request: the general decoder reads them, the compiled one leaves them.
@@ -210,9 +305,9 @@ def test_wrong_arguments_are_refused() -> None:
         with pytest.raises(ValueError, match="part"):
             native.group_produce_requests(buffer, wrong)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="part"):
-            native.join_produce_requests(buffer, wrong, key(), (0, 0), (1000, 0, 9), RULES)  # type: ignore[arg-type]
+            native.join_accepted_produces(buffer, wrong, key(), (0, 0), (1000, 0, 9), RULES, refuse)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="key"):
-        native.join_produce_requests(buffer, parts, b"short", (0, 0), (1000, 0, 9), RULES)
+        native.join_accepted_produces(buffer, parts, b"short", (0, 0), (1000, 0, 9), RULES, refuse)
     with pytest.raises(TypeError):
         native.group_produce_requests(buffer, tuple(parts))  # type: ignore[arg-type]
 
@@ -220,7 +315,7 @@ def test_wrong_arguments_are_refused() -> None:
 @pytest.mark.parametrize("functions", FUNCTIONS)
 def test_batches_are_located(functions: tuple) -> None:
     buffer, parts = laid_out(request(batch(3)) + request(batch()) + request(batch(2)))
-    data = functions[1](buffer, parts, key(), (50, 0), (1000, 0, 9), RULES)[0]
+    data = functions[1](buffer, parts, key(), (50, 0), (1000, 0, 9), RULES, refuse)[0]
     sizes = [each.size for each in iter_batches(memoryview(data))]
     offsets, positions = functions[2](memoryview(data), 1000)
     assert array("q", offsets).tolist() == [50, 53, 54]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.headers import RequestHeader
 from barnabas.server.apis.request_context import RequestContext
 from barnabas.server.metrics.request_meters import RequestMeters
-from barnabas.server.metrics.slow_requests import KEPT, MINUTE, MINUTES, SlowRequest, SlowRequests
+from barnabas.server.metrics.slow_requests import KEPT, MINUTE, MINUTES, SlowRequest
 
 SESSION = SimpleNamespace(principal=SimpleNamespace(name="User"), client_host="10.0.0.1")
 SENDING = 0.5
@@ -106,9 +107,8 @@ def test_a_request_is_not_kept_until_it_is_answered(key: ApiKey, before: int) ->
 
 
 def test_what_was_slow_is_forgotten_after_some_minutes_and_little_is_kept() -> None:
-    slow, desk = SlowRequests(), Desk(ApiKey.PRODUCE)
-    desk.meters.slow = slow
-    desk.measured, _ = desk.meters.intercept(ApiKey.PRODUCE, 3, desk._handle, desk._respond)
+    desk = Desk(ApiKey.PRODUCE)
+    slow = desk.meters.slow
     slow.look_at_clock(0.0)
     for minute in range(20):
         for _ in range(50):
@@ -120,3 +120,27 @@ def test_what_was_slow_is_forgotten_after_some_minutes_and_little_is_kept() -> N
         assert slow.slowest()
         slow.look_at_clock((minute + 1) * MINUTE)
     assert slow.slowest() == []
+
+
+def test_requests_that_are_handled_together_are_counted_and_the_slow_are_kept() -> None:
+    desk = Desk(ApiKey.PRODUCE)
+    meter = desk.meters.joint_meter(ApiKey.PRODUCE, 3)
+
+    def contexts(count: int) -> Iterator[RequestContext]:
+        for number in range(count):
+            channel = SimpleNamespace(session=SESSION)
+            yield RequestContext(RequestHeader(ApiKey.PRODUCE, 3, number, f"client {number}"), channel, desk.respond)
+
+    desk.ask(0.0)
+    meter.add(30, 100.0, 100.001, (100.001, 100.001), contexts(30))
+    assert len(desk.slowest()) == 1, "only the single request was slow"
+    meter.add(3, 200.0, 200.25, (201.25, 201.5), contexts(2))
+    assert desk.meters.requests == {("Produce", 3): 34}
+    first, second, *_ = desk.slowest()
+    assert {first.client_id, second.client_id} == {"client 0", "client 1"}
+    assert (first.local, first.remote, first.send) == (0.25, 1.0, 0.25)
+    total = desk.meters.times["Produce"].total
+    assert (total.count, total.total) == (2, SENDING + 33 * 1.5), "a timed request counts for those before it"
+    desk.ask(0.0)
+    assert desk.meters.requests == {("Produce", 3): 35}
+    assert (total.count, total.total) == (2, SENDING + 33 * 1.5), "the last was timed a moment ago"

@@ -152,3 +152,15 @@ async def test_the_longer_throttle_time_of_controller_and_broker_counts(own: flo
     assert response.throttle_time_ms == round(max(own, of_controller) * 1000)
     cause = REQUEST if own > of_controller else CONTROLLER_MUTATION
     assert {name: count for name, count in desk.quotas.throttled_requests.items() if count} == {cause: 1}
+
+
+async def test_a_request_that_is_handled_together_with_others_is_charged_with_its_share() -> None:
+    desk = Desk()
+    desk.take(3.0)
+    quota_usage = desk.quota_usage()
+    desk.take(1.0)
+    quota_usage.spend(0.25)
+    desk.take(5.0)
+    desk.settle(quota_usage, SimpleNamespace(), ApiKey.PRODUCE)
+    assert desk.percents == [pytest.approx(25.0)]
+    assert desk.sizes == [77]
