@@ -57,7 +57,7 @@ _SETTINGS_HELP = "Client setting, such as request.timeout.ms=5000; may be repeat
 
 
 def _file_option(**how: Any) -> Any:
-    return typer.Option("--command-config", envvar="BARNABAS_COMMAND_CONFIG", metavar="FILE", help=_FILE_HELP, **how)
+    return typer.Option("--command-config", metavar="FILE", help=_FILE_HELP, **how)
 
 
 def _settings_option(**how: Any) -> Any:
@@ -65,7 +65,9 @@ def _settings_option(**how: Any) -> Any:
     return typer.Option("-X", "--command-property", metavar="KEY=VALUE", help=_SETTINGS_HELP, **how)
 
 
-CommandConfig = Annotated[Path | None, _file_option()]
+# Only the option before the command's name reads the variable: the option after the name overrides the option before
+# it, and must not do so with the value of the variable.
+CommandConfig = Annotated[Path | None, _file_option(envvar="BARNABAS_COMMAND_CONFIG")]
 ClientSettings = Annotated[list[str] | None, _settings_option()]
 
 

@@ -28,6 +28,16 @@ def test_commands_go_by_the_settings_of_kafkas_tools(tmp_path: Path) -> None:
         assert written.exit_code == 0, written.output
         read = runner.invoke(app, ["--command-config", str(file), "consume", "t", *at, "-o", "beginning", "-e"])
         assert "hello" in read.stdout, read.output
+        wrong = tmp_path / "wrong.properties"
+        wrong.write_text(file.read_text().replace("s3cret", "wrong"))
+        for words in (
+            ["--command-config", str(file), "topic", "list"],
+            ["topic", "list", "--command-config", str(file)],
+        ):
+            done = runner.invoke(app, [*words, *at], env={"BARNABAS_COMMAND_CONFIG": str(wrong)})
+            assert done.exit_code == 0, "an option overrides the variable"
+        refused = runner.invoke(app, ["topic", "list", *at], env={"BARNABAS_COMMAND_CONFIG": str(wrong)})
+        assert refused.exit_code == 1
         file.write_text(file.read_text().replace("s3cret", "wrong"))
         refused = runner.invoke(app, ["--command-config", str(file), "topic", "list", *at])
         assert refused.exit_code == 1
