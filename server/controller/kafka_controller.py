@@ -62,9 +62,10 @@ from ..runtime.scheduler import BackgroundWork
 from .admin_manager import PARTITIONS_PER_WRITE, AdminManager, CreatedTopic, PartitionsCreation, TopicCreation
 from .adoption import FoundReplica, adopt_partitions, no_kraft_topics
 from .auto_topic_creation_manager import AutoTopicCreationManager
-from .automatic_topics import auto_creation, internal_topic_config
+from .automatic_topics import internal_topic_config
 from .control_requests import TOPIC_IDS_VERSION
 from .controller_channel_manager import ControllerChannel
+from .controller_client import ControllerClient
 from .controller_context import ControllerContext, ReplicaAssignment
 from .controller_elector import ControllerElector
 from .controller_request_handler import ControllerRequestHandler
@@ -97,7 +98,7 @@ STORE_CHANGED = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
 """The store differs from this controller's context."""
 
 
-class KafkaController:
+class KafkaController(ControllerClient):
     """Kafka's KafkaController. It runs on the loop thread; `BrokerServer` owns it."""
 
     def __init__(
@@ -480,20 +481,6 @@ class KafkaController:
                 results |= dict.fromkeys((creation.name for creation in some), error.as_result())
             deadline = None  # a creation that has begun is completed
         return results
-
-    async def auto_create(
-        self,
-        names: Iterable[str],
-        *,
-        timeout_ms: float | None = None,
-        mutation_quota: ControllerMutationQuota = unbounded_controller_mutation_quota,
-    ) -> dict[str, KafkaError | None]:
-        """Create topics with the broker's defaults because a client named them; None for each success.
-
-        Raises KafkaError, REQUEST_TIMED_OUT among others (the creation continues).
-        """
-        creations = [auto_creation(self._config, name) for name in names]
-        return await self.create_topics_automatically(creations, timeout_ms=timeout_ms, mutation_quota=mutation_quota)
 
     async def create_topics_automatically(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING
 
 from ...common.error_description import describe_error
@@ -11,7 +11,8 @@ from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError, code_of
 from ...protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from ..controller.auto_topic_creation_manager import AutoTopicCreationManager
-from ..controller.automatic_topics import auto_creation, create_topics_request, creation_results
+from ..controller.automatic_topics import create_topics_request, creation_results
+from ..controller.controller_client import ControllerClient
 from ..quotas.request_quota_usage import ControllerMutationQuota, unbounded_controller_mutation_quota
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ PRODUCER_IDS_TIMEOUT_S = 5
 TIMED_OUT = "The request timed out before the controller has responded."
 
 
-class KRaftControllerClient:
+class KRaftControllerClient(ControllerClient):
     """Creates topics and allocates producer ids at the active controller (a `ControllerClient`).
 
     `KRaftMember` owns it; it runs on the loop's thread.
@@ -58,20 +59,6 @@ class KRaftControllerClient:
     async def close(self) -> None:
         """Stop the creations in progress."""
         await self.auto_topic_creation_manager.close()
-
-    async def auto_create(
-        self,
-        names: Iterable[str],
-        *,
-        timeout_ms: float | None = None,
-        mutation_quota: ControllerMutationQuota = unbounded_controller_mutation_quota,
-    ) -> dict[str, KafkaError | None]:
-        """Create topics with default settings because a client named them; None for each success.
-
-        Raises KafkaError, REQUEST_TIMED_OUT among others (the creation continues).
-        """
-        creations = [auto_creation(self._config, name) for name in names]
-        return await self.create_topics_automatically(creations, timeout_ms=timeout_ms, mutation_quota=mutation_quota)
 
     async def create_topics_automatically(
         self,
