@@ -46,21 +46,18 @@ TESTED_ELSEWHERE = {
     "migrating-tests.md": "tests/testing/test_migration_page.py",
     "kraft.md": "tests/compat/test_kraft.py",
     "security.md": "tests/server/security/test_authorizer_of_a_package.py",
+    **dict.fromkeys(
+        (
+            *("clients.md", "cluster.md", "compaction.md", "console.md", "contributing/debugging.md"),
+            *("how-to/service.md", "metrics.md", "quotas.md", "schema-registry.md", "tables.md"),
+            "transactions.md",
+        ),
+        "tests/docs/test_commands.py",
+    ),
 }
 PARSED = {
-    "clients.md": "fragments of programs, which begin in the middle",
-    "cluster.md": "the commands of tutorials/first-cluster.md, and a process in the foreground",
-    "compaction.md": "a fragment",
-    "console.md": "servers in the foreground",
-    "metrics.md": "a server in the foreground, and scripts of Apache Kafka",
-    "quotas.md": "quotas of users and addresses that do not exist",
-    "how-to/service.md": "a unit of the user who runs the tests",
-    "schema-registry.md": "a server in the foreground",
-    "tables.md": "commands in the foreground, and tutorials/topic-to-iceberg.md runs",
     "spark.md": "fragments, and formats whose jars are not installed",
-    "transactions.md": "scripts of Apache Kafka",
-    "contributing/debugging.md": "a broker in the state that one wants to debug",
-    "contributing/profiling.md": "tools that need rights of the administrator",
+    "contributing/profiling.md": "measurements that take minutes, and tools that need rights of the administrator",
 }
 """Pages whose commands and programs are parsed only, and why they are not run."""
 ROOT = DOCS.parent
