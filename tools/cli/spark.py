@@ -197,25 +197,53 @@ def export(
         str | None, typer.Option(help='Keep running, and write a batch at this interval, such as "1 minute".')
     ] = None,
     batch_bytes: Annotated[
-        int, typer.Option(help="Approximate size of a batch, and so of an output file, in bytes.")
-    ] = 256 << 20,
-    file_format: Annotated[str, typer.Option("--format", help="parquet, orc or delta.")] = "parquet",
+        int | None,
+        typer.Option(
+            help="Approximate size of a batch in bytes: 256 MB, which is also the size of an output file, or for "
+            "Iceberg 8 GB."
+        ),
+    ] = None,
+    file_format: Annotated[str, typer.Option("--format", help="parquet, orc, delta or iceberg.")] = "parquet",
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELDS", help='Iceberg: the fields of values as columns, such as "tail string, delay int".'
+        ),
+    ] = None,
     write_option: WriteOption = None,
     master: Master = None,
     conf: Conf = None,
     option: Option = None,
 ) -> None:
-    """Write the records of topics as a table, each once. A repeated run continues after the last record."""
+    """Write the records of topics as a table, each once. A repeated run continues after the last record.
+
+    `barnabas table follow` continues a table of Parquet, Delta or Iceberg without Spark.
+    """
+    if file_format == "iceberg" and (every is not None or write_option):
+        raise typer.BadParameter("--format iceberg has neither --every nor --write-option: see `barnabas table follow`")
+    if file_format != "iceberg" and columns is not None:
+        raise typer.BadParameter("--columns requires --format iceberg")
     check_source(bootstrap_server, topic, None, option)
     with _session(master, conf) as spark:
         from ...spark import jobs
+
+        if file_format == "iceberg":
+            from ...spark.jobs.iceberg import IcebergSettings
+
+            size = {} if batch_bytes is None else {"batch_bytes": batch_bytes}
+            iceberg = IcebergSettings(value_columns=columns, options=parse_settings(option or ()), **size)
+            rows = jobs.append_to_iceberg(spark, bootstrap_server, topic, output, iceberg)
+            _tell(f"{rows:,} records written to {output}")
+            return
         from ...spark.jobs.export import ExportSettings
         from ...spark.progress import ProgressListener
 
         listener = ProgressListener(_tell)
         spark.streams.addListener(listener)
         write_options = parse_settings(write_option or ())
-        settings = ExportSettings(every, batch_bytes, parse_settings(option or ()), file_format, write_options)
+        settings = ExportSettings(
+            every, batch_bytes or 256 << 20, parse_settings(option or ()), file_format, write_options
+        )
         query = jobs.export(spark, bootstrap_server, topic, output, settings)
         try:
             query.awaitTermination()
