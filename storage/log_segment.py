@@ -513,6 +513,8 @@ class LogSegment:
 
 
 def _end_of_last(data: memoryview, positions: bytes, start: int) -> int:
-    """Return the end of the last of these batches, whose positions are those of `data` in its segment, from `start`."""
+    """Return the position in `data` after its last batch. `positions` has the positions of its batches in the segment,
+    in which `data` begins at `start`.
+    """
     last = memoryview(positions).cast("q")[-1]
     return last + entry_size(data, last - start)

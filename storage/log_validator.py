@@ -558,7 +558,7 @@ def _validate_replicated(records: memoryview, context: AppendContext) -> Validat
     A batch whose leader epoch is newer than the followed epoch ends them: it is fetched again from the next leader.
     Raises KafkaError CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR for offsets that do not follow each other.
     """
-    # All batches, but for those of older formats, the ones that end the records, and invalid ones.
+    # Without batches of older formats, batches that end the records, and invalid batches.
     usual = check_replicated_batches(records, context.base_offset, context.leader_epoch)
     end, first_offset, last_offset, count, max_timestamp, producer_positions, epoch_starts = usual
     expected = last_offset + 1 if end else context.base_offset
