@@ -1,6 +1,6 @@
 """Earlier names of fields, by which a renamed field keeps its column.
 
-A field of Avro names its earlier names in `aliases`. A field of Protobuf is identified by its number, so that its
+A field of Avro lists its earlier names in `aliases`. A field of Protobuf is identified by its number, so that its
 earlier names are the names of that number in earlier versions of the subject. A name that another field has now is
 not an earlier name.
 """
@@ -20,7 +20,8 @@ from .protobuf_values import arrow_type, message_class_of
 from .value_formats import parse_avro_schema
 
 _MOST_VERSIONS = 100
-"""Versions of a subject that are read, the latest ones: each costs a request, once per new version."""
+"""The number of versions of a subject that are read, the latest first. Each costs a request, again after a
+new version."""
 
 
 @lru_cache(maxsize=64)

@@ -26,7 +26,7 @@ _Rename: TypeAlias = Callable[[Any], Any]
 
 
 def merge_names(one: Names, other: Names) -> Names:
-    """Return the earlier names of both."""
+    """Merge the earlier names of two schemas."""
     merged = dict(one)
     for name, names in other.items():
         known = merged.get(name, FieldNames())

@@ -258,7 +258,7 @@ def woken_benches() -> list[Bench]:
     return [
         Bench(
             name,
-            f"100 and 1000 consumers with fetch sessions that wait at the {where} and wake for a record each",
+            f"100 and 1000 consumers with fetch sessions wait at the {where} until a record completes each fetch",
             {
                 figure: better
                 for count in CONSUMERS

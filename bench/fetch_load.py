@@ -27,7 +27,7 @@ _SESSION_AT = 4 + 4 + 4 + 2
 
 
 class WaitingConsumer:
-    """One consumer of one partition, with a fetch session, as Java's consumer has one."""
+    """One consumer of one partition, with a fetch session, as in Java's consumer."""
 
     def __init__(self, connection: socket.socket, topic: str, index: int, offset: int) -> None:
         self._connection = connection
@@ -68,7 +68,7 @@ class WaitingConsumer:
 def woken(bootstrap: str, topic: str, *, seconds: float, consumers: int, partitions: int = 1) -> dict[str, float]:
     """Wake all consumers again as soon as each has the record and waits for the next one.
 
-    Fetches a second, and milliseconds from the sending of the records until an answer has come to a socket.
+    Return the fetches per second, and the milliseconds from sending the records until a response reaches a socket.
     """
     batch = small_batch()
     produce = produce_request(topic, [(index, batch) for index in range(partitions)])

@@ -1,7 +1,7 @@
 """Equal fetch requests of consumers, and their responses.
 
 Fetch requests of consumers at the end of the same partition differ in their correlation ids, their client ids and their
-fetch sessions, and so do the responses. Everything else of them is equal, and is read and written once for all.
+fetch sessions, and so do the responses. All other bytes are equal, and are read and written once for all of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BODY_FRONT_SIZE = 10
 
 
 class EqualFetch(NamedTuple):
-    """A fetch request, as far as it is read before it is compared with others."""
+    """The parts of a fetch request that are read before it is compared with other requests."""
 
     key: bytes
     """The request without its correlation id, its client id and the id and epoch of its session."""
@@ -50,7 +50,7 @@ def read_equal_fetch(buffer: memoryview, start: int, end: int) -> EqualFetch | N
     """Read the request of a version from `FIRST_VERSION` to `LAST_VERSION` in the frame at `[start, end)`.
 
     Returns None for a request that has to be handled alone: it opens or closes a session, is large, has tagged
-    fields in its header, or is not valid that far. The rest of the request is not checked: it is only compared.
+    fields in its header, or is invalid before the end of its session epoch. The rest of the request is only compared.
     """
     size = end - start
     if not _FRONT_SIZE <= size <= MAX_REQUEST_BYTES:

@@ -32,10 +32,10 @@ class ReplicatedBatches(NamedTuple):
 def check_replicated_batches_py(
     data: memoryview, next_offset: int, leader_epoch: int
 ) -> tuple[int, int, int, int, int, list[int], list[tuple[int, int]]]:
-    """Return the fields of `ReplicatedBatches` for the batches before the first other entry.
+    """Return the fields of `ReplicatedBatches` for the batches before the first entry of another kind.
 
-    A batch is whole, of format v2, has the right CRC and offsets that are not below `next_offset` or the end of its
-    predecessor, and is not of an epoch after `leader_epoch` unless that is -1. `log_validator` examines other entries.
+    A batch is complete, has format v2 and a valid CRC, begins at or after `next_offset` and the end of its predecessor,
+    and has no epoch after `leader_epoch` unless that is -1. `log_validator` examines other entries.
     """
     first_offset = last_offset = -1
     position, offset_count, max_timestamp = 0, 0, NO_TIMESTAMP

@@ -32,8 +32,9 @@ from .recovered_files import RecoveredFiles
 from .segment_files import LOG_SUFFIX
 
 MANY_LOGS = 64
-"""The number of recovered logs from which syncs of the disk replace the syncs of their files: of the log, its indexes,
-its leader epochs and its folder, each a commit of the journal. They also write all other dirty data on the disk."""
+"""The number of recovered logs from which syncs of the disk replace the syncs of single files. A log needs a sync of
+its segments, indexes, leader epochs and folder, each a commit of the journal. A sync of the disk also writes the dirty
+data of other programs."""
 
 logger = room_logger("storage")
 
@@ -228,8 +229,9 @@ class FoundLogs:
         recovered = self._recovered.pop(log_dir.path, {})
         if len(recovered) < MANY_LOGS or not self._sync_by_disk(log_dir, recovered):
             for topic_partition, files in recovered.items():
-                with self._giving_up(log_dir, topic_partition):
-                    files.sync()
+                if topic_partition in self.held.logs:
+                    with self._giving_up(log_dir, topic_partition):
+                        files.sync()
 
     def _sync_by_disk(self, log_dir: LogDir, recovered: Mapping[TopicPartition, RecoveredFiles]) -> bool:
         """Make recovered files durable by syncs of the disk; return False if the system has no such sync."""
@@ -240,8 +242,9 @@ class FoundLogs:
             return False
         is_renamed = False
         for topic_partition, files in recovered.items():
-            with self._giving_up(log_dir, topic_partition):
-                is_renamed |= files.rename()
+            if topic_partition in self.held.logs:  # its files are written
+                with self._giving_up(log_dir, topic_partition):
+                    is_renamed |= files.rename()
         return not is_renamed or self.fs.sync_disk(log_dir.path)
 
     def _give_up(self, path: str, topic_partition: TopicPartition, error: StorageError) -> None:

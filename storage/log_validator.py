@@ -74,7 +74,7 @@ from .producer_state import ProducerAppends
 
 NO_OFFSET = -1
 _NO_OFFSET_ABOVE = 2**63 - 1
-"""An offset that no record can have, because the offset after it would not have 63 bits."""
+"""An offset that no record can have, because the next offset would not fit into 63 bits."""
 MAX_SYNC_DECOMPRESSED_BYTES = 4 << 20
 """The largest compressed batch, decompressed, that is checked on the event loop: some milliseconds. Few honest batches
 are larger."""
@@ -558,7 +558,7 @@ def _validate_replicated(records: memoryview, context: AppendContext) -> Validat
     A batch whose leader epoch is newer than the followed epoch ends them: it is fetched again from the next leader.
     Raises KafkaError CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR for offsets that do not follow each other.
     """
-    # Without batches of older formats, batches that end the records, and invalid batches.
+    # It ends before the first batch of an older format, with a newer leader epoch, or that is invalid.
     usual = check_replicated_batches(records, context.base_offset, context.leader_epoch)
     end, first_offset, last_offset, count, max_timestamp, producer_positions, epoch_starts = usual
     expected = last_offset + 1 if end else context.base_offset

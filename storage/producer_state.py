@@ -646,9 +646,10 @@ class ProducerAppends:
         return bool(self._changed)
 
     def add(self, front: bytes) -> bool:
-        """Add a client's batch by its header, with its final base offset; return False for any other than a next one.
+        """Add a client's batch by its header, with its final base offset.
 
-        Such a batch repeats an earlier one or is an error, and has no effect here. The batch must not be transactional.
+        Return False, without a change, unless it is the next batch of its producer: other batches repeat an earlier
+        one or are errors. The batch must not be transactional.
         """
         header = BatchHeader.read(front)
         producer_id = header.producer_id

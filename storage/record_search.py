@@ -66,7 +66,7 @@ def _times(batch: Batch, most: int) -> Iterable[tuple[int, int]]:
 
 
 def decompressed(batch: RecordBatch) -> bytes:
-    """Return the batch as it would be without its codec, but for the CRC. Raises as `RecordBatch.plain_records`."""
+    """Return the batch without compression; its CRC is not updated. Raises as `RecordBatch.plain_records`."""
     records = batch.plain_records()
     header = bytearray(batch.view[:HEADER_SIZE])
     length = HEADER_SIZE + len(records) - LOG_OVERHEAD

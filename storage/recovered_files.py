@@ -14,19 +14,19 @@ class RecoveredFiles:
     """The files of one log that recovery has checked or changed. Used by one thread at a time.
 
     Either `sync` makes them durable, or `write`, a sync of the disk, `rename`, and another sync of the disk if `rename`
-    returns True. A crash before that leaves any of the changes, and the next start recovers the log from the same
-    recovery point: a checkpoint must not contain a higher one yet.
+    returns True. A crash before that may leave any part of the changes, and the next start recovers the log from the
+    same recovery point: a checkpoint must not contain a higher one yet.
     """
 
     fs: FileSystem
     path: str
     checked: list[LogSegment]
     segments: LogSegments
-    """All segments of the log, of which some that were checked may have been removed."""
+    """The present segments of the log; checked segments may have been removed."""
     epochs: LeaderEpochCache
 
     def _remaining(self) -> list[LogSegment]:
-        present = list(self.segments)
+        present = set(self.segments)
         return [segment for segment in self.checked if segment in present]
 
     def sync(self) -> None:

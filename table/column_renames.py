@@ -1,4 +1,4 @@
-"""Columns and fields of a table that the latest schema of a topic calls by another name."""
+"""Columns and fields of a table that have another name in the latest schema of a topic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class ColumnRename(NamedTuple):
 def find_renames(path: tuple[str, ...], old: Any, new: Any, names: Names) -> Iterator[ColumnRename]:
     """Yield the renames between a type of the table and the type of the latest schema, inner fields first.
 
-    A field is renamed only if the table does not have its new name, and the schema does not have its old name.
+    A field is renamed only if the table does not have its new name, and the schema does not have its old name. If two
+    new fields have the same old name, the first one gets it.
     """
     types = pa.types
     if types.is_list(old) and types.is_list(new):
@@ -36,13 +37,16 @@ def find_renames(path: tuple[str, ...], old: Any, new: Any, names: Names) -> Ite
     if not (types.is_struct(old) and types.is_struct(new)):
         return
     known, present = {one.name: one.type for one in old}, {one.name for one in new}
+    taken = set[str]()
     for one in new:
         field = names.get(one.name, FieldNames())
         former = one.name
         if one.name not in known:
-            former = next((name for name in field.earlier if name in known and name not in present), "")
+            free = (name for name in field.earlier if name in known and name not in present and name not in taken)
+            former = next(free, "")
             if not former:
                 continue
+            taken.add(former)
         yield from find_renames((*path, former), known[former], one.type, field.below)
         if former != one.name:
             yield ColumnRename((*path, former), one.name)

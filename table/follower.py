@@ -463,7 +463,7 @@ class TableFollower:
         """Commit the records in partition directories that the table does not have yet."""
         is_committed = self._settings.isolation_level == "read_committed"
         backfill = self._wait_for(lambda: FolderBackfill(folder, self._names, is_committed=is_committed))
-        backfill.check_ids(self._client.topic_ids(self._names.found))
+        backfill.check_ids(self._wait_for(partial(self._client.topic_ids, self._names.found)))
         while not self._is_stopping():
             ranges = backfill.ranges(self._table.offsets, self._lose)
             if not ranges:

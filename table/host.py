@@ -15,7 +15,7 @@ from uuid import uuid4
 
 T = TypeVar("T")
 _LOOK_S = 0.05
-"""Seconds between two looks at `is_stopping`."""
+"""Seconds between two checks of `is_stopping`."""
 
 
 class StoppedError(Exception):

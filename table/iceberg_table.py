@@ -122,7 +122,8 @@ class IcebergTable:
         """Read the partitions of the table. Raises ValueError if others were requested.
 
         A table without partitions and without a snapshot receives the requested ones: a follower that created a table
-        in two steps may have crashed between them. A partition by a column that was renamed has both names.
+        in two steps may have crashed between them. If the column of a partition was renamed, both of its
+        names are accepted.
         """
         found = tuple(_partition_field(table, field) for field in table.spec().fields)
         wanted = self._settings.partition_by
@@ -388,7 +389,7 @@ def _partition_field(table: Table, field: IcebergPartitionField) -> PartitionFie
 
 
 def _with_present_name(field: Any, fields: Mapping[int, NestedField]) -> Any:
-    """Return a field of a data file with the name that its id has in the table, and so the fields in it.
+    """Return a field of a data file with the name that its id has in the table, also in its inner fields.
 
     A file without ids was added by its names. The name of a column that was deleted cannot be that of another column.
     """

@@ -151,7 +151,7 @@ class ParquetTable:
         return None if self._manifest is None else self._manifest.schema
 
     def rename(self, renames: Sequence[ColumnRename]) -> None:
-        """Keep the columns: the files have their names, and readers of the files know no others."""
+        """Keep the columns: their names are stored only in the files."""
 
     def prepare(self, schema: Any) -> Any:
         schema = stored_schema(schema)

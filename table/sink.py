@@ -54,7 +54,7 @@ class TableSink(Protocol):
         """Return the columns of the table as of the last `load` or `prepare`, None if there is no table."""
 
     def rename(self, renames: Sequence[ColumnRename]) -> None:
-        """Rename columns, inner fields first; a format without names apart from its files may keep the old columns.
+        """Rename columns, inner fields first; a format that stores names only in its files may keep the old columns.
 
         Raises ValueError if the format cannot rename columns.
         """

@@ -56,7 +56,7 @@ class TableColumns:
         """The columns of the table."""
 
     def _with_columns_of(self, settings: ColumnSettings, table: Any) -> ColumnSettings:
-        """Return the settings with the columns `topic` and `headers` if the table has them, as one begun by Spark."""
+        """Return the settings with the columns `topic` and `headers` if the table has them, as a table of Spark has."""
         fields = {one.name for one in self._types["value"]} if self._is_flat else set()
         own = () if table is None else [name for name in table.names if name not in fields]
         return replace(

@@ -1,7 +1,7 @@
 """Runs the compose files for real and checks what they promise: `python docker/check [--no-build] [PROFILE …]`.
 
 Profiles are broker (broker.yml), drop-in (the files of services/, which name an image of Kafka in other projects), and
-of docker-compose.yml secured, cluster, table, metrics and demo; all unless told.
+of docker-compose.yml secured, cluster, table, metrics and demo; all by default.
 Needs the project's environment (`make containers` makes it) and a container engine with compose: one that runs, or
 Debian's `docker.io` and `docker-compose`, whose daemon it then starts and ends itself (as root); the bridge and the
 firewall's rules that a daemon makes stay. Images that cannot be pulled are made with `debootstrap`. Grafana alone is

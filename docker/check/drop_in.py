@@ -84,5 +84,5 @@ def container(docker: str) -> Iterator[tuple[str, float]]:
 
 
 def time_of(text: str) -> float:
-    """Return the Unix time of a time of the engine, which has nanoseconds."""
+    """Convert a timestamp of the container engine, which has nanoseconds, to Unix time."""
     return datetime.fromisoformat(re.sub(r"(\.\d{6})\d*", r"\1", text)).timestamp()

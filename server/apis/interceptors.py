@@ -30,10 +30,10 @@ class JointMeter(Protocol):
     def add(
         self, count: int, began: float, handled: float, ended: tuple[float, float], contexts: Iterable[RequestContext]
     ) -> None:
-        """Count requests, which have begun and been handled at these times of the stopwatch, in seconds.
+        """Count requests that began and were handled at these times of the stopwatch, in seconds.
 
         `ended` are the times at which all results were known and all responses were sent. `contexts` yields the first
-        request of each connection, in case that the requests are slow.
+        request of each connection, in case the requests are slow.
         """
 
 

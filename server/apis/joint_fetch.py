@@ -25,8 +25,8 @@ logger = room_logger("apis")
 MAX_MEMBERS = 64
 """Fetches that wait together: they are answered in one turn, in some tenths of a millisecond."""
 JOINABLE_PART = 0.02
-"""The part of its wait within which a fetch is joined by others. They are answered at its deadline, earlier than at
-their own by at most this part."""
+"""The fraction of the wait of a fetch in which other fetches may join it. They are answered at its deadline, which is
+earlier than their own by at most this fraction."""
 
 GroupKey: TypeAlias = tuple[str, bool, bytes]
 """The name of the listener, whose endpoints may be in the response; whether the requests continue a fetch session; and
@@ -56,7 +56,7 @@ class JointFetch:
         self._loop_time = services.replica_manager.loop_time
         self.sliced_work = services.sliced_work
         self.groups: dict[GroupKey, FetchGroup] = {}
-        """The groups that wait. Of several with one key, the last one."""
+        """The waiting groups. If several have the same key, the latest one."""
 
     def join(self, connection: Connection, buffer: memoryview, start: int, end: int) -> bool:
         """Let the request in the frame at `[start, end)` wait in a group. Return False if it is handled alone."""
@@ -76,7 +76,7 @@ class JointFetch:
         return True
 
     def _continue_session(self, fetch: PendingFetch, request: EqualFetch) -> FetchSession | None:
-        """Return the session of a request, brought up to date; None, and unchanged, if the request is handled alone."""
+        """Return the updated session of a request. Return None, with an unchanged session, if it is handled alone."""
         sessions = self._sessions
         if self._fault("fetch-session-lost"):
             sessions.close(request.session_id)

@@ -52,7 +52,7 @@ class JointProduce:
     ) -> None:
         """`responder` returns the function that encodes and sends the responses of one version of an API.
 
-        `is_authorized` returns whether the client of a session may write to a topic; None: every client may.
+        `is_authorized` returns whether the client of a session may write to a topic. With None every client may write.
         """
         self._services = services
         self._replica_manager = services.replica_manager

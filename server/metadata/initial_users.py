@@ -16,23 +16,25 @@ if TYPE_CHECKING:
 
 async def store_initial_users(
     path: str,
-    cluster_id: str,
+    cluster_id: str | None,
     users: Iterable[tuple[str, str, ScramCredential]],
     *,
     now_ms: Callable[[], int],
     token_bytes: Callable[[int], bytes],
-) -> None:
+) -> str:
     """Create the store, or open a store that an interrupted format has left, and set credentials, durably.
 
-    `users` are names, mechanisms and credentials. Raises StoreError, and ValueError for a store of another cluster.
+    `users` are names, mechanisms and credentials. Returns the cluster id of the store: `cluster_id`, or with None a
+    stored or random one. Raises StoreError, and ValueError for a store of another cluster.
     """
     store = EmbeddedStore.open(path, now_ms=now_ms)
     try:
         stored_id = await ClusterStore(store, now_ms=now_ms, token_bytes=token_bytes).prepare(cluster_id)
-        if stored_id != cluster_id:
+        if cluster_id not in (None, stored_id):
             raise ValueError(f"{path}: belongs to cluster {stored_id}. Use this id or an empty directory")
         scram_store = ScramStore(ConfigStore(store, now_ms=now_ms))
         for name, mechanism, credential in users:
             await scram_store.change(name, {mechanism: credential})
+        return stored_id
     finally:
         await store.close()

@@ -84,7 +84,7 @@ class VersionMeter:
         return int.from_bytes(self.count, byteorder)
 
     def take_untimed(self) -> int:
-        """Return the number of requests since the last call, for which a timed request counts.
+        """Return the number of requests since the last call. The next timed request stands for all of them.
 
         A sum computed as mean times count would decrease when a busy time, with few timed requests, is followed by a
         quiet time, with all of them timed.

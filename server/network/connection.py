@@ -327,7 +327,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out.append(responses)
         self._out_bytes += len(responses)
         if not self._reader.pending:
-            self._write_responses(has_company=True)
+            self._write_responses(more_responses_follow=True)
 
     @property
     def has_several_requests(self) -> bool:
@@ -557,7 +557,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._out and self._state < _CLOSING:
             self._write_responses()
 
-    def _write_responses(self, *, has_company: bool = False) -> None:
+    def _write_responses(self, *, more_responses_follow: bool = False) -> None:
         transport, out, size = self._transport, self._out, self._out_bytes
         if transport is None:
             return
@@ -569,7 +569,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._batcher.is_batching and self._descriptor >= 0:
             if size <= JOIN_BYTES and not self._output:
-                self._batcher.add(self._descriptor, b"".join(out), has_company=has_company)
+                self._batcher.add(self._descriptor, b"".join(out), more_responses_follow=more_responses_follow)
                 return
             self._batcher.flush(self._descriptor)
         if size <= JOIN_BYTES:

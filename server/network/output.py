@@ -19,8 +19,8 @@ from ...storage.filesystem import FileSlice
 MIN_CONNECTIONS_TO_BATCH = 8
 """The number of connections below which each response is written immediately: a turn rarely has several."""
 TURN_S = 0.0005
-"""A response this long after its predecessor is the first of its turn. The time of uvloop is in whole milliseconds, and
-advances at most once per turn."""
+"""A response that follows the previous one after at least this time, in seconds, is the first of its turn. The
+time of uvloop is in whole milliseconds, and advances at most once per turn."""
 RESPONSES_PER_BACKGROUND_SEND = 32
 """Waiting responses that are worth waking the sending thread for."""
 PIECE_BYTES = 1 << 16
@@ -85,15 +85,15 @@ class ResponseBatcher:
         self._transports.pop(descriptor, None)
         self._update_is_batching()
 
-    def add(self, descriptor: int, response: bytes, *, has_company: bool) -> None:
+    def add(self, descriptor: int, response: bytes, *, more_responses_follow: bool) -> None:
         """Send this in this turn, after waiting responses of the same socket. Its transport must be empty.
 
-        `has_company`: other responses are known to follow in this turn.
+        `more_responses_follow`: other responses are known to follow in this turn.
         """
         waiting = self._waiting
         if not waiting and not self._sending:
             last, self._last_response = self._last_response, self._loop.time()
-            if not has_company and self._last_response - last >= TURN_S:
+            if not more_responses_follow and self._last_response - last >= TURN_S:
                 # The first response of a turn is often the only one: if it waited, the loop would run another turn.
                 self._transports[descriptor].write(response)
                 return

@@ -123,7 +123,7 @@ class DelayedFetch(DelayedOperation):
         self.size = 1
 
     @property
-    def has_company(self) -> bool:
+    def has_other_fetches(self) -> bool:
         """Whether it waits for one partition only, and other fetches wait for the same partition."""
         if self.purgatory is None or len(self.keys) != 1:
             return False

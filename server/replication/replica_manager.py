@@ -1011,7 +1011,8 @@ class ReplicaManager:
     def _complete_fetches(self) -> None:
         appended, self._appended = self._appended, {}
         for key in appended:
-            self._fetch_purgatory.check_and_complete(key)
+            with IsolatedWork(f"the fetches of {key} could not be completed"):
+                self._fetch_purgatory.check_and_complete(key)
 
     def submit_isr_change(self, partition: Partition, change: IsrChange) -> None:
         """Send a change of the ISR to the controller."""

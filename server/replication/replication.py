@@ -30,7 +30,8 @@ IDLE_FETCHERS_MS = 10_000
 """The interval at which fetchers without partitions are closed."""
 UNKNOWN_EPOCH = -1
 KEPT_FRAMES = 2
-"""Fetch responses whose memory all fetchers of a broker use again: the pages of new memory cost as much as a copy."""
+"""The number of large fetch responses whose memory the fetchers of a broker reuse. The page faults of new memory cost
+as much as a copy."""
 
 
 class Replication:

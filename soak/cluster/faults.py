@@ -47,9 +47,9 @@ class Outcome:
     plan: object
     acknowledged: int = 0
     longest_gap_s: float = 0.0
-    """For which a partition acknowledged nothing, from the first fault on."""
+    """The longest time without an acknowledgement from a partition, in seconds, from the first fault on."""
     in_sync_s: float = 0.0
-    """From the end of the last fault until all replicas were in sync."""
+    """The seconds from the end of the last fault until all replicas were in sync."""
     violations: list[str] = field(default_factory=list)
 
     def counts(self) -> dict[str, int]:
@@ -171,7 +171,7 @@ def delete_topic(cluster: ReplicatedCluster, topic: str) -> None:
 
 
 def differing_replicas(cluster: ReplicatedCluster, topic: str, partitions: int) -> list[str]:
-    """Return the partitions whose replicas do not become the same bytes within `HEALED_S`."""
+    """Return the partitions whose replicas do not become identical within `HEALED_S`."""
 
     def differing() -> list[str]:
         found = []

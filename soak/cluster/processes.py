@@ -114,7 +114,7 @@ class ProcessCluster(ReplicatedCluster):
         return int(self.partition(topic, index).get("leader", -1))
 
     def wait_for_brokers(self, wanted: tuple[int, ...] = BROKERS, timeout_s: float = 60) -> None:
-        """Wait until these brokers and no others are registered, and each of them knows so."""
+        """Wait until exactly these brokers are registered, and the metadata of each lists exactly these brokers."""
         names = [str(one) for one in wanted]
         wait_until(lambda: self.names("/brokers/ids") == names, timeout_s=timeout_s, what=f"brokers {names}")
         super().wait_for_brokers(wanted, timeout_s)

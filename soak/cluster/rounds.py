@@ -1,6 +1,6 @@
-"""One round: clients write to a cluster with ZooKeeper while it has faults; then the promises to them are checked.
+"""One round: clients write to a cluster with ZooKeeper while it has faults; then the guarantees are checked.
 
-The faults of a round are drawn from its number, so that a round is repeated by it (its timing is the machine's).
+The faults of a round are drawn from its number, so that the number repeats the round, except for its timing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Plan:
 
 
 def play(cluster: ProcessCluster, plan: Plan) -> Outcome:
-    """Play a round on a cluster without faults; it has none afterwards unless there are violations."""
+    """Play a round on a cluster without faults; the cluster has no faults afterwards unless there are violations."""
     outcome, topic = Outcome(plan), f"round-{plan.number}"
     with outcome.record_failure():
         create_topic(cluster, topic, PARTITIONS)

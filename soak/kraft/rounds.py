@@ -85,7 +85,7 @@ class KRaftOutcome(Outcome):
 
 
 def play(cluster: KRaftProcessCluster, plan: Plan) -> KRaftOutcome:
-    """Play a round on a cluster without faults; it has none afterwards unless there are violations."""
+    """Play a round on a cluster without faults; the cluster has no faults afterwards unless there are violations."""
     outcome = KRaftOutcome(plan)
     with outcome.record_failure():
         _play(cluster, plan, f"round-{plan.number}", outcome)

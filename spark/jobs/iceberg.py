@@ -1,7 +1,7 @@
 """Topics into an Iceberg table with the bookkeeping of `barnabas table follow`, so that either continues the other.
 
 The offsets are in the summary of each snapshot, which Spark commits together with the data files. There is no
-checkpoint: a job that is repeated continues after the last commit, and a job that fails has no effect after it.
+checkpoint: a job that is repeated continues after the last commit, and a failed job leaves no rows after it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ..options import Bound, OffsetBound, RateLimits, parse_source_options
 from ..resolve import discover, resolve
 
 _OFFSETS = "barnabas.offsets"
+_START_OPTIONS = frozenset({"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"})
 _PROPERTIES = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "20"}
 """As for a table that the follower creates, with a commit every few seconds later on."""
 
@@ -52,7 +53,9 @@ class TableState(NamedTuple):
 def append_to_iceberg(
     spark: SparkSession, bootstrap_servers: str, topics: str, table: str, settings: IcebergSettings | None = None
 ) -> int:
-    """Append the records of topics up to their present ends, each once, and return their number. No shuffle.
+    """Append the records of topics up to their present ends, each record once, and return the number of rows.
+
+    Needs no shuffle.
 
     The columns are the same as with `barnabas table follow`. Only one program may write to the table at a time. Raises
     DataLossError if a topic was deleted and created again, and RuntimeError if another program has committed during
@@ -61,8 +64,12 @@ def append_to_iceberg(
     settings = settings or IcebergSettings()
     options = {"kafka.isolation.level": "read_committed", **settings.options}
     options |= {"kafka.bootstrap.servers": bootstrap_servers}
+    if ends := sorted(name for name in settings.options if name.lower().startswith("ending")):
+        raise ValueError(f"{', '.join(ends)}: not supported for Iceberg, which gets the records up to the present ends")
     state = read_state(spark, table)
     plan = _Plan(options, topics, state.offsets, settings.batch_bytes)
+    # Bounds by time have priority over bounds by offset: with them each batch would begin at the same offsets.
+    options = {name: value for name, value in options.items() if name.lower() not in _START_OPTIONS}
     rows = 0
     for begin, end in plan.batches():
         selected = {**options, "assign": json.dumps(plan.assignment)}
@@ -76,12 +83,16 @@ def append_to_iceberg(
         if state.parent != before.snapshot:
             raise RuntimeError(
                 f"{table}: another program has committed during the job, so that the table may have records twice. "
-                f"Roll it back to snapshot {before.snapshot}, and let one program write at a time"
+                f"{_remedy(before)}, and let one program write at a time"
             )
         # The follower reads the property if other programs have expired the snapshot.
         spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_OFFSETS}' = '{text}')")
         rows += state.added
     return rows
+
+
+def _remedy(before: TableState) -> str:
+    return "Drop it" if before.snapshot is None else f"Roll it back to snapshot {before.snapshot}"
 
 
 def read_state(spark: SparkSession, table: str) -> TableState:
@@ -185,7 +196,8 @@ def _records(
 
 def _create(spark: SparkSession, table: str, records: DataFrame) -> None:
     """Create an empty table, which has no snapshot yet, unless it exists."""
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rpartition('.')[0]}")
+    if namespace := table.rpartition(".")[0]:
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
     columns = ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in records.schema)
     properties = ", ".join(f"'{name}' = '{value}'" for name, value in _PROPERTIES.items())
     spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg TBLPROPERTIES ({properties})")

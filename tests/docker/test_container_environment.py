@@ -192,13 +192,12 @@ def test_users_of_bitnami_can_log_in_at_each_sasl_listener() -> None:
     assert found.warnings == []
 
 
-def test_the_inter_broker_user_logs_in_at_its_listener_and_settings_override_the_derived_ones() -> None:
+def test_the_inter_broker_user_logs_in_at_each_listener_and_settings_override_the_derived_ones() -> None:
     given = {
         **SASL,
         **TWO_USERS,
         "KAFKA_INTER_BROKER_USER": "inner",
         "KAFKA_INTER_BROKER_PASSWORD": "p",
-        "KAFKA_CFG_SASL_MECHANISM_INTER_BROKER_PROTOCOL": "SCRAM-SHA-256",
         "KAFKA_CFG_SASL_ENABLED_MECHANISMS": "PLAIN,SCRAM-SHA-256",
         "KAFKA_CFG_LISTENER_NAME_CLIENT_PLAIN_SASL_JAAS_CONFIG": "x required user_z=y;",
     }
@@ -224,6 +223,10 @@ def test_passwords_of_bitnami_can_be_in_a_file() -> None:
     ("given", "warning"),
     [
         ({"KAFKA_CFG_NODE_ID": "1", **TWO_USERS}, "KAFKA_CLIENT_USERS: no listener uses SASL"),
+        (
+            {"KAFKA_CFG_NODE_ID": "1", "KAFKA_INTER_BROKER_USER": "x", "KAFKA_INTER_BROKER_PASSWORD": "p"},
+            "KAFKA_INTER_BROKER_USER: no listener uses SASL",
+        ),
         ({**SASL, **TWO_USERS, "KAFKA_CLIENT_LISTENER_NAME": "OUT"}, "KAFKA_CLIENT_LISTENER_NAME=OUT: no listener"),
         ({**SASL, **TWO_USERS, "KAFKA_INTER_BROKER_USER": "x"}, "KAFKA_INTER_BROKER_PASSWORD is not set"),
         ({**SASL, "KAFKA_CLIENT_USERS": "a@b", "KAFKA_CLIENT_PASSWORDS": "p"}, "PLAIN does not support the names a@b"),

@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 from tests.server_process import ServerProcess, free_port, wait_until
 
 from barnabas.tools.cli.container.scram_argument import parse_scram
+from barnabas.tools.cli.container.storage_tool import format_directories
 
 DOCKER = Path(__file__).parents[2] / "docker"
 DEADLINE_S = 90
@@ -435,15 +436,19 @@ def test_a_wrong_user_is_named_without_the_password(argument: str, reason: str) 
     assert "cret" not in str(raised.value)
 
 
+def with_salted_key(salted: bytes) -> str:
+    return f"saltedpassword={base64.b64encode(salted).decode()}"
+
+
 def test_a_salted_password_gives_the_credential_of_the_password() -> None:
     salt, password = b"salt of a user", "secret"
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, 5000)
     parts = [f"salt={base64.b64encode(salt).decode()}", "name=a", "iterations=5000"]
-    with_salted = parse_scram(
-        f" SCRAM-SHA-256=[{','.join([*parts, f'saltedpassword={base64.b64encode(salted).decode()}'])}]"
-    )
+    with_salted = parse_scram(f" SCRAM-SHA-256=[{','.join([*parts, with_salted_key(salted)])}]")
     with_password = parse_scram(f"SCRAM-SHA-256=[{','.join([*parts, f'password={password}'])}] ")
     assert with_salted.credential(os.urandom) == with_password.credential(os.urandom)
+    with_both = parse_scram(f"SCRAM-SHA-256=[{','.join([*parts, with_salted_key(salted), 'password='])}]")
+    assert with_both == with_salted, "an empty password is none"
 
 
 def test_a_format_refuses_users_that_the_directory_would_not_keep(root: Root) -> None:
@@ -474,6 +479,19 @@ def test_a_format_refuses_users_that_the_directory_would_not_keep(root: Root) ->
     other = root.tool(*command[:-3], "ab" * 11, *command[-2:])
     assert other.returncode == 1 and f"belongs to cluster {CLUSTER_ID}" in other.stderr
     assert root.tool(*command).returncode == 0
+
+
+def test_a_format_without_a_cluster_id_continues_an_interrupted_one(tmp_path: Path) -> None:
+    login = parse_scram("SCRAM-SHA-512=[name=a,password=b]")
+    properties = {"log.dirs": f"{tmp_path}/one,{tmp_path}/two", "node.id": "4"}
+    assert format_directories(properties, None, [login]) == {}
+    (cluster_id,) = set(format_directories(properties, None).values())
+    (tmp_path / "two/meta.properties").unlink()
+    assert format_directories(properties, None, [login]) == {f"{tmp_path}/one": cluster_id}
+    for name in ("one", "two"):
+        (tmp_path / name / "meta.properties").unlink()
+    assert format_directories(properties, None, [login]) == {}, "the metadata store is left"
+    assert set(format_directories(properties, None).values()) == {cluster_id}
 
 
 def test_the_entry_point_passes_commands_on(root: Root) -> None:

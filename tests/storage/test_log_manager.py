@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -632,15 +633,25 @@ def test_power_may_fail_at_any_step_of_the_recovery_of_many_logs(disk: SimDisk, 
             assert (values(log), log.leader_epochs.latest_epoch) == ([b"record"], 4)
 
 
-def test_a_recovered_log_whose_files_are_removed_before_the_sync_goes_offline_alone(disk: SimDisk) -> None:
+@pytest.mark.parametrize(
+    ("operation", "error", "path"),
+    [
+        ("rename", errno.ENOENT, "t-7/leader-epoch-checkpoint"),
+        ("open", errno.EACCES, "t-7/leader-epoch-checkpoint.tmp"),
+    ],
+)
+def test_a_recovered_log_whose_files_fail_at_the_sync_goes_offline_alone(
+    disk: SimDisk, operation: str, error: int, path: str
+) -> None:
     killed = killed_with_records(disk, MANY_LOGS)
     manager = make_manager(killed, ("/data",), config=SMALL)
     manager.open_dirs()
     manager.write_identity(1, "cluster")
     tasks = manager.loading_tasks()
     assert len(tasks) == 1
-    killed.fail("rename", errno.ENOENT, "t-7/leader-epoch-checkpoint")
+    killed.fail(operation, error, path)
     tasks[0]()
     manager.finish_loading()
     assert list(manager.held.offline) == [TopicPartition("t", 7)]
+    assert os.strerror(error) in str(manager.held.offline[TopicPartition("t", 7)]), "the cause"
     assert len(manager.logs) == MANY_LOGS - 1

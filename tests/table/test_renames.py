@@ -209,6 +209,9 @@ def test_a_name_of_another_field_is_not_an_earlier_name() -> None:
     assert list(find_renames((), old, new, names)) == []
     more = pa.struct([("a", pa.int64()), ("c", pa.int64())])
     assert list(find_renames((), old, more, {"c": FieldNames(("a", "b"))})) == [ColumnRename(("b",), "c")]
+    two = pa.struct([("c", pa.int64()), ("d", pa.int64())])
+    both = {"c": FieldNames(("a",)), "d": FieldNames(("a",))}
+    assert list(find_renames((), old, two, both)) == [ColumnRename(("a",), "c")], "a column is renamed once"
 
 
 def test_values_without_a_renamed_field_are_left_alone() -> None:

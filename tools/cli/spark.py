@@ -199,8 +199,8 @@ def export(
     batch_bytes: Annotated[
         int | None,
         typer.Option(
-            help="Approximate size of a batch in bytes: 256 MB, which is also the size of an output file, or for "
-            "Iceberg 8 GB."
+            help="Approximate size of a batch in bytes: 256 MB, which is also the size of an output file; 8 GB "
+            "for Iceberg."
         ),
     ] = None,
     file_format: Annotated[str, typer.Option("--format", help="parquet, orc, delta or iceberg.")] = "parquet",
@@ -220,7 +220,9 @@ def export(
     `barnabas table follow` continues a table of Parquet, Delta or Iceberg without Spark.
     """
     if file_format == "iceberg" and (every is not None or write_option):
-        raise typer.BadParameter("--format iceberg has neither --every nor --write-option: see `barnabas table follow`")
+        raise typer.BadParameter(
+            "--format iceberg does not support --every and --write-option. Use `barnabas table follow`"
+        )
     if file_format != "iceberg" and columns is not None:
         raise typer.BadParameter("--columns requires --format iceberg")
     check_source(bootstrap_server, topic, None, option)

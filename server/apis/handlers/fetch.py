@@ -102,7 +102,7 @@ def handle(
     waiting = replica_manager.fetch_records(params, respond, on_resume=on_resume)
     if waiting is not None:
         ctx.on_disconnect(waiting.cancel)
-        if isinstance(waiting, DelayedFetch) and waiting.has_company and fetch.is_joinable:
+        if isinstance(waiting, DelayedFetch) and waiting.has_other_fetches and fetch.is_joinable:
             fetch.joint_params = params
             ctx.joinable_fetch = fetch, waiting
     return None
@@ -340,7 +340,7 @@ class PendingFetch:
 
     @property
     def is_joinable(self) -> bool:
-        """Whether its request alone determines the results, so that an equal request gets the same."""
+        """Whether its request alone determines the results, so that an equal request gets the same results."""
         request = self.request
         return (
             self._follower == CONSUMER

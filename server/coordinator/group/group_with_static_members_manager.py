@@ -30,10 +30,10 @@ G = TypeVar("G", bound=GroupWithStaticMembers[Any, Any])
 
 
 class GroupWithStaticMembersManager(ModernGroupManager[G]):
-    """The rebalance protocol of groups with static members, which revoke partitions of other members within a deadline.
+    """The rebalance protocol of groups with static members.
 
-    An empty group becomes a classic group when a classic member joins. Owned by the group coordinator and used on the
-    loop's thread only.
+    A member has a deadline to revoke partitions that are assigned to other members. An empty group becomes a classic
+    group when a classic member joins. Owned by the group coordinator and used on the loop's thread only.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class GroupWithStaticMembersManager(ModernGroupManager[G]):
         return classic
 
     def _make_classic(self, group: G, classic: ClassicGroup) -> None:
-        """Put a classic group whose record is in the log in the place of a group."""
+        """Replace a group with a classic group whose record is in the log."""
         classic.is_logged = True
         self.on_group_unloaded(group, ErrorCode.NONE)
         self._group_manager.replace_group(classic)

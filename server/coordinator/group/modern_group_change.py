@@ -64,7 +64,7 @@ class ModernGroupChange(ABC, Generic[G, M, T]):
             targets[member_id] = target
 
     def replace_member(self, former: M, member: M) -> None:
-        """Give a static member that restarted the target assignment of its former member id."""
+        """Transfer the target assignment of the former member id to a restarted static member."""
         if former.member_id == member.member_id:
             self.put_member(member)
             return

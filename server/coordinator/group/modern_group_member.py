@@ -45,7 +45,7 @@ class StaticGroupMember(ModernGroupMember):
 
     @property
     def is_revoking(self) -> bool:
-        """Whether the member has to revoke something, and keeps its epoch until it has confirmed the revocation."""
+        """Whether the member has to revoke partitions or tasks. It keeps its epoch until it confirms the revocation."""
         raise NotImplementedError
 
     @property

@@ -115,7 +115,7 @@ async def test_each_gets_its_answers_in_order(lines: Callable[[int], list[Line]]
     batcher = opened(crowd)
     for number in range(4):
         for line in crowd:
-            batcher.add(line.number, b"%d of %d;" % (number, line.number), has_company=True)
+            batcher.add(line.number, b"%d of %d;" % (number, line.number), more_responses_follow=True)
     await end_of_turn()
     for line in crowd:
         expected = b"".join(b"%d of %d;" % (number, line.number) for number in range(4))
@@ -129,10 +129,10 @@ async def test_what_a_socket_does_not_take_is_for_its_transport(lines: Callable[
     full, gone, *others = crowd
     gone.client.close()
     answer = b"a" * (4 << 20)
-    batcher.add(full.number, answer, has_company=True)
+    batcher.add(full.number, answer, more_responses_follow=True)
     for line in (gone, *others):
-        batcher.add(line.number, b"short", has_company=True)
-    batcher.add(full.number, b", and more", has_company=True)
+        batcher.add(line.number, b"short", more_responses_follow=True)
+    batcher.add(full.number, b", and more", more_responses_follow=True)
     await end_of_turn()
     assert full.written, "a socket does not take so much"
     assert full.sent() == answer + b", and more"
@@ -148,7 +148,7 @@ async def test_what_is_sent_past_the_box_comes_behind_what_is_in_it(
     crowd = lines(count)
     batcher = opened(crowd)
     for line in crowd:
-        batcher.add(line.number, b"first", has_company=True)
+        batcher.add(line.number, b"first", more_responses_follow=True)
     for line in crowd:
         batcher.flush(line.number)
         line.server.send(b"".join(line.written) + b", second")
@@ -164,14 +164,14 @@ async def test_nothing_is_sent_to_whoever_has_the_number_of_a_closed_socket(
     crowd = lines(count)
     batcher = opened(crowd)
     for line in crowd:
-        batcher.add(line.number, b"not for the next one", has_company=True)
+        batcher.add(line.number, b"not for the next one", more_responses_follow=True)
     for line in crowd:
         batcher.remove_connection(line.number)
         line.close()
     newcomers = lines(count)
     for line in newcomers:
         batcher.add_connection(line.number, line.transport)
-        batcher.add(line.number, b"for me", has_company=True)
+        batcher.add(line.number, b"for me", more_responses_follow=True)
     await end_of_turn()
     assert {line.sent() for line in newcomers} == {b"for me"}
 
@@ -182,24 +182,24 @@ async def test_a_crowd_is_one_until_the_box_is_empty(lines: Callable[[int], list
     assert not batcher.is_batching
     batcher.add_connection(crowd[0].number, crowd[0].transport)
     assert batcher.is_batching
-    batcher.add(crowd[1].number, b"x", has_company=True)
+    batcher.add(crowd[1].number, b"x", more_responses_follow=True)
     batcher.remove_connection(crowd[0].number)
     assert batcher.is_batching, "the next answer would overtake the one in the box"
     await end_of_turn()
     assert not batcher.is_batching
 
 
-@pytest.mark.parametrize("has_company", [False, True])
+@pytest.mark.parametrize("more_responses_follow", [False, True])
 async def test_the_first_response_of_a_turn_waits_only_for_others(
-    lines: Callable[[int], list[Line]], monkeypatch: pytest.MonkeyPatch, has_company: bool
+    lines: Callable[[int], list[Line]], monkeypatch: pytest.MonkeyPatch, more_responses_follow: bool
 ) -> None:
     crowd = lines(MIN_CONNECTIONS_TO_BATCH)
     batcher = opened(crowd)
-    batcher.add(crowd[0].number, b"first", has_company=has_company)
-    assert batcher.has_waiting is has_company
-    assert crowd[0].written == ([] if has_company else [b"first"])
+    batcher.add(crowd[0].number, b"first", more_responses_follow=more_responses_follow)
+    assert batcher.has_waiting is more_responses_follow
+    assert crowd[0].written == ([] if more_responses_follow else [b"first"])
     monkeypatch.setattr(output, "TURN_S", math.inf)  # however slow the machine is, this is the same turn
-    batcher.add(crowd[1].number, b"second", has_company=has_company)
+    batcher.add(crowd[1].number, b"second", more_responses_follow=more_responses_follow)
     assert batcher.has_waiting
     await end_of_turn()
     assert [line.sent() for line in crowd[:2]] == [b"first", b"second"]

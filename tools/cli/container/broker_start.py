@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ....common.properties import format_properties, parse_properties
-from ....common.uuid_text import new_uuid, uuid_text
 from ..reasons import reason
 from .environment import ContainerHost, ContainerSettings, container_settings, has_kafka_variables
 from .services import ContainerServices
@@ -133,9 +132,9 @@ def _start(settings: ContainerSettings) -> int:
         settings.logins.clear()
         settings.warnings.append("KAFKA_CLIENT_USERS: the cluster stores SCRAM users. Add them: barnabas user add NAME")
     if (settings.cluster_id is not None or settings.logins) and not config.zookeeper_connect:
-        cluster_id = settings.cluster_id or uuid_text(new_uuid(os.urandom))
+        cluster_id = settings.cluster_id
         for log_dir, owner in format_directories(settings.properties, cluster_id, settings.logins).items():
-            if settings.cluster_id not in (None, owner):
+            if cluster_id not in (None, owner):
                 text = f"CLUSTER_ID={cluster_id}: {log_dir} belongs to cluster {owner}, which is kept"
                 settings.warnings.append(text)
     if settings.client:

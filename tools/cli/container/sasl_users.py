@@ -69,7 +69,8 @@ def sasl_users(
             raise ValueError(f"{USERS} and {PASSWORDS}: {text}")
         return found
     if not with_sasl:
-        found.warnings.append(f"{USERS}: no listener uses SASL, so the users are not needed")
+        variable = USERS if users else INTER_BROKER_USER
+        found.warnings.append(f"{variable}: no listener uses SASL, so the users are not needed")
         return found
     if ENABLED not in properties:
         found.properties[ENABLED] = DEFAULT_MECHANISMS
@@ -81,13 +82,11 @@ def sasl_users(
         if "PLAIN" in mechanisms:
             own = inter_broker if listener.upper() == inter_broker_listener else {}
             key = f"listener.name.{listener.lower()}.plain.sasl.jaas.config"
-            found.properties[key] = _plain_jaas({**users, **own}, own)
+            found.properties[key] = _plain_jaas({**users, **inter_broker}, own)
     if "PLAIN" in enabled and (odd := sorted(name for name in users if not _JAAS_NAME.fullmatch(name))):
         found.warnings.append(f"{USERS}: PLAIN does not support the names {', '.join(odd)}, only SCRAM does")
     for mechanism in sorted(one for one in enabled if one.startswith("SCRAM-")):
-        found.logins += [ScramLogin(name, mechanism, password) for name, password in users.items()]
-        if mechanism == properties.get("sasl.mechanism.inter.broker.protocol", "").upper():
-            found.logins += [ScramLogin(name, mechanism, password) for name, password in inter_broker.items()]
+        found.logins += [ScramLogin(name, mechanism, password) for name, password in {**users, **inter_broker}.items()]
     if users:
         _add_client(found, given, {**found.properties, **properties}, with_sasl, users)
     return found

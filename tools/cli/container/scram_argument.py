@@ -62,9 +62,9 @@ def parse_scram(argument: str) -> ScramLogin:
     where = f"--add-scram {mechanism}=[name={name}]"
     if not 0 < len(name) <= LONGEST_USER:
         raise ValueError(f"--add-scram {mechanism}: expected a name of 1 to {LONGEST_USER} characters")
-    if not values.get("password", values.get("saltedpassword")):
+    if not (values.get("password") or values.get("saltedpassword")):
         raise ValueError(f"{where}: expected a password or a saltedpassword")
-    if "password" not in values and "salt" not in values:
+    if not values.get("password") and "salt" not in values:
         raise ValueError(f"{where}: a saltedpassword requires its salt")
     iterations = values.get("iterations", str(MIN_ITERATIONS))
     is_number = iterations.isdecimal() and len(iterations) <= len(str(MAX_ITERATIONS))
@@ -73,7 +73,7 @@ def parse_scram(argument: str) -> ScramLogin:
     salt, salted = (
         _decoded(values[key], f"{where}: {key}") if key in values else None for key in ("salt", "saltedpassword")
     )
-    password = values.get("password")
+    password = values.get("password") or None
     # Kafka ignores the salted password if there is a password, too.
     return ScramLogin(name, mechanism, password, salt, None if password else salted, int(iterations))
 

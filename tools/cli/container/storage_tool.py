@@ -20,12 +20,14 @@ NO_NODE = "1"
 
 
 def format_directories(
-    properties: dict[str, str], cluster_id: str, logins: Sequence[ScramLogin] = ()
+    properties: dict[str, str], cluster_id: str | None, logins: Sequence[ScramLogin] = ()
 ) -> dict[str, str]:
     """Write `meta.properties` in the log directories without one, durably; return the cluster ids of the others.
 
-    The users of `logins` are stored if all directories are new. Raises OSError, ValueError, StoreError, and
-    StorageError for a file that cannot be read.
+    Without a cluster id they get the id of the others, or of the metadata store that an interrupted format has left, or
+    a random one. The users of `logins` are stored if all directories are new.
+
+    Raises OSError, ValueError, StoreError, and StorageError for a file that cannot be read.
     """
     room: Any = import_module("barnabas.storage.meta_properties")
     filesystem: Any = import_module("barnabas.storage.filesystem").OsFileSystem()
@@ -37,14 +39,16 @@ def format_directories(
     others = {log_dir: one.cluster_id or "" for log_dir, one in found.items() if one is not None}
     if logins and not others:
         # Before meta.properties: after an interruption, the next format stores the users again.
-        _store_users(properties, cluster_id, logins)
+        cluster_id = _store_users(properties, cluster_id, logins)
+    cluster_id = cluster_id or next(filter(None, others.values()), None) or uuid_text(new_uuid(os.urandom))
     for log_dir in [one for one in found if one not in others]:
         wanted = room.MetaProperties(1, node_id, cluster_id, uuid_text(new_uuid(os.urandom)))
         room.write_meta_properties(filesystem, log_dir, wanted)
     return others
 
 
-def _store_users(properties: dict[str, str], cluster_id: str, logins: Sequence[ScramLogin]) -> None:
+def _store_users(properties: dict[str, str], cluster_id: str | None, logins: Sequence[ScramLogin]) -> str:
+    """Return the cluster id of the metadata store."""
     config: Any = import_module("barnabas.server.config.broker_config").BrokerConfig.from_properties(
         properties, os.environ
     )
@@ -56,7 +60,7 @@ def _store_users(properties: dict[str, str], cluster_id: str, logins: Sequence[S
 
     users = [(one.name, one.mechanism, one.credential(os.urandom)) for one in logins]
     store: Any = import_module("barnabas.server.metadata.initial_users").store_initial_users
-    asyncio.run(
+    stored_id: str = asyncio.run(
         store(
             config.metadata_store_path,
             cluster_id,
@@ -65,6 +69,7 @@ def _store_users(properties: dict[str, str], cluster_id: str, logins: Sequence[S
             token_bytes=os.urandom,
         )
     )
+    return stored_id
 
 
 def log_dirs(properties: dict[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-// A list of which the console sends a part: a search in all rows, and a button that loads more of them.
+// A list that the console sends in parts: a search in all rows, and a button that loads more of them.
 
 import { get } from "./api.js";
 import { h, number } from "./dom.js";
