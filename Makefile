@@ -58,20 +58,20 @@ check: $(STAMP)
 QUICK := $(wildcard tests/test_architecture.py tests/test_language.py tests/test_kafka_names.py) tests/protocol tests/storage
 
 quick-tests: $(STAMP)
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not verify and not java' $(QUICK) \
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not verify and not nightly and not java' $(QUICK) \
 		--ignore-glob='*/test_crash_*'
 
 test: $(STAMP)
 	$(MAKE) -j 2 lint tests
 
 tests: $(STAMP)
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m 'not verify'
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m 'not verify and not nightly'
 
 # Branch coverage of the product, with a floor. Processes that tests start are not measured. It takes twice as long as
 # the tests without measurement, so CI runs it at night.
 coverage: $(STAMP)
 	mkdir -p build
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not verify and not java' --cov \
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not verify and not nightly and not java' --cov \
 		--cov-report=term:skip-covered --cov-fail-under=$${FLOOR:-80}
 
 verify: $(STAMP)
