@@ -23,7 +23,7 @@ from bench.wire import (
 
 WAIT_MS = 120_000
 _SESSION_AT = 4 + 4 + 4 + 2
-"""Position of the session id in an answer: after size, correlation id, throttle time and error."""
+"""Position of the session id in a response: after size, correlation id, throttle time and error."""
 
 
 class WaitingConsumer:

@@ -1,4 +1,4 @@
-"""Compose files for images of Kafka, with the name of the image replaced, and the start of the image."""
+"""Checks of compose files that are written for images of Kafka, and of the start time of the image."""
 
 import re
 import time
@@ -20,7 +20,7 @@ STARTS = 5
 
 
 def check_drop_in(docker: str, compose: Sequence[str]) -> None:
-    """Each service starts, tools in the container and clients on the host write and read, and it ends cleanly."""
+    """Check that each service starts, serves tools in the container and clients on the host, and stops cleanly."""
     seconds = [start_seconds(docker) for _ in range(STARTS)]
     say(f"ready {median(seconds):.2f} s after docker run ({min(seconds):.2f} to {max(seconds):.2f} s)")
     for path in sorted(SERVICES.glob("*.yml")):

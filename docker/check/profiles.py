@@ -125,7 +125,7 @@ print(catalog.load_table('demo.flights').scan().to_arrow().num_rows)
 
 
 def check_table(docker: str, compose: Sequence[str]) -> None:
-    """A follower: it is killed and stopped, and its table has each record once."""
+    """Check that a follower that is killed and stopped writes each record once."""
     client, metrics = here("BARNABAS_PORT"), here("BARNABAS_TABLE_PORT")
     with running(docker, compose, COMPOSE_FILE, "table") as project:
         project.up("broker", "table")

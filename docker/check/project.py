@@ -74,7 +74,7 @@ class Project:
         return self._log(service)
 
     def timed_log(self, service: str) -> list[str]:
-        """The lines, each with its time before it."""
+        """Return the log lines, each after its timestamp."""
         return self._log(service, "--timestamps")
 
     def _log(self, service: str, *options: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Faults of a cluster of processes while clients write to it, and what a round with faults leaves behind."""
+"""Faults of a cluster of processes while clients write to it, and the checks after a round."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class ReplicatedCluster(ABC):
 
     @abstractmethod
     def _start_control_plane(self, stack: ExitStack) -> None:
-        """Start the control nodes, and have the stack end them."""
+        """Start the control nodes, and register their stop in the exit stack."""
 
     @abstractmethod
     def _broker(self, broker_id: int) -> BrokerProcess:
@@ -95,7 +95,7 @@ class ReplicatedCluster(ABC):
     # -- faults ---------------------------------------------------------------------------------------------------
 
     def kill(self, node: str) -> None:
-        """kill -9."""
+        """Send SIGKILL to a node."""
         self._paused.discard(node)
         self.process(node).kill()
 
@@ -104,17 +104,17 @@ class ReplicatedCluster(ABC):
         self._start_together([node])
 
     def stop(self, node: str) -> None:
-        """SIGTERM; a broker ends with a controlled shutdown."""
+        """Send SIGTERM to a node; a broker ends with a controlled shutdown."""
         status = self.process(node).stop()
         assert status in (0, 143), f"{node} exited {status}:\n{self.process(node).log_tail()}"
 
     def pause(self, node: str) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP to a node."""
         os.kill(self.process(node).pid, signal.SIGSTOP)
         self._paused.add(node)
 
     def resume(self, node: str) -> None:
-        """SIGCONT."""
+        """Send SIGCONT to a node."""
         os.kill(self.process(node).pid, signal.SIGCONT)
         self._paused.discard(node)
 

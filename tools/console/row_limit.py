@@ -18,7 +18,7 @@ class RowLimit(NamedTuple):
 
     @classmethod
     def parse(cls, parameters: Mapping[str, str]) -> Self:
-        """Raises ValueError."""
+        """Parse the parameters of a request. Raises ValueError."""
         text = parameters.get("limit", str(DEFAULT_ROWS))
         if not text.isdecimal() or len(text) > len(str(MAX_ROWS)) or not 1 <= int(text) <= MAX_ROWS:
             raise ValueError(f"limit: expected a number from 1 to {MAX_ROWS}")
