@@ -311,6 +311,7 @@ def test_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         }
         with Reader("tables.md", tmp_path, broker.bootstrap, replaced) as reader:
             assert "1" in reader.run("barnabas table follow", " --once")
+            reader.take("barnabas spark export")  # tests/table/test_spark_export.py runs it with jars of its own
             reader.run("barnabas table unit")
             assert "ExecStart=" in (tmp_path / "orders-table.service").read_text()
         (code,) = python_of("tables.md")
