@@ -420,10 +420,11 @@ def test_members_are_removed(page: Page, broker: Broker) -> None:
         async with Consumer(
             broker.bootstrap, group_id="static", group_instance_id=instance, session_timeout_ms=600_000
         ) as consumer:
-            consumer.subscribe(["quiet"])
+            consumer.subscribe(["with-static-members"])
             while not consumer.assignment:
                 await consumer.getmany(timeout_ms=200)
 
+    broker.create_topic("with-static-members", 1)
     apart(join("first"))
     go(page, "/groups/static")
     members = page.get_by_role("table", name="Members").locator("tbody tr")
