@@ -34,7 +34,7 @@ def in_container(
 
 
 class Service(NamedTuple):
-    """What the broker of a compose file has to have; the variables are those of the file."""
+    """A compose file, and the settings that a broker with its variables is expected to have."""
 
     file: str
     listening: dict[str, int]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from ....protocol.errors import ErrorCode
@@ -25,7 +26,7 @@ class ModernGroupMember:
 
 
 @dataclass(frozen=True, slots=True)
-class StaticGroupMember(ModernGroupMember):
+class StaticGroupMember(ModernGroupMember, ABC):
     """One state of a member of a group that supports static members (KIP-345)."""
 
     instance_id: str | None = None
@@ -39,14 +40,14 @@ class StaticGroupMember(ModernGroupMember):
         return self.epoch == STATIC_LEAVE_EPOCH
 
     @property
+    @abstractmethod
     def revoking(self) -> object:
         """The partitions or tasks that the member has to revoke."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def is_revoking(self) -> bool:
         """Whether the member has to revoke partitions or tasks. It keeps its epoch until it confirms the revocation."""
-        raise NotImplementedError
 
     @property
     def is_classic(self) -> bool:
