@@ -75,11 +75,14 @@ static inline const uint8_t *read_varlong(const uint8_t *at, const uint8_t *end,
     return at;
 }
 
-/* A varint, of 32 bits and at most five bytes, still zigzag; NULL as `read_unsigned`. */
+/* A varint, of 32 bits and at most five bytes, still zigzag; NULL as `read_unsigned`. After NULL `value` is 0. */
 static inline const uint8_t *read_unsigned32(const uint8_t *at, const uint8_t *end, uint64_t *value)
 {
     const uint8_t *next = read_unsigned(at, end, value);
-    return next == NULL || next - at > 5 || *value >> 32 ? NULL : next;
+    if (next != NULL && next - at <= 5 && !(*value >> 32))
+        return next;
+    *value = 0; /* callers calculate with it before they look at the reader: 2^63 minus one would overflow */
+    return NULL;
 }
 
 static inline const uint8_t *read_varint(const uint8_t *at, const uint8_t *end, int64_t *value)

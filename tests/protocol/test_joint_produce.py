@@ -97,6 +97,20 @@ def laid_out(*parts: bytes) -> tuple[memoryview, list[tuple[int, int]]]:
 
 
 @pytest.mark.parametrize("functions", FUNCTIONS)
+@pytest.mark.parametrize("count", [2**32, 2**63, 2**64 - 1])
+def test_a_count_of_more_than_32_bits_anywhere_is_not_joined(functions: tuple, count: int) -> None:
+    """Nor calculated with: the sanitizers run this test."""
+    group, _, _ = functions
+    whole = request(batch())
+    front = len(whole) - len(batch())
+    varint = bytes(count >> shift & 0x7F | 0x80 for shift in range(0, 63, 7)) + bytes([count >> 63])
+    for at in range(4, front):
+        changed = whole[4:at] + varint + whole[at + 1 :]
+        buffer, parts = laid_out(framed(changed))
+        assert list(group(buffer, parts)) in ([], [key()]), "at most a client id or a tag that may be longer"
+
+
+@pytest.mark.parametrize("functions", FUNCTIONS)
 @pytest.mark.parametrize("version", range(FIRST_VERSION, LAST_VERSION + 1))
 def test_batches_of_one_partition_are_joined_and_answered(functions: tuple, version: int) -> None:
     group, join, _ = functions
