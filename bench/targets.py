@@ -11,7 +11,7 @@ from typing import Protocol
 
 from bench.doors import Doors
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.barnabas_server import BarnabasServer
 from tests.kafka import LAST_WITH_ZOOKEEPER, SERVER_FLAGS, KafkaBroker, KafkaControllers, KafkaServer, ZooKeeperServer
 from tests.server_process import ServerProcess, broker_answers, free_port, wait_until, wait_until_all_know
@@ -27,6 +27,8 @@ COMMON_PROPERTIES = {
 KAFKA_PROPERTIES = {"log.initial.task.delay.ms": "1000"}
 PATIENCE_S = 600.0
 """For a start or a clean stop: with ten thousand partitions either takes minutes somewhere."""
+MOST_CREATED = 5000
+"""Partitions that one request creates: a KRaft controller refuses more than 10 000 records of metadata at once."""
 
 
 class Target(Protocol):
@@ -93,7 +95,12 @@ class BrokerTarget:
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
         """Create `topic` and return once its partitions have leaders."""
-        self._create([topic], partitions)
+        self._create([topic], min(partitions, MOST_CREATED))
+        for end in range(2 * MOST_CREATED, partitions + MOST_CREATED, MOST_CREATED):
+            wider = NewPartitions(topic, min(end, partitions))
+            for future in self.admin().create_partitions([wider], operation_timeout=120, request_timeout=120).values():
+                future.result()
+        self._await_leaders([topic], partitions)
 
     def create_topics(self, topics: Sequence[str]) -> None:
         """Create topics of one partition each and return once all have leaders."""
@@ -106,6 +113,10 @@ class BrokerTarget:
         new = [NewTopic(topic, partitions, len(self.servers)) for topic in topics]
         for future in admin.create_topics(new, operation_timeout=120, request_timeout=120).values():
             future.result()
+        self._await_leaders(topics, partitions)
+
+    def _await_leaders(self, topics: Sequence[str], partitions: int) -> None:
+        admin = self.admin()
 
         def has_leaders() -> bool:
             found = admin.list_topics(topics[0] if len(topics) == 1 else None, timeout=60).topics
