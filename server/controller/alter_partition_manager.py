@@ -30,6 +30,7 @@ from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import LeaderIsrAndControllerEpoch
 from ..replication.inter_broker_versions import highest_version
 from ..replication.leader_and_isr import IsrChange, LeaderAndIsr
+from ..runtime.loop_sharing import CountBudget
 from .forwarding_manager import SendToController
 from .kafka_controller import ANY_BROKER_EPOCH, KafkaController
 
@@ -102,8 +103,11 @@ class DefaultAlterPartitionManager:
                     # An error of another part must not end this task: no later change would be sent.
                     logger.exception("cannot change the ISR of %d partitions", len(batch))
                     results = {}
+                # A broker that stops or starts changes the ISRs of thousands of partitions.
+                budget = CountBudget()
                 for waiting in batch:
                     _settle(waiting, results.get(waiting.change.topic_partition))
+                    await budget.step()
         finally:
             self._sending = None
 

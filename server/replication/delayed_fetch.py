@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +13,7 @@ from .delayed_operation import DelayedOperation
 
 if TYPE_CHECKING:
     from ...protocol.messages.fetch import FetchPartition
+    from ...protocol.topic_partition import TopicPartition
     from ...storage.filesystem import Sendable
     from ...storage.leader_epochs import EpochEnd
     from ...storage.transaction_index import AbortedTxn
@@ -110,16 +111,25 @@ class AwaitedRead(NamedTuple):
 class DelayedFetch(DelayedOperation):
     """Completes when all partitions together have `min_bytes`, or when one of them changed in any other way."""
 
-    __slots__ = ("_isolation", "_min_bytes", "_reads", "_respond", "size")
+    __slots__ = ("_available", "_isolation", "_min_bytes", "_reads", "_respond", "_waiting", "size")
 
     def __init__(
-        self, reads: list[AwaitedRead], *, min_bytes: int, isolation: FetchIsolation, respond: Callable[[], None]
+        self,
+        reads: Mapping[TopicPartition, AwaitedRead],
+        *,
+        min_bytes: int,
+        isolation: FetchIsolation,
+        respond: Callable[[], None],
     ) -> None:
         super().__init__()
         self._reads = reads
         self._min_bytes = min_bytes
         self._isolation = isolation
         self._respond = respond
+        self._waiting: dict[Hashable, int] = {}
+        """The bytes that the partitions had at their last check. Only kept for fetches of more than one byte."""
+        self._available = 0
+        """The sum of these."""
         self.size = 1
 
     @property
@@ -131,29 +141,39 @@ class DelayedFetch(DelayedOperation):
         return len(self.purgatory.watchers[key]) > 1
 
     def try_complete(self) -> bool:
-        available = 0
-        for read in self._reads:
-            partition = read.partition
-            if (
-                partition.is_leader is not read.is_led
-                or partition.is_offline
-                or partition.leader_epoch != read.leader_epoch
-            ):
-                return self.force_complete()
-            log = partition.log
-            bound = partition.read_bound(self._isolation)
-            if read.offset < bound:
-                # A read ends with its segment: after a roll this read cannot return more bytes.
-                if self._min_bytes <= 1 or read.offset < log.active_segment.base_offset:
-                    return self.force_complete()
-                try:
-                    waiting = log.bytes_between(read.offset, bound)
-                except (KafkaError, LogDirFailedError):  # out of range or unreadable now: the response reports it
-                    return self.force_complete()
-                available += min(waiting, read.max_bytes)
-            elif read.offset > log.log_end_offset or read.offset < log.log_start_offset:
-                return self.force_complete()
-        return available >= self._min_bytes and self.force_complete()
+        return any(self._is_complete(key, read) for key, read in self._reads.items()) and self.force_complete()
+
+    def try_complete_for(self, key: Hashable) -> bool:
+        read = self._reads.get(key)  # type: ignore[call-overload]  # a follower's id is a key without a read
+        return read is not None and self._is_complete(key, read) and self.force_complete()
+
+    def _is_complete(self, key: Hashable, read: AwaitedRead) -> bool:
+        """Whether this partition, with the bytes that the others had at their last check, completes the fetch."""
+        partition = read.partition
+        if (
+            partition.is_leader is not read.is_led
+            or partition.is_offline
+            or partition.leader_epoch != read.leader_epoch
+        ):
+            return True
+        log = partition.log
+        bound = partition.read_bound(self._isolation)
+        waiting = 0
+        if read.offset < bound:
+            # A read ends with its segment: after a roll this read cannot return more bytes.
+            if self._min_bytes <= 1 or read.offset < log.active_segment.base_offset:
+                return True
+            try:
+                waiting = min(log.bytes_between(read.offset, bound), read.max_bytes)
+            except (KafkaError, LogDirFailedError):  # out of range or unreadable now: the response reports it
+                return True
+        elif read.offset > log.log_end_offset or read.offset < log.log_start_offset:
+            return True
+        if self._min_bytes <= 1:
+            return False
+        self._available += waiting - self._waiting.get(key, 0)
+        self._waiting[key] = waiting
+        return self._available >= self._min_bytes
 
     def on_complete(self) -> None:
         self._respond()

@@ -507,13 +507,16 @@ class ReplicaManager:
 
         The append of a single entry was seen to be undecided in this turn, so only several are checked again.
         """
-        waiting = DelayedProduce(awaited, request.acks, results, callback)
+        appends: dict[Hashable, list[AwaitedAppend]]
+        if len(awaited) == 1:  # as most
+            appends = {awaited[0][0].topic_partition: awaited}
+        else:
+            appends = {}
+            for append in awaited:
+                appends.setdefault(append[0].topic_partition, []).append(append)
+        waiting = DelayedProduce(appends, request.acks, results, callback)
         if len(results) == 1 or not waiting.try_complete():
-            if len(awaited) == 1:  # as most
-                keys = [awaited[0][0].topic_partition]
-            else:
-                keys = [partition.topic_partition for partition, _, _ in awaited]
-            self._produce_purgatory.watch(waiting, keys, request.timeout_ms)
+            self._produce_purgatory.watch(waiting, appends, request.timeout_ms)
 
     def _suspend(
         self, suspended: SuspendedAppend | None, entry: AppendEntry, entries: Iterator[AppendEntry]
@@ -563,7 +566,7 @@ class ReplicaManager:
         if params.max_wait_ms <= 0 or total >= params.min_bytes or not params.partitions or must_respond(results):
             callback(results)
             return None
-        reads = []
+        reads: dict[TopicPartition, AwaitedRead] = {}
         for topic, wanted in params.partitions:
             partition = self._partitions.get((topic, wanted.partition))
             if partition is None:  # deleted since an earlier turn read it
@@ -571,14 +574,12 @@ class ReplicaManager:
                 return None
             if params.follower != CONSUMER and self._holds_back(partition, params.follower):
                 continue  # its records do not complete the fetch
-            reads.append(
-                AwaitedRead(
-                    partition,
-                    wanted.fetch_offset,
-                    wanted.partition_max_bytes,
-                    partition.leader_epoch,
-                    partition.is_leader,
-                )
+            reads[partition.topic_partition] = AwaitedRead(
+                partition,
+                wanted.fetch_offset,
+                wanted.partition_max_bytes,
+                partition.leader_epoch,
+                partition.is_leader,
             )
 
         # Records are not kept in memory while the fetch waits for more.
@@ -595,7 +596,7 @@ class ReplicaManager:
 
         waiting = DelayedFetch(reads, min_bytes=params.min_bytes, isolation=params.isolation, respond=respond)
         if not waiting.try_complete():
-            keys: list[Hashable] = [read.partition.topic_partition for read in reads]
+            keys: list[Hashable] = list(reads)
             wait_ms = min(params.max_wait_ms, LONGEST_WAIT_MS)
             if params.follower != CONSUMER:
                 keys.append(params.follower)
