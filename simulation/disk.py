@@ -444,6 +444,11 @@ class SimFile:
         """Make the data durable, and the metadata that is required to read them, as fsync does."""
         self._sync("fdatasync")
 
+    def check_writeback(self) -> None:
+        """Raise the error of a write-back that failed. It changes nothing: `sync_disk` has made the file durable."""
+        self._check_open()
+        self._disk._step("check_writeback", self.path)
+
     def start_writeback(self, position: int, length: int) -> None:
         """Change nothing: any unsynced write may or may not be on the disk anyway."""
         self._check_open()

@@ -28,6 +28,7 @@ _NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNO
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 """macOS has no fdatasync."""
+_SYNC_FILE_RANGE_WAIT_BEFORE = 1
 
 
 class File(Protocol):
@@ -54,6 +55,13 @@ class File(Protocol):
     def fsync(self) -> None: ...
 
     def fdatasync(self) -> None: ...
+
+    def check_writeback(self) -> None:
+        """Raise `OSError` if the system failed to write bytes of this file, as `fdatasync` does, without a sync.
+
+        After `sync_disk`, which tells nothing of failures before it.
+        """
+        ...
 
     def start_writeback(self, position: int, length: int) -> None:
         """Let the system begin to bring a stretch to the disk, so that less is left for `fsync`. Promises nothing."""
@@ -328,6 +336,14 @@ class OsFile:
         else:
             _fdatasync(fd)
 
+    def check_writeback(self) -> None:
+        # Of a file without dirty pages, fdatasync flushes the disk's cache again, which takes over a millisecond.
+        sync_file_range = _linux_call("sync_file_range", "i", "q", "q", "I")
+        if sync_file_range is None:
+            self.fdatasync()
+        else:
+            sync_file_range(self.fileno(), 0, 0, _SYNC_FILE_RANGE_WAIT_BEFORE)
+
     def start_writeback(self, position: int, length: int) -> None:
         if sys.platform == "linux":
             # Starts to write the dirty pages, and drops from the cache only pages that are clean already.
@@ -371,23 +387,27 @@ class OsLock:
             os.close(fd)
 
 
-@lru_cache(maxsize=1)
-def _syncfs() -> Callable[[int], None] | None:
-    """Linux's syncfs(2), which raises OSError; None before Linux 5.8, where it reports no errors, and elsewhere."""
+@lru_cache
+def _linux_call(name: str, *types: str) -> Callable[..., None] | None:
+    """Return a system call without a function in `os`, whose arguments are of these types of `array`.
+
+    It raises OSError. None before Linux 5.8, where syncfs(2) reports no errors, and elsewhere.
+    """
     if sys.platform != "linux" or tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) < (5, 8):
         return None
-    import ctypes  # half a megabyte that only a broker with many new partitions needs
+    import ctypes  # half a megabyte that only a broker with many partitions needs
 
-    call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    call = getattr(ctypes.CDLL(None, use_errno=True), name, None)
     if call is None:
         return None
+    call.argtypes = [{"i": ctypes.c_int, "q": ctypes.c_int64, "I": ctypes.c_uint}[one] for one in types]
 
-    def syncfs(fd: int) -> None:
-        if call(fd) != 0:
+    def checked(*arguments: int) -> None:
+        if call(*arguments) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 
-    return syncfs
+    return checked
 
 
 class OsFileSystem:
@@ -455,7 +475,7 @@ class OsFileSystem:
             os.close(fd)
 
     def sync_disk(self, path: str) -> bool:
-        syncfs = _syncfs()
+        syncfs = _linux_call("syncfs", "i")
         if syncfs is None:
             return False
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -27,11 +27,11 @@ class FlushTask:
     __slots__ = (
         "_directory_of",
         "_epochs",
-        "_fs",
         "directory",
         "epoch_lines",
         "failure",
         "files",
+        "fs",
         "give_up",
         "is_done",
         "snapshots",
@@ -51,7 +51,7 @@ class FlushTask:
         sync_directory: bool,
         give_up: Callable[[], None],
     ) -> None:
-        self._fs = fs
+        self.fs = fs
         self._directory_of = directory_of
         self.directory = directory_of()
         self._epochs = TemporaryFile(fs, f"{self.directory}/{EPOCHS_FILE_NAME}")
@@ -98,6 +98,11 @@ class FlushTask:
             with self._unless_deleted():
                 self._epochs.sync()
 
+    def check_writeback(self) -> None:
+        """Second step after a sync of the whole disk: raise the errors that `sync` would raise."""
+        for file in self.files:
+            file.check_writeback()
+
     def rename(self) -> None:
         """Third step: rename the new files."""
         for snapshot in self.snapshots:
@@ -111,7 +116,7 @@ class FlushTask:
         """Last step: make the names durable."""
         if self.sync_directory or self.epoch_lines is not None or self.snapshots:
             with self._unless_deleted():
-                self._fs.fsync_dir(self.directory)
+                self.fs.fsync_dir(self.directory)
 
     @contextmanager
     def _unless_deleted(self) -> Iterator[None]:
@@ -123,8 +128,11 @@ class FlushTask:
                 raise
 
 
-def run_together(tasks: Sequence[FlushTask]) -> None:
+def run_together(tasks: Sequence[FlushTask], *, disk: str = "") -> None:
     """Flush several logs together, step by step: a journal commit for one file covers the others.
+
+    With `disk`, the path of the logs' directory, syncs of the whole disk replace those of files and directories where
+    the system has such a sync. They also write all other dirty data, so they are for very many logs.
 
     A log whose files were deleted or replaced gets its `failure`, and the others are flushed. Raises
     `FlushPostponedError` if disk space or file handles were lacking: the same tasks may be run again later. Raises any
@@ -135,9 +143,11 @@ def run_together(tasks: Sequence[FlushTask]) -> None:
         _step(tasks, FlushTask.write)
         # The next steps need no space: a full disk now means that the disk has lost bytes that it had accepted.
         passing = NO_HANDLE
-        _step(tasks, FlushTask.sync)
+        by_disk = bool(disk) and tasks[0].fs.sync_disk(disk)
+        _step(tasks, FlushTask.check_writeback if by_disk else FlushTask.sync)
         _step(tasks, FlushTask.rename)
-        _step(tasks, FlushTask.sync_names)
+        if not (by_disk and tasks[0].fs.sync_disk(disk)):
+            _step(tasks, FlushTask.sync_names)
     except OSError as error:
         if error.errno in passing:
             raise FlushPostponedError(error.errno, str(error)) from error

@@ -61,6 +61,9 @@ class ForgetfulFile(OsFile):
     def fdatasync(self) -> None:
         self.fileno()
 
+    def check_writeback(self) -> None:
+        self.fileno()
+
 
 class ForgetfulDisk(FaultyDisk):
     """A file system for temporary data without syncs, which would take most of the time of a broker's start."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from barnabas.storage.filesystem import OsFileSystem
 
-OPERATIONS = ("pread", "pwrite", "fsync", "fdatasync", "truncate", "fallocate")
+OPERATIONS = ("pread", "pwrite", "fsync", "fdatasync", "check_writeback", "truncate", "fallocate")
 
 
 class FaultyFile:

@@ -11,20 +11,20 @@ from uuid import UUID
 
 import pytest
 from tests.storage.crash_world import NOW_MS, SMALL, make_manager
-from tests.storage.lanes import checkpoint, delete_due, flush, load, retain, shut_down
+from tests.storage.lanes import checkpoint, delete_due, flush, load, retain, run, shut_down
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.simulation.disk import Mode, SimCrash, SimDisk
-from barnabas.storage.errors import CorruptCheckpointError
+from barnabas.storage.errors import CorruptCheckpointError, LogDirFailedError
 from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.found_logs import MANY_LOGS, DuplicateLogError
 from barnabas.storage.held_logs import AllLogDirsFailedError
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from barnabas.storage.log_manager import LogManager
+from barnabas.storage.log_manager import LOGS_PER_CLOSING_TASK, LogManager
 from barnabas.storage.meta_properties import InconsistentMetaPropertiesError
 from barnabas.storage.partition_dir import marked_dir_name, parse_partition_dir
 
@@ -631,6 +631,67 @@ def test_power_may_fail_at_any_step_of_the_recovery_of_many_logs(disk: SimDisk, 
         assert len(again.logs) == MANY_LOGS and not again.held.offline
         for log in again.logs.values():
             assert (values(log), log.leader_epochs.latest_epoch) == ([b"record"], 4)
+
+
+def served_with_records(disk: SimDisk, count: int) -> LogManager:
+    """A manager with one unflushed record in each of `count` partitions."""
+    manager = started(disk)
+    for partition in range(count):
+        log = manager.creation.get_or_create_log(TopicPartition("t", partition), topic_id=ID_A, is_new=True)
+        log.append_as_leader(batch(b"record"), leader_epoch=4)
+    return manager
+
+
+@pytest.mark.parametrize("mode", ["A", "B"])
+@pytest.mark.parametrize(
+    ("count", "alone"), [(MANY_LOGS - 1, MANY_LOGS - 1), (MANY_LOGS, 0), (LOGS_PER_CLOSING_TASK + 1, 1)]
+)
+def test_closed_logs_are_on_disk_before_the_marker(disk: SimDisk, count: int, alone: int, mode: Mode) -> None:
+    manager = served_with_records(disk, count)
+    before = len(disk.log)
+    run(manager, manager.closing_tasks())
+    log = disk.log[before:]
+    assert sum(" sync_disk " in entry for entry in log) == (2 if count >= MANY_LOGS else 0)
+    syncs = sum("sync /data/t-" in entry for entry in log)
+    assert syncs >= 3 * alone, "the log, the epochs and the producers of each"
+    assert alone or not syncs
+    survivor = disk.survivor(2, mode)
+    again = started(survivor)
+    assert len(again.logs) == count and not again.held.offline
+    for one in again.logs.values():
+        assert (values(one), one.leader_epochs.latest_epoch) == ([b"record"], 4)
+
+
+@pytest.mark.parametrize("mode", ["A", "B"])
+def test_power_may_fail_at_any_step_of_closing_many_logs(disk: SimDisk, mode: Mode) -> None:
+    served_with_records(disk, MANY_LOGS)
+    killed = disk.survivor(1, "kill")
+    start = started(killed)
+    for log in start.logs.values():
+        log.append_as_leader(batch(b"more"), leader_epoch=5)
+    before = killed.calls
+    shut_down(start)
+    steps = killed.calls - before
+    for step in range(1, steps, 29):
+        crashing = disk.survivor(1, "kill")
+        manager = started(crashing)
+        for log in manager.logs.values():
+            log.append_as_leader(batch(b"more"), leader_epoch=5)
+        crashing.crash_at(step)
+        with pytest.raises(SimCrash):
+            shut_down(manager)
+        again = started(crashing.survivor(step, mode))
+        assert len(again.logs) == MANY_LOGS and not again.held.offline
+        for log in again.logs.values():
+            assert values(log)[:1] == [b"record"], "recovered at the last start, and synced"
+
+
+def test_a_write_that_the_disk_lost_fails_the_directory_at_the_end(disk: SimDisk) -> None:
+    manager = served_with_records(disk, MANY_LOGS)
+    disk.fail("check_writeback", errno.EIO, "t-7/")
+    with pytest.raises(LogDirFailedError):
+        for task in manager.closing_tasks():
+            task()
 
 
 @pytest.mark.parametrize(

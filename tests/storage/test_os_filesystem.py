@@ -58,6 +58,7 @@ def test_a_closed_file_never_reaches_the_next_holder_of_its_number(tmp_path: Pat
         lambda: first.truncate(0),
         first.size,
         first.fsync,
+        first.check_writeback,
         first.fdatasync,
     )
     for use in uses:
