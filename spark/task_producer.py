@@ -109,7 +109,7 @@ class TaskProducer:
                 before = builder.size
                 builder.append(key, value, headers, timestamp)
         except (struct_error, AttributeError) as error:
-            raise ValueError(f"a record that cannot be written: {error}") from error
+            raise ValueError(f"cannot write a record: {error}") from error
         self._buffered += builder.size - before
         if self._buffered >= _BUFFER_BYTES:
             self.flush()

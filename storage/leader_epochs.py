@@ -74,7 +74,7 @@ class LeaderEpochCache:
             except ValueError as error:
                 raise CorruptCheckpointError(f"{self.path}: no epoch and offset in {line!r}") from error
             if entries and (entry.epoch <= entries[-1].epoch or entry.start_offset <= entries[-1].start_offset):
-                raise CorruptCheckpointError(f"{self.path}: {line!r} after {entries[-1]}")
+                raise CorruptCheckpointError(f"{self.path}: {line!r} is out of order after {entries[-1]}")
             entries.append(entry)
         return entries
 

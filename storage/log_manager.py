@@ -236,7 +236,7 @@ class LogManager:
                 self.held.fail_log_dir(log_dir.path, error)
             if not isinstance(error, FileNotFoundError) or not log_dir.is_online:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path}: {error}") from error
-            logger.warning("%s was removed before it was deleted", log.path)
+            logger.warning("%s was already removed by another program", log.path)
             log.close_handles()
         self.held.remove(topic_partition)
         self._note_clean_offsets(log_dir, self.cleaner_manager.forget(topic_partition))

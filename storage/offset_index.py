@@ -42,7 +42,7 @@ class OffsetIndex(IndexFile):
     def append(self, offset: int, position: int) -> None:
         """Add an entry; its offset must be above the last one's. Raises `CorruptIndexError` if it is not."""
         if offset <= self.last_offset and self.entries:
-            raise CorruptIndexError(f"{self.path}: offset {offset} after {self.last_offset}")
+            raise CorruptIndexError(f"{self.path}: offset {offset} is out of order after {self.last_offset}")
         if self.entries >= self.full_at:
             raise CorruptIndexError(f"{self.path}: append to a full index of {self.entries} entries")
         self._pending += _pack(offset - self.base_offset, position)

@@ -67,7 +67,7 @@ def quorum_info(response: DescribeQuorumResponse) -> QuorumInfo:
     raise_error(response.error_code, response.error_message)
     partitions = [partition for topic in response.topics for partition in topic.partitions]
     if len(partitions) != 1:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the response has no quorum of the metadata")
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the response has no metadata quorum")
     (data,) = partitions
     raise_error(data.error_code, data.error_message)
 

@@ -69,7 +69,7 @@ class RegistryDecoder:
 
     def _decode(self, data: bytes) -> Any:
         if len(data) < HEAD_BYTES or data[0] != 0:
-            raise LookupError("the value has no frame of a schema registry")
+            raise LookupError("the value does not begin with the id of a schema")
         number = int.from_bytes(data[1:HEAD_BYTES], "big")
         decode = self._decoder(number)
         try:

@@ -68,7 +68,7 @@ class GroupMembership:
     def request_rejoin(self, reason: str) -> None:
         """Join again at the next opportunity."""
         if self.rejoin_reason is None:
-            logger.info("group %s: joins again: %s", self.group_id, reason)
+            logger.info("group %s: joining again: %s", self.group_id, reason)
             self.rejoin_reason = reason
 
     def begin_join(self) -> str:

@@ -512,7 +512,7 @@ class KafkaApis:
             context.out_of_memory(str(error))
             return
         if isinstance(error, StoreFailedError):
-            logger.warning("API key %d failed without the metadata store: %r", context.api_key, error)
+            logger.warning("API key %d failed, because the metadata store is not available: %r", context.api_key, error)
             error = error.as_answer()
         elif not isinstance(error, KafkaError):
             self._failures += 1

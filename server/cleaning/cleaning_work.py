@@ -44,7 +44,7 @@ class ProcessesIfPossible:
                 await self._processes.run(job, on_event)
                 return
             except CannotStartError as error:
-                logger.warning("logs are cleaned in threads of this process, as no other can be started: %s", error)
+                logger.warning("cannot start a process for the log cleaner; cleaning in threads instead: %s", error)
                 self._threads = _threads(self._loop)
                 self._threads.limit(self._bytes_per_second)
         await self._threads.run(job, on_event)

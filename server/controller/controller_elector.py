@@ -86,7 +86,7 @@ class ControllerElector:
                 await self._pause()
                 continue
             except Exception:
-                logger.exception("a term as controller could not begin")
+                logger.exception("cannot start as controller")
                 self._end_term()
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
@@ -176,11 +176,11 @@ class ControllerElector:
             try:
                 await process(await read(watch))
             except (StoreError, KafkaError) as error:
-                logger.warning("a term as controller ends early: %s", error)
+                logger.warning("resigning as controller: %s", error)
                 self.resign()
                 return
             except Exception:
-                logger.exception("a term as controller ends early")
+                logger.exception("resigning as controller")
                 self.resign()
                 return
             await asyncio.sleep(pause_seconds)

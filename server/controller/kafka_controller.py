@@ -348,7 +348,7 @@ class KafkaController(ControllerClient):
             except STORE_CHANGED as error:
                 if self._elector is None:
                     raise  # a single broker has no other controller to resign to
-                logger.warning("a change failed, the store differs from the context: %r", error)
+                logger.warning("a change failed: the metadata store differs from the controller's state: %r", error)
                 self.resign()
                 text = "The metadata that this controller was about to change has been changed in the store."
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, text) from error
@@ -813,7 +813,7 @@ class KafkaController(ControllerClient):
                     stopping[partition] = state.leader_epoch
             if stopping:
                 await self._channel.stop_replicas(broker_id, stopping, delete=False)
-            logger.info("broker %d may stop: it still leads %d partitions", broker_id, len(remaining))
+            logger.info("controlled shutdown of broker %d: it still leads %d partitions", broker_id, len(remaining))
             return remaining
 
     def broker_epoch(self, broker_id: int) -> int | None:

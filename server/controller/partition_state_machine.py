@@ -332,7 +332,7 @@ class PartitionStateMachine:
             leaderless = {partition: state for partition, state in states.items() if state.leader == NO_LEADER}
             if len(leaderless) < len(states):
                 raise
-            logger.error("%d partitions have no leader, which cannot be written now: %s", len(leaderless), error)
+            logger.error("cannot store that %d partitions have no leader: %s", len(leaderless), error)
             return leaderless
 
     async def update_leader_and_isr_cache(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:

@@ -75,7 +75,7 @@ class RemoteController:
                 # cannot use them.
                 if logged != str(error):
                     logger.error(
-                        "the controller cannot be notified of a log directory, another attempt follows: %s", error
+                        "the controller cannot be notified of a log directory; retrying: %s", error
                     )
                 logged = str(error)
             except StoreError as error:

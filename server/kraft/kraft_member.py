@@ -244,7 +244,7 @@ class KRaftMember:
                 logger.debug("the controller at %s:%d reports no cluster id: %s", *endpoint, error)
             else:
                 if not response.error_code:
-                    logger.info("the cluster of the controller at %s:%d is %s", *endpoint, response.cluster_id)
+                    logger.info("the controller at %s:%d belongs to cluster %s", *endpoint, response.cluster_id)
                     return str(response.cluster_id)
                 # MISMATCHED_ENDPOINT_TYPE: the address of a broker.
                 reason = code_of(response.error_code).name

@@ -72,4 +72,4 @@ class ChangeNotifications:
                 self._next_purge_ms = now_ms
             await self._store.multi(old)
         except StoreError as error:
-            logger.debug("old notifications are kept for now, another broker may delete them, too: %r", error)
+            logger.debug("cannot delete old notifications now: %r", error)

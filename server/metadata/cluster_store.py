@@ -127,7 +127,7 @@ class ClusterStore:
                 try:
                     brokers[broker_id] = znodes.decode_broker(broker_id, node[0], node[1].czxid)
                 except UnreadableNodeError as error:
-                    logger.error("%s cannot be read, the broker is treated as dead until it can: %s", path, error)
+                    logger.error("%s cannot be read; the broker is treated as dead: %s", path, error)
         return brokers
 
     async def claim_controller(self, broker_id: int) -> ControllerTerm | None:
@@ -161,7 +161,7 @@ class ClusterStore:
         try:
             broker_id = znodes.decode_controller(data)
         except UnreadableNodeError as error:
-            logger.error("%s cannot be read, the controller is unknown: %s", znodes.CONTROLLER, error)
+            logger.error("%s cannot be read; the controller is unknown: %s", znodes.CONTROLLER, error)
             broker_id = znodes.NO_BROKER
         return ControllerNode(broker_id, stat.ephemeral_owner == self._store.session_id)
 

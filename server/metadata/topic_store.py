@@ -147,7 +147,7 @@ class TopicStore:
         """Log an unreadable node once for each write of it."""
         if self._logged.get(path) != stat.mzxid:
             self._logged[path] = stat.mzxid
-            logger.error("%s cannot be read, its topic or partition is not changed until it can: %s", path, error)
+            logger.error("%s cannot be read; its topic or partition is not changed: %s", path, error)
 
     async def create_topics(self, topics: Iterable[PlannedTopic], term: ControllerTerm) -> None:
         """Write whole topics, all or none unless they exceed the size of a multi.

@@ -176,7 +176,7 @@ class BrokerLifecycleManager:
         Clients must be served in the meantime. A broker that was never unfenced leads nothing, so it does not wait.
         """
         if self.state is not BrokerLifecycleState.RUNNING:
-            logger.info("no controlled shutdown in state %s", self.state.name)
+            logger.info("skipping the controlled shutdown in state %s", self.state.name)
             return False
         self.state = BrokerLifecycleState.PENDING_CONTROLLED_SHUTDOWN
         self._due.set()
@@ -336,7 +336,7 @@ class BrokerLifecycleManager:
         self._last_error = reason
         if reason != self._logged_error:
             self._logged_error = reason
-            logger.warning("%s; another attempt follows", reason)
+            logger.warning("%s; retrying", reason)
 
     def _succeeded(self) -> None:
         if self._logged_error:

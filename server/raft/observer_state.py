@@ -402,7 +402,7 @@ class ObserverState:
             self._fetching = None
             self._leader_endpoint = None
             self._is_leader_silent = False
-            logger.info("leader %s of the metadata quorum in epoch %d", _leader_text(leader_id), epoch)
+            logger.info("the leader of the metadata quorum is %s in epoch %d", _leader_text(leader_id), epoch)
         self._leader_id, self._epoch = leader_id, epoch
         if leader_id in endpoints:
             self._leader_endpoint = self._voters[leader_id] = endpoints[leader_id]

@@ -210,7 +210,7 @@ class ReplicaAlterLogDirsManager:
                     raise
             else:
                 return
-            logger.warning("%s: no room for %s yet", copy.log_dir.path, copy.topic_partition)
+            logger.warning("%s has no space for %s yet; retrying", copy.log_dir.path, copy.topic_partition)
             if copy.is_cancelled:
                 return
             await asyncio.sleep(RETRY_SECONDS)

@@ -193,7 +193,7 @@ class SharePartitionManager:
             self._replica_manager.share_fetch_purgatory.check_and_complete(_group_key(managed))
 
     def _on_failure(self, managed: ManagedSharePartition, error: KafkaError) -> None:
-        logger.info("the share-partition %s:%s is dropped: %s", managed.group_id, managed.topic_id_partition, error)
+        logger.info("share-partition %s:%s is unloaded: %s", managed.group_id, managed.topic_id_partition, error)
         self._remove(managed)
 
     def _on_dead_letters_written(self, managed: ManagedSharePartition) -> None:

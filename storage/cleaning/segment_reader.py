@@ -27,7 +27,7 @@ class SegmentReader:
         if data and len(data) < left:
             size = self._first_batch_size(data)
             if size > left:
-                raise self.corrupt("a batch that does not end with the segment", 0)
+                raise self.corrupt("a batch that exceeds the segment", 0)
             if size > len(data):
                 data = self._records.pread(size, self.position)
         if data:
@@ -45,7 +45,7 @@ class SegmentReader:
     def advance(self, length: int) -> None:
         """Mark `length` bytes of the last buffer as processed. Raises `CorruptSegmentError` if `length` is 0."""
         if length <= 0:
-            raise self.corrupt("a batch that does not end with the segment", 0)
+            raise self.corrupt("a batch that exceeds the segment", 0)
         self.position += length
 
     def corrupt(self, what: str, at: int) -> CorruptSegmentError:

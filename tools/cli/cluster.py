@@ -193,7 +193,7 @@ def migrate(
     ],
     json: Json = False,
 ) -> None:
-    """Hand the directories of a standalone broker to a new KRaft cluster with controllers of Apache Kafka.
+    """Migrate a standalone broker into a new KRaft cluster with controllers of Apache Kafka.
 
     The broker must be stopped. The controllers must be formatted with its cluster id and never started. Their
     directories receive the topics, settings, ACLs, users and quotas of the broker, whose own directories are not

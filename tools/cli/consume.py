@@ -179,7 +179,7 @@ def _check_share_options(
             "share.auto.offset.reset determines the start"
         )
     if isolation != "read_uncommitted":
-        raise typer.BadParameter("--share-group: the group setting share.isolation.level is the isolation level")
+        raise typer.BadParameter("--share-group: --isolation is not supported. Set share.isolation.level of the group")
     if topics.pattern is not None:
         raise typer.BadParameter("--share-group: expected names of topics, patterns are not supported")
 

@@ -35,27 +35,27 @@ from .session import (
     run,
 )
 
-ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the log start offset.")]
-ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the log end offset.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="Reset to the log start offset.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="Reset to the log end offset.")]
 ToCurrent = Annotated[
-    bool, typer.Option("--to-current", help="To the committed offset, or the log end offset if none is committed.")
+    bool, typer.Option("--to-current", help="Reset to the committed offset, or to the log end offset if none is committed.")
 ]
 ToOffset = Annotated[
-    int | None, typer.Option("--to-offset", help="To this offset, or to the nearest offset of the log.")
+    int | None, typer.Option("--to-offset", help="Reset to this offset, or to the nearest offset of the log.")
 ]
 ShiftBy = Annotated[
     int | None, typer.Option("--shift-by", metavar="N", help="Forward by N offsets; back if N is negative.")
 ]
 ToDatetime = Annotated[
     str | None,
-    typer.Option("--to-datetime", metavar="TIME", help="To the first record at or after this time: ms or ISO 8601."),
+    typer.Option("--to-datetime", metavar="TIME", help="Reset to the first record at or after this time: ms or ISO 8601."),
 ]
 ByDuration = Annotated[
     str | None,
     typer.Option(
         "--by-duration",
         metavar="PnDTnHnMnS",
-        help="To the first record of the last hours or days, for example PT2H for two hours.",
+        help="Reset to the first record of the last hours or days, for example PT2H for two hours.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the changes (the default).")]

@@ -31,7 +31,7 @@ def pipeline(
     *,
     output: Annotated[Path | None, typer.Option("--output", help="Keep the output in this directory.")] = None,
     partitions: Annotated[int, typer.Option("--partitions", help="Partitions of the topics.")] = 4,
-    master: Annotated[str | None, typer.Option(help="Spark's master.")] = "local[2]",
+    master: Annotated[str | None, typer.Option(help="Spark master.")] = "local[2]",
 ) -> None:
     """Run a demonstration: produce flights, and store the state of each aircraft in a topic and all flights in Parquet.
 

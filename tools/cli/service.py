@@ -18,7 +18,7 @@ FILES = Path(__file__).parents[1] / "service"
 UNIT_NAME = "barnabas.service"
 SYSTEM_USER = "barnabas"
 
-User = Annotated[bool, typer.Option("--user/--system", help="A service of this user, or of the machine.")]
+User = Annotated[bool, typer.Option("--user/--system", help="A service of the current user, or of the machine.")]
 Properties = Annotated[
     Path | None,
     typer.Option(

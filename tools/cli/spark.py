@@ -199,8 +199,7 @@ def export(
     batch_bytes: Annotated[
         int | None,
         typer.Option(
-            help="Approximate size of a batch in bytes: 256 MB, which is also the size of an output file; 8 GB "
-            "for Iceberg."
+            help="Approximate size of a batch, and of an output file, in bytes. Default: 256 MB, for Iceberg 8 GB."
         ),
     ] = None,
     file_format: Annotated[str, typer.Option("--format", help="parquet, orc, delta or iceberg.")] = "parquet",

@@ -57,7 +57,7 @@ def follow(
         str | None, typer.Option(metavar="URL", help="URL of the schema registry for --value registry.")
     ] = None,
     nest: Annotated[
-        bool, typer.Option("--nest", help="Keep values in one column instead of a column per field.")
+        bool, typer.Option("--nest", help="Store values in one column instead of a column per field.")
     ] = False,
     prefix: Annotated[
         str, typer.Option("--prefix", help="Prefix of the columns key, topic, partition, offset, timestamp, headers.")
@@ -82,38 +82,38 @@ def follow(
     interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between commits.")] = 2.0,
     partition_by: Annotated[
         str | None,
-        typer.Option(metavar="FIELDS", help="Partitions, by comma: a column, or year, month, day or hour(COLUMN)."),
+        typer.Option(metavar="FIELDS", help="Partition columns, separated by commas: COLUMN, or year, month, day or hour(COLUMN)."),
     ] = None,
     file_size: Annotated[
-        str, typer.Option("--file-size", metavar="SIZE", help="Size at which the next data file begins, as 128m.")
+        str, typer.Option("--file-size", metavar="SIZE", help="Maximum size of a data file, for example 128m.")
     ] = "128m",
     compression: Annotated[str, typer.Option(help="zstd, snappy, lz4, gzip or none.")] = "zstd",
     merge_at: Annotated[
-        int, typer.Option(min=0, help="Merge small files when there are this many in a partition; 0 never.")
+        int, typer.Option(min=0, help="Small files in a partition at which they are merged; 0 disables merging.")
     ] = 32,
     keep_snapshots: Annotated[
-        float, typer.Option(metavar="HOURS", min=0, help="Age at which snapshots expire, in hours.")
+        float, typer.Option(metavar="HOURS", min=0, help="Hours after which snapshots are deleted.")
     ] = 24.0,
     on_error: Annotated[
         str,
         typer.Option(
             metavar="stop|column|topic:NAME",
-            help="Unreadable records: stop, add columns with the reason and the bytes, or write to a topic.",
+            help="Action for unreadable records: stop, add columns with the reason and the bytes, or write to a topic.",
         ),
     ] = "stop",
     on_data_loss: Annotated[
-        str, typer.Option(metavar="stop|continue", help="Records that were deleted before they were read.")
+        str, typer.Option(metavar="stop|continue", help="Action if records were deleted before they were read.")
     ] = "stop",
     isolation_level: Annotated[str, typer.Option(help="read_committed or read_uncommitted.")] = "read_committed",
-    threads: Annotated[int, typer.Option(min=1, max=64, help="Threads that read.")] = 2,
+    threads: Annotated[int, typer.Option(min=1, max=64, help="Number of threads that read.")] = 2,
     option: Annotated[
         list[str] | None,
         typer.Option("--option", metavar="KEY=VALUE", help="A property of an Iceberg catalog; may be repeated."),
     ] = None,
     metrics_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Serve metrics for Prometheus at this port of 127.0.0.1.")
+        int | None, typer.Option(min=0, max=65535, help="Port on which metrics for Prometheus are served; none by default.")
     ] = None,
-    metrics_host: Annotated[str, typer.Option(help="The address of --metrics-port.")] = "127.0.0.1",
+    metrics_host: Annotated[str, typer.Option(help="Address on which the metrics are served.")] = "127.0.0.1",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print one line per commit.")] = False,
 ) -> None:
     """Write the records of topics to a table, each record once, and continue with new records.

@@ -39,7 +39,7 @@ async def handle(
 ) -> AlterUserScramCredentialsResponse:
     """Change all credentials of each user together, and each user independently. Raises KafkaError INVALID_REQUEST."""
     if len(request.deletions) + len(request.upsertions) > MAX_CHANGES:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A request changes {MAX_CHANGES} credentials at most")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A request can change at most {MAX_CHANGES} credentials")
     changes: dict[str, list[Change]] = {}
     asked: list[Change] = [*request.deletions, *request.upsertions]
     for change in asked:

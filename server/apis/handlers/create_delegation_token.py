@@ -57,7 +57,7 @@ async def _made(
     if owner != requester and not ctx.is_authorized(AclOperation.CREATE_TOKENS, AclResourceType.USER, owner):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     if len(request.renewers) > MAX_RENEWERS:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A delegation token has {MAX_RENEWERS} renewers at most")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A delegation token can have at most {MAX_RENEWERS} renewers")
     if sum(kept_size(one.principal_name) for one in request.renewers) > LONGEST_RENEWERS:
         text = f"The renewers of a delegation token have names of {LONGEST_RENEWERS} bytes at most in all"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)

@@ -288,7 +288,7 @@ class TransactionMarkerChannelManager:
     def _on_completion_written(self, transaction: TransactionEntry, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
             logger.info(
-                "transaction %s: the completion could not be written, retrying: %s",
+                "transaction %s: its completion could not be written; retrying: %s",
                 transaction.transactional_id,
                 error.name,
             )

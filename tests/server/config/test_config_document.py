@@ -28,7 +28,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 
 def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text() == render(), (
-        "write it anew: python -m barnabas.server.config.document > docs/configuration.md"
+        "write it again: python -m barnabas.server.config.document > docs/configuration.md"
     )
 
 
