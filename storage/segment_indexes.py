@@ -269,7 +269,9 @@ class SegmentIndexes:
         except CorruptSegmentError as error:
             raise CorruptIndexError(f"{path}: offset {offset}: {error}") from error
         if batch.base_offset > offset:
-            raise CorruptIndexError(f"{path}: position {position} for offset {offset}, but the batch there begins at offset {batch.base_offset}")
+            raise CorruptIndexError(
+                f"{path}: position {position} for offset {offset}, but the batch there begins at {batch.base_offset}"
+            )
         return position
 
     def _checked_time(self, entry: TimestampOffset) -> TimestampOffset:

@@ -109,7 +109,9 @@ class ForwardingManager:
         error = code_of(response.error_code)
         if error is not ErrorCode.NONE:
             is_version = error is ErrorCode.UNSUPPORTED_VERSION
-            raise KafkaError(error if is_version else ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller returned {error.name}")
+            raise KafkaError(
+                error if is_version else ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller returned {error.name}"
+            )
         data = response.response_data or b""
         decode = partial(_decoded, key, version, data)
         try:

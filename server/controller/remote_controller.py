@@ -74,9 +74,7 @@ class RemoteController:
                 # The session may outlive the outage of the store, and until other brokers lead the partitions clients
                 # cannot use them.
                 if logged != str(error):
-                    logger.error(
-                        "the controller cannot be notified of a log directory; retrying: %s", error
-                    )
+                    logger.error("the controller cannot be notified of a log directory; retrying: %s", error)
                 logged = str(error)
             except StoreError as error:
                 logger.error("the controller cannot be notified of a log directory: %r", error)

@@ -364,5 +364,10 @@ class ReplicaFetcher:
             # A LeaderAndIsr with the next leader has not arrived yet; it adds the partition again.
             self._followed.pop(one.partition.topic_partition, None)
         else:
-            logger.info("%s: the leader, broker %d, returned %s", one.partition.topic_partition, self._leader.broker_id, error.name)
+            logger.info(
+                "%s: the leader, broker %d, returned %s",
+                one.partition.topic_partition,
+                self._leader.broker_id,
+                error.name,
+            )
             self._delay(one)

@@ -179,7 +179,12 @@ class ShareGroupDLQManager:
                 data = bytes(self._replica_manager.read_log(partition, offset, READ_BYTES))
                 found = await self._work.run(LANE, partial(_decode, data, offset, wanted, most_bytes - size))
             except (KafkaError, ProtocolError) as error:
-                logger.warning("the record at offset %d of %s is not copied to its dead letter: %s", offset, partition.topic_partition, error)
+                logger.warning(
+                    "the record at offset %d of %s is not copied to its dead letter: %s",
+                    offset,
+                    partition.topic_partition,
+                    error,
+                )
                 copies[offset] = NO_COPY
                 continue
             copies[offset] = NO_COPY
@@ -204,7 +209,9 @@ class ShareGroupDLQManager:
             if error.code not in TOO_LARGE or count > 1 or not has_copy:
                 raise
             # The headers of a dead letter make the batch larger than the batch of its record.
-            logger.warning("the record at offset %d of %s is too large to be copied to %s", letters[0].offset, source, topic)
+            logger.warning(
+                "the record at offset %d of %s is too large to be copied to %s", letters[0].offset, source, topic
+            )
             batch, count = self._build_batch(group_id, source, topic, letters[:1], {})
             await self._produce(group_id, source.partition, topic, batch, count)
         return letters[count:]

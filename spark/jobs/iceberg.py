@@ -65,7 +65,7 @@ def append_to_iceberg(
     options = {"kafka.isolation.level": "read_committed", **settings.options}
     options |= {"kafka.bootstrap.servers": bootstrap_servers}
     if ends := sorted(name for name in settings.options if name.lower().startswith("ending")):
-        raise ValueError(f"{', '.join(ends)}: not supported for Iceberg, which gets the records up to the present ends")
+        raise ValueError(f"{', '.join(ends)}: not supported for Iceberg. An export ends at the current log end offsets")
     state = read_state(spark, table)
     plan = _Plan(options, topics, state.offsets, settings.batch_bytes)
     # Bounds by time have priority over bounds by offset: with them each batch would begin at the same offsets.

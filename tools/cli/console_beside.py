@@ -54,6 +54,9 @@ def console_beside(
     begin(None if settings is None else Path(settings), None)
     listen = parse_listen("--console", address, allow_remote=True)
     if not listen.is_local:
-        raise ValueError(f"--console {address} accepts other machines; use `barnabas console --allow-remote` instead")
+        raise ValueError(
+            f"--console {address} accepts connections from other machines; "
+            "use `barnabas console --allow-remote` instead"
+        )
     reach = connection_settings_of("localhost:9092", schemas)
     return ConsoleBeside(listen, schemas, access_token("--console-token", token, listen, reach))

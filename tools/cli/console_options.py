@@ -54,7 +54,8 @@ def parse_listen(option: str, text: str, names: Sequence[str] = (), *, allow_rem
     if not listen.is_local and not allow_remote:
         where = listen.host or "every address"
         raise ValueError(
-            f"{option} {text}: {where} accepts other machines without authentication. Add --allow-remote to permit it"
+            f"{option} {text}: {where} accepts connections from other machines without authentication. "
+            "Add --allow-remote to permit it"
         )
     return listen
 
@@ -65,7 +66,7 @@ def access_token(
     """Return the token that the console requires: `on` generates one, `off` means none; None uses the environment's.
 
     Without either, a token is required if a local user could do more with the console than without it: if it has
-    credentials for the cluster, or accepts other machines. Raises ValueError.
+    credentials for the cluster, or accepts connections from other machines. Raises ValueError.
     """
     from ...clients.security import PLAINTEXT
 

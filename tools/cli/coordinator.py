@@ -23,7 +23,9 @@ def main(arguments: list[str]) -> int:
         addresses = listeners.parse_addresses("--listen", options.listen)
         open_hosts = [host or "every address" for host, _ in addresses if not listeners.is_loopback(host)]
         if open_hosts and not options.allow_remote:
-            raise ValueError(f"{open_hosts[0]} accepts other machines. Add --allow-remote to permit it")
+            raise ValueError(
+                f"{open_hosts[0]} accepts connections from other machines. Add --allow-remote to permit it"
+            )
     except ValueError as error:
         print(f"barnabas coordinator: {reason(error)}", file=sys.stderr)
         return 2

@@ -38,7 +38,8 @@ from .session import (
 ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="Reset to the log start offset.")]
 ToLatest = Annotated[bool, typer.Option("--to-latest", help="Reset to the log end offset.")]
 ToCurrent = Annotated[
-    bool, typer.Option("--to-current", help="Reset to the committed offset, or to the log end offset if none is committed.")
+    bool,
+    typer.Option("--to-current", help="Reset to the committed offset, or to the log end offset if none is committed."),
 ]
 ToOffset = Annotated[
     int | None, typer.Option("--to-offset", help="Reset to this offset, or to the nearest offset of the log.")
@@ -48,7 +49,9 @@ ShiftBy = Annotated[
 ]
 ToDatetime = Annotated[
     str | None,
-    typer.Option("--to-datetime", metavar="TIME", help="Reset to the first record at or after this time: ms or ISO 8601."),
+    typer.Option(
+        "--to-datetime", metavar="TIME", help="Reset to the first record at or after this time: ms or ISO 8601."
+    ),
 ]
 ByDuration = Annotated[
     str | None,

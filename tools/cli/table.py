@@ -82,7 +82,10 @@ def follow(
     interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between commits.")] = 2.0,
     partition_by: Annotated[
         str | None,
-        typer.Option(metavar="FIELDS", help="Partition columns, separated by commas: COLUMN, or year, month, day or hour(COLUMN)."),
+        typer.Option(
+            metavar="FIELDS",
+            help="Partition columns, separated by commas: COLUMN, or year, month, day or hour(COLUMN).",
+        ),
     ] = None,
     file_size: Annotated[
         str, typer.Option("--file-size", metavar="SIZE", help="Maximum size of a data file, for example 128m.")
@@ -111,7 +114,8 @@ def follow(
         typer.Option("--option", metavar="KEY=VALUE", help="A property of an Iceberg catalog; may be repeated."),
     ] = None,
     metrics_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port on which metrics for Prometheus are served; none by default.")
+        int | None,
+        typer.Option(min=0, max=65535, help="Port on which metrics for Prometheus are served; none by default."),
     ] = None,
     metrics_host: Annotated[str, typer.Option(help="Address on which the metrics are served.")] = "127.0.0.1",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print one line per commit.")] = False,
@@ -218,7 +222,7 @@ def unit(
     command = get_command(app).commands["follow"]  # type: ignore[attr-defined]
     given = command.make_context("follow", list(arguments)).params
     if given["once"]:
-        raise typer.BadParameter("--once ends, and the unit runs a follower that continues")
+        raise typer.BadParameter("--once: not supported in a unit, whose follower runs until it is stopped")
     servers = bootstrap_servers(given["bootstrap"])
     if "-b" not in arguments and not any(one.startswith("--bootstrap-server") for one in arguments):
         arguments += ["--bootstrap-server", servers]

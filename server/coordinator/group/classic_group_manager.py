@@ -520,7 +520,9 @@ class ClassicGroupManager(GroupTypeManager[ClassicGroup]):
         def stored(outcome: ErrorCode) -> None:
             if outcome is not ErrorCode.NONE:
                 # The log keeps the members: the next coordinator keeps them until their sessions expire.
-                logger.warning("group %r: the record of the empty group could not be written: %s", group.group_id, outcome.name)
+                logger.warning(
+                    "group %r: the record of the empty group could not be written: %s", group.group_id, outcome.name
+                )
             for leaver in leavers:
                 leaver(outcome)
 

@@ -420,7 +420,7 @@ def test_errors_of_the_system_are_told_without_their_numbers(run: Run, tmp_path:
             (
                 ["start", "--console", "0.0.0.0:0", *data],
                 2,
-                "accepts other machines; use `barnabas console --allow-remote`",
+                "accepts connections from other machines; use `barnabas console --allow-remote`",
             ),
             (["start", str(missing)], 2, f"barnabas start: {missing}: No such file or directory"),
             (["topic", "list", "--command-config", str(missing)], 2, f"barnabas: {missing}: No such file or directory"),
