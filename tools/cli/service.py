@@ -55,6 +55,7 @@ def install(
     """Write the systemd unit and an empty server.properties, and print the commands that start the service."""
     unit = unit_directory(user=user) / UNIT_NAME
     properties = config or default_properties(user=user)
+    control = "systemctl --user" if user else "systemctl"
     if unit.exists() and not force:
         fail(f"{unit} exists. Use --force to replace it")
     try:
@@ -64,12 +65,11 @@ def install(
             properties.parent.mkdir(parents=True, exist_ok=True)
             # 0600 from the beginning: the file may contain passwords later.
             with os.fdopen(os.open(properties, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write("# Settings with Kafka's names. After a change: systemctl restart barnabas\n")
+                file.write(f"# Settings with Kafka's names. After a change: {control} restart barnabas\n")
             if not user and shutil.which("chown") and os.geteuid() == 0:
                 _give_to_service_user(properties)
     except OSError as error:
         fail(reason(error))
-    control = "systemctl --user" if user else "systemctl"
     typer.echo(f"wrote {unit}")
     typer.echo(f"settings: {properties}")
     if not user:
