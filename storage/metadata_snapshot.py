@@ -2,7 +2,8 @@
 
 Layout: record batches of format v2, whose first record is a SnapshotHeader and whose last record is a SnapshotFooter
 (control records). The file replaces all records below its end offset. It is written under a temporary name
-(`….checkpoint.part`), synced, renamed, and never changed; a temporary file that a crash leaves is removed.
+(`….checkpoint.part`), synced, renamed, and never changed; a temporary file that a crash leaves is removed, and so is
+a snapshot that Kafka has marked as deleted.
 """
 
 import re
@@ -12,6 +13,8 @@ from .filesystem import FileSystem, write_all
 
 CHECKPOINT_SUFFIX = ".checkpoint"
 PARTIAL_SUFFIX = ".checkpoint.part"
+DELETED_SUFFIX = ".checkpoint.deleted"
+"""Kafka renames a snapshot some time before it removes it."""
 _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint", re.ASCII)
 
 
@@ -33,13 +36,13 @@ def snapshot_file_name(snapshot_id: OffsetAndEpoch, suffix: str = CHECKPOINT_SUF
 
 
 def find_snapshots(fs: FileSystem, directory: str) -> list[OffsetAndEpoch]:
-    """Return the complete snapshots in a directory, oldest first, and remove temporary files. Raises OSError."""
+    """Return the complete snapshots in a directory, oldest first; remove the other ones. Raises OSError."""
     found = []
     for name in fs.list_dir(directory):
         match = _NAME.fullmatch(name)
         if match is not None:
             found.append(OffsetAndEpoch(int(match[1]), int(match[2])))
-        elif name.endswith(PARTIAL_SUFFIX):
+        elif name.endswith((PARTIAL_SUFFIX, DELETED_SUFFIX)):
             fs.unlink(f"{directory}/{name}")
     return sorted(found, key=age_of)
 

@@ -277,7 +277,7 @@ class KafkaRaftClient:
                     await self._run(partial(replica.check_snapshot, writer))
                     self._fetched = None
                     await self._run(partial(replica.freeze_snapshot, writer))
-                    await self._run(replica.truncate_to_latest_snapshot)
+                    await self._run_with_space(replica.truncate_to_latest_snapshot)
                     logger.info("fetched snapshot %s; the log continues after it", writer.snapshot_id)
                     await self._update_high_watermark(replica, state, replica.end_offset)
             case AbortSnapshot():
@@ -296,7 +296,7 @@ class KafkaRaftClient:
     async def _flush(self, replica: KafkaRaftLog, _: ObserverState) -> None:
         while True:
             await asyncio.sleep(FLUSH_INTERVAL_S)
-            await self._run(replica.flush)
+            await self._run_with_space(replica.flush)
             await self._run(partial(replica.maybe_clean, self._now_ms()))
 
     # -- delivery --------------------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ class KafkaRaftClient:
             raise CorruptSnapshotError(
                 f"the metadata log begins at offset {replica.start_offset}, without a snapshot of the records before"
             )
-        batches = await self._run(partial(self._read, replica, context.next_offset, high_watermark))
+        batches = await self._run_with_space(partial(self._read, replica, context.next_offset, high_watermark))
         for batch, committed in batches:
             self._keep_quorum_records(batch)
             await context.listener.handle_commit(committed)
@@ -416,7 +416,7 @@ class KafkaRaftClient:
         return await self._work.run(RAFT_LANE, job)
 
     async def _run_with_space(self, job: Callable[[], T]) -> T:
-        """Run a job that changes nothing when it fails; while the disk is full, repeat it with pauses."""
+        """Run a job that may be repeated; while it lacks space on the disk or file handles, repeat it with pauses."""
         logged = ""
         while True:
             try:
@@ -426,7 +426,7 @@ class KafkaRaftClient:
                     raise
                 if str(error) != logged:
                     logged = str(error)
-                    logger.error("cannot write the metadata log, retrying until disk space is available: %s", error)
+                    logger.error("cannot read or write the metadata log, retrying until that succeeds: %s", error)
             await asyncio.sleep(FULL_DISK_PAUSE_S)
 
     async def _until_fatal(

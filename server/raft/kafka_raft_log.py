@@ -14,7 +14,7 @@ from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.metadata_records import SnapshotFooterRecord, SnapshotHeaderRecord, decode_control_record
 from ...protocol.record_batch import Batch, RecordBatch, iter_batches
-from ...storage.errors import StorageError, failing_dir
+from ...storage.errors import PASSING, StorageError, failing_dir
 from ...storage.filesystem import FileSystem, parent_of
 from ...storage.log import Log
 from ...storage.log_config import NEVER, LogConfig
@@ -29,6 +29,7 @@ from ...storage.metadata_snapshot import (
     snapshot_file_name,
 )
 from ...storage.quorum_state_store import ElectionState, FileQuorumStateStore
+from ...storage.unsynced_files import FlushTask
 
 logger = room_logger("raft")
 
@@ -88,6 +89,7 @@ class KafkaRaftLog:
         self._snapshots = snapshots
         self._directory = directory
         self._election_store = FileQuorumStateStore(fs, directory)
+        self._postponed_flush: FlushTask | None = None
 
     @classmethod
     def open(
@@ -299,7 +301,7 @@ class KafkaRaftLog:
         # The epochs of the removed records are below that of the snapshot, which is the last one of the new log.
         self._log.leader_epochs.clear()
         self._log.update_high_watermark(latest.offset)
-        self._log.flush()
+        self.flush()
         self._remove_snapshots_before(latest)
         return True
 
@@ -308,19 +310,24 @@ class KafkaRaftLog:
 
         The controllers have the records, so they are fetched again. Raises OSError, LogDirFailedError.
         """
-        before = len(self._snapshots)
         while self._snapshots:
             try:
                 self._check_snapshot(self._snapshots[-1])
                 break
-            except CorruptSnapshotError as error:
+            except (CorruptSnapshotError, OSError) as error:
+                if _is_passing(error):
+                    raise
                 logger.error("removing a damaged snapshot of the metadata, which is fetched again: %s", error)
                 self._fs.unlink(f"{self._directory}/{snapshot_file_name(self._snapshots.pop())}")
         latest = self.latest_snapshot_id
-        if len(self._snapshots) < before and self.start_offset > (0 if latest is None else latest.offset):
+        if self.start_offset > (0 if latest is None else latest.offset):
+            logger.error(
+                "the metadata log begins at offset %d, and no snapshot has the records before: all are fetched again",
+                self.start_offset,
+            )
             self._log.truncate_fully_and_start_at(0)
             self._log.leader_epochs.clear()
-            self._log.flush()
+            self.flush()
             for snapshot_id in self._snapshots:
                 self._fs.unlink(f"{self._directory}/{snapshot_file_name(snapshot_id)}")
             self._snapshots = []
@@ -384,7 +391,13 @@ class KafkaRaftLog:
     def _is_old(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> bool:
         if self._config.retention_ms < 0:
             return False
-        header = header_of(next(self.snapshot_batches(snapshot_id), []), snapshot_id)
+        try:
+            header = header_of(next(self.snapshot_batches(snapshot_id), []), snapshot_id)
+        except (KafkaError, ProtocolError, CorruptSnapshotError, OSError) as error:
+            if _is_passing(error):
+                return False
+            logger.error("deleting a damaged snapshot of the metadata, which a newer one replaces: %s", error)
+            return True
         return now_ms - header.last_contained_log_timestamp > self._config.retention_ms
 
     def _size(self) -> int:
@@ -412,12 +425,27 @@ class KafkaRaftLog:
     # -- end -------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Make all records durable."""
-        self._log.flush()
+        """Make all records durable. A flush without space on the disk is continued by the next call."""
+        if self._postponed_flush is not None:
+            self._finish_flush(self._postponed_flush)
+        self._finish_flush(self._log.begin_flush())
+
+    def _finish_flush(self, flush: FlushTask) -> None:
+        self._postponed_flush = flush
+        with failing_dir(parent_of(self._directory)):
+            flush.run()
+        self._log.complete_flush(flush)
+        self._postponed_flush = None
 
     def close(self) -> None:
         """Close the log durably."""
+        if self._postponed_flush is not None:
+            self.flush()
         self._log.close()
+
+
+def _is_passing(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno in PASSING
 
 
 def values_of(batch: Batch, *, after: int = 0) -> list[bytes]:

@@ -104,6 +104,10 @@ Effect = Truncate | Append | BeginSnapshot | AppendToSnapshot | AbortSnapshot
 """A change of the replica that the owner of this state makes before it calls `next_request` again."""
 
 
+class ForeignClusterError(Exception):
+    """The controllers belong to another cluster than the log directories of the broker."""
+
+
 class _FetchingSnapshot:
     """A snapshot, and the number of its bytes that were received."""
 
@@ -152,6 +156,8 @@ class ObserverState:
         self._unexpected_errors = 0
         """The number of responses with unexpected errors since the last usable response."""
         self._logged_errors: dict[Endpoint, str] = {}
+        self._foreign_servers: set[Endpoint] = set()
+        """The servers that have responded with INCONSISTENT_CLUSTER_ID."""
 
     # -- leader ----------------------------------------------------------------------------------------------------
 
@@ -272,14 +278,25 @@ class ObserverState:
     ) -> tuple[bool, Effect | None]:
         """Take in a response; return whether the next request may be sent without a pause, and a change to make.
 
-        Raises DivergentLogError if the leader requires the removal of committed records.
+        Raises DivergentLogError if the leader requires the removal of committed records, and ForeignClusterError.
         """
         error = code_of(response.error_code)
+        if error is ErrorCode.INCONSISTENT_CLUSTER_ID:
+            self._check_cluster(destination)
         if error is not ErrorCode.NONE:
             return self._unexpected(destination, error)
         if isinstance(response, FetchResponse):
             return self._handle_fetch(destination, response)
         return self._handle_fetch_snapshot(destination, response)
+
+    def _check_cluster(self, destination: Endpoint) -> None:
+        """Raise ForeignClusterError if all bootstrap servers, and no leader, have responded for another cluster.
+
+        Kafka's brokers repeat the requests until `initial.broker.registration.timeout.ms`.
+        """
+        self._foreign_servers.add(destination)
+        if self.leader_high_watermark is None and self._foreign_servers.issuperset(self._config.bootstrap_servers):
+            raise ForeignClusterError(f"the cluster of the controllers is not {self._cluster_id} (meta.properties)")
 
     def _handle_fetch(self, destination: Endpoint, response: FetchResponse) -> tuple[bool, Effect | None]:
         partitions = [

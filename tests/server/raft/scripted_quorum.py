@@ -36,6 +36,8 @@ class ScriptedQuorum:
     down: set[int] = field(default_factory=set)
     cut_off: dict[int, tuple[int | None, int]] = field(default_factory=dict)
     """Controllers that do not know the state of the others: each with the leader and the epoch that it knows."""
+    foreign: set[int] = field(default_factory=set)
+    """Controllers of another cluster."""
     batches_per_fetch: int | None = None
     """The number of batches in a response."""
     damage: bool = False
@@ -159,7 +161,7 @@ class ScriptedQuorum:
         (topic,) = request.topics
         (wanted,) = topic.partitions
         assert topic.topic_id == METADATA_TOPIC_ID
-        if request.cluster_id != CLUSTER_ID:
+        if request.cluster_id != CLUSTER_ID or node in self.foreign:
             return fetch.FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
         known, changed = self._is_known(wanted.high_watermark), self.changed
         data = self._read(node, wanted)

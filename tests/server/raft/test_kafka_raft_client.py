@@ -12,7 +12,6 @@ from uuid import UUID
 import pytest
 from tests.server.raft.scripted_quorum import CLUSTER_ID, ScriptedQuorum
 
-from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from barnabas.protocol.metadata_records import (
     ConfigRecord,
@@ -31,7 +30,7 @@ from barnabas.server.image.metadata_loader import LoadedSnapshot, MetadataLoader
 from barnabas.server.raft import kafka_raft_client, kafka_raft_log
 from barnabas.server.raft.kafka_raft_client import KafkaRaftClient
 from barnabas.server.raft.kafka_raft_log import DivergentLogError, KafkaRaftLog, MetadataLogConfig, control_records_of
-from barnabas.server.raft.observer_state import QuorumConfig, parse_bootstrap_servers
+from barnabas.server.raft.observer_state import ForeignClusterError, QuorumConfig, parse_bootstrap_servers
 from barnabas.server.raft.snapshot_batches import SnapshotBatches
 from barnabas.server.raft.snapshot_generator import SnapshotGenerator
 from barnabas.simulation.disk import SimDisk
@@ -490,16 +489,33 @@ def test_the_log_has_segments_of_the_configured_size() -> None:
     play(story)
 
 
-def test_another_cluster_delivers_nothing() -> None:
+def test_controllers_of_another_cluster_end_the_start() -> None:
     async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
         quorum.set("a", "1")
-        await asyncio.sleep(5)
-        assert observer.client.high_watermark is None
+        await observer.until(lambda: bool(observer.errors))
+        assert {node for node, _ in quorum.requests} == {1, 2, 3}
+        assert len(quorum.requests) < 20, "it pauses after an error"
+        (error,) = observer.errors
+        assert isinstance(error, ForeignClusterError)
+        assert "not another" in str(error)
+        observer.errors.clear()
         assert observer.settings.history == []
-        fetches = [one for _, one in quorum.requests if isinstance(one, FetchRequest)]
-        assert len(fetches) < 20, "it pauses after an error"
 
     play(story, cluster_id="another")
+
+
+def test_a_controller_of_another_cluster_among_the_bootstrap_servers_is_not_used() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        await observer.client.close()
+        quorum.foreign = {2, 3}
+        quorum.set("a", "1")
+        await observer.start()
+        await observer.caught_up()
+        quorum.foreign = {1, 2, 3}
+        await asyncio.sleep(10)
+        assert observer.errors == [], "it has followed a leader of its cluster"
+
+    play(story)
 
 
 def test_a_damaged_response_is_fetched_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -557,6 +573,130 @@ def test_a_damaged_snapshot_on_the_disk_is_fetched_again_at_the_start() -> None:
         await observer.caught_up()
         assert observer.settings.values == {"a": "1", "b": "2"}
         assert observer.settings.snapshots, "the snapshot was fetched again"
+
+    play(story)
+
+
+def files(disk: SimDisk, suffix: str) -> list[str]:
+    """Return the paths of the replica's files with a suffix, oldest first."""
+    return [f"{FOLDER}/{name}" for name in disk.list_dir(FOLDER) if name.endswith(suffix)]
+
+
+def remove(disk: SimDisk, paths: list[str]) -> None:
+    assert paths
+    for path in paths:
+        disk.unlink(path)
+
+
+def create(disk: SimDisk, *names: str) -> None:
+    for name in names:
+        disk.open(f"{FOLDER}/{name}", create=True).close()
+
+
+def keep_a_snapshot_from_before_the_log(disk: SimDisk) -> None:
+    *older, newest = files(disk, ".checkpoint")
+    remove(disk, older)
+    disk.rename(newest, f"{FOLDER}/{5:020}-{1:010}.checkpoint")
+
+
+DAMAGES: dict[str, Callable[[SimDisk], None]] = {
+    "no snapshot": lambda disk: remove(disk, files(disk, ".checkpoint")),
+    "no newest snapshot": lambda disk: remove(disk, files(disk, ".checkpoint")[-1:]),
+    "no older snapshot": lambda disk: remove(disk, files(disk, ".checkpoint")[:-1]),
+    "torn newest snapshot": lambda disk: disk.cut(files(disk, ".checkpoint")[-1], 150),
+    "empty newest snapshot": lambda disk: disk.cut(files(disk, ".checkpoint")[-1], 0),
+    "unreadable newest snapshot": lambda disk: disk.fail_read(files(disk, ".checkpoint")[-1], 0, 100),
+    "torn older snapshot": lambda disk: disk.cut(files(disk, ".checkpoint")[0], 50),
+    "unreadable older snapshot": lambda disk: disk.fail_read(files(disk, ".checkpoint")[0], 0, 100),
+    "a snapshot from before the log": keep_a_snapshot_from_before_the_log,
+    "unfinished and deleted snapshots": lambda disk: create(
+        disk,
+        *(
+            f"{900:020}-{2:010}{suffix}"
+            for suffix in (".checkpoint.part", "-3784567.checkpoint.part", ".checkpoint.deleted")
+        ),
+    ),
+    "no segment": lambda disk: remove(disk, files(disk, ".log")),
+    "no first segment": lambda disk: remove(disk, files(disk, ".log")[:1]),
+    "a log that ends before the newest snapshot": lambda disk: remove(disk, files(disk, ".log")[1:]),
+    "torn first segment": lambda disk: disk.cut(files(disk, ".log")[0], 100),
+    "rotten last segment": lambda disk: disk.overwrite(files(disk, ".log")[-1], 70, b"\xff\xff"),
+    "no indexes": lambda disk: remove(disk, files(disk, "index")),
+    "no leader epochs": lambda disk: remove(disk, files(disk, "leader-epoch-checkpoint")),
+    "torn leader epochs": lambda disk: disk.cut(files(disk, "leader-epoch-checkpoint")[0], 3),
+    "no quorum state": lambda disk: remove(disk, files(disk, "quorum-state")),
+    "torn quorum state": lambda disk: disk.cut(files(disk, "quorum-state")[0], 20),
+    "empty quorum state": lambda disk: disk.cut(files(disk, "quorum-state")[0], 0),
+    "no partition metadata": lambda disk: remove(disk, files(disk, "partition.metadata")),
+    "torn partition metadata": lambda disk: disk.cut(files(disk, "partition.metadata")[0], 12),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_or_missing_file_is_made_again_from_the_records_of_the_controllers(damage: str) -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        await observer.client.close()
+        observer.log_config = MetadataLogConfig(segment_bytes=400, retention_bytes=1000)
+        await observer.start()
+        loader = MetadataLoader(high_watermark=lambda: observer.client.high_watermark, lock=asyncio.Lock())
+        generator = SnapshotGenerator(
+            observer.client, observer.loop, max_record_bytes=500, on_fatal=observer.errors.append
+        )
+        await loader.install_publishers(generator)
+        observer.client.register(loader)
+        for number in range(100):
+            if number == 80:
+                await asyncio.sleep(25)  # the log begins after the first records, which snapshots have
+            quorum.set(f"a{number % 30}", str(number))
+            await observer.caught_up()
+        expected = dict(observer.settings.values)
+        await generator.close()
+        await observer.client.close()
+        assert int(files(observer.disk, ".log")[0][-24:-4]) > 0
+        assert len(files(observer.disk, ".checkpoint")) > 1
+        DAMAGES[damage](observer.disk)
+        for _ in range(2):
+            await observer.start()
+            await observer.caught_up()
+            assert observer.settings.values == expected
+            await asyncio.sleep(25)  # old snapshots are deleted
+            assert observer.errors == []
+            await observer.client.close()
+        assert not [name for name in observer.disk.list_dir(FOLDER) if name.endswith((".part", ".deleted"))]
+        await observer.start()
+
+    play(story)
+
+
+def test_a_flush_without_space_is_repeated() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        await observer.caught_up()
+        fault = observer.disk.fail("pwrite", errno.ENOSPC, "leader-epoch-checkpoint", times=1000)
+        quorum.elect(2)
+        quorum.set("a", "1")
+        await observer.caught_up()
+        await asyncio.sleep(30)
+        assert 960 < fault.times < 999, "it is tried again, with pauses"
+        assert observer.errors == []
+        observer.disk.heal()
+        await asyncio.sleep(15)
+        end = quorum.end
+        quorum.requests.clear()
+        await observer.crash()
+        await observer.caught_up()
+        assert min(one.topics[0].partitions[0].fetch_offset for _, one in quorum.requests) == end
+
+    play(story)
+
+
+def test_a_lack_of_file_handles_delays_the_metadata() -> None:
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        await observer.caught_up()
+        fault = observer.disk.fail("pread", errno.EMFILE, ".log", times=3)
+        quorum.set("a", "1")
+        await observer.caught_up()
+        assert (fault.times, observer.errors) == (0, [])
+        assert observer.settings.values == {"a": "1"}
 
     play(story)
 
@@ -691,7 +831,11 @@ def test_old_snapshots_are_deleted_by_age() -> None:
     assert not replica.maybe_clean(1000)
     assert replica.maybe_clean(1001)
     assert replica.snapshot_ids == [OffsetAndEpoch(2, 1), OffsetAndEpoch(3, 1)]
-    assert replica.maybe_clean(5000)
+    fault = disk.fail("open", errno.EMFILE, ".checkpoint")
+    assert not replica.maybe_clean(5000)
+    assert fault.times == 0
+    disk.cut(f"{FOLDER}/{2:020}-{1:010}.checkpoint", 10)
+    assert replica.maybe_clean(0), "a damaged one is deleted"
     assert replica.snapshot_ids == [OffsetAndEpoch(3, 1)], "the newest snapshot is kept"
 
 
