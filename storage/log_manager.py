@@ -7,7 +7,7 @@ from functools import partial
 from uuid import UUID
 
 from ..common.room_logger import room_logger
-from ..common.uuid_text import new_uuid, uuid_from_text, uuid_text
+from ..common.uuid_text import new_uuid, uuid_text
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
 from .cleaning.log_cleaner_manager import LogCleanerManager
@@ -30,6 +30,7 @@ from .meta_properties import (
     InconsistentMetaPropertiesError,
     MetaProperties,
     common_identity,
+    parse_directory_id,
     write_meta_properties,
 )
 from .open_files import OpenFiles
@@ -147,7 +148,8 @@ class LogManager:
     def directory_ids(self) -> dict[str, UUID]:
         """Return the ids of the online directories by path, and create missing ones (KIP-858).
 
-        Raises `InconsistentMetaPropertiesError` for a directory of a broker in a ZooKeeper cluster, which has none.
+        Raises `InconsistentMetaPropertiesError` for a directory of a broker in a ZooKeeper cluster, which has none, and
+        for an id that is not valid or is that of another directory, such as the original of a copy.
         """
         found: dict[str, UUID] = {}
         for log_dir in self.held.online_dirs:
@@ -162,7 +164,13 @@ class LogManager:
                     continue
                 log_dir.meta_properties = properties
             assert properties.directory_id is not None
-            found[log_dir.path] = uuid_from_text(properties.directory_id)
+            directory_id = parse_directory_id(properties.directory_id, f"{log_dir.path}/{META_PROPERTIES}")
+            for other, known in found.items():
+                if known == directory_id:
+                    raise InconsistentMetaPropertiesError(
+                        f"{log_dir.path} and {other} have the same directory.id {properties.directory_id}"
+                    )
+            found[log_dir.path] = directory_id
         return found
 
     def loading_tasks(

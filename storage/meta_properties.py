@@ -9,13 +9,17 @@ so that the broker that left it can take the directory back.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
+from uuid import UUID
 
 from ..common.properties import PropertiesError, parse_properties
+from ..common.uuid_text import uuid_from_text
 from .checkpoint_file import MAX_INT32, parse_number
 from .errors import CorruptCheckpointError, StorageError
 from .filesystem import FileSystem
 
 META_PROPERTIES = "meta.properties"
+RESERVED_DIRECTORY_IDS = 100
+"""Kafka's DirectoryId: numbers below this one never identify a directory."""
 
 
 class InconsistentMetaPropertiesError(StorageError):
@@ -67,6 +71,17 @@ def _node_id(text: str, path: str) -> int:
         return -1 if text == "-1" else parse_number(text, MAX_INT32)
     except ValueError as error:
         raise CorruptCheckpointError(f"{path}: broker id {text!r} is not a number from 0 to {MAX_INT32}") from error
+
+
+def parse_directory_id(text: str, path: str) -> UUID:
+    """Return the id in `directory.id` of the file at `path`. Raises `InconsistentMetaPropertiesError`."""
+    try:
+        directory_id = uuid_from_text(text)
+    except ValueError:
+        directory_id = UUID(int=0)
+    if directory_id.int < RESERVED_DIRECTORY_IDS:
+        raise InconsistentMetaPropertiesError(f"{path}: directory.id {text!r} is not the id of a directory")
+    return directory_id
 
 
 def read_meta_properties(fs: FileSystem, log_dir: str) -> MetaProperties | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ...protocol.topic_partition import TopicIdPartition
+from ...storage.meta_properties import RESERVED_DIRECTORY_IDS
 from ..metadata.metadata_cache import PartitionImage, TopicImage
 from ..metadata.znodes import BrokerEndpoint, BrokerInfo, TopicRegistration
 from ..replication.leader_and_isr import LeaderAndIsrState
@@ -23,8 +24,6 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """The names in the order of their numbers in registrations."""
 UNASSIGNED_DIRECTORY, LOST_DIRECTORY = UUID(int=1), UUID(int=2)
 """Kafka's DirectoryId: no directory was chosen yet; the replica's directory has failed."""
-RESERVED_DIRECTORIES = 100
-"""Numbers below this one never identify a directory."""
 
 
 def cached_broker(broker: BrokerRegistration) -> BrokerInfo:
@@ -97,7 +96,7 @@ def offline_replicas(partition: PartitionRegistration, brokers: Mapping[int, Bro
     for broker_id, directory in zip(partition.replicas, partition.directories, strict=True):
         if directory == LOST_DIRECTORY:
             offline.append(broker_id)
-        elif directory.int >= RESERVED_DIRECTORIES:
+        elif directory.int >= RESERVED_DIRECTORY_IDS:
             broker = brokers.get(broker_id)
             # Brokers before metadata.version 3.7-IV2 have registered no directories.
             if broker is not None and broker.directories and directory not in broker.directories:

@@ -16,6 +16,7 @@ from ...protocol.errors import KafkaError, code_of
 from ...protocol.messages.describe_cluster import DescribeClusterRequest
 from ...protocol.receive_buffer import FrameMemory
 from ...protocol.schema import UNBOUNDED
+from ...storage.errors import StorageError
 from ..cluster_member import strays_of_cluster
 from ..controller.alter_partition_manager import DefaultAlterPartitionManager
 from ..controller.forwarding_manager import ForwardingManager
@@ -184,6 +185,9 @@ class KRaftMember:
         self._cluster_id = cluster_id or await self._find_cluster_id()
         self._log_manager.write_identity(self._broker_id, self._cluster_id)
         self._directory_ids = self._log_manager.directory_ids()
+        if self._log_dir not in self._directory_ids:
+            failure = next(one.failure for one in self._log_manager.dirs if one.path == self._log_dir)
+            raise StorageError(f"the log directory with the metadata log (metadata.log.dir) has failed: {failure}")
         self._raft = KafkaRaftClient(
             node_id=self._broker_id,
             cluster_id=self._cluster_id,

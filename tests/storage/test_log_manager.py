@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -154,6 +155,32 @@ def test_an_identity_that_kafka_left_is_read_and_left_alone(tmp_path: Path, cont
         manager.write_identity(1, "another")
     with pytest.raises(InconsistentMetaPropertiesError, match="broker ids"):
         manager.write_identity(2, "cluster")
+    manager.close()
+
+
+@pytest.mark.parametrize("directory_id", ["", "AAAAAAAAAAAAAAAAAAAAAQ", "not base64 of 16 bytes", "ü"])
+def test_a_directory_id_that_identifies_no_directory_is_refused(tmp_path: Path, directory_id: str) -> None:
+    (tmp_path / "meta.properties").write_text(
+        f"version=1\nnode.id=1\ncluster.id=cluster\ndirectory.id={directory_id}\n", encoding="iso-8859-1"
+    )
+    manager = make_manager(OsFileSystem(), (str(tmp_path),))
+    manager.open_dirs()
+    with pytest.raises(InconsistentMetaPropertiesError, match=r"meta\.properties: directory\.id '.*' is not the id"):
+        manager.directory_ids()
+    manager.close()
+
+
+def test_a_copy_of_a_directory_is_refused(tmp_path: Path) -> None:
+    one, copy = str(tmp_path / "one"), str(tmp_path / "copy")
+    manager = make_manager(OsFileSystem(), (one,))
+    manager.open_dirs()
+    manager.write_identity(1, "cluster")
+    manager.close()
+    shutil.copytree(one, copy)
+    manager = make_manager(OsFileSystem(), (one, copy))
+    manager.open_dirs()
+    with pytest.raises(InconsistentMetaPropertiesError, match=f"{copy} and {one} have the same directory.id"):
+        manager.directory_ids()
     manager.close()
 
 

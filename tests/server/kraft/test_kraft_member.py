@@ -14,6 +14,7 @@ import pytest
 from tests.server.raft.scripted_quorum import CLUSTER_ID, ScriptedQuorum
 
 from barnabas.protocol import metadata_records as r
+from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -28,6 +29,7 @@ from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.kraft import kraft_member
 from barnabas.server.raft.kafka_raft_log import METADATA_DIRECTORY
 from barnabas.server.runtime.host import host_ports
+from barnabas.storage.errors import StorageError
 
 BROKER_ID, BROKER_EPOCH = 7, 5
 TOPIC_ID = UUID(int=1000 << 64)
@@ -221,3 +223,22 @@ async def test_a_directory_that_fails_before_the_registration_is_not_registered(
         (registration,) = controllers.requests_of(BrokerRegistrationRequest)
         assert registration.log_dirs == list(server._directories.log_manager.directory_ids().values())
         assert len(registration.log_dirs) == 1
+
+
+async def test_a_failed_directory_of_the_metadata_log_ends_the_start_with_its_name(
+    controllers: Controllers, tmp_path: Path
+) -> None:
+    folders = [tmp_path / name for name in "ab"]
+    folders[0].write_text("not a directory")
+    async with broker(*folders) as server:
+        with pytest.raises(StorageError, match=f"metadata.log.dir.*{folders[0]}"):
+            await server.start()
+
+
+async def test_a_directory_of_another_cluster_ends_the_start_with_its_reason(
+    controllers: Controllers, tmp_path: Path
+) -> None:
+    (tmp_path / "meta.properties").write_text(f"version=1\nnode.id={BROKER_ID}\ncluster.id=another\n")
+    async with broker(tmp_path) as server:
+        with pytest.raises(KafkaError, match="the cluster of the controllers is not another"):
+            await server.start()
