@@ -53,7 +53,7 @@ class SendToController(Protocol):
 class SendEnvelope(Protocol):
     """`NodeToControllerChannelManager.send_request`."""
 
-    async def __call__(self, request: Any, *, max_losses: int | None = None) -> Any: ...
+    async def __call__(self, request: Any, *, max_losses: int | None = None, attempts_ms: int | None = None) -> Any: ...
 
 
 class ForwardingManager:
@@ -82,7 +82,8 @@ class ForwardingManager:
 
         Raises KafkaError: UNSUPPORTED_VERSION if the controller does not support the version, UNKNOWN_SERVER_ERROR for
         an Envelope that the controller refuses and for a failed authentication of the broker, INVALID_REQUEST for a
-        request above `MAX_FORWARDED_BYTES`, REQUEST_TIMED_OUT or NETWORK_EXCEPTION without a response.
+        request above `MAX_FORWARDED_BYTES`, REQUEST_TIMED_OUT or NETWORK_EXCEPTION without a response. A request with a
+        timeout is not sent to the controller after it.
         """
         if size > MAX_FORWARDED_BYTES:
             text = f"A request to the controller may have {MAX_FORWARDED_BYTES} bytes, this request has {size} bytes."
@@ -98,7 +99,12 @@ class ForwardingManager:
         )
         try:
             max_losses = 1 if size > REPEATED_BYTES else None
-            response: EnvelopeResponse = await self._send_request(envelope, max_losses=max_losses)
+            # No topic must be created, when the controllers are back, for a client that has given up. With a timeout of
+            # 0 a client only does not wait for the end of an operation.
+            attempts_ms = getattr(request, "timeout_ms", 0)
+            response: EnvelopeResponse = await self._send_request(
+                envelope, max_losses=max_losses, attempts_ms=attempts_ms if attempts_ms > 0 else None
+            )
         except KafkaError as failure:
             if failure.code in PASSED_ON:
                 raise

@@ -63,20 +63,28 @@ class NodeToControllerChannelManager:
         )
 
     async def send_request(
-        self, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED, max_losses: int | None = None
+        self,
+        request: Any,
+        *,
+        lowest: int = 0,
+        highest: int = UNBOUNDED,
+        max_losses: int | None = None,
+        attempts_ms: int | None = None,
     ) -> Any:
         """Send a request until a controller responds to it as the active one, and return the response.
 
-        Raise ConnectionLostError after `max_losses` lost connections, if that is set.
+        Raise ConnectionLostError after `max_losses` lost connections, if that is set. No attempt begins `attempts_ms`
+        after the call.
 
         The controller may have acted on a request without a response. It is repeated nevertheless, as in Kafka: a
         response such as TOPIC_ALREADY_EXISTS may be caused by the first attempt.
-        Raises RequestTimeoutError if all attempts in `retry_timeout_ms` have failed, UnsupportedVersionError,
-        ConnectionLostError after `close`, and the KafkaError of a failed authentication.
+        Raises RequestTimeoutError if all attempts in `retry_timeout_ms` or `attempts_ms` have failed,
+        UnsupportedVersionError, ConnectionLostError after `close`, and the KafkaError of a failed authentication.
         """
         return await self._retry(
             lambda endpoint: self._connections.send_request(endpoint, request, lowest=lowest, highest=highest),
             max_losses,
+            attempts_ms,
         )
 
     def close(self) -> None:
@@ -84,8 +92,15 @@ class NodeToControllerChannelManager:
         self._is_closed = True
         self._connections.close()
 
-    async def _retry(self, attempt: Callable[[Endpoint], Awaitable[T]], max_losses: int | None = None) -> T:
+    async def _retry(
+        self,
+        attempt: Callable[[Endpoint], Awaitable[T]],
+        max_losses: int | None = None,
+        attempts_ms: int | None = None,
+    ) -> T:
         reason, losses = "no active controller is known", 0
+        limit_ms = self._retry_timeout_ms if attempts_ms is None else min(attempts_ms, self._retry_timeout_ms)
+        began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(self._retry_timeout_ms / 1000):
                 while True:
@@ -101,12 +116,18 @@ class NodeToControllerChannelManager:
                             if losses == max_losses:
                                 raise
                         else:
-                            if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NOT_CONTROLLER:
+                            if not _is_of_inactive_controller(response):
                                 return response
                             reason = f"{endpoint[0]}:{endpoint[1]} is not the active controller"
                             self._connections.disconnect(endpoint)
                     await asyncio.sleep(NO_CONTROLLER_BACKOFF_S)
+                    if asyncio.get_running_loop().time() - began >= limit_ms / 1000:
+                        raise TimeoutError
         except TimeoutError:
-            raise RequestTimeoutError(
-                f"no response of the active controller in {self._retry_timeout_ms} ms: {reason}"
-            ) from None
+            raise RequestTimeoutError(f"no response of the active controller in {limit_ms} ms: {reason}") from None
+
+
+def _is_of_inactive_controller(response: Any) -> bool:
+    """Return whether a response has NOT_CONTROLLER; a response to CreateTopics has it as the error of each topic."""
+    errors = [getattr(one, "error_code", ErrorCode.NONE) for one in (response, *getattr(response, "topics", ()))]
+    return ErrorCode.NOT_CONTROLLER in errors

@@ -60,8 +60,8 @@ class Controller:
         self.response = response
         self.envelopes: list[EnvelopeRequest] = []
 
-    async def send_request(self, request: Any, *, max_losses: int | None = None) -> Any:
-        self.max_losses = max_losses
+    async def send_request(self, request: Any, *, max_losses: int | None = None, attempts_ms: int | None = None) -> Any:
+        self.max_losses, self.attempts_ms = max_losses, attempts_ms
         self.envelopes.append(request)
         return self.response
 
@@ -91,6 +91,14 @@ async def test_the_controller_receives_the_request_its_header_and_the_principal_
     assert envelope.client_host_address == bytes((10, 1, 2, 3))
     principal = decode_versioned(DefaultPrincipalData, envelope.request_principal or b"")
     assert principal == DefaultPrincipalData(type="User", name="anna", token_authenticated=True)
+
+
+@pytest.mark.parametrize(("timeout_ms", "attempts_ms"), [(5000, 5000), (0, None)])
+async def test_a_request_is_sent_to_the_controller_within_its_timeout(timeout_ms: int, attempts_ms: int | None) -> None:
+    controller = Controller(EnvelopeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+    with pytest.raises(KafkaError):
+        await forward(controller.send_request, CreateTopicsRequest(topics=[], timeout_ms=timeout_ms))
+    assert controller.attempts_ms == attempts_ms
 
 
 async def test_a_large_response_of_the_controller_is_decoded_in_a_lane() -> None:
@@ -130,7 +138,7 @@ async def test_a_refused_envelope_is_an_error_of_the_broker(refusal: ErrorCode, 
 async def test_a_failed_login_of_the_broker_is_not_an_error_of_the_client(
     failure: KafkaError, reported: ErrorCode
 ) -> None:
-    async def send_request(request: Any, *, max_losses: int | None = None) -> Any:
+    async def send_request(request: Any, **_: Any) -> Any:
         raise failure
 
     with pytest.raises(KafkaError) as error:

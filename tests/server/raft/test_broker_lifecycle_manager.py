@@ -13,6 +13,12 @@ from barnabas.clients.errors import BrokerUnreachableError
 from barnabas.protocol.errors import ConnectionLostError, ErrorCode, KafkaError, RequestTimeoutError
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from barnabas.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from barnabas.protocol.schema import Versions
 from barnabas.server.raft.broker_lifecycle_manager import (
@@ -401,3 +407,41 @@ def test_a_request_is_repeated_until_its_connection_was_lost_too_often(max_losse
 
     run(main, 1)
     assert len(sent) == attempts
+
+
+@pytest.mark.parametrize(("attempt_s", "attempts"), [(0.0, 10), (5.0, 1)])
+def test_no_attempt_begins_after_the_timeout_of_a_request(attempt_s: float, attempts: int) -> None:
+    sent: list[tuple[str, int]] = []
+
+    async def send_request(endpoint: tuple[str, int], request: Any, **_: int) -> Any:
+        sent.append(endpoint)
+        await asyncio.sleep(attempt_s)
+        raise BrokerUnreachableError("the controller is down")
+
+    async def main(loop: SimLoop) -> None:
+        connections: Any = SimpleNamespace(send_request=send_request)
+        channel = NodeToControllerChannelManager(lambda: ("controller1", 9093), connections, retry_timeout_ms=60_000)
+        with pytest.raises(RequestTimeoutError, match="in 950 ms: the controller is down"):
+            await channel.send_request(object(), attempts_ms=950)
+
+    run(main, 1)
+    assert len(sent) == attempts
+
+
+def test_the_creation_of_topics_is_repeated_at_the_active_controller() -> None:
+    async def send_request(endpoint: tuple[str, int], request: Any, **_: int) -> Any:
+        error = ErrorCode.NONE if endpoint == active else ErrorCode.NOT_CONTROLLER
+        return CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=error)])
+
+    disconnected: list[tuple[str, int]] = []
+    active = ("controller2", 9093)
+    known = [("controller1", 9093), active]
+
+    async def main(_: SimLoop) -> None:
+        connections: Any = SimpleNamespace(send_request=send_request, disconnect=disconnected.append)
+        channel = NodeToControllerChannelManager(lambda: known.pop(0), connections)
+        response = await channel.send_request(CreateTopicsRequest(topics=[CreatableTopic(name="t")]))
+        assert response.topics[0].error_code == ErrorCode.NONE
+
+    run(main, 1)
+    assert disconnected == [("controller1", 9093)]
