@@ -11,13 +11,18 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from ...common.uuid_text import uuid_from_text
 from ...protocol.metadata_records import RegisterBrokerRecord, TopicRecord
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import StorageError
 from ...storage.filesystem import FileSystem, OsFileSystem
 from ...storage.log_dir import CLEAN_SHUTDOWN_FILE, broker_epoch_in
-from ...storage.meta_properties import MetaProperties, common_identity, read_meta_properties
+from ...storage.meta_properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    common_identity,
+    parse_directory_id,
+    read_meta_properties,
+)
 from ...storage.partition_dir import parse_partition_dir
 from ..metadata.embedded_store import EmbeddedStore
 from ..metadata.metadata_store import StoreError
@@ -41,6 +46,8 @@ class Handover(NamedTuple):
     records: int
     checkpoints: list[str]
     """The changed files of the controllers."""
+    changed_settings: list[str]
+    """The settings of topics that Kafka does not accept, each with its change."""
 
 
 async def hand_over(
@@ -90,7 +97,8 @@ async def _hand_over(
     for checkpoint in checkpoints:
         await checkpoint.add(records)
     topics = sum(isinstance(one, TopicRecord) for one in records)
-    return Handover(broker_id, cluster_id, topics, len(records), [one.path for one in checkpoints])
+    paths = [one.path for one in checkpoints]
+    return Handover(broker_id, cluster_id, topics, len(records), paths, metadata.changed_settings)
 
 
 def _identity(fs: FileSystem, log_dir: str) -> MetaProperties:
@@ -103,7 +111,7 @@ def _identity(fs: FileSystem, log_dir: str) -> MetaProperties:
 def _directory_id(log_dir: str, identity: MetaProperties) -> UUID:
     if identity.version != 1 or identity.directory_id is None:
         raise HandoverError(f"{log_dir}: no directory id. Start the standalone broker once, and stop it")
-    return uuid_from_text(identity.directory_id)
+    return parse_directory_id(identity.directory_id, f"{log_dir}/{META_PROPERTIES}")
 
 
 def _checkpoint(fs: FileSystem, log_dir: str, broker_id: int, cluster_id: str) -> BootstrapCheckpoint:

@@ -29,6 +29,7 @@ from ..metadata.acl_store import AclStore
 from ..metadata.cluster_features import FEATURES
 from ..metadata.config_store import ConfigStore
 from ..metadata.metadata_store import NoNodeError
+from ..metadata.producer_id_manager import LAST_PRODUCER_ID
 from ..metadata.scram_store import MECHANISMS
 from ..metadata.token_store import TokenStore
 from ..metadata.topic_store import TopicStore
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
     from ..metadata.znodes import TopicRegistration
 
 NO_LEADER = -1
+REMOVED_TOPIC_KEYS = ("message.downconversion.enable", "message.format.version")
+"""Settings of topics that have no effect since Kafka 4, which does not have them."""
+FORMER_TIMESTAMP_LIMIT = "message.timestamp.difference.max.ms"
+TIMESTAMP_LIMITS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+MIN_SEGMENT_BYTES = 1 << 20
+"""Kafka's lowest `segment.bytes`."""
 
 
 class UnreadableMetadataError(Exception):
@@ -59,6 +66,8 @@ class StandaloneMetadata:
         self._token_bytes = token_bytes
         self._topics = TopicStore(store, token_bytes=token_bytes)
         self._configs = ConfigStore(store, now_ms=lambda: 0)
+        self.changed_settings: list[str] = []
+        """The settings of topics that Kafka does not accept, each with its change."""
 
     async def records(self, directories: Mapping[TopicPartition, UUID], log_dirs: list[UUID]) -> AsyncIterator[Any]:
         """Yield the records of all metadata except features, whose levels the format of the controllers determines.
@@ -75,7 +84,7 @@ class StandaloneMetadata:
                 yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
                 async for record in self._partitions(topic, directories):
                     yield record
-                config = await self._configs.topic_config(topic.name)
+                config = self._accepted_by_kafka(topic.name, await self._configs.topic_config(topic.name))
                 for setting in _settings(ConfigResourceType.TOPIC, topic.name, config):
                     yield setting
         for broker_id in (None, self._broker_id):
@@ -118,6 +127,25 @@ class StandaloneMetadata:
             )
         if (next_id := await self._next_producer_id()) > 0:
             yield ProducerIdsRecord(broker_id=self._broker_id, broker_epoch=-1, next_producer_id=next_id)
+
+    def _accepted_by_kafka(self, topic: str, config: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings of a topic as Kafka 4 accepts them.
+
+        With others its controllers would refuse each later change of the topic's settings, and its brokers would not
+        start.
+        """
+        accepted = dict(config)
+        for key in REMOVED_TOPIC_KEYS:
+            if (value := accepted.pop(key, None)) is not None:
+                self.changed_settings.append(f"{topic}: {key}={value} removed")
+        if (limit := accepted.pop(FORMER_TIMESTAMP_LIMIT, None)) is not None:
+            accepted = dict.fromkeys(TIMESTAMP_LIMITS, limit) | accepted
+            limits = " and ".join(TIMESTAMP_LIMITS)
+            self.changed_settings.append(f"{topic}: {FORMER_TIMESTAMP_LIMIT}={limit} changed to {limits}")
+        if (size := accepted.get("segment.bytes")) is not None and int(size) < MIN_SEGMENT_BYTES:
+            accepted["segment.bytes"] = str(MIN_SEGMENT_BYTES)
+            self.changed_settings.append(f"{topic}: segment.bytes={size} changed to {MIN_SEGMENT_BYTES}")
+        return accepted
 
     def _registration(self, log_dirs: list[UUID]) -> RegisterBrokerRecord:
         """Return the registration of the standalone broker, fenced.
@@ -178,7 +206,7 @@ class StandaloneMetadata:
             data, _ = await self._store.get(znodes.PRODUCER_ID_BLOCK)
         except NoNodeError:
             return 0
-        return znodes.decode_producer_id_block(data)[1] + 1 if data else 0
+        return min(znodes.decode_producer_id_block(data)[1] + 1, LAST_PRODUCER_ID) if data else 0
 
 
 def _settings(kind: ConfigResourceType, name: str, config: Mapping[str, str]) -> Iterator[ConfigRecord]:

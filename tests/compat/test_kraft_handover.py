@@ -34,6 +34,7 @@ ACL = AclBinding(
     ResourcePattern(AclResourceType.TOPIC, "orders"),
     AccessControlEntry("User:anna", "*", AclOperation.READ, AclPermissionType.ALLOW),
 )
+NOT_OF_KAFKA_4 = [ConfigChange("message.format.version", "0.11.0"), ConfigChange("segment.bytes", "65536")]
 Stored = list[tuple[int, int, int, bytes | None]]
 """Partition, offset, timestamp and value of each record."""
 
@@ -41,7 +42,7 @@ Stored = list[tuple[int, int, int, bytes | None]]
 async def fill(bootstrap: str, tools: KafkaTools) -> None:
     async with Admin(bootstrap) as admin:
         raise_first(await admin.create_topics([NewTopic("orders", 2), NewTopic("empty", 1), NewTopic("gone", 1)]))
-        raise_first(await admin.alter_configs({ORDERS: [ConfigChange("retention.ms", "7654321")]}))
+        raise_first(await admin.alter_configs({ORDERS: [ConfigChange("retention.ms", "7654321"), *NOT_OF_KAFKA_4]}))
         raise_first(await admin.alter_configs({GROUP: [ConfigChange("consumer.session.timeout.ms", "50000")]}))
         await admin.create_acls([ACL])
         raise_first(await admin.delete_topics(["gone"]))
@@ -82,6 +83,7 @@ async def check(bootstrap: str, before: Stored, tools: KafkaTools) -> None:
         assert names >= {"orders", "empty"}
         assert "gone" not in names
         assert await admin.describe_acls() == [ACL]
+        raise_first(await admin.alter_configs({ORDERS: [ConfigChange("flush.ms", "9000")]}))
     async with Consumer(bootstrap, group_id="readers", auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition("orders", 1)])
         assert (await consumer.getone()).value == b"9"
@@ -158,6 +160,10 @@ def test_a_standalone_broker_becomes_the_first_broker_of_a_quorum(
     status, out, err = run_command(capfd, command)
     assert status == 0, err
     assert json.loads(out)["topics"] == 4  # with the topics of offsets and of transactions
+    assert json.loads(out)["changed_settings"] == [
+        "orders: message.format.version=0.11.0 removed",
+        "orders: segment.bytes=65536 changed to 1048576",
+    ]
     with controllers:
         properties = {
             **SETTINGS,

@@ -211,6 +211,8 @@ def migrate(
     if json:
         print_json(found._asdict())
         return
+    for text in found.changed_settings:
+        print(f"setting of topic {text}", file=sys.stderr)
     for path in found.checkpoints:
         print(f"wrote {found.records} records to {path}")
     print(f"{found.topics} topics of cluster {found.cluster_id}. Start the controllers, and then the broker with:")

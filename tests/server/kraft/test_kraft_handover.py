@@ -1,16 +1,20 @@
 """Handing the directories of a standalone broker to controllers that were formatted and never started."""
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
+from barnabas.clients.admin import Admin, ConfigChange, raise_first
 from barnabas.common.uuid_text import uuid_text
+from barnabas.protocol.config_resources import ConfigResource, ConfigResourceType
 from barnabas.protocol.metadata_records import (
     ConfigRecord,
     FeatureLevelRecord,
     KRaftVersionRecord,
     PartitionRecord,
+    ProducerIdsRecord,
     RegisterBrokerRecord,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
@@ -18,8 +22,11 @@ from barnabas.protocol.metadata_records import (
     encode_metadata_record,
 )
 from barnabas.server.kraft.bootstrap_checkpoint import BootstrapCheckpoint
-from barnabas.server.kraft.kraft_handover import HandoverError, hand_over
+from barnabas.server.kraft.kraft_handover import METADATA_STORE, HandoverError, hand_over
+from barnabas.server.metadata.embedded_store import EmbeddedStore
+from barnabas.server.metadata.znodes import PRODUCER_ID_BLOCK, encode_producer_id_block
 from barnabas.server.raft.snapshot_batches import SnapshotBatches
+from barnabas.server.runtime.host import ThreadWork
 from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from barnabas.testing import Broker
@@ -95,6 +102,52 @@ async def test_the_controllers_begin_with_the_topics_of_the_broker(tmp_path: Pat
     with pytest.raises(HandoverError, match="Format a new directory"):
         await hand_over([str(standalone)], [str(controllers[0].folder)], os.urandom)
     assert (controllers[0].folder / name).read_bytes() == data
+
+
+async def test_settings_that_kafka_does_not_accept_are_changed(tmp_path: Path) -> None:
+    former = {
+        "message.format.version": "0.11.0",
+        "message.downconversion.enable": "false",
+        "message.timestamp.difference.max.ms": "5000",
+        "message.timestamp.after.max.ms": "7000",
+        "segment.bytes": "65536",
+        "retention.ms": "1000",
+    }
+    with Broker({"orders": 1}, data_dir=tmp_path / "broker") as broker:
+        async with Admin(broker.bootstrap) as admin:
+            changes = [ConfigChange(*one) for one in former.items()]
+            raise_first(await admin.alter_configs({ConfigResource(ConfigResourceType.TOPIC, "orders"): changes}))
+    controller = Controller(tmp_path / "controller", tmp_path / "broker")
+    handover = await hand_over([str(tmp_path / "broker")], [str(controller.folder)], os.urandom)
+    assert sorted(handover.changed_settings) == [
+        "orders: message.downconversion.enable=false removed",
+        "orders: message.format.version=0.11.0 removed",
+        "orders: message.timestamp.difference.max.ms=5000 changed to "
+        "message.timestamp.before.max.ms and message.timestamp.after.max.ms",
+        "orders: segment.bytes=65536 changed to 1048576",
+    ]
+    settings = {one.name: one.value for one in controller.records() if isinstance(one, ConfigRecord)}
+    assert settings == {
+        "message.timestamp.before.max.ms": "5000",
+        "message.timestamp.after.max.ms": "7000",
+        "segment.bytes": "1048576",
+        "retention.ms": "1000",
+    }
+
+
+async def test_the_last_producer_ids_are_handed_over(tmp_path: Path, standalone: Path) -> None:
+    work = ThreadWork(asyncio.get_running_loop())
+    store = EmbeddedStore.open(str(standalone / METADATA_STORE), now_ms=lambda: 0, work=work)
+    block = encode_producer_id_block(0, 2**63 - 1000, 2**63 - 1)
+    if await store.exists(PRODUCER_ID_BLOCK) is None:
+        await store.create(PRODUCER_ID_BLOCK)
+    await store.set(PRODUCER_ID_BLOCK, block)
+    await store.close()
+    work.close()
+    controller = Controller(tmp_path / "controller", standalone)
+    await hand_over([str(standalone)], [str(controller.folder)], os.urandom)
+    (record,) = (one for one in controller.records() if isinstance(one, ProducerIdsRecord))
+    assert record.next_producer_id == 2**63 - 1
 
 
 async def test_directories_that_cannot_be_handed_over_are_refused_unchanged(tmp_path: Path, standalone: Path) -> None:
