@@ -45,6 +45,8 @@ Endpoint = tuple[str, int]
 UNKNOWN_HIGH_WATERMARK = -1
 MAX_BACKOFF_MS = 1000
 """The longest pause after responses with unexpected errors, for example of a controller of another cluster."""
+OLDER_EPOCHS_BEFORE_LOG = 200
+"""Responses with an older leader epoch, several seconds of them, after which the difference is logged."""
 MAX_LOGGED_ERRORS = 16
 """Controllers whose last error is kept, so that it is logged once."""
 
@@ -155,6 +157,8 @@ class ObserverState:
         """The addresses of controllers in the metadata log and in responses."""
         self._unexpected_errors = 0
         """The number of responses with unexpected errors since the last usable response."""
+        self._older_epochs = 0
+        """The number of responses with an older leader epoch since the last usable response."""
         self._logged_errors: dict[Endpoint, str] = {}
         self._foreign_servers: set[Endpoint] = set()
         """The servers that have responded with INCONSISTENT_CLUSTER_ID."""
@@ -262,7 +266,7 @@ class ObserverState:
 
     def response_was_applied(self, destination: Endpoint) -> None:
         """Handle a response whose change of the replica has been made."""
-        self._unexpected_errors = 0
+        self._unexpected_errors = self._older_epochs = 0
         self._logged_errors.pop(destination, None)
 
     def response_was_unusable(self, destination: Endpoint, text: str) -> None:
@@ -391,7 +395,15 @@ class ObserverState:
         if epoch < 0:
             return self._unusable(destination, f"{error.name} without a leader epoch: is it a controller?")[0]
         if epoch < self._epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
-            # The epoch of this broker is newer than the controller's.
+            # The epoch of this broker is newer than the controller's: shortly after an election, or forever.
+            self._older_epochs += 1
+            if self._older_epochs == OLDER_EPOCHS_BEFORE_LOG:
+                logger.error(
+                    "the controllers have leader epoch %d, below epoch %d of the metadata log of this broker: "
+                    "were they formatted again, or restored from a backup?",
+                    epoch,
+                    self._epoch,
+                )
             self.request_failed(destination)
             return False
         if epoch > self._epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):

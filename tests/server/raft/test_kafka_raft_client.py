@@ -489,6 +489,30 @@ def test_the_log_has_segments_of_the_configured_size() -> None:
     play(story)
 
 
+def test_controllers_with_an_older_epoch_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Controllers that were formatted again with the same cluster id begin with the first epoch."""
+
+    def lines() -> list[str]:
+        return [one.getMessage() for one in caplog.records if "have leader epoch" in one.getMessage()]
+
+    async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
+        await observer.caught_up()
+        quorum.elect(2)
+        await observer.caught_up()
+        await observer.client.close()
+        epoch, quorum.epoch = quorum.epoch, 1
+        await observer.start()
+        await asyncio.sleep(1)
+        assert lines() == [], "a controller may not know of an election yet"
+        await asyncio.sleep(60)
+        assert len(lines()) == 1
+        assert f"epoch 1, below epoch {epoch}" in lines()[0]
+        quorum.epoch = epoch
+        await observer.caught_up()
+
+    play(story)
+
+
 def test_controllers_of_another_cluster_end_the_start() -> None:
     async def story(observer: Observer, quorum: ScriptedQuorum) -> None:
         quorum.set("a", "1")
