@@ -189,6 +189,16 @@ def open_syncer(
     is under way.
     """
 
+def make_folders(steps: list[tuple[bytes, bytes | None]], /) -> tuple[int, int, bytes]:
+    """`storage.filesystem.make_folders`, in steps: (folder, None), or (file, content) for each file of that folder.
+
+    Returns the number of steps that are done, the error number of the next one or 0, and a byte for each that is done:
+    1 for a folder that existed and for its files.
+    """
+
+def rename_all(steps: list[tuple[bytes, bytes]], /) -> tuple[int, int]:
+    """`storage.filesystem.rename_all`: the number of renames that are done, and the error number of the next or 0."""
+
 def watch(count: bytearray, watched: bytearray, /) -> tuple[Callable[[], bool], Callable[[], bool]]:
     """Twin of `watch_py` in `server/metrics/call_watch.py`, by `stopwatch` and the ticks of the kernel."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..storage.filesystem import make_dirs, write_atomic
+from ..storage.filesystem import make_dirs, make_folders, rename_all, write_atomic
 from .chance import chance
 from .disk_names import DiskNames, os_error
 from .disk_nodes import DirectoryNode, DiskWrite, FileNode, NameChange, Resize
@@ -233,6 +233,14 @@ class SimDisk:
         if isinstance(replaced, FileNode):
             self._unlinked(replaced)
         self._change_names(NameChange(node, source=source, target=target))
+
+    def make_folders(self, folders: Mapping[str, Mapping[str, bytes]], made: list[str]) -> None:
+        """Make directories with files, one operation after the other."""
+        make_folders(self, folders, made)
+
+    def rename_all(self, names: Mapping[str, str]) -> None:
+        """Rename files or directories, one after the other."""
+        rename_all(self, names)
 
     def unlink(self, path: str) -> None:
         """Remove a file's name; its space is freed when the last handle is closed."""

@@ -15,9 +15,11 @@ import fcntl
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import ClassVar, Protocol
+
+from ..protocol.native import native
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
@@ -182,6 +184,17 @@ class FileSystem(Protocol):
         """Atomically give a file or directory a new name, replacing a file that has it."""
         ...
 
+    def make_folders(self, folders: Mapping[str, Mapping[str, bytes]], made: list[str]) -> None:
+        """Make directories, each with new files of these names and contents, and add each new path to `made`.
+
+        An existing directory is left as it is. Raises `OSError`; the last directory in `made` may then lack files.
+        """
+        ...
+
+    def rename_all(self, names: Mapping[str, str]) -> None:
+        """Give files or directories new names, as `rename`, in this order. Raises `OSError`, and leaves the rest."""
+        ...
+
     def unlink(self, path: str) -> None: ...
 
     def rmdir(self, path: str) -> None: ...
@@ -294,6 +307,29 @@ def make_dirs(fs: FileSystem, path: str) -> None:
         make_dirs(fs, parent)
     fs.mkdir(path)
     fs.fsync_dir(parent)
+
+
+def make_folders(fs: FileSystem, folders: Mapping[str, Mapping[str, bytes]], made: list[str]) -> None:
+    """`FileSystem.make_folders` in terms of the other operations."""
+    for path, files in folders.items():
+        try:
+            fs.mkdir(path)
+        except FileExistsError:
+            continue
+        made.append(path)
+        for name, content in files.items():
+            file = fs.open(f"{path}/{name}", create=True, exclusive=True)
+            try:
+                if content:
+                    write_all(file, content, 0)
+            finally:
+                file.close()
+
+
+def rename_all(fs: FileSystem, names: Mapping[str, str]) -> None:
+    """`FileSystem.rename_all` in terms of the other operations."""
+    for old, new in names.items():
+        fs.rename(old, new)
 
 
 class OsFile:
@@ -410,6 +446,12 @@ def _linux_call(name: str, *types: str) -> Callable[..., None] | None:
     return checked
 
 
+def _raise_at(steps: Sequence[tuple[bytes, bytes | None]], done: int, error: int) -> None:
+    """Raise the error that ended steps, if one did, as Python's own functions."""
+    if error:
+        raise OSError(error, os.strerror(error), os.fsdecode(steps[done][0]))
+
+
 class OsFileSystem:
     """The `FileSystem` of the machine."""
 
@@ -460,6 +502,35 @@ class OsFileSystem:
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)
+
+    def make_folders(self, folders: Mapping[str, Mapping[str, bytes]], made: list[str]) -> None:
+        if not self._has_compiled_names:
+            make_folders(self, folders, made)
+            return
+        steps: list[tuple[bytes, bytes | None]] = []
+        for path, files in folders.items():
+            steps.append((os.fsencode(path), None))
+            steps += [(os.fsencode(f"{path}/{name}"), content) for name, content in files.items()]
+        done, error, existing = native.make_folders(steps)
+        # A directory whose first file failed is made, and therefore among the steps that are done.
+        made += [
+            os.fsdecode(path)
+            for (path, content), exists in zip(steps, existing, strict=False)
+            if content is None and not exists
+        ]
+        _raise_at(steps, done, error)
+
+    def rename_all(self, names: Mapping[str, str]) -> None:
+        if not self._has_compiled_names:
+            rename_all(self, names)
+            return
+        steps = [(os.fsencode(old), os.fsencode(new)) for old, new in names.items()]
+        _raise_at(steps, *native.rename_all(steps))
+
+    @property
+    def _has_compiled_names(self) -> bool:
+        """Whether many names are changed by one call. A derived class may have replaced the single operations."""
+        return type(self) is OsFileSystem and hasattr(native, "rename_all")
 
     def unlink(self, path: str) -> None:
         os.unlink(path)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from operator import setitem
 from uuid import UUID
 
 from ..common.room_logger import room_logger
@@ -75,12 +74,29 @@ class FoundLogs:
     """
     known_topics: Collection[str] | None = None
     """The topics whose settings are known; None for all."""
+    partition_dirs: dict[LogDir, list[PartitionDir]] = field(default_factory=dict)
+    """The folders that `find` has listed, until the loading tasks are made."""
     topic_ids: dict[TopicPartition, UUID | None] = field(default_factory=dict)
     """The ids of all partitions that were found, including partitions that could not be opened."""
     unopened_epochs: dict[TopicPartition, int] = field(default_factory=dict)
     """The latest leader epoch of logs that could not be opened, where their files say one."""
+    _folders: dict[str, UUID | None] = field(default_factory=dict)
+    """The topic ids in the folders that contain a log, by path, as `find` has read them."""
     _recovered: dict[str, dict[TopicPartition, RecoveredFiles]] = field(default_factory=dict)
     """The files of recovered logs that are not durable yet, by log directory."""
+
+    def find(self, log_dir: LogDir) -> None:
+        """List the partition folders of a directory, and read their topic ids. Runs on a lane of the directory.
+
+        Ten thousand folders take a second, in which a broker may have to answer other brokers. Raises `OSError`.
+        """
+        self.partition_dirs[log_dir] = partition_dirs = log_dir.begin_loading()
+        for partition_dir in partition_dirs:
+            path = f"{log_dir.path}/{partition_dir.name}"
+            if not partition_dir.suffix:
+                topic_id = self._topic_id(path)
+                if topic_id is not None or self._holds_log(path):
+                    self._folders[path] = topic_id
 
     def leave_strays(
         self, found: Mapping[LogDir, Sequence[PartitionDir]], find_strays: FindStrays
@@ -97,9 +113,9 @@ class FoundLogs:
         for log_dir, partition_dirs in found.items():
             for partition_dir in partition_dirs:
                 path = f"{log_dir.path}/{partition_dir.name}"
-                if self._holds_log(path):
+                if path in self._folders:
                     key = partition_dir.topic_partition
-                    folders[path] = FoundFolder(key, self._topic_id(path), key in named)
+                    folders[path] = FoundFolder(key, self._folders.pop(path), key in named)
                 else:
                     logger.warning("%s is ignored, because it contains no log", path)
         self.strays, renamed = dict(find_strays(folders)), dict[str, str]()
@@ -235,14 +251,11 @@ class FoundLogs:
 
     def _sync_by_disk(self, log_dir: LogDir, recovered: Mapping[TopicPartition, RecoveredFiles]) -> bool:
         """Make recovered files durable by syncs of the disk; return False if the system has no such sync."""
-        for topic_partition, files in recovered.items():
-            with self._giving_up(log_dir, topic_partition):
-                files.write()
         if not self.fs.sync_disk(log_dir.path):
             return False
         is_renamed = False
         for topic_partition, files in recovered.items():
-            if topic_partition in self.held.logs:  # its files are written
+            if topic_partition in self.held.logs:
                 with self._giving_up(log_dir, topic_partition):
                     is_renamed |= files.rename()
         return not is_renamed or self.fs.sync_disk(log_dir.path)
@@ -266,10 +279,16 @@ class FoundLogs:
             clean_shutdown=log_dir.was_clean_shutdown,
             may_have_gaps=self.known_topics is not None and topic_partition.topic not in self.known_topics,
             transaction_indexes=log_dir.transaction_indexes.pop(topic_partition, {}),
-            sync=partial(setitem, self._recovered[log_dir.path], topic_partition),
+            sync=partial(self._sync_later, log_dir, topic_partition),
+            stored_topic_id=self.topic_ids.get(topic_partition),
         )
         log.restore_high_watermark(log_dir.offsets[HIGH_WATERMARK_CHECKPOINT].get(topic_partition, 0))
         return log
+
+    def _sync_later(self, log_dir: LogDir, topic_partition: TopicPartition, files: RecoveredFiles) -> None:
+        """Write recovered files while they are open; the last task of the directory makes them durable."""
+        files.write()
+        self._recovered[log_dir.path][topic_partition] = files
 
     def _recovery_point_of(self, log_dir: LogDir, topic_partition: TopicPartition) -> int:
         """Return the offset in the checkpoint; -1 for a log from another broker, which may have been compacted.

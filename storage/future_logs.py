@@ -38,6 +38,7 @@ class OpenLog(Protocol):
         may_have_gaps: bool = False,
         transaction_indexes: Mapping[int, IndexChecksum] = ...,
         sync: Callable[[RecoveredFiles], None] = ...,
+        stored_topic_id: UUID | None = None,
     ) -> Log: ...
 
 

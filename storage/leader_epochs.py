@@ -41,8 +41,11 @@ class LeaderEpochCache:
 
     __slots__ = ("_entries", "_fs", "is_dirty", "latest_epoch", "path")
 
-    def __init__(self, path: str, fs: FileSystem) -> None:
-        """Load the file. A damaged or unreadable one counts as empty: the loader then reads the epochs from the log."""
+    def __init__(self, path: str, fs: FileSystem, *, is_new: bool = False) -> None:
+        """Load the file, unless the log `is_new`.
+
+        A damaged or unreadable file counts as empty: the loader then reads the epochs from the log.
+        """
         self.path = path
         self._fs = fs
         self.is_dirty = False
@@ -50,7 +53,7 @@ class LeaderEpochCache:
         self.latest_epoch = UNDEFINED_EPOCH
         self._entries: list[EpochEntry] = []
         try:
-            for entry in self._load():
+            for entry in () if is_new else self._load():
                 self._append(entry)
         except CorruptCheckpointError as error:
             self._distrust(error)

@@ -105,11 +105,13 @@ class Log:
         may_have_gaps: bool = False,
         transaction_indexes: Mapping[int, IndexChecksum] = MappingProxyType({}),
         sync: Callable[[RecoveredFiles], None] = RecoveredFiles.sync,
+        stored_topic_id: UUID | None = None,
     ) -> "Log":
         """Open the partition directory at `path`, creating it if there is none, and repair it after an unclean stop.
 
         With `may_have_gaps` it may have been compacted, though `config` does not say so. `transaction_indexes` are the
-        checksums of the clean stop before this start, by base offset. `sync` as in `LogLoader`.
+        checksums of the clean stop before this start, by base offset. `sync` as in `LogLoader`. `stored_topic_id` is
+        the id in the directory, if it has been read already.
         A new directory's own name is for the caller to make durable, in its parent. The high watermark starts at the
         log start. Raises OSError, and StorageError for a directory that contradicts itself or the given topic id.
         """
@@ -119,10 +121,25 @@ class Log:
         loaded = loader.load(
             recovery_point=recovery_point, log_start_offset=log_start_offset, clean_shutdown=clean_shutdown
         )
-        log = cls(loader, loaded, read_partition_metadata(fs, path))
+        log = cls(loader, loaded, stored_topic_id or read_partition_metadata(fs, path))
         if topic_id is not None:
             log.assign_topic_id(topic_id)
         return log
+
+    @classmethod
+    def of_new_folder(
+        cls,
+        path: str,
+        *,
+        config: LogConfig,
+        fs: FileSystem,
+        now_ms: Callable[[], int],
+        rng: RandomSource,
+        topic_id: UUID,
+    ) -> "Log":
+        """Return the log of a folder that `LogDir.make_folders` has made for this topic since the start."""
+        loader = LogLoader(path, config, fs, now_ms, rng)
+        return cls(loader, loader.load_new(), topic_id)
 
     # -- properties -----------------------------------------------------------------------------------------------
 

@@ -29,13 +29,15 @@ class LogCreation:
         found: FoundLogs,
         checkpoints: LogCheckpoints,
         fs: FileSystem,
+        open_new_log: Callable[..., Log],
     ) -> None:
         self._held = held
         self._found = found
         self._checkpoints = checkpoints
         self._fs = fs
-        self._prepared: dict[TopicPartition, LogDir] = {}
-        """Folders that are durable, but whose logs have not been opened yet."""
+        self._open_new_log = open_new_log
+        self._prepared: dict[TopicPartition, tuple[LogDir, UUID]] = {}
+        """The directories and topic ids of folders that are durable, but whose logs have not been opened yet."""
 
     def get_or_create_log(
         self,
@@ -62,8 +64,10 @@ class LogCreation:
             message = f"Can't create log for {topic_partition} because log directories are offline: it may be there"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
         self._check_no_stray(topic_partition)
-        prepared = self._prepared.get(topic_partition)
-        for log_dir in [prepared] if prepared is not None and prepared.is_online else self._dirs_by_load():
+        log_dir, prepared_id = self._prepared.pop(topic_partition, (None, None))
+        if log_dir is not None and log_dir.is_online and topic_id is not None and topic_id == prepared_id:
+            return self._open_prepared(log_dir, topic_partition, topic_id, config)
+        for log_dir in self._dirs_by_load():
             path = f"{log_dir.path}/{topic_partition}"
             was_there = self._fs.exists(path)
             if was_there and not self._fs.is_dir(path):
@@ -95,9 +99,7 @@ class LogCreation:
     def _create_log(
         self, log_dir: LogDir, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig | None
     ) -> Log:
-        is_prepared = self._prepared.pop(topic_partition, None) is log_dir
-        if not is_prepared:
-            self._begin_anew(log_dir, [topic_partition])()
+        self._begin_anew(log_dir, [topic_partition])()
         log = self._found.open_log(
             f"{log_dir.path}/{topic_partition}",
             config=config or self._found.config_for(topic_partition.topic),
@@ -106,10 +108,21 @@ class LogCreation:
             clean_shutdown=True,
             topic_id=topic_id,
         )
-        if not is_prepared:
-            self._fs.fsync_dir(log.path)
-            self._fs.fsync_dir(log_dir.path)
+        self._fs.fsync_dir(log.path)
+        self._fs.fsync_dir(log_dir.path)
         self._held.add(topic_partition, log, log_dir)
+        return log
+
+    def _open_prepared(
+        self, log_dir: LogDir, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig | None
+    ) -> Log:
+        log = self._open_new_log(
+            f"{log_dir.path}/{topic_partition}",
+            config=config or self._found.config_for(topic_partition.topic),
+            topic_id=topic_id,
+        )
+        self._held.add(topic_partition, log, log_dir)
+        self._checkpoints.arriving.pop(topic_partition, None)
         return log
 
     def preparation_tasks(self, topic_ids: Mapping[TopicPartition, UUID]) -> list[LaneTask]:
@@ -137,7 +150,7 @@ class LogCreation:
         self, log_dir: LogDir, topic_ids: Mapping[TopicPartition, UUID], begin_anew: Callable[[], None]
     ) -> None:
         begin_anew()
-        self._prepared.update(dict.fromkeys(log_dir.make_folders(topic_ids), log_dir))
+        self._prepared.update({key: (log_dir, topic_ids[key]) for key in log_dir.make_folders(topic_ids)})
 
     def _begin_anew(self, log_dir: LogDir, topic_partitions: Iterable[TopicPartition]) -> Callable[[], None]:
         """Prepare the creation of partitions: their recovery starts at 0, and older offsets of their names are dropped.

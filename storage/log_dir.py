@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
+from itertools import islice
 from typing import TypeVar
 from uuid import UUID
 
@@ -12,11 +13,12 @@ from ..common.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .checkpoint_file import OffsetCheckpointFile
 from .errors import FILE_ERRORS, PASSING, CorruptCheckpointError, LogDirFailedError
-from .filesystem import FileSystem, Lock, parent_of
+from .filesystem import FileSystem, Lock, TemporaryFile, parent_of
 from .meta_properties import MetaProperties, read_meta_properties
 from .partition_dir import KRAFT_NAMES, PartitionDir, parse_partition_dir
 from .partition_files import TEMPORARY_SUFFIX, clear_name, remove_log, set_aside
-from .partition_metadata import begin_partition_metadata, finish_partition_metadata
+from .partition_metadata import FILE_NAME as METADATA_FILE
+from .partition_metadata import metadata_content
 from .reserve import Reserve
 from .segment_files import LOG_SUFFIX, segment_file_name
 from .transaction_index import IndexChecksum
@@ -35,6 +37,11 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 
 CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
 ORDINARY_NAMES = KRAFT_NAMES | {"lost+found"}
+LOG_FILE = segment_file_name(0, LOG_SUFFIX)
+UNNAMED_METADATA = METADATA_FILE + TEMPORARY_SUFFIX
+FOLDERS_PER_CALL = 100
+"""New folders of one call of the file system: the thread prepares them in a fraction of a millisecond, in which the
+event loop may have to wait for the interpreter."""
 MANY_FOLDERS = 64
 """The number of new folders from which on one sync of the whole disk replaces the syncs of the folders."""
 OWN_FILES = (CLEAN_SHUTDOWN_FILE, TRANSACTION_INDEX_CHECKPOINT, *CHECKPOINTS)
@@ -212,27 +219,34 @@ class LogDir:
         The names in this directory are synced once for all folders. For many folders, a sync of the whole disk replaces
         the syncs of the folders. Raises `OSError`; then none of the folders counts.
         """
-        new = {key: f"{self.path}/{key}" for key in topic_ids if not self._fs.exists(f"{self.path}/{key}")}
+        partitions = {f"{self.path}/{key}": key for key in topic_ids}
+        made: list[str] = []
         try:
             # First all writes, then all syncs: a journal that is written for one of them is written for all.
-            for topic_partition, path in new.items():
-                self._fs.mkdir(path)
-                self._fs.open(f"{path}/{segment_file_name(0, LOG_SUFFIX)}", create=True).close()
-                begin_partition_metadata(self._fs, path, topic_ids[topic_partition])
+            waiting = iter(partitions.items())
+            while some := dict(islice(waiting, FOLDERS_PER_CALL)):
+                folders = {
+                    path: {LOG_FILE: b"", UNNAMED_METADATA: metadata_content(topic_ids[key])}
+                    for path, key in some.items()
+                }
+                self._fs.make_folders(folders, made)
             # Two syncs per folder, each a flush of the disk's cache, are most of the time that many new partitions
             # take. Two syncs of the disk also write all other dirty data on it, so a few folders are synced one by one.
-            by_disk = len(new) >= MANY_FOLDERS and self._fs.sync_disk(self.path)
-            for path in new.values():
-                finish_partition_metadata(self._fs, path, is_synced=by_disk)
+            by_disk = len(made) >= MANY_FOLDERS and self._fs.sync_disk(self.path)
+            for path in made if not by_disk else ():
+                TemporaryFile(self._fs, f"{path}/{METADATA_FILE}").sync()
+            for start in range(0, len(made), FOLDERS_PER_CALL):
+                some_made = made[start : start + FOLDERS_PER_CALL]
+                self._fs.rename_all({f"{path}/{UNNAMED_METADATA}": f"{path}/{METADATA_FILE}" for path in some_made})
             if not (by_disk and self._fs.sync_disk(self.path)):
-                for path in new.values():
+                for path in made:
                     self._fs.fsync_dir(path)
                 self._fs.fsync_dir(self.path)
         except OSError:
-            for path in new.values():
+            for path in made:
                 remove_log(self._fs, path)
             raise
-        return list(new)
+        return [partitions[path] for path in made]
 
     def read_index_checksums(self) -> dict[TopicPartition, dict[int, IndexChecksum]]:
         """Return the checksums that were written after the clean-shutdown marker, if readable. Raises `OSError`."""

@@ -89,10 +89,11 @@ class LogLoader:
         snapshots = [name for name in names if name.endswith(SNAPSHOT_SUFFIX)]
         producers = ProducerStateManager(self.path, self.fs, self.config.producer_id_expiration_ms, snapshots)
         recovered: list[LogSegment] = []
+        unsynced: RecoveredFiles | None = None
         if not clean_shutdown and len(segments) and not (recovery_point <= 0 and self._is_new(names, segments)):
             # A retention that was cut short left them, perhaps with holes that would look like lost data.
             segments.remove_files(self._below(segments, log_start_offset))
-            recovered = self._recover(segments, epochs, producers, recovery_point, log_start_offset)
+            recovered, unsynced = self._recover(segments, epochs, producers, recovery_point, log_start_offset)
         log_end_offset = segments.last.next_offset() if len(segments) else -1
         self._mend_indexes(names, segments, producers, log_start_offset, log_end_offset, recovered)
         if len(segments) and epochs.latest_epoch < segments.last.last_leader_epoch:
@@ -116,9 +117,22 @@ class LogLoader:
             end_offset=log_end_offset,
             now_ms=self.now_ms(),
         )
+        if unsynced is not None:
+            self.sync(unsynced)
         for segment in [segments.last] if clean_shutdown else segments:
             segment.close_handles()
         return LoadedLog(segments, epochs, producers, log_start_offset, log_end_offset)
+
+    def load_new(self) -> LoadedLog:
+        """Return the log of a folder that `LogDir.make_folders` has made since the start, without a look at its files.
+
+        Ten thousand new partitions would otherwise be read, file by file, on the loop's thread.
+        """
+        segments = LogSegments(self.path, self.fs)
+        segments.add(self._open_segment(0, size=0))
+        epochs = LeaderEpochCache(f"{self.path}/{EPOCHS_FILE_NAME}", self.fs, is_new=True)
+        producers = ProducerStateManager(self.path, self.fs, self.config.producer_id_expiration_ms, ())
+        return LoadedLog(segments, epochs, producers, 0, 0)
 
     def _is_new(self, names: list[str], segments: LogSegments) -> bool:
         """Return whether the folder holds no record, index or snapshot, as after its creation.
@@ -204,17 +218,19 @@ class LogLoader:
     def _open_segments(self, names: list[str]) -> LogSegments:
         segments = LogSegments(self.path, self.fs)
         for base_offset in sorted(_base_offset(name) for name in names if name.endswith(LOG_SUFFIX)):
-            segments.add(
-                LogSegment(
-                    self.path,
-                    base_offset,
-                    config=self.config,
-                    fs=self.fs,
-                    created_ms=self.now_ms(),
-                    roll_jitter_ms=roll_jitter_ms(self.config, self.rng),
-                )
-            )
+            segments.add(self._open_segment(base_offset))
         return segments
+
+    def _open_segment(self, base_offset: int, size: int | None = None) -> LogSegment:
+        return LogSegment(
+            self.path,
+            base_offset,
+            config=self.config,
+            fs=self.fs,
+            created_ms=self.now_ms(),
+            roll_jitter_ms=roll_jitter_ms(self.config, self.rng),
+            size=size,
+        )
 
     def _below(self, segments: LogSegments, log_start_offset: int) -> list[LogSegment]:
         """Return the segments that contain only offsets below the log start offset."""
@@ -229,11 +245,12 @@ class LogLoader:
         producers: ProducerStateManager,
         recovery_point: int,
         log_start_offset: int,
-    ) -> list[LogSegment]:
+    ) -> tuple[list[LogSegment], RecoveredFiles | None]:
         """Check every segment that may hold unflushed data; remove everything from the first invalid batch on.
 
-        Returns the segments that were checked, all of whose indexes are new. The remaining data is made durable before
-        any client can read it, so that the log end offset cannot fall again: by `sync`.
+        Returns the segments that were checked, all of whose indexes are new, and their files. The remaining data is
+        made durable before any client can read it, so that the log end offset cannot fall again: by `sync`. The files
+        of the last segment remain open until then.
         """
         unflushed = segments.from_offset(recovery_point)
         if (
@@ -241,7 +258,7 @@ class LogLoader:
             and unflushed[0].base_offset < recovery_point
             and self._ends_at(unflushed[0], recovery_point)
         ):
-            return []
+            return [], None
         self._check_indexes_before(segments, unflushed[0])
         rebuild_producer_state(
             producers,
@@ -266,12 +283,12 @@ class LogLoader:
             producers.map_end_offset = max(producers.map_end_offset, segment.next_offset())
             if cut:
                 logger.warning("%s: removed %d invalid bytes after offset %d", self.path, cut, segment.next_offset())
-            segment.close_handles()
+            if segment is not segments.last:
+                segment.close_handles()
             checked.append(segment)
             if cut:
                 break
-        self.sync(RecoveredFiles(self.fs, self.path, checked, segments, epochs))
-        return unflushed
+        return unflushed, RecoveredFiles(self.fs, self.path, checked, segments, epochs)
 
     def _ends_at(self, segment: LogSegment, recovery_point: int) -> bool:
         """Return whether the whole segment was flushed: it ends with the batch that ends at the recovery point.

@@ -89,7 +89,8 @@ class LogManager:
             random_bits=rng.getrandbits,
         )
         self.cleaner_manager = LogCleanerManager(self.logs, now_ms)
-        self.creation = LogCreation(self.held, self._found, self._checkpoints, fs)
+        open_new_log = partial(Log.of_new_folder, fs=fs, now_ms=now_ms, rng=rng)
+        self.creation = LogCreation(self.held, self._found, self._checkpoints, fs, open_new_log)
         self.retention = Retention(self.held, self.cleaner_manager, self._deletions, fs)
         self._logs_per_closing_task = LOGS_PER_CLOSING_TASK
 
@@ -173,6 +174,10 @@ class LogManager:
             found[log_dir.path] = directory_id
         return found
 
+    def finding_tasks(self) -> list[LaneTask]:
+        """Return the tasks that list the folders of all directories, to be followed by `loading_tasks`."""
+        return [LaneTask(log_dir.path, partial(self._found.find, log_dir)) for log_dir in self.held.online_dirs]
+
     def loading_tasks(
         self, find_strays: FindStrays = lambda folders: {}, known_topics: Collection[str] | None = None
     ) -> list[LaneTask]:
@@ -181,13 +186,9 @@ class LogManager:
         In tasks that may run on several lanes in parallel, to be followed by `finish_loading`. Folders that
         `find_strays` returns are not touched. A topic outside `known_topics` may have been compacted.
         """
-        tasks, found = [], {}
+        tasks = []
         self._found.known_topics = known_topics
-        for log_dir in self.held.online_dirs:
-            try:
-                found[log_dir] = log_dir.begin_loading()
-            except OSError as error:
-                self.held.fail_log_dir(log_dir.path, error)
+        found = {log_dir: self._found.partition_dirs.pop(log_dir) for log_dir in self.held.online_dirs}
         for log_dir, live in self._found.leave_strays(self.future_logs.settle(found), find_strays).items():
             self._found.claim(log_dir, live)
             chunks = [

@@ -8,7 +8,7 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
 from .checkpoint_file import MAX_INT32, parse_number
 from .errors import FILE_ERRORS, CorruptCheckpointError
-from .filesystem import FileSystem, TemporaryFile
+from .filesystem import FileSystem
 
 FILE_NAME = "partition.metadata"
 _VERSION = 0
@@ -45,26 +45,11 @@ def read_partition_metadata(fs: FileSystem, directory: str) -> UUID | None:
 
 def write_partition_metadata(fs: FileSystem, directory: str, topic_id: UUID) -> None:
     """Note the topic id, durably. Raises OSError."""
-    fs.write_atomic(f"{directory}/{FILE_NAME}", _content(topic_id))
+    fs.write_atomic(f"{directory}/{FILE_NAME}", metadata_content(topic_id))
 
 
-def begin_partition_metadata(fs: FileSystem, directory: str, topic_id: UUID) -> None:
-    """Write the note under a temporary name, without a sync. Raises OSError."""
-    TemporaryFile(fs, f"{directory}/{FILE_NAME}").write(_content(topic_id))
-
-
-def finish_partition_metadata(fs: FileSystem, directory: str, *, is_synced: bool = False) -> None:
-    """Sync the temporary file, unless it `is_synced`, and rename it; the caller makes the name durable.
-
-    Raises OSError.
-    """
-    note = TemporaryFile(fs, f"{directory}/{FILE_NAME}")
-    if not is_synced:
-        note.sync()
-    note.rename()
-
-
-def _content(topic_id: UUID) -> bytes:
+def metadata_content(topic_id: UUID) -> bytes:
+    """Return the content of the file."""
     return f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}\n".encode()
 
 

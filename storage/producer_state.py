@@ -458,9 +458,10 @@ class ProducerStateManager:
             entry.current_txn_first_offset is None and now_ms - entry.last_timestamp >= self.producer_id_expiration_ms
         )
 
-    def remove_expired(self, now_ms: int) -> int:
-        """Forget the expired producers; returns how many there were."""
-        expired = [entry.producer_id for entry in self.producers.values() if self.is_expired(entry, now_ms)]
+    def remove_expired(self, producer_ids: Iterable[int], now_ms: int) -> int:
+        """Forget the expired ones of these producers; returns how many there were."""
+        entries = (self.producers.get(producer_id) for producer_id in producer_ids)
+        expired = [entry.producer_id for entry in entries if entry is not None and self.is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]
         return len(expired)
@@ -567,7 +568,7 @@ class ProducerStateManager:
             for snapshot_entry in entries:
                 _take_snapshot_entry(self.producers, snapshot_entry)
             self.loaded_markers = any(entry.coordinator_epoch >= 0 for entry in entries)
-            self.remove_expired(now_ms)
+            self.remove_expired(list(self.producers), now_ms)
             self._find_ongoing_transactions()
             self.last_snapshot_offset = self.map_end_offset = self.loaded_offset = offset
             return

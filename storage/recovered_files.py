@@ -38,7 +38,9 @@ class RecoveredFiles:
         self.fs.fsync_dir(self.path)
 
     def write(self) -> None:
-        """Write the parts that are only in memory, the epochs under a temporary name. Raises OSError."""
+        """Write the parts that are only in memory, the epochs under a temporary name, and close files. Raises
+        OSError.
+        """
         for segment in self._remaining():
             segment.unsynced_files(with_indexes=True)
             segment.close_handles()

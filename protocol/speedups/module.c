@@ -25,6 +25,8 @@ static PyMethodDef functions[] = {
     {"begin_sending", begin_sending, METH_O, NULL},
     {"finish_sending", finish_sending, METH_O, NULL},
     {"open_syncer", open_syncer, METH_O, NULL},
+    {"make_folders", make_folders, METH_O, NULL},
+    {"rename_all", rename_all, METH_O, NULL},
     {"watch", watch, METH_VARARGS, NULL},
     {"stopwatch", stopwatch, METH_NOARGS, NULL},
     {"mallopt", set_mallopt, METH_VARARGS, NULL},

@@ -170,6 +170,8 @@ PyObject *locate_batches(PyObject *module, PyObject *args);
 PyObject *begin_sending(PyObject *module, PyObject *dict);
 PyObject *finish_sending(PyObject *module, PyObject *dict);
 PyObject *open_syncer(PyObject *module, PyObject *wake);
+PyObject *make_folders(PyObject *module, PyObject *list);
+PyObject *rename_all(PyObject *module, PyObject *list);
 PyObject *watch(PyObject *module, PyObject *parts);
 PyObject *stopwatch(PyObject *module, PyObject *unused);
 PyObject *set_mallopt(PyObject *module, PyObject *args);

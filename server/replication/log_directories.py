@@ -73,6 +73,7 @@ class LogDirectories:
         like a foreign copy.
         """
         lanes = max(1, self._config.num_recovery_threads_per_data_dir)
+        await self._on_many_lanes(self.log_manager.finding_tasks(), lanes)
         await self._on_many_lanes(self.log_manager.loading_tasks(strays, known_topics), lanes)
         if self.log_manager.logs and not known_topics:
             await self._on_many_lanes(self.log_manager.checkpoint_tasks(RECOVERY_POINT_CHECKPOINT), lanes)

@@ -23,6 +23,7 @@ def run(manager: LogManager, tasks: Iterable[LaneTask]) -> None:
 
 def load(manager: LogManager, strays: Mapping[str, str] | None = None) -> None:
     """Open all logs but those in the folders of `strays`."""
+    run(manager, manager.finding_tasks())
     run(manager, manager.loading_tasks(lambda folders: strays or {}))
     manager.finish_loading()
 

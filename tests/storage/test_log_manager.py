@@ -20,7 +20,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.simulation.disk import Mode, SimCrash, SimDisk
 from barnabas.storage.errors import CorruptCheckpointError, LogDirFailedError
 from barnabas.storage.filesystem import OsFileSystem
-from barnabas.storage.found_logs import MANY_LOGS, DuplicateLogError
+from barnabas.storage.found_logs import MANY_LOGS, DuplicateLogError, FoundFolder
 from barnabas.storage.held_logs import AllLogDirsFailedError
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
@@ -266,6 +266,7 @@ def test_loading_is_cut_into_tasks_for_lanes(disk: SimDisk) -> None:
     shut_down(manager)
     again = make_manager(disk, ("/one", "/two"))
     again.open_dirs()
+    run(again, again.finding_tasks())
     tasks = again.loading_tasks()
     assert len(tasks) == 6
     assert {task.lane for task in tasks} == {"/one", "/two"}
@@ -273,6 +274,28 @@ def test_loading_is_cut_into_tasks_for_lanes(disk: SimDisk) -> None:
         task()
     again.finish_loading()
     assert len(again.logs) == 300
+
+
+def test_only_the_lanes_read_folders_at_a_start(disk: SimDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = started(disk)
+    for partition in range(3):
+        manager.creation.get_or_create_log(TopicPartition("t", partition), topic_id=ID_A, is_new=True)
+    disk.mkdir("/data/t-3")
+    manager.close()
+    again = make_manager(disk, ("/data",))
+    again.open_dirs()
+    (task,) = again.finding_tasks()
+    assert task.lane == "/data"
+    task()
+    with monkeypatch.context() as patch:
+        for operation in ("exists", "is_dir", "list_dir", "scan_dir", "open", "read_bytes"):
+            patch.setattr(disk, operation, lambda *_: pytest.fail("the loop's thread has read from the disk"))
+        found: dict[str, FoundFolder] = {}
+        tasks = again.loading_tasks(lambda folders: found.update(folders) or {"/data/t-1": "a copy"})
+    assert {path: folder.topic_id for path, folder in found.items()} == {f"/data/t-{n}": ID_A for n in range(3)}
+    run(again, tasks)
+    again.finish_loading()
+    assert sorted(again.logs) == [TopicPartition("t", 0), TopicPartition("t", 2)]
 
 
 def test_what_kafka_keeps_beside_partitions_is_left_alone(disk: SimDisk) -> None:
@@ -735,6 +758,7 @@ def test_a_recovered_log_whose_files_fail_at_the_sync_goes_offline_alone(
     manager = make_manager(killed, ("/data",), config=SMALL)
     manager.open_dirs()
     manager.write_identity(1, "cluster")
+    run(manager, manager.finding_tasks())
     tasks = manager.loading_tasks()
     assert len(tasks) == 1
     killed.fail(operation, error, path)

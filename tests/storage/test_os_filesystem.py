@@ -104,3 +104,86 @@ def test_an_atomic_write_can_be_taken_in_steps(tmp_path: Path) -> None:
     file.rename()
     assert path.read_bytes() == b"new"
     assert os.listdir(tmp_path) == ["f"]
+
+
+class SingleOperations(OsFileSystem):
+    """Makes folders and renames files with one call for each: the twin of the compiled functions."""
+
+
+BOTH = pytest.mark.parametrize("fs", [OsFileSystem(), SingleOperations()], ids=["compiled", "twin"])
+
+
+def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """The names below a folder, with their modes and contents."""
+    found = sorted(folder.rglob("*"))
+    return {
+        str(path.relative_to(folder)): (stat.S_IMODE(path.stat().st_mode), path.read_bytes() if path.is_file() else b"")
+        for path in found
+    }
+
+
+@BOTH
+def test_many_folders_are_made_with_their_files(tmp_path: Path, fs: OsFileSystem) -> None:
+    if type(fs) is OsFileSystem:
+        assert fs._has_compiled_names, "without compiled code both are the same"
+    existing = tmp_path / "b"
+    existing.mkdir(mode=0o755)
+    (existing / "kept").write_bytes(b"as it was")
+    files = {"empty": b"", "data": b"x" * 10_000, "null": b"a\0b"}
+    made: list[str] = []
+    umask = os.umask(0o077)
+    try:
+        fs.make_folders({f"{tmp_path}/{name}": files for name in ("a", "b", "c-\u00e9")}, made)
+    finally:
+        os.umask(umask)
+    assert made == [f"{tmp_path}/a", f"{tmp_path}/c-\u00e9"]
+    expected = {"b": (0o755, b""), "b/kept": ((existing / "kept").stat().st_mode & 0o777, b"as it was")}
+    for name in ("a", "c-\u00e9"):
+        expected |= {name: (0o700, b"")} | {f"{name}/{file}": (0o600, content) for file, content in files.items()}
+    assert tree(tmp_path) == expected
+    fs.make_folders({}, made)
+    assert len(made) == 2
+
+
+@BOTH
+def test_a_folder_that_cannot_be_filled_is_among_those_that_were_made(tmp_path: Path, fs: OsFileSystem) -> None:
+    made: list[str] = []
+    folders = {f"{tmp_path}/a": {"f": b"1"}, f"{tmp_path}/b": {"n" * 300: b"2", "g": b"3"}, f"{tmp_path}/c": {}}
+    with pytest.raises(OSError, match="nnn") as caught:
+        fs.make_folders(folders, made)
+    assert caught.value.errno == errno.ENAMETOOLONG
+    assert made == [f"{tmp_path}/a", f"{tmp_path}/b"]
+    assert tree(tmp_path).keys() == {"a", "a/f", "b"}
+    with pytest.raises(FileNotFoundError, match="missing"):
+        fs.make_folders({f"{tmp_path}/missing/d": {"f": b""}}, made)
+    assert len(made) == 2
+
+
+@BOTH
+def test_a_file_of_a_new_folder_replaces_no_other(tmp_path: Path, fs: OsFileSystem) -> None:
+    made: list[str] = []
+    folders = {f"{tmp_path}/a": {"b/../f": b"1"}}
+    with pytest.raises(FileNotFoundError):
+        fs.make_folders(folders, made)
+    folders = {f"{tmp_path}/d": {"f": b"1", "./f": b"2"}}
+    with pytest.raises(FileExistsError):
+        fs.make_folders(folders, made)
+    assert (tmp_path / "d" / "f").read_bytes() == b"1"
+
+
+@BOTH
+def test_many_files_are_renamed_in_order_up_to_an_error(tmp_path: Path, fs: OsFileSystem) -> None:
+    for name in ("a", "b", "d"):
+        (tmp_path / name).write_bytes(name.encode())
+    names = {"a": "b", "b": "e", "missing": "f", "d": "g"}
+    with pytest.raises(FileNotFoundError, match="missing"):
+        fs.rename_all({f"{tmp_path}/{old}": f"{tmp_path}/{new}" for old, new in names.items()})
+    assert {name: content for name, (_, content) in tree(tmp_path).items()} == {"d": b"d", "e": b"a"}
+
+
+def test_names_for_compiled_code_have_no_null_byte(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="null byte"):
+        FS.make_folders({f"{tmp_path}/a\0b": {}}, [])
+    with pytest.raises(ValueError, match="null byte"):
+        FS.rename_all({f"{tmp_path}/a": f"{tmp_path}/b\0c"})
+    assert not list(tmp_path.iterdir())

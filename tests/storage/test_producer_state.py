@@ -84,9 +84,9 @@ def test_silent_producers_expire(disk: SimDisk) -> None:
     log = opened(disk, clock=clock)
     produce(log, 0)
     clock.advance(86_399_999)
-    assert log.producer_state.remove_expired(clock.now_ms) == 0
+    assert log.producer_state.remove_expired([7], clock.now_ms) == 0
     clock.advance(1)
-    assert log.producer_state.remove_expired(clock.now_ms) == 1
+    assert log.producer_state.remove_expired([7], clock.now_ms) == 1
     assert not produce(log, 44, timestamp=clock.now_ms).duplicate
 
 
@@ -418,7 +418,7 @@ def test_a_snapshot_that_is_written_later_has_the_state_at_its_offset(disk: SimD
     log.roll()
     produce_as(log, range(3), 1)
     log.append_as_leader(marker(9, commit=True), leader_epoch=0, rules=COORDINATOR_RULES)
-    log.producer_state.remove_expired(NOW_MS * 2)
+    log.producer_state.remove_expired(list(log.producer_state.producers), NOW_MS * 2)
     log.flush()
     found = snapshot_entries(disk, 4)
     assert [(one.producer_id, one.last_sequence, one.last_offset) for one in found] == [
