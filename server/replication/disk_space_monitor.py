@@ -28,6 +28,7 @@ ROOM_FACTOR = 2
 """A full disk has room again when its free bytes reach this multiple of the limit below which it is full. With equal
 limits, a disk near them would log a line at each measurement."""
 PERCENT = 100
+UNKNOWN = "the free bytes are not known"
 
 
 class DiskSpace(NamedTuple):
@@ -57,9 +58,8 @@ class MetadataDirectory(NamedTuple):
 class DiskSpaceMonitor:
     """The space on the disks of a broker. Owned by the broker and used on the loop's thread.
 
-    Disks are measured on their lanes, except for the first failed write, which is measured on the loop's thread. A
-    write that finds no space reports the directory (`on_no_space`), which costs nothing while there is space. Only
-    changes are logged: a client repeats a failed append many times per second.
+    Disks are measured on their lanes. A write that finds no space reports the directory (`on_no_space`), which costs
+    nothing while there is space. Only changes are logged: a client repeats a failed append many times per second.
     """
 
     def __init__(
@@ -88,8 +88,21 @@ class DiskSpaceMonitor:
 
     def on_no_space(self, directory: str) -> None:
         """Report a write that failed for lack of space in a log directory."""
-        if directory not in self.full:
-            self._set_full(directory)
+        if directory in self.full:
+            return
+        space = self.space.get(directory)
+        if space is not None and space.free_bytes < space.full_bytes:
+            self._set_full(directory, space)
+            return
+        # The last measurement is older than the write that failed. A busy disk may take seconds to be measured.
+        self.full[directory] = UNKNOWN
+        is_log_dir = any(log_dir.path == directory for log_dir in self._held.dirs)
+        lane = directory if is_log_dir or self._metadata is None else self._metadata.lane
+        measure = partial(_space, self._ports.filesystem, directory)
+        try:
+            self._ports.work.submit(lane, measure, lambda found, _: self._set_full(directory, found))
+        except RuntimeError:  # the lanes are closed: the broker has stopped
+            self._set_full(directory, None)
 
     def on_store_full(self) -> None:
         """Report a write to the embedded metadata store that failed for lack of space."""
@@ -137,19 +150,13 @@ class DiskSpaceMonitor:
             else:
                 self.full[directory] = str(space)
         elif not has_room:
-            self._set_full(directory)
+            self._set_full(directory, space)
         self._note_low(directory, space)
 
-    def _set_full(self, directory: str) -> None:
-        space = self.space.get(directory)
-        if space is None or space.free_bytes >= space.full_bytes:
-            # The last measurement is older than the write that failed.
-            try:
-                fs = self._ports.filesystem
-                space = self.space[directory] = DiskSpace(fs.free_bytes(directory), fs.total_bytes(directory))
-            except OSError:
-                space = None
-        described = "the free bytes are not known" if space is None else str(space)
+    def _set_full(self, directory: str, space: DiskSpace | None) -> None:
+        described = UNKNOWN if space is None else str(space)
+        if space is not None:
+            self.space[directory] = space
         self.full[directory] = described
         logger.error(
             "%s is full: %s. Writes there fail with KAFKA_STORAGE_ERROR, and reads continue, until space is freed",
@@ -171,9 +178,14 @@ class DiskSpaceMonitor:
             logger.info("%s has enough free space again: %s", directory, space)
 
 
+def _space(fs: FileSystem, directory: str) -> DiskSpace:
+    """Return the space of a disk. Blocks. Raises OSError."""
+    return DiskSpace(fs.free_bytes(directory), fs.total_bytes(directory))
+
+
 def _look(fs: FileSystem, directory: str, reserve: Reserve, *, is_full: bool) -> tuple[DiskSpace, bool]:
     """Return the space of a disk, and whether it has room. Blocks. Raises OSError."""
-    space = DiskSpace(fs.free_bytes(directory), fs.total_bytes(directory))
+    space = _space(fs, directory)
     if not is_full:
         return space, space.free_bytes >= space.full_bytes
     needed = ROOM_FACTOR * space.full_bytes

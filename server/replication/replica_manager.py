@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -21,7 +22,16 @@ from ...storage.log_dir import LOG_START_OFFSET_CHECKPOINT
 from ...storage.log_validator import AppendOrigin, HeavyRecordsError
 from ..metadata.topic_names import INTERNAL_TOPICS, is_internal
 from ..runtime.log_limit import LimitedLog
-from ..runtime.loop_sharing import SLICE_SECONDS, CountBudget, SlicedWork, Steps, raise_error
+from ..runtime.loop_sharing import (
+    ITEMS_PER_TURN,
+    SHORT_SLICE_SECONDS,
+    SLICE_SECONDS,
+    CountBudget,
+    SlicedWork,
+    Steps,
+    TimeBudget,
+    raise_error,
+)
 from ..runtime.scheduler import BackgroundWork, IsolatedWork
 from .append_request import (
     NO_RECORDS,
@@ -74,8 +84,8 @@ if TYPE_CHECKING:
 
 logger = room_logger("replication")
 
-STOPPED_REPLICAS_PER_TURN = 16
-"""Replicas that are stopped and whose directories are renamed."""
+ROLES_PER_TURN = 16
+"""Partitions of this broker that get another role, are stopped, or are deleted, at most."""
 READ_PARTITIONS_PER_TURN = 500
 """Partitions of a fetch that are read: a millisecond or two."""
 RETENTION_LOGS_PER_TURN = 64
@@ -296,6 +306,16 @@ class ReplicaManager:
                 # `become_leader` tries each partition again and reports its error.
                 logger.warning("new partitions could not be prepared: %s", error)
 
+    @property
+    def are_log_dirs_online(self) -> bool:
+        """Whether all log directories are online: then a partition without a log has none in another directory."""
+        held = self._log_manager.held
+        return len(held.online_dirs) == len(held.dirs)
+
+    def new_role_budget(self) -> TimeBudget:
+        """Return the budget of work that changes the roles of many partitions: their requests are not urgent."""
+        return TimeBudget(self._ports.stopwatch, least=SHORT_SLICE_SECONDS, items=ROLES_PER_TURN)
+
     def become_leader(self, partition_state: LeaderAndIsrState) -> None:
         """Lead a partition, creating its log where there is none (LeaderAndIsr for a leader).
 
@@ -380,7 +400,7 @@ class ReplicaManager:
         """
         results: dict[TopicPartition, ErrorCode] = {}
         renamed: dict[str, tuple[LaneTask, list[TopicPartition]]] = {}
-        budget = CountBudget(STOPPED_REPLICAS_PER_TURN)
+        budget = self.new_role_budget()
         for topic_partition in topic_partitions:
             self._stop_replica(topic_partition)
             results[topic_partition] = ErrorCode.NONE
@@ -1102,10 +1122,12 @@ class ReplicaManager:
         budget, isolated = CountBudget(), IsolatedWork("the producers of a partition could not be expired")
         for partition in self.partitions:
             state = partition.log.producer_state
-            looked_at = 1 + len(state.producers)
-            with isolated:
-                state.remove_expired(self._ports.now_ms())
-            await budget.step(looked_at)
+            producer_ids = iter(list(state.producers))
+            while some := list(islice(producer_ids, ITEMS_PER_TURN)):
+                with isolated:
+                    state.remove_expired(some, self._ports.now_ms())
+                await budget.step(len(some))
+            await budget.step()
 
     def complete_all(self) -> None:
         """Complete all waiting requests, for shutdown."""

@@ -25,6 +25,9 @@ T = TypeVar("T")
 SLICE_SECONDS = 0.002
 """Per turn of the loop, for all sliced work of a broker together: other requests hardly notice two milliseconds, and a
 request of a hundred thousand items is answered after a hundred turns."""
+SHORT_SLICE_SECONDS = 0.0003
+"""A slice of long work that is not urgent: ten thousand partitions are created without a request that takes twice its
+time."""
 ITEMS_PER_TURN = 200
 """Items of one request whose handling takes some microseconds each."""
 NAME_CHARACTERS_PER_STEP = 500
@@ -94,18 +97,31 @@ class CountBudget:
 class TimeBudget:
     """`SLICE_SECONDS` per turn of the loop for a coroutine whose items differ in cost."""
 
-    __slots__ = ("_end", "_stopwatch")
+    __slots__ = ("_end", "_items", "_least", "_left", "_stopwatch")
 
-    def __init__(self, stopwatch: Callable[[], float]) -> None:
-        """`stopwatch` is that of `SlicedWork`."""
+    def __init__(
+        self, stopwatch: Callable[[], float], *, least: float = SLICE_SECONDS, items: int = ITEMS_PER_TURN
+    ) -> None:
+        """`stopwatch` is that of `SlicedWork`. At most `items` are handled per turn.
+
+        With a smaller `least`, a slice is as long as the turn of the loop before it without this coroutine, and from
+        `least` to `SLICE_SECONDS`: other requests take at most twice their time, and a busy loop does not stretch the
+        work much more.
+        """
         self._stopwatch = stopwatch
-        self._end = stopwatch() + SLICE_SECONDS
+        self._least = least
+        self._items = self._left = items
+        self._end = stopwatch() + least
 
     async def step(self) -> None:
-        """Yield to the loop if the time of this turn is used up."""
-        if self._stopwatch() >= self._end:
+        """Yield to the loop if the time or the items of this turn are used up."""
+        self._left -= 1
+        now = self._stopwatch()
+        if now >= self._end or self._left <= 0:
             await next_turn()
-            self._end = self._stopwatch() + SLICE_SECONDS
+            began = self._stopwatch()
+            self._end = began + min(max(began - now, self._least), SLICE_SECONDS)
+            self._left = self._items
 
 
 class TurnQueue:

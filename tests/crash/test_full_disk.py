@@ -7,6 +7,7 @@ import errno
 import json
 import logging
 import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -44,6 +45,7 @@ async def test_a_full_disk_is_logged_once_and_its_end_too(tmp_path: Path, caplog
         broker.disk.faults["pwrite", directory] = errno.ENOSPC
         for acks in (1, -1, 1, -1):
             assert await broker.produce("a", acks) is STORAGE_ERROR
+        await until(lambda: lines(caplog, f"{directory} is full"), "the measurement of the disk")
         (line,) = lines(caplog, f"{directory} is full")
         assert line.levelname == "ERROR"
         is_ready, facts = broker.server._health()
@@ -66,6 +68,27 @@ async def test_a_full_disk_is_logged_once_and_its_end_too(tmp_path: Path, caplog
         await broker.assert_all_there("a", acknowledged)
     async with live_broker(tmp_path) as again:
         await again.assert_all_there("a", acknowledged)
+
+
+async def test_clients_do_not_wait_for_the_measurement_of_a_full_disk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with live_broker(tmp_path) as broker:
+        directory, is_quick, free_bytes = broker.directory_of("a"), threading.Event(), broker.disk.free_bytes
+
+        def slow_free_bytes(path: str) -> int:
+            assert is_quick.wait(60)
+            return free_bytes(path)
+
+        monkeypatch.setattr(broker.disk, "free_bytes", slow_free_bytes)
+        broker.disk.faults["pwrite", directory] = errno.ENOSPC
+        for _ in range(2):
+            assert await broker.produce("a", 1) is STORAGE_ERROR
+        assert directory in broker.server.state.disk_space.full
+        assert not lines(caplog, "is full")
+        is_quick.set()
+        await until(lambda: lines(caplog, f"{directory} is full"), "the measurement of the disk")
+        assert "bytes are free" in lines(caplog, f"{directory} is full")[0].getMessage()
 
 
 @pytest.mark.parametrize("operation", ["open", "fallocate"])

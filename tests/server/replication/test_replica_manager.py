@@ -6,6 +6,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, cast
 from uuid import UUID
 
@@ -28,11 +29,11 @@ from barnabas.protocol.schema import ZERO_UUID
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.replication.leader_and_isr import LeaderAndIsrState
 from barnabas.server.replication.partition import Partition
-from barnabas.server.runtime.loop_sharing import CountBudget, SlicedWork
+from barnabas.server.runtime.loop_sharing import ITEMS_PER_TURN, CountBudget, SlicedWork
 from barnabas.simulation.disk import DiskFault
 from barnabas.simulation.machines import WorkDelays
 from barnabas.storage.log_config import LogConfig
-from barnabas.storage.producer_state import ProducerStateManager
+from barnabas.storage.producer_state import ProducerStateEntry, ProducerStateManager
 
 SLOW_DISK = WorkDelays(usual=1.0)
 
@@ -162,6 +163,24 @@ def test_while_producers_are_forgotten_others_are_served(monkeypatch: pytest.Mon
         assert 7 not in second
 
     play(talk, settings={"producer.id.expiration.ms": "1000"})
+
+
+def test_producers_of_one_partition_expire_in_several_turns() -> None:
+    async def talk(plane: DataPlane) -> None:
+        await plane.append(idempotent(7, 0, 0))
+        state, count = plane.partition().log.producer_state, 10 * ITEMS_PER_TURN
+        for producer_id in range(count):
+            state.producers[producer_id] = ProducerStateEntry(producer_id)
+        await asyncio.sleep(100)
+        expiring = asyncio.ensure_future(plane.state.replica_manager.expire_producers())
+        left = [count]
+        while not expiring.done():
+            await asyncio.sleep(0)
+            left.append(len(state.producers))
+        assert max(before - after for before, after in pairwise(left)) == ITEMS_PER_TURN
+        assert left[-1] == 0
+
+    play(talk, settings={"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "600000"})
 
 
 def test_while_logs_are_looked_at_for_their_age_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import pytest
+
 from barnabas.server.runtime.loop_sharing import PIECES_PER_COLLECTION, SLICE_SECONDS, TimeBudget, TurnQueue
 from barnabas.simulation.loop import SimLoop, run
 
@@ -93,3 +95,31 @@ def test_a_coroutine_that_goes_by_the_time_lets_others_be_served_when_it_is_over
 
     run(main, seed=3)
     assert "".join(diary).replace("piece", "x") == "xxx|xxx|xx|", diary
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"), [(0.0, "x|xx|xx|xx|xx|"), (0.35, "x|xxxx|xxxx|"), (9.0, "x|xxxxx|xxxxx|")]
+)
+def test_a_short_slice_is_as_long_as_the_rest_of_the_turn(others: float, expected: str) -> None:
+    now, diary = 0.0, list[str]()
+
+    async def serve_others() -> None:
+        nonlocal now
+        while True:
+            now += others * SLICE_SECONDS
+            diary.append("|")
+            await asyncio.sleep(0)
+
+    async def main(_: SimLoop) -> None:
+        nonlocal now
+        serving = asyncio.ensure_future(serve_others())
+        budget = TimeBudget(lambda: now, least=0.15 * SLICE_SECONDS, items=5)
+        now += 0.1 * SLICE_SECONDS  # before the first piece
+        while len(diary) < len(expected):
+            diary.append("x")
+            now += 0.1 * SLICE_SECONDS
+            await budget.step()
+        serving.cancel()
+
+    run(main, seed=3)
+    assert "".join(diary)[: len(expected)] == expected
