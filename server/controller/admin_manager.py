@@ -39,8 +39,11 @@ TOPICS_PER_TURN = 50
 """Requested topics that are validated, settings included."""
 PARTITIONS_PER_WRITE = 500
 """Partitions in one write to a shared store (ZooKeeper accepts a megabyte at most), and in one LeaderAndIsr request."""
-PARTITIONS_PER_TRANSACTION = 50
-"""New partitions in one transaction: the embedded store applies it in one turn of the loop, in a millisecond or two."""
+PARTITIONS_PER_CHANGE = 2000
+"""New partitions that a standalone broker creates together: their folders share the syncs of the disk. Other changes of
+topics wait until these partitions are created."""
+PARTITIONS_PER_TRANSACTION = 100
+"""New partitions in one transaction: the embedded store applies it in one turn of the loop, in a millisecond."""
 
 Assignment: TypeAlias = Mapping[int, tuple[int, ...]]
 """The replicas of each partition, the preferred leader first."""
@@ -108,7 +111,10 @@ class AdminManager:
         config: BrokerConfig,
         dynamic_config: DynamicConfig,
         chance: random.Random,
+        partitions_per_change: int,
     ) -> None:
+        """`partitions_per_change` is the number of partitions that are created together."""
+        self._partitions_per_change = partitions_per_change
         self._context = context
         self._store = store
         self._partitions = partitions
@@ -124,14 +130,14 @@ class AdminManager:
         check_partition_count(sum(map(self.partition_count, creations)))
 
     def portions(self, creations: Sequence[TopicCreation]) -> Iterator[list[TopicCreation]]:
-        """Split topics into portions that are created together: `PARTITIONS_PER_WRITE` each, or one larger topic."""
+        """Split topics into portions that are created together, or one larger topic."""
         portion: list[TopicCreation] = []
-        room = PARTITIONS_PER_WRITE
+        room = self._partitions_per_change
         for creation in creations:
             count = self.partition_count(creation)
             if portion and count > room:
                 yield portion
-                portion, room = [], PARTITIONS_PER_WRITE
+                portion, room = [], self._partitions_per_change
             portion.append(creation)
             room -= count
         if portion:

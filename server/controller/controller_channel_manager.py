@@ -20,7 +20,6 @@ from ...protocol.topic_partition import TopicPartition
 from ..metadata.znodes import BrokerEndpoint, BrokerInfo
 from ..replication.leader_and_isr import LeaderAndIsrState
 from ..replication.replica_manager import ReplicaManager
-from ..runtime.loop_sharing import CountBudget
 from ..runtime.ports import SendRequest
 from .control_requests import (
     LAYOUTS,
@@ -36,7 +35,6 @@ from .control_requests import (
     update_metadata_request,
 )
 from .controller_request_handler import (
-    LEADER_CHANGES_PER_TURN,
     ControllerRequestHandler,
     PauseCleaning,
     error_of,
@@ -125,14 +123,16 @@ class LocalControllerChannel:
         """Become leader of partitions."""
         assert broker_id == self._broker_id, f"no connection to broker {broker_id}"
         results = {}
+        # A crash during a creation leaves partitions without a folder, which are not new.
+        may_create = self._replica_manager.are_log_dirs_online
         await self._replica_manager.prepare_logs(
             {
                 partition_state.topic_partition: partition_state.topic_id
                 for partition_state in partition_states
-                if partition_state.is_new
+                if partition_state.is_new or may_create
             }
         )
-        budget = CountBudget(LEADER_CHANGES_PER_TURN)
+        budget = self._replica_manager.new_role_budget()
         for partition_state in partition_states:
             results[partition_state.topic_partition] = error_of(self._replica_manager.become_leader, partition_state)
             await budget.step()

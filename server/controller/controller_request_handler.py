@@ -34,8 +34,6 @@ logger = room_logger("controller")
 
 TOPIC_CONFIGS_PER_READ = 100
 """Topics whose settings are read together for new partitions."""
-LEADER_CHANGES_PER_TURN = 8
-"""Partitions that this broker begins to lead: a new one opens a log, which takes a tenth of a millisecond."""
 STOPPED_REPLICAS_PER_SYNC = 500
 """Replicas whose new directory names are made durable together; the cleaner skips all of them until then."""
 PauseCleaning: TypeAlias = Callable[[Sequence[TopicPartition]], AbstractAsyncContextManager[None]]
@@ -145,10 +143,10 @@ class ControllerRequestHandler:
             await self._replica_manager.prepare_logs(
                 {partition_state.topic_partition: partition_state.topic_id for partition_state in new}
             )
-            budget = CountBudget(LEADER_CHANGES_PER_TURN)
+            roles = self._replica_manager.new_role_budget()
             for partition_state in accepted:
                 results[partition_state.topic_partition] = self._become_leader_or_follower(partition_state)
-                await budget.step()
+                await roles.step()
             return results
 
     def _check_state(self, partition_state: LeaderAndIsrState) -> ErrorCode:

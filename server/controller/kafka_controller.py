@@ -59,7 +59,14 @@ from ..replication.inter_broker_versions import highest_version
 from ..replication.leader_and_isr import IsrChange
 from ..runtime.loop_sharing import CountBudget, next_turn
 from ..runtime.scheduler import BackgroundWork
-from .admin_manager import PARTITIONS_PER_WRITE, AdminManager, CreatedTopic, PartitionsCreation, TopicCreation
+from .admin_manager import (
+    PARTITIONS_PER_CHANGE,
+    PARTITIONS_PER_WRITE,
+    AdminManager,
+    CreatedTopic,
+    PartitionsCreation,
+    TopicCreation,
+)
 from .adoption import FoundReplica, adopt_partitions, no_kraft_topics
 from .auto_topic_creation_manager import AutoTopicCreationManager
 from .automatic_topics import internal_topic_config
@@ -148,6 +155,7 @@ class KafkaController(ControllerClient):
             config=config,
             dynamic_config=dynamic_config,
             chance=chance,
+            partitions_per_change=PARTITIONS_PER_CHANGE if is_alone else PARTITIONS_PER_WRITE,
         )
         self._topic_deletion = TopicDeletionManager(context, stores.topics, channel, publisher, dynamic_config)
         self._delayed_delete_topics = DelayedDeleteTopics(context, stores.topics, self._topic_deletion)
@@ -957,7 +965,7 @@ class KafkaController(ControllerClient):
             changed = [
                 partition for partition, result in results.items() if isinstance(result, LeaderIsrAndControllerEpoch)
             ]
-            self._update_metadata_sender.publish_partitions(changed)
+            await self._update_metadata_sender.publish_partitions(changed)
         self._resume_reassignments_later(changed)
         return results
 
@@ -1003,7 +1011,7 @@ class KafkaController(ControllerClient):
         async with self._change():
             known = [partition for partition in partitions if partition in self._context]
             changed = await self._partitions.update_leader_and_isr_cache(known)
-            self._update_metadata_sender.publish_partitions(changed)
+            await self._update_metadata_sender.publish_partitions(changed)
         self._resume_reassignments_later(changed)
 
     # -- reassignments (KIP-455) -----------------------------------------------------------------------------------
@@ -1107,7 +1115,7 @@ class KafkaController(ControllerClient):
         new = set(wanted.adding_replicas) - set(present.replicas)
         await self._partitions.send_leader_and_isr([partition], term, is_new=True, brokers=new)
         await self._partitions.send_leader_and_isr([partition], term, is_new=False, brokers=set(wanted.replicas) - new)
-        self._update_metadata_sender.publish_partitions([partition])
+        await self._update_metadata_sender.publish_partitions([partition])
         await self._resume_reassignments([partition], term)
 
     def _resume_reassignments_later(self, partitions: Iterable[TopicPartition]) -> None:
@@ -1142,7 +1150,7 @@ class KafkaController(ControllerClient):
         await self._partitions.send_leader_and_isr_until_led([partition], term, is_new=False)
         await self._delete_replicas(partition, assignment.removing_replicas)
         await self._store.set_topic(topic, term)
-        self._update_metadata_sender.publish_partitions([partition])
+        await self._update_metadata_sender.publish_partitions([partition])
         logger.info("%s has moved to %s", partition, list(assignment.target_replicas))
 
     async def _delete_replicas(self, partition: TopicPartition, brokers: Iterable[int]) -> None:

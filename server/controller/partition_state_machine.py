@@ -353,7 +353,7 @@ class PartitionStateMachine:
         """Send LeaderAndIsr to the replicas of partitions, then publish the topics in the metadata caches."""
         for batch in self._batches(partitions):
             await self.send_leader_and_isr_until_led(batch, term, is_new=is_new)
-            self._update_metadata_sender.publish_partitions(batch)
+            await self._update_metadata_sender.publish_partitions(batch)
             await next_turn()
 
     async def send_leader_and_isr_until_led(

@@ -25,10 +25,14 @@ class UpdateMetadataSender:
         self._metadata = metadata
         self._channel = channel
 
-    def publish_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+    async def publish_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Publish partitions as the context has them, without topics that are being deleted."""
         indexes = indexes_by_topic(one for one in partitions if one.topic not in self._context.topics_to_be_deleted)
-        self._metadata.put_topics([self._context.image(name) for name in indexes])
+        budget = CountBudget()
+        for name in indexes:
+            image = self._context.image(name)
+            self._metadata.put_topics([image])
+            await budget.step(len(image.partitions))
         if self._channel.others:
             images = tuple(self._context.partial_image(name, its_indexes) for name, its_indexes in indexes.items())
             self._send_update_metadata(self._channel.others, images)

@@ -17,7 +17,7 @@ from ..config.dynamic_config import legal_settings
 from ..config.keys.catalogue import TOPIC_KEYS
 from ..config.keys.validators import ConfigError
 from ..config.named_configs import NAMED_KINDS
-from ..controller.controller_request_handler import LEADER_CHANGES_PER_TURN, error_of, stop_replicas_locally
+from ..controller.controller_request_handler import error_of, stop_replicas_locally
 from ..image.metadata_delta import MetadataDelta
 from ..image.metadata_image import EMPTY_IMAGE
 from ..image.topics_image import LocalReplicaChanges
@@ -309,7 +309,7 @@ class BrokerMetadataPublisher:
         online = {key: one for key, one in partitions.items() if key.topic_partition not in self._offline}
         new = [key for key in online if manager.get_partition(key.topic, key.partition) is None]
         await manager.prepare_logs({key.topic_partition: key.topic_id for key in new})
-        budget = CountBudget(LEADER_CHANGES_PER_TURN)
+        budget = manager.new_role_budget()
         for key, partition in online.items():
             leads = partition.leader == self._broker_id
             become = manager.become_leader if leads else manager.become_follower

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ...protocol.zookeeper.constants import Perms
 from ...protocol.zookeeper.records import Acl, Id
+from ..runtime.loop_sharing import Steps, run_to_end
 from .metadata_store import (
     ANY_VERSION,
     ROOT,
@@ -40,6 +41,8 @@ from .metadata_store import (
 from .tree_acls import OPEN_ACL, NoAuthError, allows, checked_acl
 from .watch_manager import WatchKind, WatchManager
 
+OPERATIONS_PER_STEP = 40
+"""Operations that are checked before the loop serves others: some tenths of a millisecond."""
 EPHEMERAL_NODES_PER_TRANSACTION = 1000
 """Ephemeral nodes of an ended session that are deleted in one transaction."""
 
@@ -215,7 +218,7 @@ class DataTree:
         owned = {path for path in self.ephemerals_of(session) if path not in self._planned.changes}
         owned |= {path for path, node in self._planned.changes.items() if node is not None and node.owner == session}
         some = sorted(owned, reverse=True)[:EPHEMERAL_NODES_PER_TRANSACTION]
-        transaction = self._check([Delete(path) for path in some], session, None)
+        transaction = run_to_end(self._check([Delete(path) for path in some], session, None))
         if self._planned.sessions.get(session, self._sessions.get(session)) is not None:
             transaction.sessions[session] = None
         return self._planned_as(transaction)
@@ -227,7 +230,7 @@ class DataTree:
         """
         alive = {number for number, session in self._sessions.items() if session is None or keep_remote}
         stale = [path for owner, paths in self._ephemerals.items() if owner not in alive for path in paths]
-        transaction = self._check([Delete(path) for path in sorted(stale, reverse=True)], 0, None)
+        transaction = run_to_end(self._check([Delete(path) for path in sorted(stale, reverse=True)], 0, None))
         transaction.sessions |= {number: None for number in self._sessions if number not in alive}
         return self._planned_as(transaction)
 
@@ -298,12 +301,20 @@ class DataTree:
         `who` are the proved identities of the session, None for a session without restrictions.
         Raises StoreError, ValueError (an illegal path).
         """
-        for operation in operations:
+        return run_to_end(self.plan_in_steps(operations, session, who))
+
+    def plan_in_steps(
+        self, operations: Sequence[TreeOperation], session: int, who: Sequence[Id] | None = None
+    ) -> Steps[Transaction]:
+        """Plan as `plan`, `OPERATIONS_PER_STEP` in each step. Until the end, nothing else is planned or applied."""
+        for number, operation in enumerate(operations, 1):
             # A sequential node's name may be its number alone.
             is_sequential = isinstance(operation, Create) and operation.sequential
             check_path(f"{operation.path}0" if is_sequential else operation.path)
             self._check_session(session, operation.path)
-        return self._planned_as(self._check(operations, session, who))
+            if number % (5 * OPERATIONS_PER_STEP) == 0:
+                yield
+        return self._planned_as((yield from self._check(operations, session, who)))
 
     def apply(self, transaction: Transaction) -> None:
         """Make a planned transaction visible, then trigger its watches."""
@@ -363,9 +374,11 @@ class DataTree:
             planned.child_counts |= transaction.child_counts
         return transaction
 
-    def _check(self, operations: Sequence[TreeOperation], session: int, who: Sequence[Id] | None) -> Transaction:
+    def _check(self, operations: Sequence[TreeOperation], session: int, who: Sequence[Id] | None) -> Steps[Transaction]:
         transaction = self._begin()
         for index, operation in enumerate(operations):
+            if index and index % OPERATIONS_PER_STEP == 0:
+                yield
             try:
                 transaction.results.append(self._check_one(transaction, operation, session, who))
             except StoreError as error:

@@ -119,7 +119,7 @@ class EmbeddedStore:
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
         """Apply all operations or none."""
-        transaction = await self.request_processor.run(lambda: self._tree.plan(operations, self._session_id))
+        transaction = await self.request_processor.run(lambda: self._tree.plan_in_steps(operations, self._session_id))
         return list(map(_result, operations, transaction.results))
 
     async def close(self) -> None:

@@ -13,7 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import as_value
-from .data_tree import DataTree, Transaction
+from ..runtime.loop_sharing import Steps
+from .data_tree import OPERATIONS_PER_STEP, DataTree, Transaction
 from .metadata_store import STORE_LANE, StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -23,9 +24,15 @@ if TYPE_CHECKING:
 WRITES_PER_SYNC = 128
 """Writes that are checked together and then share a sync."""
 
-Plan = Callable[[], Transaction]
+CHANGES_PER_TURN = OPERATIONS_PER_STEP
+"""Changed nodes of small writes that are checked, or become visible, in one turn of the loop."""
+
+Plan = Callable[[], Transaction | Steps[Transaction]]
+"""Returns a transaction, or the steps that plan it in several turns of the loop."""
 TransactionCallback = Callable[[Transaction | BaseException], None]
 """Called with the applied transaction, or with the error: on the loop, in the order of the plans. Must not raise."""
+Round = list[tuple[Transaction | BaseException, TransactionCallback]]
+"""Planned writes that are stored together."""
 
 
 class SyncRequestProcessor:
@@ -76,26 +83,46 @@ class SyncRequestProcessor:
             self._begin_round()
 
     def _begin_round(self) -> None:
-        outcomes: list[tuple[Transaction | BaseException, TransactionCallback]] = []
-        while self._waiting and len(outcomes) < WRITES_PER_SYNC:
+        self._run(self._plan_round())
+
+    def _run(self, steps: Steps[None]) -> None:
+        """Run a part of a round, each step in a turn of the loop; without lanes in this turn."""
+        for _ in steps:
+            if self._work is not None:
+                asyncio.get_running_loop().call_soon(self._continue, steps)
+                return
+
+    def _continue(self, steps: Steps[None]) -> None:
+        self._run(steps)
+        self._go_on()
+
+    def _plan_round(self) -> Steps[None]:
+        """Plan waiting writes, each upon the plans before it, and store them together. No write is applied before."""
+        round_, changes = Round(), 0
+        while self._waiting and len(round_) < WRITES_PER_SYNC:
+            if changes >= CHANGES_PER_TURN:
+                changes = 0
+                yield
             plan, done = self._waiting.popleft()
-            outcomes.append((_outcome_of(plan), done))
-        stored = [outcome for outcome, _ in outcomes if isinstance(outcome, Transaction) and not outcome.is_empty]
+            outcome = yield from _outcome_of(plan)
+            round_.append((outcome, done))
+            changes += _changes_of(outcome)
+        stored = [outcome for outcome, _ in round_ if isinstance(outcome, Transaction) and not outcome.is_empty]
         if self._journal is None or not stored:
-            self._end_round(outcomes, None)
+            yield from self._end_round(round_)
         elif self._work is None:
-            self._end_round(outcomes, self._store(self._journal, stored))
+            yield from self._end_stored_round(round_, self._store(self._journal, stored))
         else:
             journal = self._journal
             try:
                 self._work.submit(
                     STORE_LANE,
                     lambda: journal.write(stored),
-                    lambda _, error: self._end_stored_round(outcomes, error),
+                    lambda _, error: self._continue(self._end_stored_round(round_, error)),
                 )
             except RuntimeError as error:
                 # The lanes are closed: the broker has stopped.
-                self._end_round(outcomes, error)
+                yield from self._end_stored_round(round_, error)
 
     @staticmethod
     def _store(journal: Journal, transactions: Sequence[Transaction]) -> BaseException | None:
@@ -105,27 +132,25 @@ class SyncRequestProcessor:
             return error
         return None
 
-    def _end_stored_round(
-        self, outcomes: list[tuple[Transaction | BaseException, TransactionCallback]], error: BaseException | None
-    ) -> None:
-        self._end_round(outcomes, error)
-        self._go_on()
-
-    def _end_round(
-        self, outcomes: list[tuple[Transaction | BaseException, TransactionCallback]], error: BaseException | None
-    ) -> None:
-        """Apply the stored writes: first on disk, then in memory, so that a value that was read survives a crash."""
+    def _end_stored_round(self, round_: Round, error: BaseException | None) -> Steps[None]:
         if error is not None:
             if self.on_full is not None and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 self.on_full()
             # A plan may have been refused because of an earlier plan that is now lost.
             self.tree.abandon_plans()
-        for outcome, done in outcomes:
-            if error is not None:
-                done(_unavailable(error))
-                continue
+            round_ = [(_unavailable(error), done) for _, done in round_]
+        yield from self._end_round(round_)
+
+    def _end_round(self, round_: Round) -> Steps[None]:
+        """Apply the stored writes: first on disk, then in memory, so that a value that was read survives a crash."""
+        changes = 0
+        for outcome, done in round_:
+            if changes >= CHANGES_PER_TURN:
+                changes = 0
+                yield
             if isinstance(outcome, Transaction) and not outcome.is_empty:
                 self.tree.apply(outcome)
+            changes += _changes_of(outcome)
             done(outcome)
         self._is_busy = False
         if not self._waiting:
@@ -134,9 +159,14 @@ class SyncRequestProcessor:
                 future.set_result(None)
 
 
-def _outcome_of(plan: Plan) -> Transaction | BaseException:
+def _changes_of(outcome: Transaction | BaseException) -> int:
+    return 1 + (len(outcome.changes) if isinstance(outcome, Transaction) else 0)
+
+
+def _outcome_of(plan: Plan) -> Steps[Transaction | BaseException]:
     try:
-        return plan()
+        found = plan()
+        return found if isinstance(found, Transaction) else (yield from found)
     except (StoreError, ValueError) as refusal:
         return as_value(refusal)  # its traceback refers to the frame of the round, which has all outcomes
     except Exception as error:  # noqa: BLE001 - passed to the caller of `submit`, which logs it with its traceback

@@ -11,9 +11,11 @@ may lose the newest ones. A crash can leave: all of a transaction or nothing of 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from ...protocol.zookeeper.jute import decode, encode
 from ...protocol.zookeeper.records import Acl, AclList
@@ -21,7 +23,12 @@ from ...storage.reserve import Reserve
 from .data_tree import DataTree, Node, RemoteSession, Transaction
 from .tree_acls import OPEN_ACL
 
+T = TypeVar("T")
+
 LAYOUT = 2
+ROWS_PER_STATEMENT = 80
+"""Rows of one statement, within the limit of older releases of SQLite of 999 values. SQLite releases the interpreter's
+lock for each statement, and while the event loop is busy the lane waits milliseconds until it has it again."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS nodes (
@@ -152,20 +159,31 @@ class Journal:
         for transaction in transactions:
             changes |= transaction.changes
             sessions |= transaction.sessions
-        many = self._connection.executemany
-        many("DELETE FROM nodes WHERE path = ?", [(path,) for path, node in changes.items() if node is None])
-        many(
-            "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(path, *node[:-1], _written_acl(node)) for path, node in changes.items() if node is not None],
-        )
-        many("DELETE FROM sessions WHERE id = ?", [(number,) for number, one in sessions.items() if one is None])
-        many(
-            "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)",
-            [(number, *one) for number, one in sessions.items() if one is not None],
-        )
+        self._delete("nodes", "path", [path for path, node in changes.items() if node is None])
+        rows = [(path, *node[:-1], _written_acl(node)) for path, node in changes.items() if node is not None]
+        self._put("nodes", rows)
+        self._delete("sessions", "id", [number for number, one in sessions.items() if one is None])
+        self._put("sessions", [(number, *one) for number, one in sessions.items() if one is not None])
         newest = transactions[-1]
-        counters = (("zxid", newest.zxid), ("session", newest.last_session))
-        many("INSERT OR REPLACE INTO counters VALUES (?, ?)", counters)
+        self._put("counters", [("zxid", newest.zxid), ("session", newest.last_session)])
+
+    def _put(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
+        """Insert or replace rows of a table."""
+        for some in _portions(rows):
+            row = f"({', '.join('?' * len(some[0]))})"
+            statement = f"INSERT OR REPLACE INTO {table} VALUES {', '.join([row] * len(some))}"  # noqa: S608 - as above
+            self._connection.execute(statement, list(chain.from_iterable(some)))
+
+    def _delete(self, table: str, key: str, values: Sequence[object]) -> None:
+        """Delete the rows of a table with these keys."""
+        for some in _portions(values):
+            keys = ", ".join("?" * len(some))
+            self._connection.execute(f"DELETE FROM {table} WHERE {key} IN ({keys})", some)  # noqa: S608 - as above
+
+
+def _portions(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(rows), ROWS_PER_STATEMENT):
+        yield rows[start : start + ROWS_PER_STATEMENT]
 
 
 def write_copy(path: str, tree: Transaction) -> None:

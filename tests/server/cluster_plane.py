@@ -38,6 +38,9 @@ from barnabas.server.metadata.metadata_stores import MetadataStores
 from barnabas.server.metadata.topic_store import TopicStore
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerInfo, LeaderIsrAndControllerEpoch
 from barnabas.server.replication.leader_and_isr import LeaderAndIsrState
+from barnabas.server.replication.replica_manager import ROLES_PER_TURN
+from barnabas.server.runtime.loop_sharing import TimeBudget
+from barnabas.server.runtime.ports import no_time
 
 LISTENER = "PLAINTEXT"
 DEADLINE_SECONDS = 60.0
@@ -53,6 +56,9 @@ class RoleBook:
 
     def join_cluster(self, *_: object, **__: object) -> None:
         """Replication has no part in these tests."""
+
+    def new_role_budget(self) -> TimeBudget:
+        return TimeBudget(no_time, items=ROLES_PER_TURN)
 
     async def prepare_logs(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
         assert not topic_ids.keys() & self.roles.keys()

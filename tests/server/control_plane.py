@@ -30,6 +30,9 @@ from barnabas.server.metadata.producer_id_manager import ZkProducerIdManager
 from barnabas.server.metadata.topic_store import TopicStore
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerInfo
 from barnabas.server.replication.leader_and_isr import LeaderAndIsrState
+from barnabas.server.replication.replica_manager import ROLES_PER_TURN
+from barnabas.server.runtime.loop_sharing import TimeBudget
+from barnabas.server.runtime.ports import no_time
 
 NOW_MS = 1_700_000_000_000
 BROKER_ID = 1
@@ -43,6 +46,10 @@ class Replicas:
     led: dict[TopicPartition, LeaderAndIsrState] = field(default_factory=dict)
     deleted: list[TopicPartition] = field(default_factory=list)
     failing: set[TopicPartition] = field(default_factory=set)
+    are_log_dirs_online = False
+
+    def new_role_budget(self) -> TimeBudget:
+        return TimeBudget(no_time, items=ROLES_PER_TURN)
 
     async def prepare_logs(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
         assert not topic_ids.keys() & self.led.keys(), "what is led already needs no preparation"

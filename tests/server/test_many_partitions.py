@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import shutil
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -134,3 +135,15 @@ async def test_partitions_without_a_record_are_not_recovered_after_a_kill(tmp_pa
             assert not server.state.log_manager.dirs[0].was_clean_shutdown
             assert syncs.total() < FEW_SYNCS
             assert len(server.state.log_manager.logs) == PARTITIONS
+
+
+async def test_partitions_whose_creation_a_kill_has_cut_short_are_created_together(tmp_path: Path) -> None:
+    async with broker_on(tmp_path, is_killed=True) as server:
+        await create(server)
+    for folder in tmp_path.glob("t?-*"):
+        shutil.rmtree(folder)
+    async with broker_on(tmp_path) as server:
+        assert syncs["sync_disk"] == 2
+        assert syncs.total() < FEW_SYNCS
+        assert len(server.state.log_manager.logs) == PARTITIONS
+        assert all(partition.is_leader for partition in server.state.replica_manager.partitions)

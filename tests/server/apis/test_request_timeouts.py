@@ -37,7 +37,8 @@ from barnabas.server.apis.handlers import metadata as metadata_handler
 from barnabas.server.controller.admin_manager import TopicCreation
 from barnabas.server.coordinator.coordinator_topic import CoordinatorTopic
 from barnabas.server.metadata.cluster_features import TRANSACTION_VERSION, UpgradeType
-from barnabas.server.runtime.loop_sharing import SlicedWork
+from barnabas.server.replication.replica_manager import ROLES_PER_TURN
+from barnabas.server.runtime.loop_sharing import SlicedWork, TimeBudget
 from barnabas.server.runtime.ports import no_time
 from barnabas.server.runtime.scheduler import BackgroundWork
 
@@ -53,6 +54,9 @@ class SlowDisk:
         replicas: Any = plane.replicas
         self._prepare, self._stop = replicas.prepare_logs, replicas.stop_replicas
         replicas.prepare_logs, replicas.stop_replicas = self.prepare_logs, self.stop_replicas
+
+    def new_role_budget(self) -> TimeBudget:
+        return TimeBudget(no_time, items=ROLES_PER_TURN)
 
     async def prepare_logs(self, topic_ids: Any) -> None:
         await self.is_ready.wait()
@@ -186,7 +190,7 @@ async def test_topics_of_one_request_are_created_in_several_changes() -> None:
             began.append(len(list(plane.metadata.topic_names)))
 
     disk = SlowDisk(plane)
-    work = asyncio.ensure_future(plane.controller.create_topics([TopicCreation(f"t{n}", 300, 1) for n in range(3)]))
+    work = asyncio.ensure_future(plane.controller.create_topics([TopicCreation(f"t{n}", 1100, 1) for n in range(3)]))
     await until(lambda: plane.controller._change_lock.locked())
     watcher = asyncio.ensure_future(watch())
     await asyncio.sleep(0)

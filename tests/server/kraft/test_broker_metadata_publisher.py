@@ -22,7 +22,6 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.apis.handlers import describe_topic_partitions, metadata
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.dynamic_config import DynamicConfig
-from barnabas.server.controller.controller_request_handler import LEADER_CHANGES_PER_TURN
 from barnabas.server.image.metadata_batch_loader import Manifest
 from barnabas.server.image.metadata_delta import MetadataDelta
 from barnabas.server.image.metadata_image import EMPTY_IMAGE, MetadataImage
@@ -33,8 +32,10 @@ from barnabas.server.kraft.image_topics import UNASSIGNED_DIRECTORY
 from barnabas.server.kraft.published_image import PublishedImage
 from barnabas.server.metadata.metadata_cache import MetadataCache
 from barnabas.server.replication.leader_and_isr import LeaderAndIsrState
+from barnabas.server.replication.replica_manager import ROLES_PER_TURN
 from barnabas.server.replication.replication import Replication
-from barnabas.server.runtime.loop_sharing import ITEMS_PER_TURN
+from barnabas.server.runtime.loop_sharing import ITEMS_PER_TURN, TimeBudget
+from barnabas.server.runtime.ports import no_time
 from barnabas.storage.errors import LogDirFailedError
 
 BROKER_ID, OTHER = 2, 1
@@ -105,6 +106,9 @@ class Parts:
 
     def get_partition(self, topic: str, index: int) -> Any:
         return self.replicas.get((topic, index))
+
+    def new_role_budget(self) -> TimeBudget:
+        return TimeBudget(no_time, items=ROLES_PER_TURN)
 
     async def prepare_logs(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
         self.is_waiting.set()
@@ -334,7 +338,7 @@ async def test_the_loop_serves_other_tasks_while_a_topic_of_ten_thousand_partiti
     while not publication.done():
         turns += 1
         await asyncio.sleep(0)
-    assert turns > count // ITEMS_PER_TURN + with_replica // LEADER_CHANGES_PER_TURN
+    assert turns > count // ITEMS_PER_TURN + with_replica // ROLES_PER_TURN
     topic = parts.metadata.topic("t")
     assert topic is not None
     assert list(topic.partitions) == list(range(count))
