@@ -19,6 +19,8 @@ from bench.groups import (
     prepare_modern_groups,
 )
 from bench.kraft_clusters import kraft_benches
+from bench.many_partitions import measure_many_partitions
+from bench.many_partitions import prepare as prepare_many_partitions
 from bench.members import HEARTBEAT_S
 from bench.requests import (
     CONSUMERS,
@@ -332,6 +334,35 @@ def start_benches() -> list[Bench]:
             cold="starts are what is measured",
             rounds=1,
             warmup=0,
+        ),
+        Bench(
+            "many-partitions",
+            "10 000 partitions in 100 topics are created, and half of them deleted, alone and while a client sends "
+            "1000 produce requests per second",
+            {
+                "create_s": "lower",
+                "create_cpu_s": "lower",
+                "create_busy_s": "lower",
+                "delete_5000_s": "lower",
+                "delete_5000_busy_s": "lower",
+                "produce_p99_ms_calm": "lower",
+                "produce_p99_ms_create": "lower",
+                "produce_p99_ratio_create": "lower",
+                "produce_p99_ms_delete": "lower",
+                "produce_p99_ratio_delete": "lower",
+            },
+            measure_many_partitions,
+            prepare_many_partitions,
+            targets=BROKERS,
+            goals=(
+                Goal("create_s", LIMIT, 8),
+                Goal("delete_5000_s", LIMIT, 3),
+                Goal("produce_p99_ratio_create", LIMIT, 2),
+                Goal("produce_p99_ratio_delete", LIMIT, 2),
+            ),
+            rounds=1,
+            warmup=0,
+            cold="a broker creates so many partitions once",
         ),
     ]
 

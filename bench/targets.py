@@ -45,7 +45,7 @@ class Target(Protocol):
     def stop(self) -> None: ...
     def kill(self) -> None: ...
     def create_topic(self, topic: str, partitions: int = 1) -> None: ...
-    def create_topics(self, topics: Sequence[str]) -> None: ...
+    def create_topics(self, topics: Sequence[str], partitions: int = 1) -> None: ...
     def delete_topic(self, topic: str) -> None: ...
     def delete_topics(self, topics: Sequence[str]) -> None: ...
     def remove(self) -> None: ...
@@ -102,9 +102,9 @@ class BrokerTarget:
                 future.result()
         self._await_leaders([topic], partitions)
 
-    def create_topics(self, topics: Sequence[str]) -> None:
-        """Create topics of one partition each and return once all have leaders."""
-        self._create(topics, 1)
+    def create_topics(self, topics: Sequence[str], partitions: int = 1) -> None:
+        """Create topics of this number of partitions each and return once all have leaders."""
+        self._create(topics, partitions)
 
     def _create(self, topics: Sequence[str], partitions: int) -> None:
         if not topics:
@@ -266,7 +266,7 @@ class CeilingTarget:
     def create_topic(self, topic: str, partitions: int = 1) -> None:
         """Nothing to do: a topic exists as soon as somebody names it."""
 
-    def create_topics(self, topics: Sequence[str]) -> None:
+    def create_topics(self, topics: Sequence[str], partitions: int = 1) -> None:
         """Nothing to do either."""
 
     def delete_topic(self, topic: str) -> None:
