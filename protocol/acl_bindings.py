@@ -16,6 +16,11 @@ class ResourcePattern(NamedTuple):
     name: str
     pattern_type: AclPatternType = AclPatternType.LITERAL
 
+    def __str__(self) -> str:
+        """Return the text of Kafka's ResourcePattern, for logs."""
+        type_name, name, pattern_type = self.resource_type.name, self.name, self.pattern_type.name
+        return f"ResourcePattern(resourceType={type_name}, name={name}, patternType={pattern_type})"
+
 
 class AccessControlEntry(NamedTuple):
     """Principal, operation, permission and host of an ACL."""
@@ -27,12 +32,21 @@ class AccessControlEntry(NamedTuple):
     operation: AclOperation
     permission: AclPermissionType
 
+    def __str__(self) -> str:
+        """Return the text of Kafka's AccessControlEntry, for logs."""
+        operation, permission = self.operation.name, self.permission.name
+        return f"(principal={self.principal}, host={self.host}, operation={operation}, permissionType={permission})"
+
 
 class AclBinding(NamedTuple):
     """An ACL."""
 
     pattern: ResourcePattern
     entry: AccessControlEntry
+
+    def __str__(self) -> str:
+        """Return the text of Kafka's AclBinding, for logs."""
+        return f"(pattern={self.pattern}, entry={self.entry})"
 
 
 class AclBindingFilter(NamedTuple):

@@ -17,8 +17,8 @@ A shell that handles hundreds of thousands of requests per second need not call 
 the only state that is false, so that `if not connection.state` is true if a frame may be handled; it then stores
 `HANDLING`, and after the response `ON_ANSWER[state]`.
 
-**Authentication** is `AUTHENTICATING`. A listener with SASL starts with `UNKNOWN`, any other with `ADMITTED` (the only
-state that is false). `AWAITED` has the requests that are legal before that.
+**Authentication** is `AUTHENTICATING`. A connection of a listener with SASL starts in `HANDSHAKE_OR_VERSIONS_REQUEST`,
+others in `COMPLETE`, the only state that is false. `AWAITED` has the requests that are legal in the other states.
 
 Source: Kafka's SocketServer, KafkaChannel and SaslServerAuthenticator; KIP-43 and KIP-152.
 """
@@ -117,21 +117,17 @@ class SaslState(IntEnum):
 
     COMPLETE = 0
     HANDSHAKE_OR_VERSIONS_REQUEST = 1
-    """No message has arrived."""
-    HANDSHAKE_REQUEST = 2
-    """ApiVersions was answered."""
-    AUTHENTICATE = 3
+    """Before SaslHandshake. ApiVersions does not change the state (in Kafka it does): clients may repeat it."""
+    AUTHENTICATE = 2
     """SASL messages in SaslAuthenticate requests."""
-    AUTHENTICATE_RAW = 4
+    AUTHENTICATE_RAW = 3
     """SASL messages in frames without headers, after SaslHandshake 0."""
-    FAILED = 5
+    FAILED = 4
 
 
 class SaslEvent(Enum):
     """Events of an authentication."""
 
-    VERSIONS = auto()
-    """ApiVersions was answered; a client with an unsupported version of it repeats the request first."""
     MECHANISM = auto()
     """SaslHandshake 1 with an enabled mechanism."""
     MECHANISM_BARE = auto()
@@ -143,12 +139,6 @@ class SaslEvent(Enum):
 
 AUTHENTICATING: dict[SaslState, dict[SaslEvent, SaslState]] = {
     SaslState.HANDSHAKE_OR_VERSIONS_REQUEST: {
-        SaslEvent.VERSIONS: SaslState.HANDSHAKE_REQUEST,
-        SaslEvent.MECHANISM: SaslState.AUTHENTICATE,
-        SaslEvent.MECHANISM_BARE: SaslState.AUTHENTICATE_RAW,
-        SaslEvent.FAILURE: SaslState.FAILED,
-    },
-    SaslState.HANDSHAKE_REQUEST: {
         SaslEvent.MECHANISM: SaslState.AUTHENTICATE,
         SaslEvent.MECHANISM_BARE: SaslState.AUTHENTICATE_RAW,
         SaslEvent.FAILURE: SaslState.FAILED,
@@ -165,12 +155,11 @@ AUTHENTICATING: dict[SaslState, dict[SaslEvent, SaslState]] = {
     },
     SaslState.FAILED: {},
     # Once more, before the session expires (KIP-368).
-    SaslState.COMPLETE: {SaslEvent.MECHANISM: SaslState.AUTHENTICATE},
+    SaslState.COMPLETE: {SaslEvent.MECHANISM: SaslState.AUTHENTICATE, SaslEvent.FAILURE: SaslState.FAILED},
 }
 
 AWAITED: dict[SaslState, frozenset[ApiKey]] = {
     SaslState.HANDSHAKE_OR_VERSIONS_REQUEST: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
-    SaslState.HANDSHAKE_REQUEST: frozenset({ApiKey.SASL_HANDSHAKE}),
     SaslState.AUTHENTICATE: frozenset({ApiKey.SASL_AUTHENTICATE}),
     SaslState.AUTHENTICATE_RAW: frozenset(),
     SaslState.FAILED: frozenset(),

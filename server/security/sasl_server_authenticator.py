@@ -82,7 +82,7 @@ class SaslServerAuthenticator:
         """
         if self.state:
             if self.state is _State.AUTHENTICATE and api_key != ApiKey.SASL_AUTHENTICATE and api_key in _API_KEYS:
-                self.state = _State.FAILED
+                self._on_event(_Event.FAILURE)
                 self._exchange = None
                 name = ApiKey(api_key).name
                 text = f"Unexpected Kafka request of type {name} during SASL authentication."
@@ -106,7 +106,7 @@ class SaslServerAuthenticator:
             raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake request received after authentication")
         offered = self._listener.mechanisms
         if mechanism not in offered or (is_again and mechanism != self._mechanism):
-            self.state = _State.FAILED
+            self._on_event(_Event.FAILURE)
             self._listener.count_failure(mechanism if mechanism in offered else UNSUPPORTED)
             return offered
         self._on_event(_Event.MECHANISM_BARE if raw else _Event.MECHANISM)
@@ -140,7 +140,7 @@ class SaslServerAuthenticator:
                 return response.challenge, 0
             return response.challenge, self._complete(session, response, response.username)
         except KafkaError as error:
-            self.state = _State.FAILED
+            self._on_event(_Event.FAILURE)
             self._exchange = None
             self._listener.count_failure(self._mechanism)
             self._listener.failure_log.write(

@@ -143,8 +143,6 @@ class BareBroker:
 
     def _on_api_versions(self, header: RequestHeader, request: Any) -> None:
         keys = [ApiVersion(api_key=key, max_version=newest) for key, newest in self.newest.items()]
-        if self.has_sasl:
-            self.connection.on_authentication(SaslEvent.VERSIONS)
         self._answer(header, ApiVersionsResponse(api_keys=keys))
 
     def _on_metadata(self, header: RequestHeader, request: Any) -> None:

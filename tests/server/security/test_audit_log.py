@@ -81,6 +81,8 @@ async def test_who_changes_rules_is_told_with_the_rule(caplog: pytest.LogCapture
         assert (created.results[0].error_code, deleted.filter_results[0].error_code) == (0, 0)
         root.close()
     made, gone = lines(caplog)
-    for line in (made, gone):
-        assert line.isprintable()
-        assert "User:root" in line and "User:anna" in line and "g\\n2026-01-01" in line
+    pattern = "ResourcePattern(resourceType=GROUP, name=g\\n2026-01-01"
+    entry = "(principal=User:anna, host=*, operation=READ, permissionType=ALLOW)"
+    assert made.isprintable() and gone.isprintable()
+    assert made.startswith("User:root from 127.0.0.1 created 1 ACLs for ") and pattern in made and made.endswith(entry)
+    assert gone.startswith("User:root from 127.0.0.1 deleted 1 ACLs") and pattern in gone and entry in gone
