@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from ...common.room_logger import room_logger
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...storage.errors import StorageError
+from .coordinator_log import CoordinatorLog
+from .coordinator_topic import CoordinatorTopic
 
 if TYPE_CHECKING:
+    from ..metadata.metadata_cache import MetadataCache
     from ..replication.partition import Partition
-    from .coordinator_log import CoordinatorLog
+    from ..replication.replica_manager import ReplicaManager
+    from .coordinator_topic import TopicCreator
 
 logger = room_logger("coordinator")
 
@@ -48,16 +52,20 @@ class CoordinatorShard(Generic[State]):
 
 
 class CoordinatorRuntime(Generic[State]):
-    """All shards of one coordinator.
+    """All shards of one coordinator, with the topic that they are loaded from and written to.
 
     Owned by the coordinator and used on the loop's thread only.
     """
 
     def __init__(
         self,
-        log: CoordinatorLog,
-        loop: asyncio.AbstractEventLoop,
+        topic: str,
         *,
+        replica_manager: ReplicaManager,
+        metadata: MetadataCache,
+        controller: TopicCreator,
+        now_ms: Callable[[], int],
+        loop: asyncio.AbstractEventLoop,
         new_state: Callable[[], State],
         load: Callable[[Partition], Awaitable[State]],
         on_loaded: Callable[[State], Awaitable[None]],
@@ -68,7 +76,8 @@ class CoordinatorRuntime(Generic[State]):
         `new_state` returns the state of a partition without records, `load` that of a partition with its records.
         `on_loaded` starts the timers of a state, `on_unloaded` stops them.
         """
-        self._log = log
+        self.topic = CoordinatorTopic(topic, metadata=metadata, controller=controller, loop=loop, on_created=self.start)
+        self.coordinator_log = CoordinatorLog(topic, replica_manager, now_ms, loop)
         self._loop = loop
         self._new_state = new_state
         self._load_state = load
@@ -79,20 +88,30 @@ class CoordinatorRuntime(Generic[State]):
         self._load_lock = asyncio.Lock()
         """Held while one partition is loaded, so that a turn of the loop has the work of one partition."""
         self._is_started = self._is_closed = False
-        log.on_role_change(self._on_role_change)
+        self.coordinator_log.on_role_change(self._on_role_change)
+        metadata.on_topics_removed.append(self._on_topics_removed)
 
     def __iter__(self) -> Iterator[CoordinatorShard[State]]:
         return iter(list(self._shards.values()))
 
-    def start(self, partition_count: int) -> None:
+    def start(self) -> None:
         """Load the partitions that this broker leads, and from now on each partition whose leader it becomes."""
         self._is_started = True
-        for index in range(partition_count):
+        for index in range(self.topic.partition_count or 0):
             self.get_or_load_shard(index)
 
     def _on_role_change(self, index: int) -> None:
         if self._is_started:
             self.get_or_load_shard(index)
+
+    def reload(self) -> None:
+        """Unload all shards, and load them again."""
+        self._unload_all()
+        self.start()
+
+    def _on_topics_removed(self, names: list[str]) -> None:
+        if self.topic.name in names:
+            self._unload_all()
 
     @property
     def is_loading(self) -> bool:
@@ -110,7 +129,7 @@ class CoordinatorRuntime(Generic[State]):
             return shard
         if shard is not None:
             self._unload(index)
-        partition = self._log.get_leader_partition(index)
+        partition = self.coordinator_log.get_leader_partition(index)
         if partition is None or self._is_closed:
             return None
         shard = self._shards[index] = CoordinatorShard(partition, self._new_state())
@@ -136,19 +155,19 @@ class CoordinatorRuntime(Generic[State]):
             raise KafkaError(shard.error, "The coordinator is loading and hence can't process requests.")
         return shard
 
-    def clear(self) -> None:
-        """Unload all shards: their topic was deleted, or the broker stops."""
-        for index in list(self._shards):
-            self._unload(index)
-
     async def close(self) -> None:
         """Unload all shards and load no others."""
+        await self.topic.close()
         self._is_closed = True
         tasks = list(self._loading.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self.clear()
+        self._unload_all()
+
+    def _unload_all(self) -> None:
+        for index in list(self._shards):
+            self._unload(index)
 
     def _unload(self, index: int) -> None:
         shard = self._shards.pop(index)

@@ -559,6 +559,7 @@ class ClassicGroup(Group):
         self.leader_id = leader if leader in self.members else next(iter(self.members), None)
         self.subscribed_topics = self._subscriptions()
         if self.members:
+            # The initial state, as in the constructor of Kafka's ClassicGroup: `TRANSITIONS` has changes after that.
             self.state = ClassicGroupState.STABLE
 
     def _subscriptions(self) -> frozenset[str] | None:

@@ -15,7 +15,6 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.producer_identity import ProducerIdentity
 from ....protocol.topic_partition import TopicPartitionKey
 from ...metadata.cluster_features import GROUP_VERSION, SHARE_VERSION, SINCE_SHARE_GROUPS, STREAMS_VERSION
-from ...metadata.topic_names import GROUP_METADATA_TOPIC
 from ...runtime.loop_sharing import CountBudget
 from ...runtime.scheduler import IsolatedWork
 from ..coordinator_topic import TopicCreator
@@ -145,8 +144,7 @@ class GroupCoordinator:
 
     def reload_groups(self) -> None:
         """Unload all groups and load them again, as if another broker had led their partitions for a moment."""
-        self.group_manager.unload_all()
-        self.group_manager.start()
+        self.group_manager.reload()
 
     async def close(self) -> None:
         """Unload all groups; their waiting requests get NOT_COORDINATOR."""
@@ -163,10 +161,7 @@ class GroupCoordinator:
         self._type_managers[group.type].on_group_unloaded(group, error)
 
     def _on_topics_deleted(self, names: Iterable[str]) -> None:
-        deleted = set(names)
-        if GROUP_METADATA_TOPIC in deleted:
-            self.group_manager.unload_all()
-            return
+        deleted = set(names)  # without `__consumer_offsets` no group is left here
         self._offsets.on_topics_deleted(deleted, self.group_manager.group_ids)
         self.share_group_manager.state_manager.on_topics_deleted(frozenset(deleted), self.group_manager.group_ids)
 

@@ -17,9 +17,8 @@ from ....protocol.topic_partition import TopicPartitionKey
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
 from ...runtime.loop_sharing import CountBudget, lookup_steps
 from ...runtime.scheduler import IsolatedWork
-from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorLog, CoordinatorRecord, ResponseCallback, ignore
+from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorRecord, ResponseCallback, ignore
 from ..coordinator_runtime import CoordinatorRuntime, CoordinatorShard
-from ..coordinator_topic import CoordinatorTopic, TopicCreator
 from ..creation_limiter import ClientIdentity, CreationLimiter
 from ..leadership_barrier import LeadershipBarrier
 from .classic_group import ClassicGroup, JoinRequest, LeaveReply, LeavingMember, SyncRequest
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from ...replication.partition import Partition
     from ...replication.replica_manager import ReplicaManager
     from ...runtime.ports import Ports
+    from ..coordinator_topic import TopicCreator
 
 GROUPS_PER_TURN = 20
 """Groups that are resumed after loading in one turn of the loop."""
@@ -122,18 +122,19 @@ class GroupMetadataManager:
         self._on_group_loaded = on_group_loaded
         self._on_group_unloaded = on_group_unloaded
         self._creation_limiter = CreationLimiter()
-        self._topic = CoordinatorTopic(
-            GROUP_METADATA_TOPIC, metadata=metadata, controller=controller, loop=loop, on_created=self.start
-        )
-        self._log = CoordinatorLog(GROUP_METADATA_TOPIC, replica_manager, ports.now_ms, loop)
         self._runtime: CoordinatorRuntime[dict[str, Group]] = CoordinatorRuntime(
-            self._log,
-            loop,
+            GROUP_METADATA_TOPIC,
+            replica_manager=replica_manager,
+            metadata=metadata,
+            controller=controller,
+            now_ms=ports.now_ms,
+            loop=loop,
             new_state=dict,
             load=self._load,
             on_loaded=self._on_loaded,
             on_unloaded=self._on_unloaded,
         )
+        self._topic, self._log = self._runtime.topic, self._runtime.coordinator_log
         self._leadership_barrier = LeadershipBarrier(
             self._log, loop, BARRIER_RECORD, lambda: config.offsets_commit_timeout_ms
         )
@@ -142,15 +143,14 @@ class GroupMetadataManager:
 
     def start(self) -> None:
         """Begin to load the groups of all partitions that this broker leads."""
-        self._runtime.start(self._topic.partition_count or 0)
+        self._runtime.start()
 
-    def unload_all(self) -> None:
-        """Unload all groups: `__consumer_offsets` was deleted."""
-        self._runtime.clear()
+    def reload(self) -> None:
+        """Unload all groups and load them again."""
+        self._runtime.reload()
 
     async def close(self) -> None:
         """Unload all groups; their waiting requests get NOT_COORDINATOR."""
-        await self._topic.close()
         await self._runtime.close()
 
     async def _load(self, partition: Partition) -> dict[str, Group]:

@@ -36,9 +36,8 @@ from ....protocol.messages.write_share_group_state import WriteShareGroupStateRe
 from ...metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from ...runtime.loop_sharing import ITEMS_PER_TURN, CountBudget, lookup_steps, raise_error
 from ...runtime.scheduler import IsolatedWork
-from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorLog, CoordinatorRecord, ResponseCallback, ignore
+from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorRecord, ResponseCallback, ignore
 from ..coordinator_runtime import CoordinatorRuntime, CoordinatorShard
-from ..coordinator_topic import CoordinatorTopic, TopicCreator
 from .coordinator_batch import CoordinatorBatch
 from .persister_state_batch_combiner import SPLICED_BATCHES, PersisterStateBatch, normalize_in_steps
 from .share_coordinator_metrics import ShareCoordinatorMetrics
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from ...replication.replica_manager import ReplicaManager
     from ...runtime.loop_sharing import SlicedWork, Steps
     from ...runtime.ports import Ports
+    from ..coordinator_topic import TopicCreator
 
 T = TypeVar("T")
 
@@ -113,25 +113,25 @@ class ShareCoordinator:
         self._loop = loop
         self._sliced_work = sliced_work
         self.metrics = ShareCoordinatorMetrics()
-        self._log = CoordinatorLog(SHARE_GROUP_STATE_TOPIC, replica_manager, ports.now_ms, loop)
         self._runtime: CoordinatorRuntime[ShareCoordinatorShard] = CoordinatorRuntime(
-            self._log,
-            loop,
+            SHARE_GROUP_STATE_TOPIC,
+            replica_manager=replica_manager,
+            metadata=metadata,
+            controller=controller,
+            now_ms=ports.now_ms,
+            loop=loop,
             new_state=self._new_state,
             load=self._load,
             on_loaded=self._on_loaded,
             on_unloaded=self._on_unloaded,
         )
-        self._topic = CoordinatorTopic(
-            SHARE_GROUP_STATE_TOPIC, metadata=metadata, controller=controller, loop=loop, on_created=self._start_runtime
-        )
+        self._topic, self._log = self._runtime.topic, self._runtime.coordinator_log
         self._batches: dict[ShareCoordinatorShard, CoordinatorBatch] = {}
         """The batch that is not appended yet, by shard."""
         self._appended: dict[ShareCoordinatorShard, CoordinatorBatch] = {}
         """The last batch that is appended and has no outcome yet, by shard."""
         self._deleted_topic_ids: dict[UUID, None] = {}
         self._is_active = False
-        metadata.on_topics_removed.append(self._on_topics_removed)
         metadata.on_topic_ids_removed.append(self._on_topics_deleted)
 
     # -- lifecycle -----------------------------------------------------------------------------------------------------
@@ -139,15 +139,11 @@ class ShareCoordinator:
     def start(self) -> None:
         """Begin to load the share-partitions of all partitions that this broker leads."""
         self._is_active = True
-        self._start_runtime()
-
-    def _start_runtime(self) -> None:
-        self._runtime.start(self._topic.partition_count or 0)
+        self._runtime.start()
 
     async def close(self) -> None:
         """Unload all share-partitions; waiting requests receive NOT_COORDINATOR."""
         self._is_active = False
-        await self._topic.close()
         await self._runtime.close()
 
     @property
@@ -534,10 +530,6 @@ class ShareCoordinator:
                 return True
             await budget.step()
         return False
-
-    def _on_topics_removed(self, names: list[str]) -> None:
-        if SHARE_GROUP_STATE_TOPIC in names:
-            self._runtime.clear()
 
     def _on_topics_deleted(self, topic_ids: list[UUID]) -> None:
         """Delete the state of deleted topics."""

@@ -17,9 +17,8 @@ from ....protocol.record import NO_PRODUCER_EPOCH
 from ...metadata.topic_names import TRANSACTION_STATE_TOPIC
 from ...runtime.loop_sharing import CountBudget
 from ...runtime.scheduler import IsolatedWork
-from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorLog, CoordinatorRecord, ResponseCallback
+from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorRecord, ResponseCallback
 from ..coordinator_runtime import CoordinatorRuntime, CoordinatorShard
-from ..coordinator_topic import CoordinatorTopic, TopicCreator
 from ..creation_limiter import ClientIdentity, CreationLimiter
 from .transaction_log import read_transaction, read_transaction_key, transaction_key, transaction_record
 from .transaction_metadata import AT_REST, ENDING, TransactionEntry, TransactionMetadata, TransactionState
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from ...replication.partition import Partition
     from ...replication.replica_manager import ReplicaManager
     from ...runtime.ports import Ports
+    from ..coordinator_topic import TopicCreator
 
 logger = room_logger("transactions")
 
@@ -85,29 +85,28 @@ class TransactionStateManager:
         self._loop = loop
         self._send_markers = send_markers
         self._creation_limiter = CreationLimiter()
-        self._log = CoordinatorLog(TRANSACTION_STATE_TOPIC, replica_manager, ports.now_ms, loop)
         self._runtime: CoordinatorRuntime[dict[str, TransactionEntry]] = CoordinatorRuntime(
-            self._log,
-            loop,
+            TRANSACTION_STATE_TOPIC,
+            replica_manager=replica_manager,
+            metadata=metadata,
+            controller=controller,
+            now_ms=ports.now_ms,
+            loop=loop,
             new_state=dict,
             load=self._load,
             on_loaded=self._on_loaded,
             on_unloaded=self._on_unloaded,
         )
-        self._topic = CoordinatorTopic(
-            TRANSACTION_STATE_TOPIC, metadata=metadata, controller=controller, loop=loop, on_created=self.start
-        )
-        metadata.on_topics_removed.append(self._on_topics_deleted)
+        self._topic, self._log = self._runtime.topic, self._runtime.coordinator_log
 
     # -- lifecycle -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to load the transactional ids of all partitions that this broker leads."""
-        self._runtime.start(self._topic.partition_count or 0)
+        self._runtime.start()
 
     async def close(self) -> None:
         """Unload all transactional ids."""
-        await self._topic.close()
         await self._runtime.close()
 
     @property
@@ -143,10 +142,6 @@ class TransactionStateManager:
             transaction.is_unloaded = True
             transaction.notify_waiters()
             self._creation_limiter.record_deletion(transaction.transactional_id)
-
-    def _on_topics_deleted(self, names: list[str]) -> None:
-        if TRANSACTION_STATE_TOPIC in names:
-            self._runtime.clear()
 
     # -- coordinators of transactional ids -----------------------------------------------------------------------------
 

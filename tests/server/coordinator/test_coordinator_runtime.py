@@ -11,7 +11,7 @@ from tests.server.data_plane import DataPlane, play
 from tests.server.partition_states import next_order
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
-from barnabas.server.coordinator.coordinator_log import CoordinatorLog, CoordinatorRecord
+from barnabas.server.coordinator.coordinator_log import CoordinatorRecord
 from barnabas.server.coordinator.coordinator_runtime import CoordinatorRuntime
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.replica import FollowerFetch, LeaderContext
@@ -28,10 +28,20 @@ class Keeper:
 
     def __init__(self, plane: DataPlane) -> None:
         self.plane = plane
-        self.log = CoordinatorLog("t", plane.state.replica_manager, plane.now_ms, plane.loop)
+        state = plane.state
         self.shards: CoordinatorRuntime[State] = CoordinatorRuntime(
-            self.log, plane.loop, new_state=dict, load=self._build, on_loaded=self._resume, on_unloaded=self._unload
+            "t",
+            replica_manager=state.replica_manager,
+            metadata=state.metadata,
+            controller=state.controller,
+            now_ms=plane.now_ms,
+            loop=plane.loop,
+            new_state=dict,
+            load=self._build,
+            on_loaded=self._resume,
+            on_unloaded=self._unload,
         )
+        self.log = self.shards.coordinator_log
         self.resumed: list[State] = []
         self.unloaded: list[State] = []
         self.may_resume = asyncio.Event()
@@ -207,7 +217,7 @@ def test_a_shard_goes_and_comes_with_the_leadership() -> None:
     async def talk(plane: DataPlane) -> None:
         keeper, manager = Keeper(plane), plane.state.replica_manager
         await keeper.append((b"a", b"1"))
-        keeper.shards.start(2)
+        keeper.shards.start()
         await plane.until(lambda: not keeper.shards.is_loading)
         assert [shard.state for shard in keeper.shards] == [{b"a": b"1"}, {}]
         partition = plane.partition()
