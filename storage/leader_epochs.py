@@ -86,25 +86,31 @@ class LeaderEpochCache:
         return list(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` starts at `start_offset`; returns whether that was news.
+        """Record that `epoch` starts at `start_offset`; return whether that changes the cache.
 
-        Entries that contradict it, of the same or a later epoch or offset, go.
+        Entries that contradict it, of the same or a later epoch or offset, are removed. Epochs never fall, so this is
+        logged unless the removed entry is an epoch without records.
         """
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}")
         latest = self._entries[-1] if self._entries else None
         if latest is not None and latest.epoch == epoch and start_offset >= latest.start_offset:
             return False
-        self._append(EpochEntry(epoch, start_offset))
+        entry = EpochEntry(epoch, start_offset)
+        removed = self._append(entry)
+        if any(one.start_offset != start_offset or one.epoch > epoch for one in removed):
+            logger.warning("%s: %s removes the entries %s, which contradict it", self.path, entry, removed)
         self.is_dirty = True
         self._refresh()
         return True
 
-    def _append(self, entry: EpochEntry) -> None:
-        entries = self._entries
+    def _append(self, entry: EpochEntry) -> list[EpochEntry]:
+        """Append an entry, and return the contradicting entries before it, which are removed."""
+        entries, removed = self._entries, list[EpochEntry]()
         while entries and (entries[-1].epoch >= entry.epoch or entries[-1].start_offset >= entry.start_offset):
-            entries.pop()
+            removed.append(entries.pop())
         entries.append(entry)
+        return removed
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEnd:
         """(largest epoch at or below the requested one, its end offset), or (-1, -1) if that is unknown."""

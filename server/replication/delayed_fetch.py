@@ -68,7 +68,7 @@ class FetchedPartition:
     """The offset from which the reader's log differs from this log, if it is below its fetch offset (KIP-595)."""
     preferred_read_replica: int = -1
     """A replica nearer to the consumer that has the same records (KIP-392)."""
-    is_news: bool = False
+    is_immediate: bool = False
     """Whether a follower receives the result immediately, even without records."""
 
 
@@ -90,7 +90,7 @@ def must_respond(results: list[FetchResult]) -> bool:
             isinstance(result, KafkaError)
             or result.diverging_epoch is not None
             or result.preferred_read_replica >= 0
-            or result.is_news
+            or result.is_immediate
         ):
             return True
     return False

@@ -132,11 +132,25 @@ class DelayedOperationPurgatory:
         waiting = {operation for watching in self.watchers.values() for operation in watching}
         return sum(operation.size for operation in waiting)
 
+    def check_invariants(self) -> None:
+        """Assert that the operations found by a key wait here, for that key; for tests and simulations.
+
+        An operation with many keys is removed in slices after its completion.
+        """
+        for key, watching in self.watchers.items():
+            assert watching, f"{self.name}: no operation waits for {key!r}"
+            for operation in watching:
+                is_in_removal = operation.is_completed and len(operation.keys) > KEYS_PER_STEP
+                assert is_in_removal or operation.purgatory is self, f"{self.name}: {operation!r} does not wait here"
+                assert key in operation.keys, f"{self.name}: {operation!r} does not wait for {key!r}"
+
     def watch(self, operation: DelayedOperation, keys: Collection[Hashable], timeout_ms: float) -> None:
         """Park an operation whose condition does not hold yet, until one of `keys` changes or the time is up.
 
         Many keys are watched in slices. The operation is then checked once more, and may complete before this returns.
         """
+        # No later event would remove a completed operation, or the keys of an operation that is watched twice.
+        assert operation.purgatory is None and not operation.is_completed, f"{self.name}: {operation!r} cannot wait"
         timeout = max(0.0, timeout_ms) / 1000
         operation.purgatory, operation.keys, operation.deadline = self, keys, self._loop.time() + timeout
         if timeout <= SOON_S:

@@ -149,9 +149,9 @@ class Partition:
         if partition_state.leader_epoch <= self.leader_epoch:
             self._update_assignment_and_isr(partition_state)
             return False
-        self.resign()
-        self.leader_high_watermark = -1
         self._begin_leader_epoch(partition_state)
+        self._end_role()
+        self.leader_high_watermark = -1
         self.leader = partition_state.leader
         return True
 
@@ -190,17 +190,21 @@ class Partition:
         )
 
     def resign(self) -> None:
-        """End the current role."""
+        """End the current role, and forget its leader epoch."""
+        self._end_role()
+        self.leader_epoch = NO_LEADER_EPOCH
+
+    def _end_role(self) -> None:
         self.is_leader = False
         self.leader = NO_LEADER
-        self.leader_epoch = NO_LEADER_EPOCH
         self.followers = None
         self._barriers.clear()
 
     def check_invariants(self) -> None:
         """Raise InvariantViolationError if the state of this replica or its log contradicts itself.
 
-        Reads no file. Tests and simulations call it after each change; `_check_isr` runs at each change of the ISR.
+        Reads no file. Tests and simulations call it after each change. On a running broker, each new high watermark and
+        each ISR that this leader has changed are checked.
         """
         log = self.log
         log.check_invariants()
@@ -214,6 +218,8 @@ class Partition:
             raise self._violation(f"leader epoch {self.leader_epoch} below {log.leader_epochs.latest_epoch} in its log")
 
     def _check_isr(self) -> None:
+        # Not for the ISR of a LeaderAndIsr request: Kafka's controller in ZooKeeper clusters removes replicas from the
+        # assignment first and from the ISR with the next request (phase B of KafkaController.onPartitionReassignment).
         if self.replicas and not set(self.in_sync_replicas) <= set(self.replicas):
             raise self._violation(
                 f"the ISR {self.in_sync_replicas} contains brokers that are not among the replicas {self.replicas}"

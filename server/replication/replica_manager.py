@@ -154,6 +154,12 @@ class ReplicaManager:
         self._delete_records_purgatory = DelayedOperationPurgatory("DeleteRecords", loop, sliced_work)
         self.share_fetch_purgatory = DelayedOperationPurgatory("ShareFetch", loop, sliced_work)
         """Share fetches, by partition and by group and partition."""
+        self._purgatories = (
+            self._produce_purgatory,
+            self._fetch_purgatory,
+            self._delete_records_purgatory,
+            self.share_fetch_purgatory,
+        )
         self.group_commit = GroupCommit(ports, loop, self.log_dir_failed, self.log_failed, on_no_space)
         self._suspended = SuspendedAppends(ports.work, sliced_work)
         self._background = BackgroundWork()
@@ -211,8 +217,18 @@ class ReplicaManager:
     @property
     def delayed_operations(self) -> dict[str, int]:
         """The number of waiting requests of each kind."""
-        waiting = self._produce_purgatory, self._fetch_purgatory, self.share_fetch_purgatory
-        return {purgatory.name: len(purgatory) for purgatory in waiting}
+        return {purgatory.name: len(purgatory) for purgatory in self._purgatories}
+
+    def check_invariants(self) -> None:
+        """Check the invariants of all online partitions and of all purgatories; for tests and simulations.
+
+        Raises InvariantViolationError for a partition, AssertionError for a purgatory.
+        """
+        for partition in self.partitions:
+            if not partition.is_offline:
+                partition.check_invariants()
+        for purgatory in self._purgatories:
+            purgatory.check_invariants()
 
     # -- partitions ------------------------------------------------------------------------------------------------
 
@@ -770,11 +786,11 @@ class ReplicaManager:
         log, throttle, fetch = partition.log, self._throttle, follower_fetch(wanted, params)
         replica = partition.get_replica(fetch) if params.has_waited else partition.update_follower_fetch_state(fetch)
         if throttle is not None and records:
-            throttle.sent(partition, params.follower, len(records))
+            throttle.record_sent(partition, params.follower, len(records))
         high_watermark = log.high_watermark
         result = FetchedPartition(records, high_watermark, log.last_stable_offset, log.log_start_offset)
         # Consumers that read from the follower see a record only after the follower has received the high watermark.
-        result.is_news = self._selector is not None and replica.last_sent_high_watermark < high_watermark
+        result.is_immediate = self._selector is not None and replica.last_sent_high_watermark < high_watermark
         replica.last_sent_high_watermark = high_watermark
         return result
 
@@ -1131,10 +1147,8 @@ class ReplicaManager:
 
     def complete_all(self) -> None:
         """Complete all waiting requests, for shutdown."""
-        self._produce_purgatory.complete_all()
-        self._fetch_purgatory.complete_all()
-        self.share_fetch_purgatory.complete_all()
-        self._delete_records_purgatory.complete_all()
+        for purgatory in self._purgatories:
+            purgatory.complete_all()
 
 
 def follower_fetch(wanted: FetchPartition, params: FetchParams) -> FollowerFetch:

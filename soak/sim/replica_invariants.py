@@ -77,9 +77,14 @@ class ReplicaInvariants(ABC):
         """Look at all replicas that are up."""
         for broker in self.world.running:
             assert broker.server is not None
-            for partition in broker.server.state.replica_manager.partitions:
+            manager = broker.server.state.replica_manager
+            for partition in manager.partitions:
                 if not partition.is_offline:
                     self._look_at(broker, partition)
+            try:
+                manager.check_invariants()
+            except (AssertionError, InvariantViolationError) as error:
+                self._say(f"invariant: {(broker.broker_id, broker.lives)}: {error}")
 
     def _look_at(self, broker: ClusterMachine, partition: Partition) -> None:
         name, log = (self._topic_id(partition), partition.topic_partition), partition.log
@@ -87,10 +92,6 @@ class ReplicaInvariants(ABC):
         watermark, end = log.high_watermark, log.log_end_offset
         if watermark > end:
             self._say(f"watermark: {me} has {watermark} and ends at {end}")
-        try:
-            partition.check_invariants()
-        except InvariantViolationError as error:
-            self._say(f"invariant: {me}: {error}")
         if partition.is_leader:
             first = self._leaders.setdefault((name, partition.leader_epoch), me[:2])
             if first != me[:2]:

@@ -83,3 +83,13 @@ def test_the_file_is_kafkas(disk: SimDisk) -> None:
 def test_an_unreadable_file_counts_as_empty(disk: SimDisk, content: bytes) -> None:
     disk.write_atomic("/d/leader-epoch-checkpoint", content)
     assert cache(disk).entries == []
+
+
+def test_an_epoch_that_falls_is_logged(disk: SimDisk, caplog: pytest.LogCaptureFixture) -> None:
+    epochs = cache(disk, (2, 10), (4, 20))
+    epochs.assign(5, 20)  # no leader of epoch 4 has appended a record
+    assert not caplog.records
+    epochs.assign(3, 20)
+    epochs.assign(6, 15)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    assert epochs.entries == [(2, 10), (6, 15)]

@@ -251,3 +251,18 @@ async def test_a_response_that_fails_does_not_keep_other_operations_waiting(capl
     assert operations[1].events == ["completed"]
     assert "a delayed operation of purgatory test failed" in caplog.text
     assert len(purgatory) == 0
+
+
+async def test_an_operation_that_does_not_wait_violates_an_invariant() -> None:
+    purgatory, operation = new_purgatory(), Waiting()
+    purgatory.watch(operation, ["a", "b"], timeout_ms=60_000)
+    purgatory.check_invariants()
+    with pytest.raises(AssertionError, match="cannot wait"):
+        purgatory.watch(operation, ["c"], timeout_ms=60_000)
+    purgatory.watchers["c"] = {operation: None}
+    with pytest.raises(AssertionError, match="does not wait for 'c'"):
+        purgatory.check_invariants()
+    del purgatory.watchers["c"]
+    operation.purgatory = None
+    with pytest.raises(AssertionError, match="does not wait here"):
+        purgatory.check_invariants()
