@@ -5,7 +5,6 @@ An index file may end in zeros if its broker preallocated it and did not close i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from .checksum import crc32c
@@ -76,13 +75,6 @@ SNAPSHOT_VERSION = 1
 pack_snapshot_entry = SNAPSHOT_ENTRY.struct.pack
 """Encode an entry from its fields: a snapshot may have a million, for which no `SnapshotEntry` is created."""
 _SNAPSHOT_CRC_END = SNAPSHOT_HEADER.at("entry_count")
-
-
-def encode_snapshot(entries: Iterable[SnapshotEntry]) -> bytes:
-    """Encode a `.snapshot` file: the header, then the entries."""
-    packed = [pack_snapshot_entry(*entry) for entry in entries]
-    data = b"".join(packed)
-    return encode_snapshot_header(crc32c(data, begin_snapshot_crc(len(packed))), len(packed)) + data
 
 
 def begin_snapshot_crc(entry_count: int) -> int:

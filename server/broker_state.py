@@ -9,7 +9,6 @@ from .apis.services import Services
 from .config.config_repository import ConfigRepository
 from .controller.kafka_controller import KafkaController
 from .coordinator.group.zookeeper_offsets import ZooKeeperOffsets
-from .metadata.cluster_features import ClusterFeatures
 from .metadata.scram_store import ScramStore
 from .quotas.quota_settings import QuotaSettings
 from .security.scram_credentials import ScramCredentials
@@ -98,12 +97,6 @@ class BrokerState:
         """The brokers and the controller in the metadata tree. Not in a KRaft cluster."""
         assert self.stores is not None, "a KRaft cluster has no metadata tree"
         return self.stores.cluster
-
-    @property
-    def cluster_features(self) -> ClusterFeatures:
-        """The features that this broker can change. Not in a KRaft cluster."""
-        assert isinstance(self.features, ClusterFeatures), "the controllers of a quorum change features"
-        return self.features
 
     @property
     def controller(self) -> KafkaController:

@@ -468,11 +468,6 @@ class ProducerStateManager:
 
     # -- snapshots and reload --------------------------------------------------------------------------------------
 
-    @property
-    def latest_snapshot_offset(self) -> int | None:
-        """End offset of the newest snapshot file."""
-        return self._snapshots[-1] if self._snapshots else None
-
     def begin_snapshot(self) -> ProducerSnapshot | None:
         """Return a snapshot at `map_end_offset` for a flush to write, if there is none yet.
 

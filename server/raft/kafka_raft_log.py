@@ -163,11 +163,6 @@ class KafkaRaftLog:
         """The id of the newest complete snapshot."""
         return self._snapshots[-1] if self._snapshots else None
 
-    @property
-    def snapshot_ids(self) -> list[OffsetAndEpoch]:
-        """The ids of the complete snapshots, oldest first."""
-        return list(self._snapshots)
-
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """Return the largest epoch up to `epoch` and its end offset; the end of the log for an unknown epoch."""
         found = self._log.leader_epochs.end_offset_for(epoch, self.end_offset)

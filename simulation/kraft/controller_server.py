@@ -20,7 +20,6 @@ from .quorum import CLUSTER_ID, CONTROLLER_PORT, NO_LEADER
 if TYPE_CHECKING:
     from .quorum import ModelledController, Quorum, Term
 
-METADATA_TOPIC_ID_INT = 1
 SERVED = {
     ApiKey.API_VERSIONS: (0, 4),
     ApiKey.FETCH: (17, 18),

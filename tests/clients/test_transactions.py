@@ -17,7 +17,7 @@ from barnabas.clients.transactions import TV_2, TransactionManager
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.server.coordinator.transaction.transaction_marker_channel_manager import MarkerWriter
-from barnabas.server.metadata.cluster_features import TRANSACTION_VERSION, FeatureUpdate, UpgradeType
+from barnabas.server.metadata.cluster_features import TRANSACTION_VERSION, ClusterFeatures, FeatureUpdate, UpgradeType
 from barnabas.simulation.machines import HOST, PORT
 
 ADDRESS = f"{HOST}:{PORT}"
@@ -147,7 +147,9 @@ def test_records_that_are_refused_end_the_transaction_and_nothing_else() -> None
 async def set_level(plane: DataPlane, level: int) -> None:
     """Of `transaction.version`."""
     kind = UpgradeType.UPGRADE if level == TV_2 else UpgradeType.SAFE_DOWNGRADE
-    await plane.state.cluster_features.update({TRANSACTION_VERSION: FeatureUpdate(level, kind)}, validate_only=False)
+    features = plane.state.features
+    assert isinstance(features, ClusterFeatures)
+    await features.update({TRANSACTION_VERSION: FeatureUpdate(level, kind)}, validate_only=False)
 
 
 def test_the_first_transaction_of_the_second_version_has_an_epoch_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,16 +10,12 @@ import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 from tests.spark.conftest import Cluster, columns, read_log
+from tests.storage.producer_snapshots import encode_snapshot
 
 from barnabas import Broker
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import ProtocolError
-from barnabas.protocol.file_layouts import (
-    OFFSET_INDEX_ENTRY,
-    TRANSACTION_INDEX_ENTRY,
-    SnapshotEntry,
-    encode_snapshot,
-)
+from barnabas.protocol.file_layouts import OFFSET_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY, SnapshotEntry
 from barnabas.protocol.legacy_records import build_message_set
 from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch import ControlType, RecordBatchBuilder, control_batch

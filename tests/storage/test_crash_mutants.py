@@ -149,7 +149,7 @@ def log_start_not_checkpointed(patch: Patch) -> None:
 
 def producer_snapshot_ignored(patch: Patch) -> None:
     def forget(state: ProducerStateManager, log_start_offset: int, now_ms: int) -> None:
-        state.last_snapshot_offset = state.map_end_offset = state.latest_snapshot_offset or log_start_offset
+        state.last_snapshot_offset = state.map_end_offset = max([log_start_offset, *state._snapshots])
 
     patch.setattr(ProducerStateManager, "_load_from_snapshot", forget)
 

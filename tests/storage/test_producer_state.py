@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from tests.storage.logs import NOW_MS, Clock, append, batch, marker, open_log
+from tests.storage.producer_snapshots import encode_snapshot
 
 from barnabas.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from barnabas.protocol.file_layouts import SnapshotEntry, decode_snapshot, encode_snapshot
+from barnabas.protocol.file_layouts import SnapshotEntry, decode_snapshot
 from barnabas.simulation.disk import SimDisk, SimFile
 from barnabas.storage import producer_state, unreplicated_transactions
 from barnabas.storage.log import Log
@@ -315,7 +316,7 @@ def test_a_corrupt_snapshot_gives_way_to_a_longer_replay(disk: SimDisk) -> None:
     for sequence in range(10):
         produce(log, sequence)
     log.close()
-    newest = log.producer_state.latest_snapshot_offset
+    newest = log.producer_state._snapshots[-1]
     disk.overwrite(f"/logs/topic-0/{newest:020d}.snapshot", 12, b"\xff\xff")
     assert produce(opened(disk, segment_bytes=300), 9).duplicate
 
@@ -444,7 +445,7 @@ def test_a_truncation_during_a_flush_leaves_no_snapshot_of_what_was_removed(disk
     flush.sync_names()
     log.complete_flush(flush)
     assert not [name for name in disk.list_dir("/logs/topic-0") if "00003.snapshot" in name]
-    assert log.producer_state.latest_snapshot_offset in (None, 2)
+    assert log.producer_state._snapshots in ([], [2])
     produce_as(log, range(5, 8))
     log.close()
     assert {*opened(disk).producer_state.producers} == {0, 1, 5, 6, 7}
@@ -467,7 +468,7 @@ def test_a_full_disk_costs_a_snapshot_and_no_flush(disk: SimDisk) -> None:
     log.roll()
     disk.fail("pwrite", errno.ENOSPC, ".snapshot", times=None)
     assert log.flush() == 3
-    assert log.producer_state.latest_snapshot_offset is None
+    assert not log.producer_state._snapshots
     assert not [name for name in disk.list_dir("/logs/topic-0") if "snapshot" in name]
     log.close_handles()
     assert {*opened(disk, clean=False, recovery_point=3).producer_state.producers} == {0, 1, 2}

@@ -10,7 +10,7 @@ from soak.sim.transactions.plan import TransactionPlan
 
 from barnabas.protocol.errors import KafkaError
 from barnabas.server.coordinator.transaction.transaction_metadata import TransactionState
-from barnabas.server.metadata.cluster_features import TRANSACTION_VERSION, FeatureUpdate, UpgradeType
+from barnabas.server.metadata.cluster_features import TRANSACTION_VERSION, ClusterFeatures, FeatureUpdate, UpgradeType
 from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
 from barnabas.simulation.disk import Mode
 from barnabas.simulation.nemesis import Nemesis
@@ -124,9 +124,9 @@ async def set_version(world: ClusterWorld, level: int) -> None:
             kind = (
                 UpgradeType.UPGRADE if level > state.features.level(TRANSACTION_VERSION) else UpgradeType.SAFE_DOWNGRADE
             )
-            update = state.cluster_features.update(
-                {TRANSACTION_VERSION: FeatureUpdate(level, kind)}, validate_only=False
-            )
+            features = state.features
+            assert isinstance(features, ClusterFeatures)
+            update = features.update({TRANSACTION_VERSION: FeatureUpdate(level, kind)}, validate_only=False)
             task = world.spawn(broker.node, update)
             # Who dies meanwhile never gets there.
             await asyncio.wait([task], timeout=VERSION_SECONDS)

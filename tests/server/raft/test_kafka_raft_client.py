@@ -828,7 +828,7 @@ def test_old_snapshots_and_the_records_below_them_are_deleted() -> None:
             assert replica.latest_snapshot_id == OffsetAndEpoch(number + 1, 1)
     assert replica.create_new_snapshot(OffsetAndEpoch(7, 1)) is None
     assert replica.maybe_clean(0)
-    assert replica.snapshot_ids == [OffsetAndEpoch(7, 1)]
+    assert replica._snapshots == [OffsetAndEpoch(7, 1)]
     assert replica.start_offset == 7
     assert not replica.maybe_clean(0)
     assert replica.create_new_snapshot(OffsetAndEpoch(4, 1)) is None, "the log begins after it"
@@ -854,13 +854,13 @@ def test_old_snapshots_are_deleted_by_age() -> None:
         replica.freeze_snapshot(writer)
     assert not replica.maybe_clean(1000)
     assert replica.maybe_clean(1001)
-    assert replica.snapshot_ids == [OffsetAndEpoch(2, 1), OffsetAndEpoch(3, 1)]
+    assert replica._snapshots == [OffsetAndEpoch(2, 1), OffsetAndEpoch(3, 1)]
     fault = disk.fail("open", errno.EMFILE, ".checkpoint")
     assert not replica.maybe_clean(5000)
     assert fault.times == 0
     disk.cut(f"{FOLDER}/{2:020}-{1:010}.checkpoint", 10)
     assert replica.maybe_clean(0), "a damaged one is deleted"
-    assert replica.snapshot_ids == [OffsetAndEpoch(3, 1)], "the newest snapshot is kept"
+    assert replica._snapshots == [OffsetAndEpoch(3, 1)], "the newest snapshot is kept"
 
 
 def test_a_replica_makes_snapshots_and_deletes_the_records_before_them() -> None:

@@ -40,7 +40,7 @@ from barnabas.server.coordinator.transaction.transaction_metadata import (
     TransactionState,
 )
 from barnabas.server.coordinator.transaction.transaction_state_manager import WAIT_SECONDS
-from barnabas.server.metadata.cluster_features import TRANSACTION_VERSION, FeatureUpdate, UpgradeType
+from barnabas.server.metadata.cluster_features import TRANSACTION_VERSION, ClusterFeatures, FeatureUpdate, UpgradeType
 from barnabas.simulation.machines import WorkDelays
 
 _E = ErrorCode
@@ -284,9 +284,9 @@ def test_a_timeout_at_the_last_epoch_without_epochs_of_transactions() -> None:
     """By `transaction.version` 1 the producer is fenced, and whoever begins anew has another producer id."""
 
     async def talk(plane: DataPlane) -> None:
-        await plane.state.cluster_features.update(
-            {TRANSACTION_VERSION: FeatureUpdate(1, UpgradeType.SAFE_DOWNGRADE)}, validate_only=False
-        )
+        features = plane.state.features
+        assert isinstance(features, ClusterFeatures)
+        await features.update({TRANSACTION_VERSION: FeatureUpdate(1, UpgradeType.SAFE_DOWNGRADE)}, validate_only=False)
         producer = await open_at_the_last_epoch(plane, version=1)
         first = producer.producer_id
         await timed_out(plane, producer)
@@ -392,8 +392,7 @@ def test_what_was_given_up_is_not_forgotten_where_it_is_known_again() -> None:
         assert before is not None
 
         async def load() -> None:
-            coordinator._runtime.clear()
-            coordinator.start()
+            coordinator._runtime.reload()
             await plane.until(lambda: not coordinator.is_loading)
 
         await load()
