@@ -155,7 +155,7 @@ class Fetcher:
         try:
             committed = await self.committed([state.partition for state in states])
         except KafkaError as error:
-            self._put_off(states, error)
+            self._delay(states, error)
             return
         for state in states:
             at = committed.get(state.partition)
@@ -177,7 +177,7 @@ class Fetcher:
         try:
             found = await self._lookup.find(wanted, timeout_ms=self._settings.request_timeout_ms)
         except KafkaError as error:
-            self._put_off(states, error)
+            self._delay(states, error)
             return
         for state in states:
             offset = found[state.partition]
@@ -195,14 +195,14 @@ class Fetcher:
         try:
             ends = await self._lookup.end_of_epochs(leader, {s.partition: s.position_epoch for s in states})
         except KafkaError as error:
-            self._put_off(states, error)
+            self._delay(states, error)
             return
         for state in states:
             end = ends.get(state.partition)
             if not self._is_current(state) or state.position != positions[state.partition]:
                 continue
             if isinstance(end, KafkaError):
-                self._put_off([state], end)
+                self._delay([state], end)
             else:
                 state.validated_epoch = leader_epochs[state.partition]
                 if end is not None:
@@ -235,14 +235,14 @@ class Fetcher:
             response = await self._ask(connection, session, wanted)
         except KafkaError as error:
             session.reset()
-            self._put_off(states, error)
+            self._delay(states, error)
             return
         code = code_of(response.error_code)
         session.answered(code, response.session_id)
         if code is not ErrorCode.NONE:
             logger.debug("broker %d: %s; next fetch is a full fetch", node, code.name)
             if not code.retriable:
-                self._put_off(states, KafkaError(code, f"fetch from broker {node}"))
+                self._delay(states, KafkaError(code, f"fetch from broker {node}"))
             return
         self._client.cluster.add_brokers(BrokerNode(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints)
         for topic in response.responses:
@@ -320,7 +320,7 @@ class Fetcher:
             reason = f"fetch of {state.partition}"
             if error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 reason = self._client.describe_denial("Read", f"topic {state.partition.topic}")
-            self._put_off([state], KafkaError(error, reason))
+            self._delay([state], KafkaError(error, reason))
             return
         assert state.position is not None
         if self._settings.reset_to is not None:
@@ -331,7 +331,7 @@ class Fetcher:
             state.fail(NoOffsetError(state.partition, message))
             self.data_ready.set()
 
-    def _put_off(self, states: Iterable[TopicPartitionState], error: KafkaError) -> None:
+    def _delay(self, states: Iterable[TopicPartitionState], error: KafkaError) -> None:
         """Try again later with fresh metadata; errors that no retry resolves are raised to the application."""
         retry_at = asyncio.get_running_loop().time() + self._client.retry_backoff.delay(1)
         for state in states:

@@ -23,7 +23,7 @@ from ..common.uuid_text import uuid_text
 from .metadata.metadata_store import STORE_LANE
 from .metadata.producer_id_manager import LAST_PRODUCER_ID
 from .metadata.znodes import PRODUCER_ID_BLOCK, decode_producer_id_block, encode_producer_id_block
-from .runtime.health import Answer, Text
+from .runtime.health import JsonResponse, TextResponse
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from .broker_state import BrokerState
     from .metadata.data_tree import Transaction
-    from .runtime.health import Request, Route
+    from .runtime.health import HttpRequest, Route
 
 HOLD_SECONDS = 30.0
 """The time after which the broker releases its files, unless the backup extends the hold."""
@@ -66,7 +66,7 @@ class BackupRoutes:
             ("POST", "/backup/end"): self._end,
         }
 
-    async def _begin(self, request: Request) -> Answer | Text:
+    async def _begin(self, request: HttpRequest) -> JsonResponse | TextResponse:
         """Return the extents of all logs; with `hold=true` also hold the files and write a copy of the metadata."""
         state = self._state()
         refusal = self._refusal(state)
@@ -93,7 +93,7 @@ class BackupRoutes:
             await state.ports.work.run(STORE_LANE, partial(_write_tree, path, tree, is_first=is_first))
         except (OSError, sqlite3.Error) as error:
             self._release(hold)
-            return Answer("500 Internal Server Error", {"error": f"the metadata cannot be copied: {error}"})
+            return JsonResponse("500 Internal Server Error", {"error": f"the metadata cannot be copied: {error}"})
         except BaseException:
             self._release(hold)
             raise
@@ -103,21 +103,21 @@ class BackupRoutes:
             state, facts | {"hold": hold, "hold_seconds": HOLD_SECONDS, "metadata": str(path.absolute())}
         )
 
-    async def _extend(self, request: Request) -> Answer:
+    async def _extend(self, request: HttpRequest) -> JsonResponse:
         """Extend a hold by `HOLD_SECONDS` from now. 409 if it has ended."""
         hold = request.query.get("hold", "")
         if hold not in self._holds:
             return _conflict("the broker no longer keeps its files unchanged for this backup")
         self._extend_hold(hold)
-        return Answer("200 OK", {})
+        return JsonResponse("200 OK", {})
 
-    async def _end(self, request: Request) -> Answer:
+    async def _end(self, request: HttpRequest) -> JsonResponse:
         """Release the files. 409 if the broker has released them before: the copy may be incomplete."""
         hold = request.query.get("hold", "")
         if hold not in self._holds:
             return _conflict("the broker no longer keeps its files unchanged for this backup")
         self._release(hold)
-        return Answer("200 OK", {})
+        return JsonResponse("200 OK", {})
 
     def _extend_hold(self, hold: str) -> None:
         if hold in self._holds:
@@ -176,10 +176,10 @@ class BackupRoutes:
         }
 
     @staticmethod
-    async def _encoded(state: BrokerState, facts: Mapping[str, object]) -> Text:
+    async def _encoded(state: BrokerState, facts: Mapping[str, object]) -> TextResponse:
         """Encode facts about thousands of partitions outside of the event loop."""
         body = await state.ports.work.run(BACKUP_LANE, lambda: json.dumps(facts).encode())
-        return Text("200 OK", "application/json", body)
+        return TextResponse("200 OK", "application/json", body)
 
 
 def _copy_path(state: BrokerState, hold: str) -> Path:
@@ -212,5 +212,5 @@ def _tree_of(state: BrokerState) -> Transaction:
     return tree
 
 
-def _conflict(message: str) -> Answer:
-    return Answer("409 Conflict", {"error": "INVALID_REQUEST", "message": message})
+def _conflict(message: str) -> JsonResponse:
+    return JsonResponse("409 Conflict", {"error": "INVALID_REQUEST", "message": message})

@@ -319,7 +319,7 @@ class LogManager:
             changed[log_dir.path] = log_dir
             if not self.held.on_disk(log_dir, partial(change, log, offset)):
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path} failed")
-            self._note_clean_offsets(log_dir, self.cleaner_manager.truncated(topic_partition, log.log_end_offset))
+            self._note_clean_offsets(log_dir, self.cleaner_manager.mark_truncated(topic_partition, log.log_end_offset))
         for log_dir in changed.values():
             for name in checkpoints:
                 self._write_checkpoint(log_dir, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..runtime.health import Answer, Request
+from ..runtime.health import HttpRequest, JsonResponse
 from .cleaner_status import CleanerStatus, pass_facts
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ class CleanerRoutes:
             ("POST", "/compaction"): self._compact,
         }
 
-    async def _show(self, request: Request) -> Answer:
-        return Answer("200 OK", CleanerStatus(self._cleaner()).facts(request.query.get("topic")))
+    async def _show(self, request: HttpRequest) -> JsonResponse:
+        return JsonResponse("200 OK", CleanerStatus(self._cleaner()).facts(request.query.get("topic")))
 
-    async def _metrics(self, request: Request) -> Answer:
-        return Answer("200 OK", {"metrics": CleanerStatus(self._cleaner()).metrics()})
+    async def _metrics(self, request: HttpRequest) -> JsonResponse:
+        return JsonResponse("200 OK", {"metrics": CleanerStatus(self._cleaner()).metrics()})
 
-    async def _compact(self, request: Request) -> Answer:
+    async def _compact(self, request: HttpRequest) -> JsonResponse:
         """Answer after the compaction; with `dry_run=true` immediately, with the list of the logs."""
         cleaner = self._cleaner()
         try:
@@ -58,10 +58,10 @@ class CleanerRoutes:
                     reports += await cleaner.compact(topic, one.partition, ignore_lag=ignore_lag)
         except KafkaError as error:
             status = _HTTP_STATUS.get(error.code, "500 Internal Server Error")
-            return Answer(status, {"error": error.code.name, "message": error.message})
+            return JsonResponse(status, {"error": error.code.name, "message": error.message})
         logs = cleaner.logs
         after = {one: logs[one].size if one in logs else 0 for one in wanted}
-        return Answer(
+        return JsonResponse(
             "200 OK",
             {
                 "sizes": [

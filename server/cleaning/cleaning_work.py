@@ -19,7 +19,7 @@ logger = room_logger("cleaner")
 
 def cleaning_work(kind: str, loop: asyncio.AbstractEventLoop) -> CleaningWork:
     """Return workers of a kind, `thread` or `process`; threads replace processes that cannot be started."""
-    return _threads(loop) if kind == "thread" else ProcessesIfPossible(loop)
+    return _threads(loop) if kind == "thread" else ProcessOrThreadPool(loop)
 
 
 def _threads(loop: asyncio.AbstractEventLoop) -> ThreadPool:
@@ -29,7 +29,7 @@ def _threads(loop: asyncio.AbstractEventLoop) -> ThreadPool:
     return ThreadPool(loop)
 
 
-class ProcessesIfPossible:
+class ProcessOrThreadPool:
     """`CleaningWork` in processes, and in threads from the first one on that cannot be started. Loop-thread only."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

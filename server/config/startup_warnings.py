@@ -40,7 +40,7 @@ def startup_warnings(static: Mapping[str, str], open_listeners: Sequence[Listene
             _idle_format(static),
             _without_authorizer(static),
             _limited_names(static.get(_OVERRIDES, "")),
-            _named(NO_WAY_IN, [name for name, raw in static.items() if _lets_nobody_in(name, raw)]),
+            _named(NO_WAY_IN, [name for name, raw in static.items() if _refuses_all_connections(name, raw)]),
             *_open_metrics(static.get("metrics.listeners", "")),
             *map(_open_listener, open_listeners),
         )
@@ -88,7 +88,7 @@ def _limited_names(overrides: str) -> str:
     return _named(f"{_OVERRIDES} is about addresses; without effect", names)
 
 
-def _lets_nobody_in(name: str, raw: str) -> bool:
+def _refuses_all_connections(name: str, raw: str) -> bool:
     key = name.split(".", 3)[-1] if name.startswith("listener.name.") else name
     return key in WAYS_IN and is_zero(key, raw)
 

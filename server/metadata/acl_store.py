@@ -38,15 +38,15 @@ LITERAL_CHANGES, EXTENDED_CHANGES = "/kafka-acl-changes", "/kafka-acl-extended-c
 _PREFIX_ROOT = f"{EXTENDED_ROOT}/prefixed"
 
 
-def _words(name: str) -> str:
+def _pascal_case(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))
 
 
 TYPE_NAMES: dict[AclResourceType, str] = {
-    kind: _words(kind.name) for kind in AclResourceType if kind is not AclResourceType.ANY
+    kind: _pascal_case(kind.name) for kind in AclResourceType if kind is not AclResourceType.ANY
 }
 OPERATION_NAMES: dict[AclOperation, str] = {
-    operation: _words(operation.name) for operation in AclOperation if operation is not AclOperation.ANY
+    operation: _pascal_case(operation.name) for operation in AclOperation if operation is not AclOperation.ANY
 }
 PERMISSION_NAMES = {AclPermissionType.DENY: "Deny", AclPermissionType.ALLOW: "Allow"}
 _TYPES = {name: kind for kind, name in TYPE_NAMES.items()}
@@ -234,7 +234,7 @@ class AclStore:
             await notifications.purge()
             return wanted
 
-    async def news(
+    async def read_changes(
         self, after: Mapping[str, str], watch: Callable[[str], Watch | None]
     ) -> tuple[list[ResourcePattern], dict[str, str]]:
         """Return the patterns whose ACLs have changed since `after`, and the `after` of the next call.

@@ -159,8 +159,8 @@ class ClusterFeatures:
                 raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, text)
         wanted = {name: self.level(name) for name, feature in FEATURES.items() if feature.is_choosable}
         wanted |= {name: update.level for name, update in updates.items() if name in wanted}
-        is_news = any(level != self.level(name) for name, level in wanted.items())
-        if is_news and not validate_only:
+        is_change = any(level != self.level(name) for name, level in wanted.items())
+        if is_change and not validate_only:
             await self._write(wanted)
 
     async def _write(self, levels: Mapping[str, int]) -> None:

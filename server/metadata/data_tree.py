@@ -385,7 +385,9 @@ class DataTree:
                 error.index = index
                 raise
         # A node made and removed within one transaction never was.
-        for path in [path for path, node in transaction.changes.items() if node is None and not self._was(path)]:
+        for path in [
+            path for path, node in transaction.changes.items() if node is None and not self._existed_before(path)
+        ]:
             del transaction.changes[path]
         return transaction
 
@@ -486,7 +488,7 @@ class DataTree:
                 return changes[path]
         return self._nodes.get(path)
 
-    def _was(self, path: str) -> bool:
+    def _existed_before(self, path: str) -> bool:
         """Whether a node was there before the transaction that is being planned."""
         planned = self._planned.changes
         return planned[path] is not None if path in planned else path in self._nodes

@@ -85,8 +85,8 @@ class MetadataSnapshot:
 
     __slots__ = (
         "_broker_answers",
+        "_described_topics",
         "_reachable",
-        "_topic_answers",
         "_topics_with_collision_chars",
         "brokers",
         "fenced_brokers",
@@ -111,7 +111,7 @@ class MetadataSnapshot:
         self._broker_answers: dict[str, list[MetadataResponseBroker]] = {}
         self._reachable: dict[str, frozenset[int]] = {}
         """The brokers with an endpoint on a listener."""
-        self._topic_answers: dict[tuple[str, MetadataResponseFormat], dict[str, _TopicAnswer]] = {}
+        self._described_topics: dict[tuple[str, MetadataResponseFormat], dict[str, _DescribedTopic]] = {}
 
     def copy(self) -> MetadataSnapshot:
         """Return a snapshot that can be changed without an effect on this one."""
@@ -121,7 +121,7 @@ class MetadataSnapshot:
         copy.topics, copy.names = dict(self.topics), dict(self.names)
         copy._topics_with_collision_chars = dict(self._topics_with_collision_chars)
         copy._broker_answers, copy._reachable = dict(self._broker_answers), dict(self._reachable)
-        copy._topic_answers = {key: dict(answers) for key, answers in self._topic_answers.items()}
+        copy._described_topics = {key: dict(answers) for key, answers in self._described_topics.items()}
         return copy
 
     # Brokers
@@ -135,7 +135,7 @@ class MetadataSnapshot:
             self.fenced_brokers = fenced
         self._broker_answers.clear()
         self._reachable.clear()
-        self._topic_answers.clear()
+        self._described_topics.clear()
 
     def rack(self, broker_id: int) -> str | None:
         """Return a live broker's rack, if it has one."""
@@ -200,7 +200,7 @@ class MetadataSnapshot:
                 self.names.pop(topic.topic_id.bytes, None)
                 if has_collision_chars(name):
                     self._remove_from_collisions(name)
-                for answers in self._topic_answers.values():
+                for answers in self._described_topics.values():
                     answers.pop(name, None)
         if removed.names:
             self.version += 1
@@ -220,17 +220,17 @@ class MetadataSnapshot:
         if topic is None:
             return None
         family = MetadataResponseFormat.of(version)
-        answers = self._topic_answers.get((listener_name, family))
+        answers = self._described_topics.get((listener_name, family))
         if answers is None:
-            answers = self._topic_answers[listener_name, family] = {}
+            answers = self._described_topics[listener_name, family] = {}
         former = answers.get(name)
         if former is not None and former.topic is topic:
             return former.response
-        answer = answers[name] = _TopicAnswer(topic, self._describe(topic, listener_name, family, former))
+        answer = answers[name] = _DescribedTopic(topic, self._describe(topic, listener_name, family, former))
         return answer.response
 
     def _describe(
-        self, topic: TopicImage, listener_name: str, family: MetadataResponseFormat, former: _TopicAnswer | None
+        self, topic: TopicImage, listener_name: str, family: MetadataResponseFormat, former: _DescribedTopic | None
     ) -> MetadataResponseTopic:
         """Return the description of a topic. Unchanged partitions keep their descriptions of the `former` answer."""
         reachable = self._reachable.get(listener_name)
@@ -282,7 +282,7 @@ class MetadataSnapshot:
         )
 
 
-class _TopicAnswer(NamedTuple):
+class _DescribedTopic(NamedTuple):
     """The description of a topic in Metadata responses, and the image that it describes."""
 
     topic: TopicImage

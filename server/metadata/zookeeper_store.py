@@ -105,7 +105,7 @@ class ZooKeeperStore:
         self._unsure: list[tuple[Watch, WatchEvent]] = []
         """Watches during a loss of contact: their nodes may have changed."""
         self._client = client or _client(settings, loop)
-        self._client.add_listener(self._heard)
+        self._client.add_listener(self._on_kazoo_state)
 
     @classmethod
     async def open(
@@ -289,7 +289,7 @@ class ZooKeeperStore:
             except StoreUnavailableError as error:
                 lost = error
             except StoreError:
-                results = await self._took_place(operations) if lost is not None else None
+                results = await self._results_if_applied(operations) if lost is not None else None
                 if results is None:
                     raise
                 return results
@@ -332,7 +332,7 @@ class ZooKeeperStore:
                 return _stat(result)
         return None
 
-    async def _took_place(self, operations: Sequence[Operation]) -> list[OperationResult] | None:
+    async def _results_if_applied(self, operations: Sequence[Operation]) -> list[OperationResult] | None:
         """Return the operations' results if each node has the expected state; None if not, or if that is unknown."""
         results: list[OperationResult] = []
         for operation in operations:
@@ -414,7 +414,7 @@ class ZooKeeperStore:
             except TimeoutError:
                 raise StoreUnavailableError(path) from None
 
-    def _heard(self, state: str) -> None:
+    def _on_kazoo_state(self, state: str) -> None:
         """Handle a state of the session, on kazoo's thread."""
         client_id = self._client.client_id
         session = client_id[0] if client_id is not None else 0

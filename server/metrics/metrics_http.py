@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..config.keys.validators import ConfigError
-from ..runtime.health import Answer, HealthServer, Request, Status, Text
+from ..runtime.health import HealthServer, HttpRequest, JsonResponse, Status, TextResponse
 from .exposition import Exposition
 from .readings import Reading, Readings
 from .request_meters import RequestMeters, Times
@@ -118,14 +118,14 @@ class MetricsServer:
             self._lag.add(max(0.0, now - due))
         self._timer = self._loop.call_later(LAG_SECONDS, self._measure_lag, stopwatch, now + LAG_SECONDS)
 
-    async def _metrics(self, request: Request) -> Answer | Text:
+    async def _metrics(self, request: HttpRequest) -> JsonResponse | TextResponse:
         accept = "openmetrics" if "application/openmetrics-text" in request.headers.get("accept", "") else "text"
         since, rendering = self._rendered.get(accept, (0.0, None))
         if rendering is None or (rendering.done() and self._loop.time() - since >= FRESH_SECONDS):
             rendering = self._loop.create_task(self._render(request.headers.get("accept", "")))
             self._rendered[accept] = self._loop.time(), rendering
         content_type, body = await asyncio.shield(rendering)
-        return Text("200 OK", content_type, body)
+        return TextResponse("200 OK", content_type, body)
 
     async def _render(self, accept: str) -> tuple[str, bytes]:
         assert self._state is not None, "not started"

@@ -118,7 +118,7 @@ class RequestQuotaUsage:
         """Return the largest size of a fetch: a larger response would be throttled even after none, and never sent."""
         return int(min(self._quotas.fetch.max_value_in_quota_window(self._user, self._client_id), _INT_MAX))
 
-    def fetched(self, size: int) -> int:
+    def record_fetch(self, size: int) -> int:
         """Record `size` bytes of records to send. A result above 0 is the throttle time in ms of an empty response."""
         quotas, now = self._quotas, self._quotas.loop.time()
         self._take_time(now)
@@ -130,19 +130,19 @@ class RequestQuotaUsage:
     def is_over_fetch_quota(self) -> bool:
         """Return whether the client used too much before this request, whose response must then have no records.
 
-        Unlike `fetched` it records nothing: the time of this request is recorded when it ends.
+        Unlike `record_fetch` it records nothing: the time of this request is recorded when it ends.
         """
         quotas, now = self._quotas, self._quotas.loop.time()
         for cause, quota in ((FETCH, quotas.fetch), (REQUEST, quotas.request)):
             self._throttle(cause, quota.record(self._user, self._client_id, 0, now))
         return self.wait_ms > 0
 
-    def sent(self, size: int) -> None:
+    def record_sent_fetch(self, size: int) -> None:
         """Record `size` bytes of records that are sent in any case: the client is throttled after the response."""
         quotas, now = self._quotas, self._quotas.loop.time()
         self._throttle(FETCH, quotas.fetch.record(self._user, self._client_id, size, now))
 
-    def partitions_changed(self, *, strict: bool) -> ControllerMutationQuota:
+    def controller_mutation_quota(self, *, strict: bool) -> ControllerMutationQuota:
         """Return a function that records partitions before they are created or deleted.
 
         If `strict`, it raises KafkaError THROTTLING_QUOTA_EXCEEDED for a client over its quota; otherwise the change is
@@ -213,4 +213,8 @@ def new_controller_mutation_quota(
     quota_usage: RequestQuotaUsage | None, *, strict: bool = False
 ) -> ControllerMutationQuota:
     """Return the function that charges a client for partitions; it does nothing without quotas."""
-    return unbounded_controller_mutation_quota if quota_usage is None else quota_usage.partitions_changed(strict=strict)
+    return (
+        unbounded_controller_mutation_quota
+        if quota_usage is None
+        else quota_usage.controller_mutation_quota(strict=strict)
+    )

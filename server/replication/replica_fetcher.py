@@ -340,7 +340,7 @@ class ReplicaFetcher:
                 if first is not None:
                     self._replica_manager.truncate_fully_and_start_at(partition.topic_partition, first)
                 size = partition.append_records_as_follower(memoryview(data.records))
-                self._throttle.fetched(partition, len(data.records))
+                self._throttle.record_fetched(partition, len(data.records))
             partition.update_watermarks(data.high_watermark, data.log_start_offset)
         except LogDirFailedError as error:
             self._replica_manager.log_failed(error)

@@ -17,7 +17,7 @@ class LeaderThrottle:
         self._quota = quota
         self._broker_id = broker_id
 
-    def _counts(self, partition: Partition, follower: int) -> bool:
+    def _is_throttled(self, partition: Partition, follower: int) -> bool:
         names = partition.log.config.leader_replication_throttled_replicas
         if not names or follower in partition.in_sync_replicas:
             return False
@@ -25,11 +25,11 @@ class LeaderThrottle:
 
     def holds_back(self, partition: Partition, follower: int) -> bool:
         """Whether a follower receives no records of a partition at the moment."""
-        return self._counts(partition, follower) and self._quota.is_exceeded
+        return self._is_throttled(partition, follower) and self._quota.is_exceeded
 
-    def sent(self, partition: Partition, follower: int, size: int) -> None:
+    def record_sent(self, partition: Partition, follower: int, size: int) -> None:
         """Record `size` bytes that are sent to a follower."""
-        if size and self._counts(partition, follower):
+        if size and self._is_throttled(partition, follower):
             self._quota.record(size)
 
 
@@ -40,7 +40,7 @@ class FollowerThrottle:
         self._quota = quota
         self._broker_id = broker_id
 
-    def _counts(self, partition: Partition) -> bool:
+    def _is_throttled(self, partition: Partition) -> bool:
         names = partition.log.config.follower_replication_throttled_replicas
         if not names or 0 <= partition.leader_high_watermark <= partition.log.log_end_offset:
             return False
@@ -48,9 +48,9 @@ class FollowerThrottle:
 
     def holds_back(self, partition: Partition) -> bool:
         """Whether a partition is not fetched at the moment."""
-        return self._counts(partition) and self._quota.is_exceeded
+        return self._is_throttled(partition) and self._quota.is_exceeded
 
-    def fetched(self, partition: Partition, size: int) -> None:
+    def record_fetched(self, partition: Partition, size: int) -> None:
         """Record `size` bytes that were fetched."""
-        if self._counts(partition):
+        if self._is_throttled(partition):
             self._quota.record(size)

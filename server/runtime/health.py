@@ -51,7 +51,7 @@ _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 _REFUSALS = {431: "431 Request Header Fields Too Large"}
 
 
-class Text(NamedTuple):
+class TextResponse(NamedTuple):
     """A response that is plain text instead of JSON."""
 
     status: str
@@ -59,7 +59,7 @@ class Text(NamedTuple):
     body: bytes
 
 
-class Answer(NamedTuple):
+class JsonResponse(NamedTuple):
     """An HTTP status line without the version, and the body as JSON."""
 
     status: str
@@ -67,7 +67,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """The head of a request. Bodies are not read."""
 
     method: str
@@ -77,7 +77,7 @@ class Request:
     """The headers by name in lower case."""
 
     @classmethod
-    def of(cls, head: h11.Request) -> Request:
+    def of(cls, head: h11.Request) -> HttpRequest:
         """Return the request that a parsed head describes."""
         path, _, query = head.target.decode("latin-1").partition("?")
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers}
@@ -106,7 +106,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-Route: TypeAlias = Callable[[Request], Awaitable["Answer | Text"]]
+Route: TypeAlias = Callable[[HttpRequest], Awaitable["JsonResponse | TextResponse"]]
 
 
 class HealthServer:
@@ -202,18 +202,20 @@ class HealthServer:
             if not self._hosts[host]:
                 del self._hosts[host]
 
-    def begin(self, exchange: _Exchange, request: Request) -> None:
+    def begin(self, exchange: _Exchange, request: HttpRequest) -> None:
         """Have a request answered."""
         task = self._loop.create_task(self._exchange(exchange, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _exchange(self, exchange: _Exchange, request: Request) -> None:
+    async def _exchange(self, exchange: _Exchange, request: HttpRequest) -> None:
         host = self._exchanges.get(exchange, "")
         is_probe = request.path in PROBES
-        answer: Answer | Text
+        answer: JsonResponse | TextResponse
         if not is_probe and self._busy[host] >= MAX_REQUESTS_PER_HOST:
-            answer = Answer("503 Service Unavailable", {"error": "too many requests of this address at the same time"})
+            answer = JsonResponse(
+                "503 Service Unavailable", {"error": "too many requests of this address at the same time"}
+            )
             exchange.end(_response(answer, without_body=request.method == "HEAD"))
             return
         self._busy[host] += not is_probe
@@ -221,30 +223,32 @@ class HealthServer:
             answer = await self._answer(request)
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
-            answer = Answer("500 Internal Server Error", {"error": "see the broker's log"})
+            answer = JsonResponse("500 Internal Server Error", {"error": "see the broker's log"})
         finally:
             self._busy[host] -= not is_probe
             if not self._busy[host]:
                 del self._busy[host]
         exchange.end(_response(answer, without_body=request.method == "HEAD"))
 
-    async def _answer(self, request: Request) -> Answer | Text:
+    async def _answer(self, request: HttpRequest) -> JsonResponse | TextResponse:
         method = "GET" if request.method == "HEAD" else request.method
         if request.path in PROBES:
             if method != "GET":
-                return Answer("405 Method Not Allowed", {"error": "only GET is supported"})
+                return JsonResponse("405 Method Not Allowed", {"error": "only GET is supported"})
             ready, facts = self._status()
-            return Answer("200 OK" if ready else "503 Service Unavailable", {"ready": ready, **facts})
+            return JsonResponse("200 OK" if ready else "503 Service Unavailable", {"ready": ready, **facts})
         route = self._routes.get((method, request.path))
         if route is None:
             paths = sorted({path for _, path in self._routes} | {*PROBES})
-            return Answer("404 Not Found", {"error": f"here are {', '.join(paths)}"})
+            return JsonResponse("404 Not Found", {"error": f"here are {', '.join(paths)}"})
         if self._names is None and not request.is_local:
-            return Answer("403 Forbidden", {"error": "only for this machine, by a local name"})
+            return JsonResponse("403 Forbidden", {"error": "only for this machine, by a local name"})
         if self._names is not None and not request.is_for(self._names):
-            return Answer("421 Misdirected Request", {"error": "unknown Host: see metrics.allowed.hosts"})
+            return JsonResponse("421 Misdirected Request", {"error": "unknown Host: see metrics.allowed.hosts"})
         if method != "GET" and GUARD_HEADER not in request.headers:
-            return Answer("403 Forbidden", {"error": "a request that changes something has the header X-Barnabas"})
+            return JsonResponse(
+                "403 Forbidden", {"error": "a request that changes something has the header X-Barnabas"}
+            )
         return await route(request)
 
 
@@ -296,7 +300,7 @@ class _Exchange(asyncio.Protocol):
             self._http = None
             self._is_asked = True
             self._stop_timing()
-            self._server.begin(self, Request.of(event))
+            self._server.begin(self, HttpRequest.of(event))
         elif len(piece) < len(data):
             self._refuse(431, f"more than {MAX_REQUEST_BYTES} bytes")
 
@@ -308,7 +312,7 @@ class _Exchange(asyncio.Protocol):
         self._close()
 
     def _refuse(self, status: int, reason: str) -> None:
-        answer = Answer(_REFUSALS.get(status, "400 Bad Request"), {"error": reason})
+        answer = JsonResponse(_REFUSALS.get(status, "400 Bad Request"), {"error": reason})
         self.end(_response(answer, without_body=False))
 
     def _time(self, seconds: float, then: Callable[[], None]) -> None:
@@ -335,8 +339,8 @@ class _Exchange(asyncio.Protocol):
             self._transport.abort()
 
 
-def _response(answer: Answer | Text, *, without_body: bool) -> bytes:
-    if isinstance(answer, Text):
+def _response(answer: JsonResponse | TextResponse, *, without_body: bool) -> bytes:
+    if isinstance(answer, TextResponse):
         content_type, body = answer.content_type, answer.body
     else:
         content_type, body = "application/json", json.dumps(answer.facts).encode() + b"\n"

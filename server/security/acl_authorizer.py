@@ -183,7 +183,7 @@ class AclAuthorizer:
     async def _read(self, is_new_session: bool) -> None:
         """Read the changes of other brokers."""
         assert self._follower is not None
-        changed, newest = await self._present_store.news(self._seen, self._follower.watch)
+        changed, newest = await self._present_store.read_changes(self._seen, self._follower.watch)
         if is_new_session:
             await self._read_all()
         else:

@@ -180,7 +180,11 @@ class Persister:
         if send is not None:
             self._senders = {
                 rpc.name: InterBrokerSender(
-                    self._ask, loop, lowest=LOWEST_VERSION, request=partial(_coalesce, rpc), answered=_distribute
+                    self._send_request,
+                    loop,
+                    lowest=LOWEST_VERSION,
+                    request=partial(_coalesce, rpc),
+                    answered=_distribute,
                 )
                 for rpc in (INITIALIZE, READ, WRITE, DELETE, SUMMARY)
             }
@@ -273,7 +277,7 @@ class Persister:
             await budget.step()
         try:
             if local:
-                outcomes |= await self._ask_local(rpc, group_id, local)
+                outcomes |= await self._handle_local(rpc, group_id, local)
             for item in items:
                 if item.result is not None:
                     outcomes[item] = await item.result
@@ -296,7 +300,7 @@ class Persister:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
         return leader
 
-    async def _ask(self, broker_id: int, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED) -> Any:
+    async def _send_request(self, broker_id: int, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED) -> Any:
         """Send a request. An unexpected error becomes a KafkaError, because callers wait for an outcome."""
         assert self._send is not None
         try:
@@ -307,7 +311,7 @@ class Persister:
             logger.exception("a request to broker %d has failed", broker_id)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
-    async def _ask_local(self, rpc: _Rpc, group_id: str, items: list[_Item]) -> dict[_Item, Any]:
+    async def _handle_local(self, rpc: _Rpc, group_id: str, items: list[_Item]) -> dict[_Item, Any]:
         """Return the results of this broker's coordinator."""
         try:
             response = await self._local[rpc.name](_request(rpc, group_id, items))

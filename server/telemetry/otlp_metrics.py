@@ -44,7 +44,7 @@ class PushedPoint(NamedTuple):
     value: float
 
 
-class Pushed(NamedTuple):
+class PushedMetrics(NamedTuple):
     """All that one push holds."""
 
     resource: Labels
@@ -52,7 +52,7 @@ class Pushed(NamedTuple):
     points: list[PushedPoint]
 
 
-def read_metrics(codec: int, data: bytes, most_bytes: int) -> Pushed:
+def read_metrics(codec: int, data: bytes, most_bytes: int) -> PushedMetrics:
     """Decode pushed metrics. Raises KafkaError: TELEMETRY_TOO_LARGE if they exceed `most_bytes` when decompressed,
     INVALID_RECORD for an invalid message, UNSUPPORTED_COMPRESSION_TYPE.
     """
@@ -73,7 +73,7 @@ def read_metrics(codec: int, data: bytes, most_bytes: int) -> Pushed:
     for one in islice(message.resource_metrics, MAX_LABELS):
         resource.update(_labels(one.resource.attributes))
     points = (point for point in islice(_points(message), MAX_PARSED_PARTS) if point is not None)
-    return Pushed(tuple(resource.items())[:MAX_LABELS], list(islice(points, MAX_SERIES)))
+    return PushedMetrics(tuple(resource.items())[:MAX_LABELS], list(islice(points, MAX_SERIES)))
 
 
 def _points(message: Any) -> Iterator[PushedPoint | None]:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import NamedTuple
 from uuid import UUID
 
-from .otlp_metrics import Labels, Pushed
+from .otlp_metrics import Labels, PushedMetrics
 
 MAX_SERIES = 20_000
 """The limit for all clients together. A series takes less than 2 KB; the description of a client counts as a series."""
@@ -39,7 +39,7 @@ class ReceivedMetrics:
         self._clients: dict[UUID, ClientMetrics] = {}
         self._by_host = Counter[str]()
 
-    def take(self, client: UUID, labels: Labels, about: Labels, *, host: str, pushed: Pushed) -> None:
+    def take(self, client: UUID, labels: Labels, about: Labels, *, host: str, pushed: PushedMetrics) -> None:
         """Store the metrics of a client, which replace its previous metrics, except for deltas, which are added.
 
         Above the limit, the address with the most series loses its client with the oldest metrics, so that no client

@@ -161,7 +161,7 @@ class LogCleanerManager:
         offsets = {key: self.clean_offsets[key] for key in held if key in self.clean_offsets}
         return Checkpoint(log_dir, CLEANER_CHECKPOINT, offsets, log_dir.moment())
 
-    def truncated(self, topic_partition: TopicPartition, offset: int) -> bool:
+    def mark_truncated(self, topic_partition: TopicPartition, offset: int) -> bool:
         """Mark a truncated log as not clean from an offset on; return whether the checkpoint has to be written."""
         if self.clean_offsets.get(topic_partition, 0) > offset:
             self.clean_offsets[topic_partition] = offset

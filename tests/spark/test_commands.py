@@ -89,13 +89,13 @@ def test_one_mistake_is_one_line_and_needs_no_spark(
 
 def test_of_two_tracebacks_the_reason_is_told() -> None:
     java = "Job aborted\norg.apache.PythonException: Traceback\n  File x\nValueError: no column\n\tat java"
-    assert spark_commands.told(RuntimeError(java)) == "no column"
+    assert spark_commands.plain_error(RuntimeError(java)) == "no column"
     called = "An error occurred while calling o1.\n: org.X.SparkClassNotFoundException: [DATA_SOURCE] no delta\n\tat"
-    assert spark_commands.told(RuntimeError(called)) == "[DATA_SOURCE] no delta"
-    assert spark_commands.told(RuntimeError("[PATH_NOT_FOUND] there is no such path\nJVM stacktrace")) == (
+    assert spark_commands.plain_error(RuntimeError(called)) == "[DATA_SOURCE] no delta"
+    assert spark_commands.plain_error(RuntimeError("[PATH_NOT_FOUND] there is no such path\nJVM stacktrace")) == (
         "[PATH_NOT_FOUND] there is no such path"
     )
-    assert spark_commands.told(RuntimeError()) == "RuntimeError"
+    assert spark_commands.plain_error(RuntimeError()) == "RuntimeError"
 
 
 def test_how_a_query_ended_is_told_by_its_name_in_a_line() -> None:

@@ -68,13 +68,13 @@ def _session(master: str | None, conf: list[str] | None) -> Iterator[Any]:
     except typer.Exit:
         raise
     except Exception as error:  # noqa: BLE001 - the command ends with the reason instead of two tracebacks
-        fail(reason(error) if isinstance(error, OSError) else told(error))
+        fail(reason(error) if isinstance(error, OSError) else plain_error(error))
     finally:
         if is_own:
             spark.stop()
 
 
-def told(error: Exception) -> str:
+def plain_error(error: Exception) -> str:
     """Return the message of a Spark error in one line."""
     return error_reason(str(error)) or type(error).__name__
 

@@ -26,13 +26,13 @@ async def handle(
 
     Raises KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT.
     """
-    wishes: dict[TopicPartition, Sequence[int] | None] = {
+    reassignments: dict[TopicPartition, Sequence[int] | None] = {
         TopicPartition(topic.name, partition.partition_index): partition.replicas
         for topic in request.topics
         for partition in topic.partitions
     }
     results = await controller.alter_partition_reassignments(
-        wishes, may_change_factor=request.allow_replication_factor_change, timeout_ms=request.timeout_ms
+        reassignments, may_change_factor=request.allow_replication_factor_change, timeout_ms=request.timeout_ms
     )
     topics: dict[str, ReassignableTopicResponse] = {}
     for (name, index), error in results.items():

@@ -34,10 +34,10 @@ def handle(
     if not consumer_group_manager.are_served:
         reply(HeartbeatResult(ErrorCode.UNSUPPORTED_VERSION))
         return
-    consumer_group_manager.consumer_group_heartbeat(_beat(ctx, request), reply)
+    consumer_group_manager.consumer_group_heartbeat(_to_heartbeat(ctx, request), reply)
 
 
-def _beat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
+def _to_heartbeat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
     topics, owned = request.subscribed_topic_names, request.topic_partitions
     return ConsumerHeartbeat(
         group_id=request.group_id,

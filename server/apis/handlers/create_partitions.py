@@ -25,15 +25,15 @@ async def handle(
 ) -> CreatePartitionsResponse:
     """Extend each topic independently; a topic that the request repeats is not extended."""
     named = Counter(topic.name for topic in request.topics)
-    wishes = [_wish(topic) for topic in request.topics if named[topic.name] == 1]
+    creations = [_partitions_creation(topic) for topic in request.topics if named[topic.name] == 1]
     outcomes: dict[str, KafkaError | None]
     try:
         mutation_quota = new_controller_mutation_quota(ctx.quota_usage, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
         outcomes = await controller.create_partitions(
-            wishes, validate_only=request.validate_only, timeout_ms=request.timeout_ms, mutation_quota=mutation_quota
+            creations, validate_only=request.validate_only, timeout_ms=request.timeout_ms, mutation_quota=mutation_quota
         )
     except KafkaError as failure:
-        outcomes = dict.fromkeys((wish.name for wish in wishes), failure.as_result())
+        outcomes = dict.fromkeys((creation.name for creation in creations), failure.as_result())
     duplicate = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
     results = []
     for name, count in named.items():
@@ -41,7 +41,7 @@ async def handle(
     return CreatePartitionsResponse(results=results)
 
 
-def _wish(topic: CreatePartitionsTopic) -> PartitionsCreation:
+def _partitions_creation(topic: CreatePartitionsTopic) -> PartitionsCreation:
     given = topic.assignments
     assignments = None if given is None else [tuple(assignment.broker_ids) for assignment in given]
     return PartitionsCreation(topic.name, topic.count, assignments)

@@ -51,7 +51,7 @@ async def handle(
     """Create each topic independently; a topic that the request repeats is not created."""
     named = Counter(topic.name for topic in request.topics)
     refused: dict[str, KafkaError] = {}
-    wishes: list[TopicCreation] = []
+    creations: list[TopicCreation] = []
     budget = CountBudget()
     for topic in request.topics:
         await budget.step()
@@ -61,15 +61,15 @@ async def handle(
             text = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
             refused[topic.name] = KafkaError(ErrorCode.INVALID_REQUEST, text)
         else:
-            wishes.append(_wish(topic))
+            creations.append(_topic_creation(topic))
     results: Mapping[str, CreatedTopic | KafkaError]
     try:
         mutation_quota = new_controller_mutation_quota(ctx.quota_usage, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
         results = await controller.create_topics(
-            wishes, validate_only=request.validate_only, timeout_ms=request.timeout_ms, mutation_quota=mutation_quota
+            creations, validate_only=request.validate_only, timeout_ms=request.timeout_ms, mutation_quota=mutation_quota
         )
     except KafkaError as error:
-        results = dict.fromkeys((wish.name for wish in wishes), error.as_result())
+        results = dict.fromkeys((creation.name for creation in creations), error.as_result())
     describer = ConfigHelper(config_repository, with_synonyms=False, with_documentation=False)
     response = CreateTopicsResponse(topics=[])
     budget, left = CountBudget(RESULTS_PER_TURN), MAX_SETTINGS
@@ -81,7 +81,7 @@ async def handle(
     return response
 
 
-def _wish(topic: CreatableTopic) -> TopicCreation:
+def _topic_creation(topic: CreatableTopic) -> TopicCreation:
     return TopicCreation(
         topic.name,
         topic.num_partitions,

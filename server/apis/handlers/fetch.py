@@ -287,9 +287,11 @@ class PendingFetch:
         if quota_usage is None or self._follower != CONSUMER:
             return False
         size = sum(len(result.records) for result in results if not isinstance(result, KafkaError))
-        if not quota_usage.fetched(size):
+        if not quota_usage.record_fetch(size):
             return False
-        self._ctx.respond(self._put_off(self.session, incremental=self.request.session_epoch > INITIAL_EPOCH))
+        self._ctx.respond(
+            self._throttled_response(self.session, incremental=self.request.session_epoch > INITIAL_EPOCH)
+        )
         return True
 
     def _add_answers(
@@ -327,7 +329,7 @@ class PendingFetch:
         """Return the endpoints of the leaders in the response."""
         return self._hints.endpoints(NodeEndpoint) if self._hints is not None else []
 
-    def _put_off(self, session: FetchSession | None, *, incremental: bool) -> FetchResponse:
+    def _throttled_response(self, session: FetchSession | None, *, incremental: bool) -> FetchResponse:
         """Return an empty response: the client is over its quota and repeats its request. A session that would begin
         with this response is closed.
         """

@@ -231,7 +231,7 @@ class _ShareFetch:
             results[topic_id, index] = result
             size += 0 if isinstance(result, KafkaError) else len(result.records)
         if quota_usage is not None:
-            quota_usage.sent(size)
+            quota_usage.record_sent_fetch(size)
         return results
 
     # -- response --------------------------------------------------------------------------------------------------

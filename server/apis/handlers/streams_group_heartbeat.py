@@ -95,7 +95,7 @@ def handle(
             ctx.respond(_response(result, result.statuses))
 
     if request.topology is None:
-        beat = _beat(ctx, request, None)
+        beat = _to_heartbeat(ctx, request, None)
         beat.check()
         if not streams_group_manager.must_resolve_topology(beat):
             streams_group_manager.streams_group_heartbeat(beat, reply)
@@ -103,7 +103,7 @@ def handle(
 
     async def resolve_and_pass() -> None:
         prepared = await _prepare(ctx, request.topology, sliced_work, work)
-        beat = _beat(ctx, request, prepared)
+        beat = _to_heartbeat(ctx, request, prepared)
         beat.check()
         resolved = None
         # Again if the group has another topology by now: that of a member which was faster, or of the loaded group.
@@ -149,7 +149,7 @@ def _convert(topology: Topology) -> _PreparedTopology:
     return _PreparedTopology(converted, encode_topology(converted))
 
 
-def _beat(
+def _to_heartbeat(
     ctx: RequestContext, request: StreamsGroupHeartbeatRequest, prepared: _PreparedTopology | None
 ) -> StreamsHeartbeat:
     endpoint, tags = request.user_endpoint, request.client_tags

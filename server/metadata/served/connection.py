@@ -41,7 +41,7 @@ from ....protocol.zookeeper.records import (
 from ..data_tree import Transaction
 from ..metadata_store import EventType, SessionExpiredError, StoreError, StoreUnavailableError, WatchEvent
 from ..tree_acls import OPEN_ACL, allows, digest_id
-from .requests import WRITES, Caller, Write, code_of, read, understood
+from .requests import WRITES, Caller, Write, code_of, decode_write, read
 
 if TYPE_CHECKING:
     from .tree_server import TreeServer
@@ -271,7 +271,7 @@ class TreeConnection(asyncio.Protocol):
         write: Write | None = None
         error: Exception | None = None
         try:
-            write = understood(header.type, data, at)
+            write = decode_write(header.type, data, at)
             error = write.error
         except ProtocolError as malformed:
             error = as_value(malformed)
@@ -305,7 +305,7 @@ class TreeConnection(asyncio.Protocol):
             if code == ZkError.SYSTEM_ERROR:
                 logger.error("a write of %s failed", self.host, exc_info=outcome)
             self._reply(xid, code)
-        self._server.went_on(self)
+        self._server.continue_waiting(self)
 
     def _authenticate(self, header: RequestHead, data: bytes, at: int) -> None:
         request = decode(AuthRequest, data, at)

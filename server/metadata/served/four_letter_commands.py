@@ -15,17 +15,17 @@ VERSION = "3.8.4-barnabas"
 """The release of ZooKeeper whose protocol this is, where tools look for one."""
 
 
-def answer(server: TreeServer, word: str) -> str:
-    if word not in WORDS:
+def execute_command(server: TreeServer, word: str) -> str:
+    if word not in COMMANDS:
         return f"{word} is not executed because it is not in the whitelist.\n"
-    return WORDS[word](server)
+    return COMMANDS[word](server)
 
 
 def _environment(_: TreeServer) -> str:
     return f"Environment:\nzookeeper.version={VERSION}\n"
 
 
-def _standing(server: TreeServer) -> str:
+def _server_details(server: TreeServer) -> str:
     tree, connections = server.request_processor.tree, server.connections
     lines = {
         "Received": sum(one.received for one in connections),
@@ -40,15 +40,15 @@ def _standing(server: TreeServer) -> str:
     return head + "".join(f"{name}: {value}\n" for name, value in lines.items())
 
 
-def _clients(server: TreeServer) -> str:
-    version, _, rest = _standing(server).partition("\n")
+def _server_details_with_clients(server: TreeServer) -> str:
+    version, _, rest = _server_details(server).partition("\n")
     clients = "".join(
         f" /{one.host}[1](queued={one.in_flight},recved={one.received},sent={one.sent})\n" for one in server.connections
     )
     return f"{version}\nClients:\n{clients}\n{rest}"
 
 
-def _figures(server: TreeServer) -> str:
+def _monitored_values(server: TreeServer) -> str:
     tree, connections = server.request_processor.tree, server.connections
     figures: dict[str, object] = {
         "version": VERSION,
@@ -65,11 +65,11 @@ def _figures(server: TreeServer) -> str:
     return "".join(f"zk_{name}\t{value}\n" for name, value in figures.items())
 
 
-WORDS: Mapping[str, Callable[[TreeServer], str]] = {
+COMMANDS: Mapping[str, Callable[[TreeServer], str]] = {
     "envi": _environment,
     "isro": lambda _: "rw",
-    "mntr": _figures,
+    "mntr": _monitored_values,
     "ruok": lambda _: "imok",
-    "srvr": _standing,
-    "stat": _clients,
+    "srvr": _server_details,
+    "stat": _server_details_with_clients,
 }

@@ -261,14 +261,18 @@ def _set_watches(caller: Caller, request: SetWatchesRequest | SetWatches2Request
     for path in request.data_watches:
         node = caller.tree.look(path)
         changed = node is not None and node.mzxid > since
-        _watch_or_tell(caller, path, WatchKind.DATA, _gone(node) or (EventType.CHANGED if changed else None))
+        _watch_or_notify(
+            caller, path, WatchKind.DATA, _deletion_event(node) or (EventType.CHANGED if changed else None)
+        )
     for path in request.exist_watches:
         is_there = caller.tree.look(path) is not None
-        _watch_or_tell(caller, path, WatchKind.DATA, EventType.CREATED if is_there else None)
+        _watch_or_notify(caller, path, WatchKind.DATA, EventType.CREATED if is_there else None)
     for path in request.child_watches:
         node = caller.tree.look(path)
         changed = node is not None and node.children_zxid > since
-        _watch_or_tell(caller, path, WatchKind.CHILDREN, _gone(node) or (EventType.CHILDREN if changed else None))
+        _watch_or_notify(
+            caller, path, WatchKind.CHILDREN, _deletion_event(node) or (EventType.CHILDREN if changed else None)
+        )
     if isinstance(request, SetWatches2Request):
         for path in request.persistent_watches:
             caller.watch(path, WatchKind.PERSISTENT)
@@ -277,11 +281,11 @@ def _set_watches(caller: Caller, request: SetWatchesRequest | SetWatches2Request
     return ()
 
 
-def _gone(node: Node | None) -> EventType | None:
+def _deletion_event(node: Node | None) -> EventType | None:
     return EventType.DELETED if node is None else None
 
 
-def _watch_or_tell(caller: Caller, path: str, kind: int, happened: EventType | None) -> None:
+def _watch_or_notify(caller: Caller, path: str, kind: int, happened: EventType | None) -> None:
     node = caller.tree.look(path)
     if happened is None:
         caller.watch(path, kind)
@@ -456,7 +460,7 @@ class Write(NamedTuple):
         return encode_results((OpCode.ERROR, ErrorResponse(code)) for code in codes)
 
 
-def understood(opcode: int, frame: bytes, at: int) -> Write:
+def decode_write(opcode: int, frame: bytes, at: int) -> Write:
     """Decode a write request that begins at `at` of its frame. Raises ProtocolError."""
     is_multi = opcode == OpCode.MULTI
     parts = (

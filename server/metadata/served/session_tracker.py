@@ -23,31 +23,31 @@ class SessionTracker:
     def __init__(self) -> None:
         self._now = 0
         self._lives: dict[int, int] = {}
-        self._heard: dict[int, int] = {}
+        self._last_contact_ticks: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self._heard)
+        return len(self._last_contact_ticks)
 
     def begin(self, session: int, timeout_ms: int) -> None:
         """Begin a session, or continue it with another timeout."""
         self._lives[session] = -(-timeout_ms // TICK_MS)
-        self._heard[session] = self._now
+        self._last_contact_ticks[session] = self._now
 
     def touch(self, session: int) -> None:
         """Prolong a session; an expired session does not revive."""
-        if session in self._heard:
-            self._heard[session] = self._now
+        if session in self._last_contact_ticks:
+            self._last_contact_ticks[session] = self._now
 
     def end(self, session: int) -> None:
         """Forget a session that has ended."""
         self._lives.pop(session, None)
-        self._heard.pop(session, None)
+        self._last_contact_ticks.pop(session, None)
 
     def tick(self) -> list[int]:
         """Advance the time by `TICK_MS`; remove and return the sessions that have expired."""
         self._now += 1
         lives, now = self._lives, self._now
-        expired = [session for session, heard in self._heard.items() if now - heard > lives[session]]
+        expired = [session for session, tick in self._last_contact_ticks.items() if now - tick > lives[session]]
         for session in expired:
             self.end(session)
         return expired

@@ -20,7 +20,7 @@ from ...runtime.log_limit import LimitedLog
 from ...runtime.memory_budget import memory_budget
 from ..data_tree import RemoteSession, Transaction
 from .connection import TreeConnection
-from .four_letter_commands import answer
+from .four_letter_commands import execute_command
 from .session_tracker import TICK_MS, SessionTracker, negotiate_session_timeout
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class TreeServer:
         """Whether a connection waits for room."""
         return connection in self._waiting
 
-    def went_on(self, connection: TreeConnection) -> None:
+    def continue_waiting(self, connection: TreeConnection) -> None:
         """Let the connections that wait continue after the write of a connection."""
         connection.serve_soon()
         while self._waiting and self.queued_bytes <= memory_budget(QUEUED_BYTES, self._memory_limit):
@@ -186,7 +186,7 @@ class TreeServer:
 
     def answer_to(self, word: str) -> str:
         """Return the response to a four-letter word."""
-        return answer(self, word)
+        return execute_command(self, word)
 
     def log_refusal(self, message: str, *values: object) -> None:
         """Log a client's error, within the limit of the log."""
@@ -211,9 +211,13 @@ class TreeServer:
             return
         session = RemoteSession(self._token_bytes(PASSWORD_SIZE), negotiate_session_timeout(timeout_ms))
         tree = self.request_processor.tree
-        self.request_processor.submit(lambda: tree.plan_session(session), partial(self._begun, connection, session))
+        self.request_processor.submit(
+            lambda: tree.plan_session(session), partial(self._session_planned, connection, session)
+        )
 
-    def _begun(self, connection: TreeConnection, session: RemoteSession, outcome: Transaction | BaseException) -> None:
+    def _session_planned(
+        self, connection: TreeConnection, session: RemoteSession, outcome: Transaction | BaseException
+    ) -> None:
         if not isinstance(outcome, Transaction):
             logger.error("refused a session to %s: %s", connection.host, outcome)
             connection.abort()
@@ -225,7 +229,7 @@ class TreeServer:
         if connection in self.connections:
             self._owners[number] = connection
             connection.connected(number, session.timeout_ms, session.password)
-            self.went_on(connection)
+            self.continue_waiting(connection)
 
     def _end_abandoned(self, sessions: Iterable[int]) -> bool:
         """End the oldest of these sessions that has neither a connection nor a node; return whether there was one."""

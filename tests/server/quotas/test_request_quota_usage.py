@@ -117,7 +117,7 @@ async def test_a_fetch_is_charged_with_its_time_once() -> None:
     desk.take(3.0)
     quota_usage.resume()
     desk.take(0.1)
-    quota_usage.fetched(1000)
+    quota_usage.record_fetch(1000)
     desk.settle(quota_usage, SimpleNamespace(), ApiKey.FETCH)
     assert desk.percents == [pytest.approx(30.0)] and desk.sizes == []
 

@@ -117,7 +117,7 @@ class Node:
             cast(Any, FakeLeader(self)),
             cast(Any, self),
             limits=lambda: FetchLimits(500, 1, self.cluster.max_bytes, 10 << 20, 1000),
-            throttle=cast(Any, SimpleNamespace(holds_back=lambda _: False, fetched=lambda *_: None)),
+            throttle=cast(Any, SimpleNamespace(holds_back=lambda _: False, record_fetched=lambda *_: None)),
             paused=not_paused,
             stopwatch=lambda: 0.0,
             loop=cast(asyncio.AbstractEventLoop, SimpleNamespace(time=lambda: self.cluster.now, create_task=_no_task)),

@@ -59,8 +59,8 @@ async def exchange(port: int, request: bytes) -> bytes:
 async def server() -> AsyncIterator[health.HealthServer]:
     loop = asyncio.get_running_loop()
 
-    async def hello(request: health.Request) -> health.Text:
-        return health.Text("200 OK", "text/plain", f"{request.query} {request.headers['x-a']}".encode())
+    async def hello(request: health.HttpRequest) -> health.TextResponse:
+        return health.TextResponse("200 OK", "text/plain", f"{request.query} {request.headers['x-a']}".encode())
 
     server = health.HealthServer("127.0.0.1", 0, lambda: (True, {}), loop, {("GET", "/hello"): hello}, names=["Broker"])
     await server.start()
@@ -192,9 +192,9 @@ async def asked(port: int, path: str) -> bytes:
 async def test_a_probe_is_answered_while_all_other_requests_of_its_address_take_long() -> None:
     loop, go_on = asyncio.get_running_loop(), asyncio.Event()
 
-    async def slow(_: health.Request) -> health.Answer:
+    async def slow(_: health.HttpRequest) -> health.JsonResponse:
         await go_on.wait()
-        return health.Answer("200 OK", {})
+        return health.JsonResponse("200 OK", {})
 
     server = health.HealthServer("127.0.0.1", 0, lambda: (True, {}), loop, {("GET", "/slow"): slow}, names=())
     await server.start()
@@ -215,8 +215,8 @@ async def test_a_probe_is_answered_while_all_other_requests_of_its_address_take_
 async def test_a_response_that_is_not_taken_does_not_keep_a_probe_out() -> None:
     loop = asyncio.get_running_loop()
 
-    async def much(_: health.Request) -> health.Text:
-        return health.Text("200 OK", "text/plain", b"x" * (4 << 20))
+    async def much(_: health.HttpRequest) -> health.TextResponse:
+        return health.TextResponse("200 OK", "text/plain", b"x" * (4 << 20))
 
     server = health.HealthServer("127.0.0.1", 0, lambda: (True, {}), loop, {("GET", "/much"): much}, names=())
     await server.start()
@@ -235,9 +235,9 @@ async def test_who_does_not_take_the_answer_is_cut_off(tmp_path: Path, monkeypat
     monkeypatch.setattr(health, "ANSWER_SECONDS", 0.2)
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
 
-    async def much(_: health.Request) -> health.Text:
+    async def much(_: health.HttpRequest) -> health.TextResponse:
         asked.set()
-        return health.Text("200 OK", "text/plain", b"x" * (32 << 20))
+        return health.TextResponse("200 OK", "text/plain", b"x" * (32 << 20))
 
     server = health.HealthServer("127.0.0.1", 0, lambda: (True, {}), loop, {("GET", "/much"): much}, names=())
     await server.start()

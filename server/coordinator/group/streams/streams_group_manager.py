@@ -90,7 +90,7 @@ class ResolvedTopology(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Beat:
+class _HeartbeatInProgress:
     """The request, the change and the response values of one heartbeat while it is handled."""
 
     request: StreamsHeartbeat
@@ -217,7 +217,7 @@ class StreamsGroupManager(GroupWithStaticMembersManager[StreamsGroup]):
             return
         found = self._group_manager.find_group(beat.group_id)
         if isinstance(found, StreamsGroup):
-            self._apply_heartbeat(_Beat(beat, resolved, StreamsGroupChange(found)), reply)
+            self._apply_heartbeat(_HeartbeatInProgress(beat, resolved, StreamsGroupChange(found)), reply)
         elif beat.is_joining:
             self._create(found, beat, resolved, reply)
         elif found is None:
@@ -234,7 +234,7 @@ class StreamsGroupManager(GroupWithStaticMembersManager[StreamsGroup]):
     ) -> None:
         """Create a streams group for the first member, or in the place of an empty classic group."""
         group = StreamsGroup(beat.group_id)
-        first = _Beat(beat, resolved, StreamsGroupChange(group))
+        first = _HeartbeatInProgress(beat, resolved, StreamsGroupChange(group))
         if found is None:
             client = ClientIdentity(beat.client_host, beat.client_id)
             self._group_manager.check_creation_limit(client)
@@ -250,13 +250,15 @@ class StreamsGroupManager(GroupWithStaticMembersManager[StreamsGroup]):
             self._group_manager.replace_group(group)
 
     def _apply_heartbeat(
-        self, beat: _Beat, reply: StreamsHeartbeatReply, *, before: Iterable[CoordinatorRecord] = ()
+        self, beat: _HeartbeatInProgress, reply: StreamsHeartbeatReply, *, before: Iterable[CoordinatorRecord] = ()
     ) -> bool:
         """Let a member join or advance; return whether the change is in the log. Raises KafkaError."""
         with beat.change.undo_on_error():
             return self._heartbeat_member(beat, reply, before)
 
-    def _heartbeat_member(self, beat: _Beat, reply: StreamsHeartbeatReply, before: Iterable[CoordinatorRecord]) -> bool:
+    def _heartbeat_member(
+        self, beat: _HeartbeatInProgress, reply: StreamsHeartbeatReply, before: Iterable[CoordinatorRecord]
+    ) -> bool:
         request, change, group = beat.request, beat.change, beat.change.group
         was_empty = group.is_empty
         if request.is_joining:
@@ -302,7 +304,7 @@ class StreamsGroupManager(GroupWithStaticMembersManager[StreamsGroup]):
 
     # -- topology ------------------------------------------------------------------------------------------------------
 
-    def _configure_topology(self, beat: _Beat, member: StreamsGroupMember) -> bool:
+    def _configure_topology(self, beat: _HeartbeatInProgress, member: StreamsGroupMember) -> bool:
         """Set a first topology, and its configuration if its topics have changed; return whether that affects tasks."""
         change, group = beat.change, beat.change.group
         topology = _updated_topology(change, beat.request)
@@ -376,7 +378,7 @@ class StreamsGroupManager(GroupWithStaticMembersManager[StreamsGroup]):
         if must_bump or (validated, configs) != (group.validated_topology_epoch, group.last_assignment_configs):
             change.bump_epoch_for(configured.metadata_hash, validated, configs)
 
-    def _maybe_update_target_assignment(self, beat: _Beat, *, was_empty: bool) -> None:
+    def _maybe_update_target_assignment(self, beat: _HeartbeatInProgress, *, was_empty: bool) -> None:
         group = beat.change.group
         if was_empty:
             beat.delay_ms = self._setting(group, "streams.initial.rebalance.delay.ms")
@@ -441,7 +443,7 @@ class StreamsGroupManager(GroupWithStaticMembersManager[StreamsGroup]):
 
     def _write_and_reply(
         self,
-        beat: _Beat,
+        beat: _HeartbeatInProgress,
         reply: StreamsHeartbeatReply,
         *,
         member: StreamsGroupMember,
@@ -485,7 +487,7 @@ class StreamsGroupManager(GroupWithStaticMembersManager[StreamsGroup]):
         return True
 
     def _statuses(
-        self, beat: _Beat, member: StreamsGroupMember, configured: ConfiguredTopology
+        self, beat: _HeartbeatInProgress, member: StreamsGroupMember, configured: ConfiguredTopology
     ) -> Sequence[tuple[Status, str]]:
         group, statuses = beat.change.group, beat.statuses
         if configured.error is not None:
