@@ -61,7 +61,7 @@ class File(Protocol):
     def check_writeback(self) -> None:
         """Raise `OSError` if the system failed to write bytes of this file, as `fdatasync` does, without a sync.
 
-        After `sync_disk`, which tells nothing of failures before it.
+        Use it after `sync_disk`, which does not report earlier failures.
         """
         ...
 

@@ -131,7 +131,7 @@ class FlushTask:
 def run_together(tasks: Sequence[FlushTask], *, disk: str = "") -> None:
     """Flush several logs together, step by step: a journal commit for one file covers the others.
 
-    With `disk`, the path of the logs' directory, syncs of the whole disk replace those of files and directories where
+    With `disk`, the path of the logs' directory, syncs of the whole disk replace syncs of files and directories if
     the system has such a sync. They also write all other dirty data, so they are for very many logs.
 
     A log whose files were deleted or replaced gets its `failure`, and the others are flushed. Raises

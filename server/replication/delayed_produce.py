@@ -32,7 +32,7 @@ class DelayedProduce(DelayedOperation):
         results: list[AppendResult],
         callback: AppendCallback,
     ) -> None:
-        """`appends` has the awaited appends of each partition; decided ones are removed, partitions stay."""
+        """`appends` has the awaited appends of each partition; decided appends are removed, and partitions are kept."""
         super().__init__()
         self._appends = appends
         self._undecided = sum(map(len, appends.values()))
