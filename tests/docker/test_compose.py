@@ -27,6 +27,7 @@ from barnabas import Broker
 from barnabas.common.properties import parse_properties
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.zookeeper import zookeeper_settings
+from barnabas.tools.cli.container.broker_start import OWN_PROPERTIES
 from barnabas.tools.cli.start import environment_properties, parser
 
 DOCKER = Path(__file__).parents[2] / "docker"
@@ -36,7 +37,6 @@ ALONE: dict[str, Any] = yaml.safe_load((DOCKER / "broker.yml").read_text())
 MEMBERS = ["broker-1", "broker-2", "broker-3"]
 SECURED, SECURED_CLIENT = "secured", "secured-client"
 CERTS = "/etc/barnabas/certs"
-IMAGE_COMMAND = re.compile(r'exec (barnabas start \S+) "\$@"')
 DEADLINE_S = 60
 
 
@@ -47,7 +47,7 @@ def with_defaults(text: str) -> str:
 
 def properties(service: str) -> dict[str, str]:
     """The settings with which a broker of the compose file starts."""
-    image = IMAGE_COMMAND.findall((DOCKER / "compatible/entrypoint").read_text())[0].split()
+    image = ["barnabas", "start", OWN_PROPERTIES]  # without variables, the entry point of the image starts this
     command = [*SERVICES[service].get("entrypoint", image), *SERVICES[service].get("command", ())]
     assert command[:2] == ["barnabas", "start"]
     options = parser().parse_args([with_defaults(argument) for argument in command[2:]])

@@ -252,6 +252,21 @@ def test_without_variables_the_file_is_the_base_and_own_variables_win() -> None:
     assert found.properties["num.partitions"] == "4"
 
 
+def test_a_mounted_volume_of_another_image_is_preferred_to_the_folder_of_the_image() -> None:
+    own = "log.dirs=/var/lib/barnabas\n"
+    mounts = ("/var/lib/kafka/data",)
+    assert in_container({}, own).properties["log.dirs"] == "/var/lib/barnabas"
+    assert in_container({}, own, mounts=mounts).properties["log.dirs"] == "/var/lib/kafka/data"
+    named = {"BARNABAS_CONFIG_LOG_DIRS": "/var/lib/barnabas"}
+    assert in_container(named, own, mounts=mounts).properties["log.dirs"] == "/var/lib/barnabas"
+
+
+def test_an_own_variable_without_a_meaning_is_named() -> None:
+    given = {"BARNABAS_NUM_PARTITIONS": "3", "BARNABAS_CONSOL": "1", "BARNABAS_CONSOLE_TOKEN": "x"}
+    (warning,) = in_container({**given, "BARNABAS_CONFIG_NUM_PARTITIONS": "3", "HOME": "/"}).warnings
+    assert "ignored: BARNABAS_CONSOL, BARNABAS_NUM_PARTITIONS. " in warning
+
+
 def test_dots_underscores_and_dashes_of_keys() -> None:
     name = "KAFKA_LISTENER_NAME_SASL__HOST_SCRAM___SHA___256_SASL_JAAS_CONFIG"
     other = "KAFKA_LISTENER_NAME_SECURE_SCRAM-SHA-256_SASL_JAAS_CONFIG"

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 from tests.server_process import ServerProcess, free_port, wait_until
 
 from barnabas.tools.cli.container.scram_argument import parse_scram
@@ -527,6 +527,41 @@ def test_own_variables_alone_start_the_broker_of_the_image(root: Root) -> None:
         log = process.log_path.read_text()
         assert f"listening HOST://localhost:{port}" in log
         assert "KafkaServer" not in log, "lines of Kafka's log are for those who have Kafka's variables"
+
+
+def test_options_override_variables(root: Root) -> None:
+    port = free_port()
+    variables = {
+        "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://localhost:{port}",
+        "KAFKA_NUM_PARTITIONS": "2",
+        "KAFKA_NODE_ID": "6",
+        "BARNABAS_LOG_FORMAT": "json",
+    }
+    with container(root, variables, "--topic=orders:3", "--override", "num.partitions=4") as process:
+        wait_for_line(process, r"ready broker\.id=6")
+        assert '{"time":' in process.log_path.read_text().replace(" ", "")
+        admin = AdminClient({"bootstrap.servers": f"localhost:{port}"})
+        admin.create_topics([NewTopic("others", -1)])["others"].result(DEADLINE_S)
+        partitions = {
+            name: len(topic.partitions) for name, topic in admin.list_topics(timeout=DEADLINE_S).topics.items()
+        }
+        assert partitions == {"orders": 3, "others": 4}
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--console",), "Set BARNABAS_CONSOLE=1"),
+        (("--log-level", "INFO", "/my.properties"), "mount the file at /mnt/shared/config/server.properties"),
+        (("--topic", "orders:many"), "expected NAME or NAME:PARTITIONS"),
+    ],
+)
+def test_an_option_without_a_use_in_a_container_is_named(root: Root, words: tuple[str, ...], reason: str) -> None:
+    entrypoint = root.path / "usr/local/bin/container-entrypoint"
+    ended = subprocess.run(
+        [entrypoint, *words], env=root.environment({}), capture_output=True, text=True, timeout=DEADLINE_S
+    )
+    assert (ended.returncode, reason in ended.stderr) == (2, True), ended.stderr
 
 
 def test_a_variable_that_is_no_setting_is_named(root: Root) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import threading
@@ -42,14 +43,16 @@ def answering(status: int) -> Iterator[int]:
             thread.join()
 
 
-def probe(port: int) -> int:
-    return subprocess.run(["bash", DOCKER / "health.sh", str(port)], capture_output=True, timeout=30).returncode
+def probe(*port: int, **environment: str) -> int:
+    command = ["bash", DOCKER / "health.sh", *map(str, port)]
+    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, timeout=30).returncode
 
 
 @pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False)])
 def test_a_probe_goes_by_the_brokers_answer(status: int, healthy: bool) -> None:
     with answering(status) as port:
         assert (probe(port) == 0) is healthy
+        assert (probe(BARNABAS_CONFIG_HEALTH_PORT=str(port)) == 0) is healthy
     assert probe(port) != 0
 
 

@@ -36,12 +36,10 @@ def main(arguments: list[str]) -> int:
     config_room = import_module("barnabas.server.config.broker_config")
     try:
         properties = _properties(options)
-        topics = dict(map(_topic, options.topic))
+        topics = topics_of(options)
         companion = _console(options)
         config = config_room.BrokerConfig.from_properties(properties, os.environ)
-        log = import_module("barnabas.server.runtime.log_output").LogOutput(
-            options.log_level.upper(), options.log_format, options.log_file
-        )
+        log = log_output(options)
     except (OSError, ValueError) as error:
         print(f"barnabas start: {reason(error)}", file=sys.stderr)
         return 2
@@ -118,6 +116,17 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
+def topics_of(options: SimpleNamespace) -> dict[str, int]:
+    """Return the topics to create, with their numbers of partitions. Raises ValueError."""
+    return dict(map(_topic, options.topic))
+
+
+def log_output(options: SimpleNamespace) -> Any:
+    """Return the broker's log output."""
+    output: Any = import_module("barnabas.server.runtime.log_output").LogOutput
+    return output(options.log_level.upper(), options.log_format, options.log_file)
+
+
 def _console(options: SimpleNamespace) -> Any:
     """Return the companion of the broker, if any. Raises ValueError, also for console settings without a console."""
     if options.console is None:
@@ -140,6 +149,12 @@ def _properties(options: SimpleNamespace) -> dict[str, str]:
         except ValueError as error:
             raise ValueError(f"{options.properties}: {error}") from None
     properties.update(environment_properties(os.environ))
+    apply_options(properties, options)
+    return properties
+
+
+def apply_options(properties: dict[str, str], options: SimpleNamespace) -> None:
+    """Override settings by the options, and set the defaults of `start`. Raises ValueError."""
     if options.data is not None:
         properties["log.dirs"] = options.data
     elif not {"log.dirs", "log.dir"} & set(properties):
@@ -164,7 +179,6 @@ def _properties(options: SimpleNamespace) -> dict[str, str]:
     # Local tools can query the broker on this port; an empty value disables it.
     if not properties.setdefault("health.port", "0"):
         del properties["health.port"]
-    return properties
 
 
 def environment_properties(environment: Mapping[str, str]) -> dict[str, str]:

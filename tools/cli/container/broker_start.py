@@ -8,9 +8,11 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from ....common.properties import format_properties, parse_properties
+from .. import start
 from ..reasons import reason
 from .environment import ContainerHost, ContainerSettings, container_settings, has_kafka_variables
 from .services import ContainerServices
@@ -22,6 +24,7 @@ OWN_PROPERTIES = "/etc/barnabas/server.properties"
 SHARED_PROPERTIES = "/mnt/shared/config/server.properties"
 CONFLUENT_PROPERTIES = "/etc/kafka/kafka.properties"
 CLIENT_PROPERTIES = ("/opt/bitnami/kafka/config/producer.properties", "/opt/bitnami/kafka/config/consumer.properties")
+LOG_VARIABLES = {"BARNABAS_LOG_LEVEL": "--log-level", "BARNABAS_LOG_FORMAT": "--log-format"}
 PROBE_S = 1.0
 
 
@@ -31,8 +34,11 @@ def place(path: str) -> Path:
 
 
 def run(arguments: list[str]) -> int:
-    """Start with the variables of this process, as `/etc/kafka/docker/run` of Kafka's images; return the status."""
-    return _reported("run", lambda: _start(_settings(os.environ)))
+    """Start with the variables of this process, as `/etc/kafka/docker/run` of Kafka's images; return the status.
+
+    The options are those of `barnabas start`, and override the variables.
+    """
+    return _reported("run", lambda: _start(_settings(os.environ), _options(arguments)))
 
 
 def configure(arguments: list[str]) -> int:
@@ -50,13 +56,13 @@ def configure(arguments: list[str]) -> int:
 def launch(arguments: list[str]) -> int:
     """Start with the file that `configure` wrote, as `/etc/confluent/docker/launch` does; return the status."""
 
-    def start() -> int:
+    def start_broker() -> int:
         settings = _settings(os.environ)
         settings.warnings.clear()
         settings.properties = parse_properties(place(CONFLUENT_PROPERTIES).read_text(encoding="iso-8859-1"))
-        return _start(settings)
+        return _start(settings, _options([]))
 
-    return _reported("launch", start)
+    return _reported("launch", start_broker)
 
 
 def _reported(command: str, work: Any) -> int:
@@ -69,6 +75,17 @@ def _reported(command: str, work: Any) -> int:
         print(f"barnabas {command}: {reason(error)}", file=sys.stderr)
         return 1
     return status
+
+
+def _options(arguments: list[str]) -> SimpleNamespace:
+    """Parse the options, with the variables of the log. Raises ValueError for options without a use in a container."""
+    words = [f"{option}={os.environ[name]}" for name, option in LOG_VARIABLES.items() if os.environ.get(name)]
+    options = start.options_of([*words, *arguments])
+    if options.properties is not None:
+        raise ValueError(f"{options.properties}: mount the file at {SHARED_PROPERTIES}")
+    if any(getattr(options, name) for name in ("console", *start.CONSOLE_ONLY)):
+        raise ValueError("--console: it would serve the container only. Set BARNABAS_CONSOLE=1")
+    return options
 
 
 def _settings(environment: Mapping[str, str]) -> ContainerSettings:
@@ -124,7 +141,9 @@ def _write_private(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _start(settings: ContainerSettings) -> int:
+def _start(settings: ContainerSettings, options: SimpleNamespace) -> int:
+    topics = start.topics_of(options)
+    start.apply_options(settings.properties, options)
     # Modules are looked up by name: a tool must not depend on the server, and `kafka-topics` must not load it.
     config_room: Any = import_module("barnabas.server.config.broker_config")
     config = config_room.BrokerConfig.from_properties(settings.properties, os.environ)
@@ -140,10 +159,7 @@ def _start(settings: ContainerSettings) -> int:
     if settings.client:
         _write_client_properties(settings)
     _warn(settings)
-    log = import_module("barnabas.server.runtime.log_output").LogOutput(
-        os.environ.get("BARNABAS_LOG_LEVEL", "INFO").upper(), os.environ.get("BARNABAS_LOG_FORMAT", "text")
-    )
     services = ContainerServices(settings.console, settings.schema_registry, prints_kafka_lines=settings.is_compatible)
     run_broker: Any = import_module("barnabas.server.__main__").run
-    status: int = run_broker(config, {}, log, services if services.has_work else None)
+    status: int = run_broker(config, topics, start.log_output(options), services if services.has_work else None)
     return status

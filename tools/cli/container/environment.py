@@ -59,6 +59,22 @@ NO_SETTINGS = frozenset(
     }
 )
 """Variables of a Java process, or of a start script, that are not settings and need no warning."""
+OWN = "BARNABAS_"
+OWN_VARIABLES = frozenset(
+    {
+        "BARNABAS_BOOTSTRAP_SERVER",
+        "BARNABAS_CERTS_PASSWORD",
+        "BARNABAS_COMMAND_CONFIG",
+        "BARNABAS_CONSOLE",
+        "BARNABAS_CONSOLE_TOKEN",
+        "BARNABAS_CONTAINER_ROOT",
+        "BARNABAS_LOG_FORMAT",
+        "BARNABAS_LOG_LEVEL",
+        "BARNABAS_SCHEMA_REGISTRY",
+        "BARNABAS_SCHEMA_REGISTRY_LISTEN",
+    }
+)
+"""Variables of the commands in the image that are not settings of a broker."""
 STORES = {
     "KAFKA_SSL_KEYSTORE_FILENAME": "ssl.keystore.location",
     "KAFKA_SSL_TRUSTSTORE_FILENAME": "ssl.truststore.location",
@@ -115,6 +131,11 @@ def container_settings(
         found = ContainerSettings(parse_properties(base))
     except ValueError as error:
         raise ValueError(f"{base_name}: {error}") from None
+    if (
+        found.properties.get("log.dirs") == DEFAULT_DATA
+    ):  # of the image's own file: a volume that is mounted is preferred
+        found.properties["log.dirs"] = _log_dir(machine)
+    found.warnings += _unknown_own(environment)
     given = dict(_kafka_properties(environment, found.warnings))
     found.properties.update(given)
     for key, value in _secrets(environment, machine):
@@ -170,6 +191,14 @@ def _kafka_properties(environment: Mapping[str, str], warnings: list[str]) -> It
             yield key, text
     if unknown:
         warnings.append(f"Variables without a known setting, not passed on: {', '.join(sorted(unknown))}")
+
+
+def _unknown_own(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield a warning if a variable of Barnabas has no meaning, such as a setting without the prefix of settings."""
+    own = {name for name in environment if name.startswith(OWN) and not name.startswith(ENVIRONMENT)}
+    unknown = own - OWN_VARIABLES
+    if unknown:
+        yield f"Unknown variables, ignored: {', '.join(sorted(unknown))}. Names of settings begin with {ENVIRONMENT}"
 
 
 def _cluster_id(environment: Mapping[str, str]) -> str | None:
