@@ -17,7 +17,7 @@ PREPARED = {"BUILD_IMAGE": "barnabas-base-build", "IMAGE": "barnabas-base"}
 SUITE = "trixie"  # its Python is the one of the images above, for which docker/requirements are
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 INSTALL = "RUN apt-get update && apt-get install --yes --no-install-recommends"
-BUILD_BASE = f"{INSTALL} gcc libc6-dev python3-dev"
+BUILD_BASE = f"{INSTALL} gcc libc6-dev python3-dev python3-venv"
 STAND_INS = {
     "ZOOKEEPER_IMAGE": f"""
 {INSTALL} zookeeper netcat-openbsd && install --directory --owner zookeeper /data /datalog
@@ -55,7 +55,11 @@ def prepare_base(docker: str, scratch: Path) -> None:
         raise NoEngineError("base images cannot be pulled, and there is no debootstrap to make one")
     say("images cannot be pulled: making them with debootstrap")
     tree = scratch / "debian"
-    run(["debootstrap", "--variant=minbase", "--include=python3,python3-venv,ca-certificates", SUITE, str(tree)])
+    run(["debootstrap", "--variant=minbase", "--include=python3,ca-certificates,netbase,tzdata", SUITE, str(tree)])
+    # The images that stand in have none of these files either. Packages expect the folders.
+    for folder in ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/cache/apt", "var/lib/apt/lists"):
+        run(["find", str(tree / folder), "-type", "f", "-delete"])
+    run(["find", f"{tree}/usr/lib", "-name", "*.pyc", "-delete"])
     shutil.copy(CERTIFICATES, tree / CERTIFICATES.relative_to("/"))
     (tree / "etc/pip.conf").write_text(f"[global]\ncert = {CERTIFICATES}\ndefault-timeout = 180\n")
     run(["sh", "-c", f"tar -C {tree} -c . | {docker} import - {PREPARED['IMAGE']}"])

@@ -44,7 +44,7 @@ def answering(status: int) -> Iterator[int]:
 
 
 def probe(*port: int, **environment: str) -> int:
-    command = ["bash", DOCKER / "health.sh", *map(str, port)]
+    command = ["bash", str(DOCKER / "health.sh"), *map(str, port)]
     return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, timeout=30).returncode
 
 
