@@ -529,6 +529,12 @@ def test_own_variables_alone_start_the_broker_of_the_image(root: Root) -> None:
         assert "KafkaServer" not in log, "lines of Kafka's log are for those who have Kafka's variables"
 
 
+def test_a_start_loads_no_module_of_the_command_line() -> None:
+    code = "import sys, barnabas.tools.cli.container.broker_start; print({'typer', 'rich'} & set(sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S)
+    assert ended.stdout == "set()\n", ended.stderr
+
+
 def test_options_override_variables(root: Root) -> None:
     port = free_port()
     variables = {

@@ -9,8 +9,6 @@ import sys
 from datetime import datetime
 from typing import Any
 
-from ..session import BOOTSTRAP_VARIABLE
-
 STOP_S = 10.0
 KAFKA_LINES = (
     "[BrokerLifecycleManager id={id}] The broker has been unfenced. Transitioning from RECOVERY to RUNNING. "
@@ -39,17 +37,24 @@ class ContainerServices:
 
     async def start(self, server: Any) -> str:
         """Start the processes once the broker serves clients; return Kafka's lines. Raises OSError."""
-        environment = {**os.environ, BOOTSTRAP_VARIABLE: own_address(server.listeners)}
-        for command in filter(None, self._commands.values()):
-            if not command[-1].startswith(("127.", "localhost:", "[::1]")):
-                command.append("--allow-remote")
-            words = [sys.executable, "-m", "barnabas.tools.cli", *command]
-            # A process, because both run their own loop and the broker's should not wait for them.
-            self._processes.append(await asyncio.create_subprocess_exec(*words, env=environment))
+        commands = [words for words in self._commands.values() if words is not None]
+        if commands:
+            await self._run(commands, own_address(server.listeners))
         if not self._prints_kafka_lines:
             return "\n".join(f"{name} {words[2]}" for name, words in self._commands.items() if words is not None)
         time = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S,%f")[:-3]
         return "\n".join(f"[{time}] INFO {line.format(id=server.state.broker_id)}" for line in KAFKA_LINES)
+
+    async def _run(self, commands: list[list[str]], address: str) -> None:
+        from ..session import BOOTSTRAP_VARIABLE  # loads typer, which a broker alone does not need
+
+        for command in commands:
+            if not command[-1].startswith(("127.", "localhost:", "[::1]")):
+                command.append("--allow-remote")
+            words = [sys.executable, "-m", "barnabas.tools.cli", *command]
+            environment = {**os.environ, BOOTSTRAP_VARIABLE: address}
+            # A process, because both run their own loop and the broker's should not wait for them.
+            self._processes.append(await asyncio.create_subprocess_exec(*words, env=environment))
 
     async def stop(self) -> None:
         """End the processes."""
