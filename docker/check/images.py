@@ -56,7 +56,7 @@ def prepare_base(docker: str, scratch: Path) -> None:
     say("images cannot be pulled: making them with debootstrap")
     tree = scratch / "debian"
     run(["debootstrap", "--variant=minbase", "--include=python3,ca-certificates,netbase,tzdata", SUITE, str(tree)])
-    # The images that stand in have none of these files either. Packages expect the folders.
+    # The official images do not contain these files either. Packages expect the folders.
     for folder in ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/cache/apt", "var/lib/apt/lists"):
         run(["find", str(tree / folder), "-type", "f", "-delete"])
     run(["find", f"{tree}/usr/lib", "-name", "*.pyc", "-delete"])

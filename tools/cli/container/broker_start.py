@@ -36,7 +36,7 @@ def place(path: str) -> Path:
 def run(arguments: list[str]) -> int:
     """Start with the variables of this process, as `/etc/kafka/docker/run` of Kafka's images; return the status.
 
-    The options are those of `barnabas start`, and override the variables.
+    The arguments are options of `barnabas start`, which override the variables.
     """
     return _reported("run", lambda: _start(_settings(os.environ), _options(arguments)))
 
