@@ -9,11 +9,13 @@ same table cannot commit.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -25,11 +27,11 @@ from . import host
 from .column_renames import ColumnRename
 from .offsets import TableOffsets
 from .parquet_files import ParquetFiles, TableSettings, WrittenFile
-from .parquet_table import hive_directories
+from .parquet_table import batches_of, hive_directories, rows_without
 from .partitioning import partition_field_of
 from .sink import MOST_BYTES, OFFSETS_PROPERTY, Committed, TableConflictError
-from .spark_export import SPARK_FIELDS, read_export
-from .table_types import fit_batch, stored_schema
+from .spark_export import SPARK_FIELDS, read_export, take_over
+from .table_types import check_names, fit_batch, stored_schema
 
 _APP = "barnabas"
 _NUMBER = "barnabas.commit"
@@ -49,9 +51,11 @@ class DeltaLakeTable:
         self._settings = settings
         self._table: DeltaTable | None = None
         self._number = 0
+        self._is_export = False
+        """Whether the table has commits of Spark only."""
         self._fields = settings.partition_by
         self._files: ParquetFiles | None = None
-        self._upsert: tuple[Any, Any, str] | None = None
+        self._replaced: list[RemoveAction] = []
         self._commits = 0
         self._vacuumed_at = host.monotonic()
 
@@ -83,11 +87,12 @@ class DeltaLakeTable:
         if version is None:
             self._number = 0
             if export is not None and self._table.transaction_version(export.query) is not None:
+                self._is_export = True
                 return export.offsets
             if self._table.file_uris():
                 raise ValueError(f"{self._folder}: the Delta table was not written by this command")
             return None
-        self._number = version
+        self._number, self._is_export = version, False
         return self._read_offsets(self._table, version)
 
     def _read_offsets(self, table: DeltaTable, number: int) -> TableOffsets:
@@ -144,6 +149,7 @@ class DeltaLakeTable:
 
     def prepare(self, schema: Any) -> Any:
         schema = stored_schema(schema, has_times=False)
+        check_names(schema, "Delta")
         for field in self._fields:
             field.check(schema)
         known = self.schema()
@@ -196,10 +202,46 @@ class DeltaLakeTable:
     def _path_of(self, name: str, values: tuple[Any, ...]) -> str:
         return "/".join([*hive_directories(self._fields, values), name])
 
-    def upsert(self, rows: Any, deleted: Any, key: str) -> None:
+    def upsert(self, rows: Iterator[Any], keys: Any, key: str) -> None:
+        """Rewrite the files that have one of the keys without their rows, and add the new rows.
+
+        The library's own merge holds all files with one of the keys in memory.
+        """
+        assert self._table is not None
         if self._fields is SPARK_FIELDS:
             raise ValueError(f"{self._folder}: upsert does not support a table that Spark has created")
-        self._upsert = rows, deleted, key
+        if self._has_deletion_vectors(self._table):
+            raise ValueError(
+                f"{self._folder}: the table has deletion vectors of another program, which an upsert cannot apply. "
+                "Rewrite its data files without them, for example with REORG TABLE … APPLY (PURGE)"
+            )
+        schema = self.schema()
+        files = pa.table(self._table.get_add_actions())
+        names = [name for name in ("path", "size_bytes", "partition") if name in files.column_names]
+        for file in files.select(names).to_pylist():
+            found = rows_without(partial(self._batches_of, file, schema), key, keys)
+            if found is not None:
+                self._replaced.append(_removal_of(file))
+                for batch in found:
+                    self.write(batch)
+        for batch in rows:
+            self.write(batch)
+
+    def _has_deletion_vectors(self, table: DeltaTable) -> bool:
+        if "deletionVectors" not in (table.protocol().reader_features or ()):
+            return False
+        return any(True for _ in table.deletion_vectors())
+
+    def _batches_of(self, file: Mapping[str, Any], schema: Any, columns: list[str] | None = None) -> Iterator[Any]:
+        """Yield the rows of a data file, with the columns of its partition, whose values are only in the log."""
+        given = {name: file["partition"][name] for name in self._identities()}
+        wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+        stored = None if columns is None else [name for name in columns if name not in given]
+        for batch in batches_of(self._folder / unquote(file["path"]), stored):
+            for name, value in given.items():
+                array = pa.repeat(pa.scalar(value, schema.field(name).type), batch.num_rows)
+                batch = batch.append_column(name, array)
+            yield fit_batch(batch, wanted)
 
     def commit(self, offsets: TableOffsets) -> Committed:
         assert self._table is not None
@@ -210,30 +252,33 @@ class DeltaLakeTable:
             custom_metadata={OFFSETS_PROPERTY: offsets.to_text(), _NUMBER: str(self._number + 1)},
             app_transactions=[Transaction(_APP, self._number + 1, host.now_ms())],
         )
-        upsert = self._upsert
+        replaced = self._replaced
         # From here on the files may be part of the table, also if the commit reports an error.
-        self._files, self._upsert = None, None
+        self._files, self._replaced = None, []
         try:
-            if upsert is not None:
-                done = self._merge(self._table, upsert, properties)
-            else:
-                done = self._append(self._table, written, properties)
+            if self._is_export:
+                take_over(self._folder)
+            self._replace(self._table, written, replaced, properties)
         except CommitFailedError as error:
             raise TableConflictError(f"{self._folder}: {error}") from error
-        self._number += 1
+        self._number, self._is_export = self._number + 1, False
         self._commits += 1
         host.sync_file(self._folder / "_delta_log")
-        return done
+        return Committed(sum(one.rows for one in written), len(written), sum(one.size for one in written))
 
-    def _append(self, table: DeltaTable, written: list[WrittenFile], properties: CommitProperties) -> Committed:
-        actions: list[AddAction | RemoveAction] = [
+    def _replace(
+        self,
+        table: DeltaTable,
+        written: list[WrittenFile],
+        replaced: list[RemoveAction],
+        properties: CommitProperties,
+    ) -> None:
+        """Add files, and remove others, in one commit."""
+        added = [
             AddAction(
                 self._path_of(one.name, one.values),
                 one.size,
-                {
-                    field.name: None if value is None else _partition_text(value)
-                    for field, value in zip(self._fields, one.values, strict=True)
-                },
+                {field.name: _partition_text(value) for field, value in zip(self._fields, one.values, strict=True)},
                 host.now_ms(),
                 True,
                 _statistics(one),
@@ -241,45 +286,19 @@ class DeltaLakeTable:
             for one in written
         ]
         table.create_write_transaction(
-            actions,
+            [*added, *replaced],
             mode="append",
             schema=table.schema(),
             partition_by=list(table.metadata().partition_columns) or None,
             commit_properties=properties,
         )
         table.update_incremental()
-        return Committed(sum(one.rows for one in written), len(written), sum(one.size for one in written))
-
-    def _merge(self, table: DeltaTable, change: tuple[Any, Any, str], properties: CommitProperties) -> Committed:
-        rows, deleted, key = change
-        kept = rows.append_column("#deleted", pa.array([False] * rows.num_rows, pa.bool_()))
-        removed = fit_batch(pa.record_batch({key: deleted, "#deleted": [True] * len(deleted)}), kept.schema)
-        source = pa.concat_tables([kept, pa.Table.from_batches([removed])])
-        for field in self._fields:
-            if field.unit is not None:
-                source = source.append_column(field.name, field.values(source[field.source]))
-        columns = {f"`{name}`": f"s.`{name}`" for name in source.schema.names if name != "#deleted"}
-        merged = (
-            table.merge(
-                source,
-                predicate=f"t.`{key}` = s.`{key}`",
-                source_alias="s",
-                target_alias="t",
-                commit_properties=properties,
-            )
-            .when_matched_delete("s.`#deleted`")
-            .when_matched_update(columns, "NOT s.`#deleted`")
-            .when_not_matched_insert(columns, "NOT s.`#deleted`")
-            .execute()
-        )
-        table.update_incremental()
-        return Committed(rows.num_rows, int(merged["num_target_files_added"]), 0)
 
     def discard(self) -> None:
         if self._files is not None:
             for name, values in self._files.discard():
                 (self._folder / self._path_of(name, values)).unlink(missing_ok=True)
-        self._files, self._upsert = None, None
+        self._files, self._replaced = None, []
 
     def maintain(self) -> int:
         """Merge small files if there are enough of them, and delete files of expired versions every ten minutes.
@@ -324,7 +343,16 @@ def _moment(text: str) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-def _partition_text(value: Any) -> str:
+def _removal_of(file: Mapping[str, Any]) -> RemoveAction:
+    values = {name: _partition_text(value) for name, value in (file.get("partition") or {}).items()}
+    # The library encodes the path for the log, and returns it encoded.
+    return RemoveAction(unquote(file["path"]), True, host.now_ms(), file["size_bytes"], values)
+
+
+def _partition_text(value: Any) -> str | None:
+    """Return the value of a partition as the log has it."""
+    if value is None:
+        return None
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -333,9 +361,12 @@ def _statistics(one: WrittenFile) -> str:
     low: dict[str, int] = {}
     high: dict[str, int] = {}
     for index in range(one.metadata.num_columns):
-        name = one.metadata.schema.column(index).path
+        column = one.metadata.schema.column(index)
+        # The types of Parquet: pyarrow fails to convert bounds such as a time after the year 9999.
+        if column.physical_type not in ("INT32", "INT64") or column.logical_type.type not in ("NONE", "INT"):
+            continue
         found = [one.metadata.row_group(group).column(index).statistics for group in range(one.metadata.num_row_groups)]
-        if found and all(s is not None and s.has_min_max and type(s.min) is int and type(s.max) is int for s in found):
-            low[name] = min(s.min for s in found)
-            high[name] = max(s.max for s in found)
+        if found and all(s is not None and s.has_min_max for s in found):
+            low[column.path] = min(s.min for s in found)
+            high[column.path] = max(s.max for s in found)
     return json.dumps({"numRecords": one.rows, "minValues": low, "maxValues": high})

@@ -6,7 +6,7 @@ programs can read it between commits, and a commit waits while another program h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,24 +19,23 @@ from .column_renames import ColumnRename
 from .offsets import TableOffsets
 from .parquet_files import TableSettings
 from .sink import Committed, TableConflictError
-from .table_types import stored_schema
+from .table_types import check_names, stored_schema
 
 _OFFSETS = "barnabas_offsets"
 _LOCK_WAIT_S = 30.0
 """Seconds for which a commit waits while another program has the database open."""
-_CONFIG: dict[str, Any] = {
-    # With 64 MB a commit of 32 MB of values of 900 KB failed: they are in memory twice while they are compressed.
-    "memory_limit": "128MB",
-    "threads": 1,
-}
-_WRITE_BYTES = 8 << 20
+_WRITE_BYTES = 4 << 20
 """Decoded bytes of one INSERT."""
+_MEMORY_BYTES = 48 << 20
+"""DuckDB's memory for rows of up to 16 KB. It is not all that DuckDB uses: rows in Arrow are not counted."""
+_VECTOR_ROWS = 2048
+"""Rows of which DuckDB has all values in memory when a checkpoint writes the last row group of a table again."""
 
 
 class DuckDBTable:
     """The table, without partitions."""
 
-    most_bytes = 32 << 20
+    most_bytes = 16 << 20
     """DuckDB keeps the rows of a transaction in memory, and during a checkpoint a row group of about 120,000 rows."""
 
     def __init__(self, path: Path, table: str, settings: TableSettings) -> None:
@@ -49,6 +48,7 @@ class DuckDBTable:
         self._connection: Any = None
         self._waiting: list[Any] = []
         self._waiting_bytes = self._rows = 0
+        self._memory_bytes = _MEMORY_BYTES
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +64,8 @@ class DuckDBTable:
             deadline = host.monotonic() + _LOCK_WAIT_S
             while True:
                 try:
-                    self._connection = duckdb.connect(str(self._path), config=_CONFIG)
+                    config: dict[str, Any] = {"memory_limit": f"{self._memory_bytes}B", "threads": 1}
+                    self._connection = duckdb.connect(str(self._path), config=config)
                     break
                 except duckdb.IOException as error:
                     if "lock" not in str(error) or host.monotonic() > deadline:
@@ -89,6 +90,9 @@ class DuckDBTable:
         connection = self._open()
         try:
             self._schema = self._read_schema(connection)
+            if self._schema is not None:
+                rows = connection.execute(f"SELECT count(*) FROM {_quoted(self._table)}").fetchall()[0][0]
+                self._make_room(self._path.stat().st_size / max(rows, 1))
             self._offsets = self._read_offsets(connection)
             if self._schema is not None and self._offsets is None:
                 raise ValueError(f"{self._path}: table {self._table!r} exists and was not written by this command")
@@ -126,6 +130,7 @@ class DuckDBTable:
 
     def prepare(self, schema: Any) -> Any:
         schema = stored_schema(schema)
+        check_names(schema, "DuckDB")
         connection = self._open()
         if self._schema is None:
             connection.register("new_rows", schema.empty_table())
@@ -155,10 +160,19 @@ class DuckDBTable:
         if self._waiting_bytes >= _WRITE_BYTES:
             self._insert()
 
+    def _make_room(self, row_bytes: float) -> None:
+        """Raise DuckDB's memory if rows of this size need more."""
+        needed = int(row_bytes * _VECTOR_ROWS * 1.5)
+        if needed > self._memory_bytes:
+            self._memory_bytes = needed
+            if self._connection is not None:
+                self._connection.execute(f"SET memory_limit = '{needed}B'")
+
     def _insert(self) -> None:
         if not self._waiting:
             return
         rows = pa.Table.from_batches(self._waiting)
+        self._make_room(self._waiting_bytes / rows.num_rows)
         connection = self._open()
         connection.register("new_rows", rows)
         connection.execute(f"INSERT INTO {_quoted(self._table)} BY NAME SELECT * FROM new_rows")
@@ -166,15 +180,14 @@ class DuckDBTable:
         self._rows += rows.num_rows
         self._waiting, self._waiting_bytes = [], 0
 
-    def upsert(self, rows: Any, deleted: Any, key: str) -> None:
+    def upsert(self, rows: Iterator[Any], keys: Any, key: str) -> None:
         connection = self._open()
-        keys = pa.chunked_array([*rows[key].chunks, deleted], rows.schema.field(key).type)
         connection.register("old_keys", pa.table({"old_key": keys}))
         table, name = _quoted(self._table), _quoted(key)
         connection.execute(f"DELETE FROM {table} USING old_keys WHERE {table}.{name} = old_keys.old_key")
         connection.unregister("old_keys")
-        self._waiting.extend(rows.to_batches())
-        self._insert()
+        for batch in rows:
+            self.write(batch)
 
     def commit(self, offsets: TableOffsets) -> Committed:
         self._insert()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +29,7 @@ from .dead_letters import DeadLetterWriter
 from .folder_backfill import FolderBackfill
 from .metrics import FollowerMetrics
 from .offsets import TableOffsets
+from .partitioning import PartitionTimeError
 from .round_reader import read_round
 from .sink import MOST_BYTES, TableConflictError, TableSink
 from .table_columns import ColumnSettings, TableColumns
@@ -39,7 +40,7 @@ logger = room_logger("table")
 
 _FIRST_RECORDS = 200_000
 _MOST_RECORDS = 20_000_000
-_HELD_BYTES = 64 << 20
+_HELD_BYTES = 48 << 20
 """Maximum of the rows of an upsert, and of unreadable records for a topic, which are in memory until the commit."""
 _POLL_S = 0.2
 _RETRY_S = 1.0
@@ -338,7 +339,7 @@ class TableFollower:
                     if is_upsert:
                         upserted.append(batch.append_column("#value", pa.array(found.has_value)))
                     else:
-                        self._sink.write(batch)
+                        self._write(batch, found.partition)
                 if size + rejected > most_bytes or rejected > _HELD_BYTES or self._is_stopping():
                     break
                 is_reading = True
@@ -358,7 +359,7 @@ class TableFollower:
         if not offsets:
             return
         if upserted:
-            self._upsert(pa.Table.from_batches(upserted))
+            self._upsert(upserted)
         if self._letters is not None:
             self.metrics.show_rejected(self._wait_for(self._letters.flush, patience_s=_LETTERS_S))
         self._commit(offsets)
@@ -368,6 +369,13 @@ class TableFollower:
             # A commit of a backlog takes about as long as the interval between other commits.
             aim = int(read / took * max(self._settings.interval_s, 0.5))
             self._records = min(max(aim, _FIRST_RECORDS // 4), 4 * self._records, _MOST_RECORDS)
+
+    def _write(self, batch: Any, partition: TopicPartition) -> None:
+        try:
+            self._sink.write(batch)
+        except PartitionTimeError as error:
+            offset = batch.column(self._settings.columns.prefix + "offset")[error.row]
+            raise ValueError(f"record of {partition} at offset {offset}: {error}") from None
 
     def _discard(self) -> None:
         self._sink.discard()
@@ -382,26 +390,26 @@ class TableFollower:
         self._positions(partitions, self._ends(partitions))
         raise error
 
-    def _upsert(self, table: Any) -> None:
+    def _upsert(self, batches: list[Any]) -> None:
         """Pass the latest row of each key to the table. Raises ValueError for a record without a key."""
         prefix = self._settings.columns.prefix
         key = prefix + "key"
-        if pa.types.is_nested(table.schema.field(key).type):
-            raise ValueError(
-                f"upsert requires keys with a single value, but the keys are {table.schema.field(key).type}"
-            )
-        if table[key].null_count:
-            row = table.filter(compute.is_null(table[key])).slice(0, 1).to_pylist()[0]
-            raise ValueError(
-                f"record of {self._settings.topics[0]}-{row[prefix + 'partition']} at offset {row[prefix + 'offset']}: "
-                "it has no key, which upsert requires"
-            )
-        numbered = table.append_column("#row", pa.array(np.arange(table.num_rows)))
-        latest = numbered.select([key, "#row"]).group_by(key, use_threads=False).aggregate([("#row", "max")])
-        table = table.take(latest["#row_max"].combine_chunks())
-        has_value = table["#value"]
-        deleted = table.filter(compute.invert(has_value))[key].combine_chunks()
-        self._sink.upsert(table.filter(has_value).drop_columns(["#value"]), deleted, key)
+        kind = batches[0].schema.field(key).type
+        if pa.types.is_nested(kind):
+            raise ValueError(f"upsert requires keys with a single value, but the keys are {kind}")
+        for batch in batches:
+            if batch.column(key).null_count:
+                row = batch.filter(compute.is_null(batch.column(key))).slice(0, 1).to_pylist()[0]
+                raise ValueError(
+                    f"record of {self._settings.topics[0]}-{row[prefix + 'partition']} at offset "
+                    f"{row[prefix + 'offset']}: it has no key, which upsert requires"
+                )
+        keys = pa.concat_arrays([batch.column(key) for batch in batches])
+        numbered = pa.table({"key": keys, "row": np.arange(len(keys))})
+        latest = numbered.group_by("key", use_threads=False).aggregate([("row", "max")])
+        is_latest: Any = np.zeros(len(keys), bool)
+        is_latest[latest["row_max"].to_numpy()] = True
+        self._sink.upsert(_take_latest(batches, is_latest), latest["key"].combine_chunks(), key)
 
     def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit the rows with these offsets, or drop the rows if another program has changed the table.
@@ -473,6 +481,17 @@ class TableFollower:
 
 class _RegistryError(Exception):
     """The registry does not respond, so that records may have a schema that is not known yet."""
+
+
+def _take_latest(batches: list[Any], is_latest: Any) -> Iterator[Any]:
+    """Yield the latest rows of their keys that have values, and remove each batch from the list, to free its memory."""
+    start = 0
+    batches.reverse()
+    while batches:
+        batch = batches.pop()
+        kept = pa.array(is_latest[start : start + batch.num_rows])
+        start += batch.num_rows
+        yield batch.select(batch.schema.names[:-1]).filter(compute.and_(kept, batch.column("#value")))
 
 
 def _limited(ranges: Sequence[OffsetRange], records: int) -> list[OffsetRange]:

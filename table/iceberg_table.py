@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
-from pyarrow import compute, parquet
+from pyarrow import parquet
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import (
+    DataFileStatistics,
+    MetricModeTypes,
+    MetricsMode,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -28,18 +33,18 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestFile
 from pyiceberg.partitioning import PartitionField as IcebergPartitionField
-from pyiceberg.schema import index_by_id
+from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
-from pyiceberg.types import NestedField, TimestampType, TimestamptzType
+from pyiceberg.types import DateType, NestedField, TimestampType, TimestamptzType
 from pyiceberg.utils.datetime import date_to_days, datetime_to_micros
 
 from . import host
 from .column_renames import ColumnRename
 from .offsets import TableOffsets
 from .parquet_files import ParquetFiles, TableSettings, WrittenFile
-from .parquet_table import hive_directories, is_one_of
+from .parquet_table import hive_directories, rows_without
 from .partitioning import UNITS, PartitionField
 from .sink import MOST_BYTES, OFFSETS_PROPERTY, Committed, TableConflictError
 from .table_types import fit_batch, stored_schema
@@ -217,11 +222,7 @@ class IcebergTable:
         assert self._table is not None
         table = self._table
         schema, spec = table.schema(), table.spec()
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=one.metadata,
-            stats_columns=compute_statistics_plan(schema, table.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
-        )
+        statistics = _statistics(one, schema, table.properties)
         values = []
         for field, by, value in zip(spec.fields, self._fields, one.values, strict=True):
             kind = schema.find_field(field.source_id).field_type
@@ -242,23 +243,22 @@ class IcebergTable:
             **statistics.to_serialized_dict(),
         )
 
-    def upsert(self, rows: Any, deleted: Any, key: str) -> None:
+    def upsert(self, rows: Iterator[Any], keys: Any, key: str) -> None:
         """Rewrite the files that have one of the keys without their rows, and add the new rows."""
         assert self._table is not None
-        keys = pa.concat_arrays([rows[key].combine_chunks(), deleted])
-        schema = rows.schema
+        schema = self.schema()
         for task in self._table.scan().plan_files():
             if task.delete_files:
                 raise ValueError(
                     f"{self._name}: the table has delete files of another program, which an upsert cannot apply. "
                     "Rewrite its data files without them"
                 )
-            if any(is_one_of(batch.column(key), keys) for batch in self._batches_of(task.file, [key])):
+            found = rows_without(partial(self._batches_of, task.file), key, keys)
+            if found is not None:
                 self._replaced.append(task.file)
-                for batch in self._batches_of(task.file):
-                    kept = batch.filter(compute.invert(compute.is_in(batch.column(key), value_set=keys)))
-                    self.write(fit_batch(kept, schema))
-        for batch in rows.to_batches():
+                for batch in found:
+                    self.write(fit_batch(batch, schema))
+        for batch in rows:
             self.write(batch)
 
     def _batches_of(self, file: DataFile, columns: list[str] | None = None) -> Iterator[Any]:
@@ -449,6 +449,24 @@ def _manifests_of(table: Table, snapshots: Iterable[Snapshot]) -> dict[str, Mani
 def _data_files_of(table: Table, manifests: Iterable[ManifestFile]) -> set[str]:
     entries = (entry for one in manifests for entry in one.fetch_manifest_entry(table.io, discard_deleted=True))
     return {entry.data_file.file_path for entry in entries}
+
+
+def _statistics(one: WrittenFile, schema: Schema, properties: Mapping[str, str]) -> DataFileStatistics:
+    """Return sizes, counts and bounds of the columns of a file; of times and dates without bounds if Python has no
+    value for one of them, such as a time after the year 9999.
+    """
+    plan = compute_statistics_plan(schema, dict(properties))
+    paths = parquet_path_to_id_mapping(schema)
+    try:
+        return data_file_statistics_from_parquet_metadata(one.metadata, plan, paths)
+    except (OverflowError, ValueError):
+        temporal = (DateType, TimestampType, TimestamptzType)
+        counted = {
+            number: replace(each, mode=MetricsMode(MetricModeTypes.COUNTS))
+            for number, each in plan.items()
+            if isinstance(each.iceberg_type, temporal)
+        }
+        return data_file_statistics_from_parquet_metadata(one.metadata, plan | counted, paths)
 
 
 def _with_ids(schema: Any) -> Any:

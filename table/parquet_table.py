@@ -12,9 +12,10 @@ A folder that `barnabas spark export` has written is continued: its finished fil
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -29,7 +30,7 @@ from .offsets import TableOffsets
 from .parquet_files import ParquetFiles, TableSettings, WrittenFile
 from .partitioning import PartitionField, partition_field_of
 from .sink import MOST_BYTES, Committed
-from .spark_export import SPARK_FIELDS, read_export, retire_sink_log
+from .spark_export import SPARK_FIELDS, read_export, retire_sink_log, take_over
 from .table_types import fit_batch, merge_schemas, stored_schema
 
 MANIFEST = "_barnabas_table.json"
@@ -144,6 +145,7 @@ class ParquetTable:
             files[name] = (footer.num_rows, (self._folder / name).stat().st_size)
             schema = merge_schemas(schema, stored_schema(_instants(footer.schema.to_arrow_schema())))
         manifest = FolderManifest(export.offsets, schema, files, tuple(field.name for field in SPARK_FIELDS))
+        take_over(self._folder)
         host.replace_file(self._folder / MANIFEST, manifest.to_bytes())
         return manifest
 
@@ -181,20 +183,19 @@ class ParquetTable:
         """Return the path of a file before its commit, which a pattern such as `**/*.parquet` does not match."""
         return self._folder / _PENDING / (name + _SUFFIX)
 
-    def upsert(self, rows: Any, deleted: Any, key: str) -> None:
+    def upsert(self, rows: Iterator[Any], keys: Any, key: str) -> None:
         """Rewrite the files that have one of the keys without their rows, and add the new rows."""
         assert self._manifest is not None
         if self._fields is SPARK_FIELDS:
             raise ValueError(f"{self._folder}: upsert does not support a table that Spark has created")
-        keys = pa.concat_arrays([rows[key].combine_chunks(), deleted])
         for name in self._manifest.files:
             path = self._folder / name
-            found = _rows_without(path, key, keys)
+            found = rows_without(partial(batches_of, path), key, keys)
             if found is not None:
                 self._rewritten.append(name)
                 for batch in found:
                     self.write(fit_batch(batch, self._manifest.schema))
-        for batch in rows.to_batches():
+        for batch in rows:
             self.write(batch)
 
     def commit(self, offsets: TableOffsets) -> Committed:
@@ -266,7 +267,7 @@ class ParquetTable:
         files = self._new_files(schema)
         try:
             for name in names:
-                for batch in _batches_of(self._folder / name):
+                for batch in batches_of(self._folder / name):
                     files.write(fit_batch(batch, schema))
             written = files.finish()
         except BaseException:
@@ -290,21 +291,18 @@ def _instants(schema: Any) -> Any:
     return pa.schema([field.with_type(kind) if pa.types.is_timestamp(field.type) else field for field in schema])
 
 
-def _rows_without(path: Any, key: str, keys: Any) -> Iterator[Any] | None:
-    """Return the rows of a file whose key is not one of these; None if it has none of them."""
-    if not any(is_one_of(batch.column(key), keys) for batch in _batches_of(path, [key])):
+def rows_without(read: Callable[[list[str] | None], Iterator[Any]], key: str, keys: Any) -> Iterator[Any] | None:
+    """Return the rows of a file whose key is not one of these; None if it has none of them.
+
+    `read` yields the rows of the file, of all columns or of some.
+    """
+    if not any(compute.any(compute.is_in(batch.column(key), value_set=keys)).as_py() for batch in read([key])):
         return None
-    return (
-        batch.filter(compute.invert(compute.is_in(batch.column(key), value_set=keys))) for batch in _batches_of(path)
-    )
+    return (batch.filter(compute.invert(compute.is_in(batch.column(key), value_set=keys))) for batch in read(None))
 
 
-def is_one_of(array: Any, keys: Any) -> bool:
-    """Return whether the array has one of the keys."""
-    return bool(compute.any(compute.is_in(array, value_set=keys)).as_py())
-
-
-def _batches_of(path: Any, columns: list[str] | None = None) -> Iterator[Any]:
+def batches_of(path: Any, columns: list[str] | None = None) -> Iterator[Any]:
+    """Yield the rows of a file, a row group at a time at most."""
     with parquet.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
             yield from file.iter_batches(row_groups=[group], columns=columns, use_threads=False)

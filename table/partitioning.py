@@ -12,7 +12,17 @@ from pyarrow import compute
 
 UNITS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%d-%H"}
 """Units of time, and the format of their values."""
+_FIRST, _LAST = pa.scalar(-62_135_596_800, pa.timestamp("s")), pa.scalar(253_402_300_799, pa.timestamp("s"))
+"""The first second of the year 1, and the last one of the year 9999. Later years have no format that engines share."""
 _FIELD = re.compile(rf"(?:({'|'.join(UNITS)})\((\w+)\)|(\w+))")
+
+
+class PartitionTimeError(ValueError):
+    """A time of a row that no partition can have."""
+
+    def __init__(self, row: int, message: str) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 @dataclass(frozen=True)
@@ -51,14 +61,29 @@ class PartitionField:
             raise ValueError(f"partition by {self.source!r}: a column of type {kind} is not supported")
 
     def values(self, array: Any) -> Any:
-        """Return the value of each row: of the column, or the text of the time such as 2024-05-01."""
+        """Return the value of each row: of the column, or the text of the time such as 2024-05-01.
+
+        Raises PartitionTimeError for a time before the year 1 or after the year 9999.
+        """
         if self.unit is None:
             return array
         if pa.types.is_date(array.type):
             array = array.cast(pa.timestamp("s"))
         # Seconds: the format of a fraction of a second would contain it.
         floor = compute.floor_temporal(array, unit=self.unit)
-        return compute.strftime(floor.cast(pa.timestamp("s", tz=floor.type.tz), safe=False), format=UNITS[self.unit])
+        seconds = floor.cast(pa.timestamp("s", tz=floor.type.tz), safe=False)
+        self._check_years(seconds.cast(pa.timestamp("s")))
+        return compute.strftime(seconds, format=UNITS[self.unit])
+
+    def _check_years(self, seconds: Any) -> None:
+        is_unfit = compute.or_(compute.less(seconds, _FIRST), compute.greater(seconds, _LAST))
+        row = compute.index(is_unfit, pa.scalar(True)).as_py()
+        if row >= 0:
+            raise PartitionTimeError(
+                row,
+                f"partition by {self.unit}({self.source}): the time is {seconds[row].value} s, which is not in the "
+                "years 1 to 9999",
+            )
 
 
 def parse_partitioning(text: str | None) -> tuple[PartitionField, ...]:
@@ -89,7 +114,9 @@ def partition_field_of(name: str, schema: Any) -> PartitionField:
 
 def split_batch(batch: Any, fields: Sequence[PartitionField]) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Yield the rows of each partition with its values; one pair for a table without partitions."""
-    if not fields or not batch.num_rows:
+    if not batch.num_rows:
+        return
+    if not fields:
         yield (), batch
         return
     columns = {str(i): field.values(batch.column(field.source)) for i, field in enumerate(fields)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -68,10 +68,10 @@ class TableSink(Protocol):
     def write(self, batch: Any) -> None:
         """Add a record batch with the columns of `prepare`. Its rows are visible after `commit`."""
 
-    def upsert(self, rows: Any, deleted: Any, key: str) -> None:
-        """Replace the rows with the keys in column `key` of `rows`, and remove the rows with the keys in `deleted`.
+    def upsert(self, rows: Iterator[Any], keys: Any, key: str) -> None:
+        """Remove the rows whose column `key` has one of these keys, and add record batches of new rows.
 
-        Visible after `commit`, and called at most once before it, without `write`. Keys are unique.
+        Visible after `commit`, and called at most once before it, without `write`.
         """
 
     def commit(self, offsets: TableOffsets) -> Committed:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from . import host
 from .offsets import TableOffsets
 from .partitioning import PartitionField
 
@@ -17,6 +18,8 @@ SPARK_FIELDS = (PartitionField("topic"), PartitionField("timestamp", "day", "dat
 """The partitions of `barnabas spark export`."""
 _CHECKPOINT, _SINK_LOG = "_checkpoint", "_spark_metadata"
 _COMPACT = ".compact"
+_FOLLOWED = "followed"
+"""File in the checkpoint, for which `barnabas spark export` refuses to continue: it would write records again."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,11 @@ def read_export(folder: Path) -> SparkExport | None:
         raise ValueError(f"{checkpoint}: the query of the checkpoint has {len(lines) - 2} sources instead of one")
     query = str(json.loads((checkpoint / "metadata").read_text())["id"])
     return SparkExport(TableOffsets.of_text(lines[2]), last, query, _files(folder))
+
+
+def take_over(folder: Path) -> None:
+    """Prevent that Spark continues the table. Called before the follower's first commit."""
+    host.replace_file(folder / _CHECKPOINT / _FOLLOWED, b"by barnabas table follow\n")
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -51,6 +52,34 @@ def stored_schema(schema: Any, *, has_times: bool = True) -> Any:
         except ValueError as error:
             raise ValueError(f"column {field.name!r}: {error}") from None
     return pa.schema(fields)
+
+
+def check_names(fields: Iterable[Any], engine: str) -> None:
+    """Raise ValueError if names of columns, or of fields of one struct, differ in case only.
+
+    Called for engines that do not distinguish them: DuckDB would rename the second one.
+    """
+    known: dict[str, str] = {}
+    for field in fields:
+        other = known.setdefault(field.name.lower(), field.name)
+        if other != field.name:
+            raise ValueError(
+                f"columns {other!r} and {field.name!r} differ in case only, which {engine} does not distinguish. "
+                "Rename the field, set a prefix for the columns of records, or use Iceberg or Parquet"
+            )
+        for kind in _inner_structs(field.type):
+            check_names(kind, engine)
+
+
+def _inner_structs(kind: Any) -> Iterator[Any]:
+    types = pa.types
+    if types.is_struct(kind):
+        yield kind
+    elif types.is_list(kind):
+        yield from _inner_structs(kind.value_type)
+    elif types.is_map(kind):
+        yield from _inner_structs(kind.key_type)
+        yield from _inner_structs(kind.item_type)
 
 
 def merge_schemas(old: Any, new: Any) -> Any:

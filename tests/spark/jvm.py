@@ -33,12 +33,17 @@ def connector_jars() -> list[Path]:
     return found
 
 
-def run_with_pyspark_4_0(module: str, arguments: Sequence[str], *, timeout_s: float) -> str:
-    """What `python -m module` prints on stdout under that PySpark; a failure shows the end of its stderr."""
+def with_pyspark_4_0(module: str, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The command `python -m module` and the environment in which it uses that PySpark."""
     paths = [str(pyspark_4_0()), str(CHECKOUT / ".src"), str(CHECKOUT)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYSPARK_PYTHON": sys.executable}
     env.pop("SPARK_HOME", None)
-    command = [sys.executable, "-m", module, *arguments]
+    return [sys.executable, "-m", module, *arguments], env
+
+
+def run_with_pyspark_4_0(module: str, arguments: Sequence[str], *, timeout_s: float) -> str:
+    """What `python -m module` prints on stdout under that PySpark; a failure shows the end of its stderr."""
+    command, env = with_pyspark_4_0(module, arguments)
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout_s, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout

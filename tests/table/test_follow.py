@@ -128,6 +128,48 @@ def test_upsert_keeps_the_latest_row_of_each_key(broker: Broker, topic: str, tmp
     assert {row["key"]: row["value"] for row in rows_of(to)} == {"a": "2", "b": "3", "c": "2", "e": "1"}
 
 
+@pytest.mark.parametrize("kind", FORMATS[:3])
+@pytest.mark.parametrize("fields", ["c,year(timestamp)", "key"])
+def test_upserts_of_partitioned_tables(broker: Broker, topic: str, tmp_path: Path, kind: str, fields: str) -> None:
+    to, layout = location(kind, tmp_path), TableSettings(partition_by=parse_partitioning(fields))
+    columns = ColumnSettings(key="string", value=Json(pa.schema([("c", pa.string()), ("n", pa.int64())])))
+    written: dict[str, tuple[str | None, int]] = {}
+    for number, c in enumerate(("x/ y", None, "x/ y", "z%")):
+        rows: list[dict[str, Any]] = [{"key": b"d%d" % number, "value": b"{}"}, {"key": b"d%d" % (number - 1)}]
+        for key in ("a", "b", "c")[number % 2 :]:
+            rows.append({"key": key.encode(), "value": json.dumps({"c": c, "n": number}).encode()})
+            written[key] = c, number
+        produce(broker, topic, [{**row, "partition": 0} for row in rows])
+        follow(broker, topic, to, layout, columns=columns, mode="upsert")
+    written["d3"] = None, None
+    assert {row["key"]: (row["c"], row["n"]) for row in rows_of(to)} == written
+    assert len(rows_of(to)) == len(written)
+
+
+def test_an_upsert_of_delta_after_a_change_of_another_program(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """Which has deleted a row, and so replaced the file that the upsert replaces."""
+    pytest.importorskip("deltalake")
+    from deltalake import DeltaTable
+
+    to, text = location("delta", tmp_path), ColumnSettings(key="string", value="string")
+    produce(broker, topic, [{"key": b"%d" % i, "value": b"old", "partition": 0} for i in range(10)])
+    follow(broker, topic, to, columns=text, mode="upsert")
+    settings = FollowSettings(broker.bootstrap, [topic], columns=text, mode="upsert")
+    with open_table(to) as sink:
+        commit = sink.commit
+
+        def commit_after_other(offsets: TableOffsets) -> Any:
+            sink.commit = commit  # type: ignore[method-assign]
+            DeltaTable(tmp_path / "table").delete("key = '5'")
+            return commit(offsets)
+
+        sink.commit = commit_after_other  # type: ignore[method-assign]
+        produce(broker, topic, [{"key": b"3", "value": b"new", "partition": 0}])
+        TableFollower(sink, settings, is_stopping=lambda: False).run(once=True)
+    expected = {str(i): "new" if i == 3 else "old" for i in range(10) if i != 5}
+    assert {row["key"]: row["value"] for row in rows_of(to)} == expected and len(rows_of(to)) == 9
+
+
 def test_upsert_requires_keys(broker: Broker, topic: str, tmp_path: Path) -> None:
     produce(broker, topic, [{"value": b"v", "partition": 1}])
     with pytest.raises(ValueError, match=rf"record of {topic}-1 at offset 0: it has no key"):
@@ -275,7 +317,7 @@ def test_snapshots_expire_with_the_files_that_no_other_has(
         for first in range(0, 60, 10):
             sink.load()
             if first == 40:
-                sink.upsert(pa.table({"n": range(5)}), pa.array([], pa.int64()), "n")
+                sink.upsert(iter([pa.record_batch({"n": range(5)})]), pa.array(range(5)), "n")
                 sink.commit(TableOffsets())
             add_rows(sink, first)
     table = iceberg_table(tmp_path)
@@ -347,7 +389,23 @@ def test_upsert_refuses_delete_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
         monkeypatch.setattr(DataScan, "plan_files", with_deletes)
         with pytest.raises(ValueError, match=r"db\.rows: the table has delete files of another program"):
-            sink.upsert(pa.table({"n": [1]}), pa.array([], pa.int64()), "n")
+            sink.upsert(iter([]), pa.array([1]), "n")
+
+
+def test_upsert_refuses_deletion_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    to = location("delta", tmp_path)
+    with open_table(to) as sink:
+        sink.load()
+        add_rows(sink, 0)
+        features = type("Protocol", (), {"reader_features": ["deletionVectors"]})
+        monkeypatch.setattr("deltalake.DeltaTable.protocol", lambda table: features)
+        vectors: list[Any] = []
+        monkeypatch.setattr("deltalake.DeltaTable.deletion_vectors", lambda table: iter(vectors))
+        change = (pa.array([1]), "n")
+        sink.upsert(iter([]), *change)
+        vectors.append(pa.record_batch({"filepath": ["f"]}))
+        with pytest.raises(ValueError, match="the table has deletion vectors of another program"):
+            sink.upsert(iter([]), *change)
 
 
 def test_old_files_of_delta_are_deleted_without_merges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

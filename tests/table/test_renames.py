@@ -165,8 +165,8 @@ def test_upserts_and_merges_read_files_with_earlier_names(topic: Topic, tmp_path
         offsets = sink.load()
         assert offsets is not None
         schema = sink.schema()
-        row = {**dict.fromkeys(schema.names), "aircraft": "N2", "miles": 20}
-        sink.upsert(pa.Table.from_pylist([row], schema=schema), pa.array([], pa.string()), "aircraft")
+        row = pa.RecordBatch.from_pylist([{"aircraft": "N2", "miles": 20}], schema=schema)
+        sink.upsert(iter([row]), pa.array(["N2"]), "aircraft")
         sink.commit(offsets)
     assert sorted((row["aircraft"], row["miles"]) for row in rows_of(to)) == [("N1", 1), ("N2", 20)]
 

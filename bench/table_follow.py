@@ -1,0 +1,198 @@
+"""`barnabas table follow`: rows per second into a new table, and the age of records when they become visible in it.
+
+    python -m bench.table_follow [--rounds 3] [--rows 3000000] [--size 100] [--kinds iceberg delta parquet duckdb]
+                                 [--rate 500000] [--seconds 20]
+
+The broker and the follower are processes of their own. In every round each kind of table receives all records of a
+topic with four partitions; the time includes the creation of the table, not the start of Python. Then equal batches of
+10 000 records, whose time is that of the broker, are written at a fixed rate, while the command follows
+them to Iceberg with its default settings. The age is the time of a snapshot minus the time of the oldest record in its
+files. Prints two tables in Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.arrow_reads import fill
+from tests.barnabas_server import BarnabasServer
+from tests.foreign_tools import CHECKOUT
+from tests.table.conftest import location
+
+from barnabas.arrow.client import BlockingClient, ClientSettings
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.record_batch import RecordBatchBuilder
+from barnabas.protocol.topic_partition import TopicPartition
+
+PARTITIONS = 4
+BATCH = 10_000
+PATIENCE_S = 120.0
+FOLLOW = """
+import sys, time
+import pyarrow
+from barnabas.table import FollowSettings, TableFollower, open_table
+bootstrap, topic, to = sys.argv[1:]
+pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+with open_table(to) as sink:
+    follower = TableFollower(sink, FollowSettings(bootstrap, [topic]), is_stopping=lambda: False)
+    begin = time.perf_counter()
+    follower.run(once=True)
+    print(follower.metrics.rows, time.perf_counter() - begin)
+"""
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": f"{CHECKOUT / '.src'}{os.pathsep}{CHECKOUT}"}
+
+
+def rate_of(bootstrap: str, topic: str, to: str, rows: int) -> float:
+    """Rows per second of one follower into a new table."""
+    command = [sys.executable, "-c", FOLLOW, bootstrap, topic, to]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    found, took = done.stdout.split()
+    assert int(found) == rows, f"{found} of {rows} rows"
+    return rows / float(took)
+
+
+class PacedProducer:
+    """Writes equal batches, one after the other, at a fixed rate of records."""
+
+    def __init__(self, bootstrap: str, topic: str, size: int, rate: int) -> None:
+        self._client = BlockingClient(ClientSettings(bootstrap, {}, "bench"))
+        self._partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+        self._rate = rate
+        builder = RecordBatchBuilder(max_size=1 << 30)
+        value = (bytes(range(256)) * (size // 256 + 1))[:size]
+        for i in range(BATCH):
+            builder.append(b"%010d" % i, value, (), 0)
+        self._batch = builder.build()
+        self.written = 0
+        self.seconds = 0.0
+
+    def run(self, seconds: float) -> None:
+        """Write for this time; `written` and `seconds` show the rate that was reached."""
+        self._client.refresh([self._partitions[0].topic])
+        begin = time.monotonic()
+        while (now := time.monotonic()) < begin + seconds:
+            if self.written > (now - begin) * self._rate:
+                time.sleep(0.005)
+                continue
+            self._write(self._partitions[self.written // BATCH % PARTITIONS])
+            self.written += BATCH
+        self.seconds = time.monotonic() - begin
+        self._client.close()
+
+    def _write(self, tp: TopicPartition) -> None:
+        data = [PartitionProduceData(index=tp.partition, records=self._batch)]
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=1,
+            timeout_ms=30_000,
+            topic_data=[TopicProduceData(name=tp.topic, partition_data=data)],
+        )
+        connection = self._client.connection(self._client.leader(tp))
+        answer = connection.ask(request, highest=11).responses[0].partition_responses[0]
+        assert answer.error_code == ErrorCode.NONE, answer
+
+
+def iceberg(folder: Path) -> Any:
+    """The table of `location("iceberg", folder)`."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    lake = folder / "lake"
+    return SqlCatalog("local", uri=f"sqlite:///{lake}/catalog.db", warehouse=f"file://{lake}").load_table("db.rows")
+
+
+def ages_of(table: Any) -> list[float]:
+    """The age in seconds of the oldest record of each snapshot that has added records."""
+    times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.snapshots()}
+    oldest: dict[int, float] = {}
+    for entry in table.inspect.all_entries().to_pylist():
+        first = entry["readable_metrics"]["timestamp"]["lower_bound"].timestamp() * 1000
+        number = entry["snapshot_id"]
+        oldest[number] = min(oldest.get(number, first), first)
+    return [(times[number] - first) / 1000 for number, first in oldest.items()]
+
+
+def measure_ages(server: BarnabasServer, folder: Path, size: int, rate: int, seconds: float) -> str:
+    """Write at a rate, follow to Iceberg, and return a row of the second table."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    topic = "paced"
+    config = {"message.timestamp.type": "LogAppendTime"}
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=config)]).values():
+        future.result(30)
+    command = [sys.executable, "-m", "barnabas.tools.cli", "table", "follow", topic, "-b", server.bootstrap]
+    to = location("iceberg", folder)
+    follower = subprocess.Popen([*command, "--to", to, "--merge-at", "0"], env=environment())
+    producer = PacedProducer(server.bootstrap, topic, size, rate)
+    try:
+        thread = threading.Thread(target=producer.run, args=(seconds,))
+        thread.start()
+        thread.join()
+        deadline = time.monotonic() + PATIENCE_S
+        while not (folder / "lake" / "catalog.db").exists() or iceberg(folder).scan().count() < producer.written:
+            assert time.monotonic() < deadline and follower.poll() is None, "the follower has not reached the end"
+            time.sleep(0.2)
+        follower.send_signal(signal.SIGTERM)
+        follower.wait(PATIENCE_S)
+    finally:
+        follower.kill()
+        follower.wait()
+    table = iceberg(folder)
+    assert table.scan().count() == producer.written
+    ages = sorted(ages_of(table))
+    return (
+        f"| {producer.written / producer.seconds / 1e6:.2f} M/s | {producer.written / 1e6:.1f} M | {len(ages)} | "
+        f"{statistics.median(ages):.1f} s | {ages[-1]:.1f} s |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=3_000_000)
+    parser.add_argument("--size", type=int, default=100, help="bytes of a value")
+    parser.add_argument("--kinds", nargs="*", default=["iceberg", "delta", "parquet", "duckdb"])
+    parser.add_argument("--rate", type=int, default=500_000, help="records per second; 0 leaves this part out")
+    parser.add_argument("--seconds", type=float, default=20.0)
+    chosen = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="barnabas-table-bench-"))
+    found: dict[str, list[float]] = {kind: [] for kind in chosen.kinds}
+    try:
+        with BarnabasServer(folder / "server") as server:
+            if found:
+                fill(server.bootstrap, "t", chosen.rows, chosen.size, PARTITIONS)
+            for number in range(chosen.rounds):
+                for kind, rates in found.items():
+                    place = folder / f"{kind}-{number}"
+                    place.mkdir()
+                    rates.append(rate_of(server.bootstrap, "t", location(kind, place), chosen.rows))
+                    shutil.rmtree(place)
+            print(f"| table | values of {chosen.size} B (lowest–highest) |\n|---|--:|")
+            for kind, rates in found.items():
+                middle, low, high = (f(rates) / 1e6 for f in (statistics.median, min, max))
+                print(f"| {kind} | {middle:.2f} M/s ({low:.2f}–{high:.2f}) |")
+            if chosen.rate:
+                print("\n| written | records | commits | oldest record, median | maximum |\n|--:|--:|--:|--:|--:|")
+                (folder / "paced").mkdir()
+                print(measure_ages(server, folder / "paced", chosen.size, chosen.rate, chosen.seconds))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
