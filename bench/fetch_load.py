@@ -75,7 +75,9 @@ def woken(bootstrap: str, topic: str, *, seconds: float, consumers: int, partiti
     answers = Answers(topic, partitions)
     # After the session id: topics, name, partitions, the fields of one, and the records.
     answer_size = _SESSION_AT + 4 + 4 + 2 + len(topic) + 4 + (4 + 2 + 8 + 8 + 8 + 4 + 4 + 4) + len(batch)
-    settle(bootstrap, [produce], answers)
+    # One request for each partition: a request for all of them is repeated while one has no leader, and the others
+    # would have more than the one record before the first fetch.
+    settle(bootstrap, [produce_request(topic, [(index, batch)]) for index in range(partitions)], Answers(topic))
     spent: list[float] = []
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
         producer = stack.enter_context(connect(bootstrap))

@@ -32,6 +32,20 @@ def _consumer_request() -> tuple[FetchRequest, FetchTopic, FetchPartition]:
     return request, topic, partition
 
 
+def at_offset(partition: FetchPartition, offset: int) -> FetchPartition:
+    """Return a copy of the request for a partition with another fetch offset."""
+    other = new(FetchPartition)
+    other.partition = partition.partition
+    other.current_leader_epoch = partition.current_leader_epoch
+    other.fetch_offset = offset
+    other.last_fetched_epoch = partition.last_fetched_epoch
+    other.log_start_offset = partition.log_start_offset
+    other.partition_max_bytes = partition.partition_max_bytes
+    other.replica_directory_id = partition.replica_directory_id
+    other.high_watermark = partition.high_watermark
+    return other
+
+
 def classic_fetch_decoder(version: int, general: Decoder) -> Decoder:
     head = Struct(">iiiibiiih").unpack_from  # replica id … session epoch, topics, length of name
     rest = Struct(">iiiqqiih").unpack_from  # partitions, the partition, forgotten topics, length of rack

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from struct import Struct
 from typing import Any, NamedTuple
+from uuid import UUID
 
-from .codec import encode_response
-from .messages.fetch import FetchResponse
+from .codec import encode_request, encode_response
+from .compiled_support import uvarint
+from .messages.fetch import FetchRequest, FetchResponse
 from .schema import Buffer
 
 FIRST_VERSION, LAST_VERSION = 7, 18
@@ -19,13 +21,23 @@ MAX_REQUEST_BYTES = 512
 """The size of the largest request that is compared with others: a request for one partition is smaller."""
 NO_SESSION = (0, -1)
 """Session id and session epoch of a request without a session."""
+_LEADER_EPOCHS = 9
+_PREFERRED_REPLICAS = 11
 _FLEXIBLE = 12
+_TOPIC_IDS = 13
 _WITHOUT_REPLICA_ID = 15
 _API_SIZE = 4
 _FRONT_SIZE = 10
 _SESSION_SIZE = 8
 _SESSION_AT, _SESSION_AT_WITHOUT_REPLICA_ID = 17, 13
 """Position of the session id in the body: after the replica id, the maximum wait, the two limits and the isolation."""
+
+_EPOCH_AT = 4
+_LEADER_EPOCH_SIZE = 4
+_CLASSIC_FRONT, _FLEXIBLE_FRONT = 4 + 4 + 4 + _LEADER_EPOCH_SIZE, 1 + 1 + 4 + _LEADER_EPOCH_SIZE
+"""Bytes between the session epoch and the offset without the topic: two counts, the partition and the leader epoch."""
+_NAME_LENGTH_SIZE = 2
+_TOPIC_ID_SIZE = 16
 
 _front_at = Struct(">hhih").unpack_from  # API key, version, correlation id, length of the client id
 _session_at = Struct(">ii").unpack_from
@@ -34,6 +46,9 @@ _session_at = Struct(">ii").unpack_from
 _RESPONSE_FRONT = Struct(">ii6xi")
 _FLEXIBLE_RESPONSE_FRONT = Struct(">iix6xi")
 _BODY_FRONT_SIZE = 10
+_COUNT = Struct(">i")
+_COUNT_AND_LENGTH = Struct(">ih")
+_PARTITION_AND_ERROR = Struct(">ih")
 
 
 class EqualFetch(NamedTuple):
@@ -79,6 +94,93 @@ def read_equal_fetch(buffer: memoryview, start: int, end: int) -> EqualFetch | N
         return None
     key = b"".join((buffer[start : start + _API_SIZE], buffer[body:session], buffer[rest:end]))
     return EqualFetch(key, correlation_id, session_id, epoch)
+
+
+class RepeatedFetch:
+    """A request for one partition, which a consumer repeats with other correlation ids, session epochs and offsets.
+
+    `read` is a shorter way to the result of the codec: all other bytes are compared.
+    """
+
+    __slots__ = ("_fixed", "_size", "_unpack")
+
+    def __init__(self, buffer: memoryview, start: int, end: int, request: FetchRequest) -> None:
+        """The frame at `[start, end)` has the `request`. Raises ValueError for a request that is not compared.
+
+        The positions are those of the codec's own encoding: a client may encode a number or a tagged field in more
+        bytes, and such a request is not compared.
+        """
+        _, version, _, length = _front_at(buffer, start)
+        is_flexible = version >= _FLEXIBLE
+        body = start + _FRONT_SIZE + max(length, 0) + is_flexible
+        if end - start > MAX_REQUEST_BYTES or buffer[body:end] != encode_request(request, version):
+            raise ValueError("the frame is large, or differs from the codec's encoding")
+        (topic,) = request.topics
+        name = topic.topic.encode()
+        if is_flexible:
+            topic_size = _TOPIC_ID_SIZE if version >= _TOPIC_IDS else len(uvarint(len(name) + 1)) + len(name)
+            offset = topic_size + _FLEXIBLE_FRONT
+        else:
+            offset = _NAME_LENGTH_SIZE + len(name) + _CLASSIC_FRONT - _LEADER_EPOCH_SIZE * (version < _LEADER_EPOCHS)
+        session = body + (_SESSION_AT if version < _WITHOUT_REPLICA_ID else _SESSION_AT_WITHOUT_REPLICA_ID)
+        epoch = session + _EPOCH_AT
+        offset += session + _SESSION_SIZE
+        self._size = end - start
+        sizes = epoch - start - _API_SIZE - 4, offset - epoch - 4, end - offset - 8
+        self._unpack = Struct(">4si{}si{}sq{}s".format(*sizes)).unpack_from
+        front, _, middle, _, between, _, rest = self._unpack(buffer, start)
+        self._fixed = front, middle, between, rest
+
+    def read(self, buffer: memoryview, start: int, end: int) -> tuple[int, int, int] | None:
+        """Return the correlation id, the session epoch and the offset in the frame at `[start, end)`.
+
+        Returns None if it has another request.
+        """
+        if end - start != self._size:
+            return None
+        front, correlation_id, middle, epoch, between, offset, rest = self._unpack(buffer, start)
+        return (correlation_id, epoch, offset) if (front, middle, between, rest) == self._fixed else None
+
+
+class RecordsResponse:
+    """The encoding of fetch responses of one version with records of one partition, without an error.
+
+    A shorter way to the bytes of the codec: a consumer gets many responses that differ in few numbers.
+    """
+
+    __slots__ = ("_end", "_is_flexible", "_pack", "_rest", "_topic")
+
+    def __init__(self, version: int, topic: str | UUID, partition: int, *, is_read_committed: bool) -> None:
+        """`is_read_committed`: the responses list aborted transactions, of which there are none."""
+        assert FIRST_VERSION <= version <= LAST_VERSION, "other versions have other positions"
+        self._is_flexible = version >= _FLEXIBLE
+        name = topic.bytes if isinstance(topic, UUID) else topic.encode()
+        if self._is_flexible:
+            length = b"" if isinstance(topic, UUID) else uvarint(len(name) + 1)
+            self._topic = b"\2" + length + name + b"\2" + _PARTITION_AND_ERROR.pack(partition, 0)
+            numbers, self._end = "qqqBi", b"\0\0\0"
+            self._rest: tuple[int, ...] = int(is_read_committed), -1
+        else:
+            self._topic = _COUNT_AND_LENGTH.pack(1, len(name)) + name + _COUNT.pack(1)
+            self._topic += _PARTITION_AND_ERROR.pack(partition, 0)
+            numbers, self._end = "qqqi" + "i" * (version >= _PREFERRED_REPLICAS), b""
+            self._rest = (is_read_committed - 1, -1)[: len(numbers) - 3]
+        front = _FLEXIBLE_RESPONSE_FRONT if self._is_flexible else _RESPONSE_FRONT
+        self._pack = Struct(f"{front.format}{len(self._topic)}s{numbers}")
+
+    def frame(
+        self,
+        correlation_id: int,
+        session_id: int,
+        offsets: tuple[int, int, int],
+        records: bytes,
+    ) -> bytes:
+        """Return a response. `offsets` are the high watermark, the last stable offset and the log start offset."""
+        size = len(records)
+        length = uvarint(size + 1) if self._is_flexible else _COUNT.pack(size)
+        total = self._pack.size + len(length) + size + len(self._end) - 4
+        front = self._pack.pack(total, correlation_id, session_id, self._topic, *offsets, *self._rest)
+        return b"".join((front, length, records, self._end))
 
 
 class SharedFetchResponse:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...common.room_logger import room_logger
 from ...protocol.errors import KafkaError
-from ...protocol.joint_fetch import SharedFetchResponse, read_equal_fetch
+from ...protocol.joint_fetch import NO_SESSION, RepeatedFetch, SharedFetchResponse, read_equal_fetch
 from ...protocol.messages.fetch import FetchResponse
+from ..replication.delayed_fetch import DelayedFetch
 from ..runtime.loop_sharing import Steps, raise_error, run_to_end
 
 if TYPE_CHECKING:
     from ...protocol.joint_fetch import EqualFetch
     from ...protocol.messages.fetch import PartitionData
     from ..network.connection import Connection
-    from ..replication.delayed_fetch import DelayedFetch, FetchResult
+    from ..replication.delayed_fetch import FetchResult, LongFetch
     from ..replication.fetch_session import FetchSession
     from .handlers.fetch import PendingFetch
+    from .request_context import Respond
     from .services import Services
 
 logger = room_logger("apis")
@@ -52,11 +55,71 @@ class JointFetch:
 
     def __init__(self, services: Services) -> None:
         self._sessions = services.fetch_sessions
+        self._config = services.config
         self._fault = services.fault
         self._loop_time = services.replica_manager.loop_time
         self.sliced_work = services.sliced_work
         self.groups: dict[GroupKey, FetchGroup] = {}
         """The waiting groups. If several have the same key, the latest one."""
+
+    def handle(self, connection: Connection, respond: Respond, buffer: memoryview, start: int, end: int) -> bool:
+        """Handle the request in the frame at `[start, end)` if it joins a group or repeats the last request.
+
+        `respond` sends a response. Return False if the request is handled like others.
+        """
+        if self.groups and self.join(connection, buffer, start, end):
+            connection.last_request = None  # a request that waits alone is kept, and no request of a group
+            return True
+        last = connection.last_request
+        if last is None:
+            return False
+        fetch, repeated = last
+        values = repeated.read(buffer, start, end)
+        if values is not None and self._fault("fetch-session-lost"):
+            self._sessions.close(fetch.request.session_id)
+        if values is None or not fetch.repeat(respond, values, self._config.fetch_max_bytes):
+            connection.last_request = None
+            return False
+        self._lead_others(connection, fetch, fetch.read(fetch.respond), buffer, start, end)
+        return True
+
+    def keep(
+        self,
+        connection: Connection,
+        fetch: PendingFetch,
+        waiting: DelayedFetch | LongFetch | None,
+        buffer: memoryview,
+        start: int,
+        end: int,
+    ) -> None:
+        """Keep a fetch, whose request is in the frame at `[start, end)`, for equal and repeated requests.
+
+        `waiting` is its wait, None after a response.
+        """
+        connection.last_request = None
+        if not fetch.is_joinable or self._lead_others(connection, fetch, waiting, buffer, start, end):
+            return
+        request = fetch.request
+        # A request that opens or closes a session is not repeated.
+        if request.session_epoch > 0 or (request.session_id, request.session_epoch) == NO_SESSION:
+            with suppress(ValueError):
+                connection.last_request = fetch, RepeatedFetch(buffer, start, end, request)
+
+    def _lead_others(
+        self,
+        connection: Connection,
+        fetch: PendingFetch,
+        waiting: DelayedFetch | LongFetch | None,
+        buffer: memoryview,
+        start: int,
+        end: int,
+    ) -> bool:
+        """Let later requests join a fetch if other fetches wait for the same partition. Return whether they may."""
+        if not isinstance(waiting, DelayedFetch) or not waiting.has_other_fetches:
+            return False
+        connection.last_request = None
+        self.lead(connection, fetch, waiting, buffer, start, end)
+        return True
 
     def join(self, connection: Connection, buffer: memoryview, start: int, end: int) -> bool:
         """Let the request in the frame at `[start, end)` wait in a group. Return False if it is handled alone."""

@@ -254,7 +254,7 @@ class KafkaApis:
         if (is_large and decoded is None) or (route.turn_queue is not None and not is_turn):
             self._handle_later(connection, route, buffer[start:end], decoded, admission)
             return
-        if route.is_joinable and self._joint_fetch.groups and self._joint_fetch.join(connection, buffer, start, end):
+        if route.is_joinable and self._joint_fetch.handle(connection, route.respond, buffer, start, end):
             return
         header, request = decoded or route.read(buffer, start, end)
         # Positional: Python 3.11 makes a dictionary of the keyword arguments of a class.
@@ -271,10 +271,10 @@ class KafkaApis:
                     self._run_in_task(context, request, response)
             elif response is not None:
                 route.respond(context, response)
-            elif context.joinable_fetch is not None:
-                joinable, context.joinable_fetch = context.joinable_fetch, None  # it refers to the context
+            elif context.fetch is not None:
+                fetch, context.fetch = context.fetch, None  # it refers to the context
                 if route.is_joinable:
-                    self._joint_fetch.lead(connection, *joinable, buffer, start, end)
+                    self._joint_fetch.keep(connection, *fetch, buffer, start, end)
             # None: the exception for Produce, Fetch and the APIs of group members (`docs/adding-an-api.md`). They wait
             # in a purgatory or in their group, and respond in its callback: a task would cost several microseconds.
 

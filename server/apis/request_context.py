@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
     from ..config.listeners import ListenerConfig
     from ..quotas.request_quota_usage import RequestQuotaUsage
-    from ..replication.delayed_fetch import DelayedFetch
+    from ..replication.delayed_fetch import DelayedFetch, LongFetch
     from ..security.authorizer import Authorizer
     from ..security.session import Session
     from .handlers.fetch import PendingFetch
@@ -83,10 +83,10 @@ class RequestContext:
         "client_id",
         "correlation_id",
         "denied",
+        "fetch",
         "is_answered",
         "is_large",
         "is_replica_fetch",
-        "joinable_fetch",
         "quota_usage",
         "size",
     )
@@ -117,8 +117,8 @@ class RequestContext:
         """Whether it is the fetch of a follower."""
         self.is_large = is_large
         """Whether its response is encoded in a lane, as it may be large."""
-        self.joinable_fetch: tuple[PendingFetch, DelayedFetch] | None = None
-        """A fetch that waits and that equal requests may join, and its wait. `KafkaApis` takes it from here."""
+        self.fetch: tuple[PendingFetch, DelayedFetch | LongFetch | None] | None = None
+        """A fetch, which equal or repeated requests may continue, and its wait. `KafkaApis` takes them from here."""
         self.began: float
         """The time at which its handler was called; set only while the request log is on."""
         self._respond = respond
@@ -151,10 +151,22 @@ class RequestContext:
         """Return whether any resource of the type may exist that the client is authorized for (KIP-679)."""
         return self._authorizer is None or self._authorizer.authorize_some(self.session, operation, resource_type)
 
+    def begin_again(self, correlation_id: int, respond: Respond) -> None:
+        """Become the context of the next request of the connection, which differs only in its correlation id."""
+        self.correlation_id = correlation_id
+        self._respond = respond
+        self.is_answered = False
+
     def respond(self, response: Any) -> None:
         """Encode and send the response; the connection then handles its next request."""
         self.is_answered = True
         self._respond(self, response)
+
+    def respond_encoded(self, frame: bytes) -> None:
+        """Send an encoded response, as `respond`, to a request that no interceptor handles."""
+        self.is_answered = True
+        connection: Any = self.channel
+        connection.send([frame], len(frame))
 
     def wrap_response(self, wrapper: ResponseWrapper) -> None:
         """Pass the response to `wrapper` instead of sending it."""

@@ -136,6 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         "frame_started",
         "is_local",
         "last_active",
+        "last_request",
         "on_close",
         "on_lost",
         "session",
@@ -186,6 +187,8 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the client runs on this machine."""
         self.on_close: Callable[[], None] | None = None
         self.on_lost: Callable[[], None] | None = None
+        self.last_request: Any = None
+        """The last request, if its handler keeps it because the next one is often similar. Only the handler uses it."""
         self.last_active = self._loop.time()
         """Loop time of the last received byte, or since which bytes are read again or a long response is taken."""
         self.frame_started: float | None = None
@@ -218,6 +221,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_event(ServerEvent.LOST)
         self._batcher.remove_connection(self._descriptor)
         self._transport = self._paced = None
+        self.last_request = None  # it refers to this connection
         self._notify_taken()
         self._stop_sending()
         self._reader.close()

@@ -76,19 +76,29 @@ class FetchSession:
 
     def update(self, request: FetchRequest, *, uses_topic_ids: bool) -> None:
         """Take over added, changed and forgotten partitions of an incremental request, in this order."""
-        for key, item in requested_items(request, uses_topic_ids=uses_topic_ids).items():
-            known = self.items.get(key)
-            if known is None:
-                self.items[key] = item
-            else:
+        items = self.items
+        for topic in request.topics:
+            name: str | UUID = topic.topic_id if uses_topic_ids else topic.topic
+            for partition in topic.partitions:
+                key = name, partition.partition
+                known = items.get(key)
+                if known is None:
+                    items[key] = CachedPartition(name, partition)
+                    continue
                 # The follower's state for the previous leader epoch does not apply to the new one.
-                if known.request.current_leader_epoch != item.request.current_leader_epoch:
+                if known.request.current_leader_epoch != partition.current_leader_epoch:
                     known.must_answer = True
-                known.request = item.request
-        for topic in request.forgotten_topics_data:
-            name = topic.topic_id if uses_topic_ids else topic.topic
-            for index in topic.partitions:
-                self.items.pop((name, index), None)
+                known.request = partition
+        for forgotten in request.forgotten_topics_data:
+            name = forgotten.topic_id if uses_topic_ids else forgotten.topic
+            for index in forgotten.partitions:
+                items.pop((name, index), None)
+
+    def keep_sent(self, key: PartitionKey, high_watermark: int, log_start_offset: int) -> None:
+        """Keep the offsets of a response with records and without an error: `keep_changed` of such a response."""
+        # Served partitions go to the end, so that one busy partition cannot use up every answer's bytes.
+        item = self.items[key] = self.items.pop(key)
+        item.high_watermark, item.log_start_offset, item.must_answer = high_watermark, log_start_offset, False
 
     def keep_changed(self, key: PartitionKey, data: PartitionData) -> bool:
         """Whether an incremental response must contain `data`, whose offsets are kept if so."""

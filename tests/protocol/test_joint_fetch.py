@@ -11,13 +11,16 @@ import pytest
 from tests.frames import request_body
 
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.codec import decode_response, encode_response
-from barnabas.protocol.headers import decode_response_header, encode_response_header
+from barnabas.protocol.codec import decode_request, decode_response, encode_response
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.headers import decode_request_header, decode_response_header, encode_response_header
 from barnabas.protocol.joint_fetch import (
     FIRST_VERSION,
     LAST_VERSION,
     MAX_REQUEST_BYTES,
     EqualFetch,
+    RecordsResponse,
+    RepeatedFetch,
     SharedFetchResponse,
     read_equal_fetch,
 )
@@ -162,3 +165,95 @@ def test_a_frame_is_that_of_the_general_encoder(version: int) -> None:
             found, position = decode_response_header(ApiKey.FETCH, version, made, 4, size)
             assert found == correlation_id
             assert decode_response(ApiKey.FETCH, version, made, position, size).session_id == session_id
+
+
+NAMES = ("t", "n" * 126, "n" * 127, "n" * 249)
+
+
+def named(version: int, name: str, offset: int, **options: Any) -> FetchRequest:
+    made = request(version, offset, **options)
+    if version < 13:
+        made.topics[0].topic = name
+    return made
+
+
+def repeated(data: bytes, message: FetchRequest) -> RepeatedFetch:
+    return RepeatedFetch(memoryview(bytearray(b"before" + data)), 6, 6 + len(data), message)
+
+
+def read_repeated(one: RepeatedFetch, data: bytes) -> tuple[int, int, int] | None:
+    return one.read(memoryview(bytearray(data + b"\0" * 20)), 0, len(data))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_repeated_request_has_the_values_of_the_codec(version: int) -> None:
+    for name in NAMES:
+        for client_id in (None, "", "müller"):
+            message = named(version, name, 5, **ids(7, 1))
+            kept = repeated(frame(version, message, client_id=client_id), message)
+            for correlation_id, epoch, offset in ((3, 1, 5), (-9, 2**31 - 1, 2**63 - 1), (2**31 - 1, -1, -(2**63))):
+                again = named(version, name, offset, **ids(7, epoch))
+                data = frame(version, again, correlation_id=correlation_id, client_id=client_id)
+                assert read_repeated(kept, data) == (correlation_id, epoch, offset)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_changed_request_is_no_repetition_unless_the_codec_agrees(version: int) -> None:
+    def values(data: bytes) -> tuple[int, int, int, FetchRequest] | None:
+        """The values of the codec, and the rest of the request."""
+        try:
+            header, position = decode_request_header(data, 0, len(data))
+            found = decode_request(header.api_key, header.api_version, data, position, len(data))
+        except ProtocolError:
+            return None
+        if not isinstance(found, FetchRequest) or len(found.topics) != 1 or len(found.topics[0].partitions) != 1:
+            return None
+        (partition,) = found.topics[0].partitions
+        result = header.correlation_id, found.session_epoch, partition.fetch_offset
+        found.session_epoch, partition.fetch_offset = 1, 5
+        return *result, found
+
+    message = request(version, **ids(7, 1))
+    good = frame(version, message)
+    decoded = values(good)
+    assert decoded is not None
+    kept = repeated(good, message)
+    accepted, rng = 0, random.Random(version)
+    for _ in range(2000):
+        changed = bytearray(good)
+        for _ in range(rng.randrange(1, 4)):
+            changed[rng.randrange(len(changed))] = rng.randrange(256)
+        found = read_repeated(kept, bytes(changed))
+        if found is not None:
+            assert values(bytes(changed)) == (*found, decoded[3])
+            accepted += 1
+    assert 50 < accepted < 1900
+    for data in (good[:-1], good + b"\0", b"", b"before"):
+        assert read_repeated(kept, data) is None
+
+
+def test_a_request_in_another_encoding_is_not_kept() -> None:
+    message = request(12, **ids(7, 1))
+    good = frame(12, message)
+    for other in (good + b"\0", good[:-1] + b"\1\x70\0", good + b"\0" * MAX_REQUEST_BYTES):
+        with pytest.raises(ValueError, match="encoding"):
+            repeated(other, message)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_response_with_records_is_that_of_the_general_encoder(version: int) -> None:
+    for name in NAMES:
+        for aborted in (None, list[AbortedTransaction]()):
+            topic = FetchableTopicResponse(topic=name if version < 13 else "", topic_id=TOPIC_ID)
+            is_committed = aborted is not None
+            made = RecordsResponse(version, TOPIC_ID if version >= 13 else name, 3, is_read_committed=is_committed)
+            for size in (1, 126, 127, 16_382, 16_383, 60_000):
+                data = PartitionData(partition_index=3, high_watermark=2**62, last_stable_offset=8, log_start_offset=1)
+                data.aborted_transactions, data.records = aborted, b"r" * size
+                topic.partitions = [data]
+                response = FetchResponse(session_id=2**31 - 1, responses=[topic])
+                expected = encode_response_header(ApiKey.FETCH, version, -5)
+                expected += b"".join(encode_response(response, version))
+                offsets = data.high_watermark, data.last_stable_offset, data.log_start_offset
+                found = made.frame(-5, response.session_id, offsets, data.records)
+                assert found == struct.pack(">i", len(expected)) + expected

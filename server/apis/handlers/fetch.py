@@ -18,6 +18,8 @@ from uuid import UUID
 
 from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.hot_fetch import at_offset
+from ....protocol.joint_fetch import RecordsResponse
 from ....protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -32,7 +34,7 @@ from ....protocol.messages.fetch import (
 from ....protocol.schema import ZERO_UUID, Buffer
 from ....storage.log_values import FetchIsolation
 from ....storage.record_conversion import ConversionBudget, down_convert
-from ...replication.delayed_fetch import CONSUMER, DelayedFetch, FetchParams, FetchResult
+from ...replication.delayed_fetch import CONSUMER, FetchCallback, FetchParams, FetchResult
 from ...replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -48,10 +50,12 @@ from ..request_context import RequestContext
 if TYPE_CHECKING:
     from ...config.settings import Settings
     from ...metadata.metadata_cache import MetadataCache
+    from ...replication.delayed_fetch import DelayedFetch, LongFetch
     from ...replication.fetch_session import FetchSessionCache
     from ...replication.replica_manager import ReplicaManager
     from ...runtime.ports import Work
     from ..joint_fetch import FetchGroup
+    from ..request_context import Respond
 
 ANSWERED_PARTITIONS_PER_TURN = 500
 """Partitions of a fetch whose responses are built: a millisecond or two."""
@@ -67,6 +71,12 @@ SINCE_ANY_REPLICA = 11
 SINCE_TOPIC_IDS = 13
 SINCE_REPLICA_STATE = 15
 SINCE_LEADER_HINTS = 16
+LOG_END, HIGH_WATERMARK, TXN_COMMITTED = (
+    FetchIsolation.LOG_END,
+    FetchIsolation.HIGH_WATERMARK,
+    FetchIsolation.TXN_COMMITTED,
+)
+"""Module names, because Python 3.11 takes ten times as long to find a member of an enum class."""
 HINTED_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -98,13 +108,8 @@ def handle(
         respond = partial(fetch.convert, work, sliced_work)
     elif len(items) > ANSWERED_PARTITIONS_PER_TURN:
         respond = partial(fetch.respond_in_turns, sliced_work)
-    params = fetch.params(items, config.fetch_max_bytes)
-    waiting = replica_manager.fetch_records(params, respond, on_resume=on_resume)
-    if waiting is not None:
-        ctx.on_disconnect(waiting.cancel)
-        if isinstance(waiting, DelayedFetch) and waiting.has_other_fetches and fetch.is_joinable:
-            fetch.joint_params = params
-            ctx.joinable_fetch = fetch, waiting
+    fetch.fetch_params = fetch.params(items, config.fetch_max_bytes)
+    ctx.fetch = fetch, fetch.read(respond, on_resume)
     return None
 
 
@@ -131,9 +136,10 @@ class PendingFetch:
         "_may_follow",
         "_metadata",
         "_replicas",
+        "_response_frame",
         "_sessions",
+        "fetch_params",
         "group",
-        "joint_params",
         "request",
         "session",
         "uses_topic_ids",
@@ -168,8 +174,9 @@ class PendingFetch:
         self._asked: list[tuple[CachedPartition, str | ErrorCode]] = []
         """The items of the response in its order, with the name of their topic or the error."""
         self._hints: LeaderHints | None = None
-        self.joint_params: FetchParams
-        """Set if equal requests may wait together with this one."""
+        self.fetch_params: FetchParams
+        self._response_frame: RecordsResponse | None = None
+        """Set for a request that repeats another one."""
         self.group: FetchGroup | None = None
         """The requests that get its results, while it waits with others."""
 
@@ -227,18 +234,27 @@ class PendingFetch:
             0 if has_errors else request.max_wait_ms,
             min(request.min_bytes, max_bytes),
             max_bytes,
-            FetchIsolation.TXN_COMMITTED if request.isolation_level == 1 else FetchIsolation.HIGH_WATERMARK,
+            TXN_COMMITTED if request.isolation_level == 1 else HIGH_WATERMARK,
             self.version < SINCE_WHOLE_BATCHES,
             self.version >= SINCE_CURRENT_FORMAT,
         )
         if follower != CONSUMER:
-            params.follower, params.isolation = follower, FetchIsolation.LOG_END
+            params.follower, params.isolation = follower, LOG_END
             params.follower_epoch = request.replica_state.replica_epoch
         elif self.version >= SINCE_ANY_REPLICA:
             params.any_replica = True
             if request.rack_id:
                 params.rack, params.listener = request.rack_id, ctx.listener.name
         return params
+
+    def read(
+        self, respond: FetchCallback, on_resume: Callable[[], None] | None = None
+    ) -> DelayedFetch | LongFetch | None:
+        """Read the partitions for `respond`. Return the wait, if there is one."""
+        waiting = self._replicas.fetch_records(self.fetch_params, respond, on_resume=on_resume)
+        if waiting is not None:
+            self._ctx.on_disconnect(waiting.cancel)
+        return waiting
 
     def convert(self, work: Work, sliced_work: SlicedWork, results: list[FetchResult]) -> None:
         """Respond with the records converted to the format of the version, in a lane."""
@@ -263,6 +279,8 @@ class PendingFetch:
         """Respond with the results; in a session only with the partitions that changed since the last response."""
         if self.group is not None:
             self.group.respond(results)
+        elif self._response_frame is not None and self._respond_to_repeated(results[0]):
+            pass
         elif not self._respond_if_over_quota(results):
             topics: list[FetchableTopicResponse] = []
             self._add_answers(topics, self._asked, iter(results))
@@ -338,7 +356,7 @@ class PendingFetch:
             session = None
         return FetchResponse(session_id=session.id if session is not None else 0)
 
-    # -- with equal requests ---------------------------------------------------------------------------------------
+    # -- with equal and repeated requests --------------------------------------------------------------------------
 
     @property
     def is_joinable(self) -> bool:
@@ -372,7 +390,67 @@ class PendingFetch:
 
     def read_again(self) -> list[FetchResult]:
         """Return the results for another request that has waited with this one."""
-        return self._replicas.read_again(self.joint_params)
+        return self._replicas.read_again(self.fetch_params)
+
+    def repeat(self, respond: Respond, values: tuple[int, int, int], most_bytes: int) -> bool:
+        """Become the next request of the same connection, for the same partition; `read` reads it.
+
+        `values` are its correlation id, session epoch and offset; `respond` sends a response. Return False, with an
+        unchanged session, if it is handled like any other request.
+        """
+        correlation_id, session_epoch, offset = values
+        ((item, name),) = self._asked
+        request, session = self.request, self.session
+        if isinstance(item.topic, UUID) and self._metadata.topic_name(item.topic) != name:
+            return False
+        (topic,) = request.topics
+        # A copy, because fetch sessions of equal requests refer to the previous one.
+        partition = topic.partitions[0] = at_offset(topic.partitions[0], offset)
+        if session is None:
+            if session_epoch != request.session_epoch:
+                return False
+            item.request = partition
+        else:
+            sessions, key = self._sessions, (item.topic, partition.partition)
+            if sessions.get(session.id) is not session or len(session.items) != 1 or session.items.get(key) is not item:
+                return False
+            try:
+                now = self._replicas.loop_time()
+                sessions.resume(session.id, session_epoch, request, uses_topic_ids=self.uses_topic_ids, now=now)
+            except KafkaError:
+                return False
+            request.session_epoch = session_epoch
+        self._ctx.begin_again(correlation_id, respond)
+        params = self.fetch_params
+        params.partitions = [(cast(str, name), partition)]
+        params.max_bytes = min(request.max_bytes, most_bytes)
+        params.min_bytes = min(request.min_bytes, params.max_bytes)
+        params.has_waited = False
+        self._hints = None
+        if self._response_frame is None:
+            self._response_frame = RecordsResponse(
+                self.version, item.topic, partition.partition, is_read_committed=request.isolation_level == 1
+            )
+        return True
+
+    def _respond_to_repeated(self, result: FetchResult) -> bool:
+        """Respond with records. Return False, without a response, if the result is anything else."""
+        if (
+            isinstance(result, KafkaError)
+            or type(result.records) is not bytes
+            or not result.records
+            or result.aborted_transactions
+        ):
+            return False
+        assert self._response_frame is not None, "the request repeats another one"
+        session, start = self.session, result.log_start_offset
+        if session is not None:
+            session.keep_sent(self.partition_key, result.high_watermark, start)
+        offsets = result.high_watermark, result.last_stable_offset, start
+        session_id = 0 if session is None else session.id
+        ctx = self._ctx
+        ctx.respond_encoded(self._response_frame.frame(ctx.correlation_id, session_id, offsets, result.records))
+        return True
 
     # -- one partition ---------------------------------------------------------------------------------------------
 

@@ -50,17 +50,18 @@ LAST = 18
 SLOW_DISK = WorkDelays(usual=2.0)
 
 
-def append_control(plane: DataPlane, producer_id: int, kind: ControlType) -> None:
+def append_control(plane: DataPlane, producer_id: int, kind: ControlType, *, topic: str = "t", index: int = 0) -> None:
     marker = control_batch(kind, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp=1)
-    partition = plane.partition()
+    partition = plane.partition(topic, index)
     partition.append_records_to_leader(memoryview(bytearray(marker)), AppendRequest(1, 0, print, COORDINATOR_RULES))
 
 
-def append_transactional(plane: DataPlane, producer_id: int, *values: bytes) -> None:
+def append_transactional(plane: DataPlane, producer_id: int, *values: bytes, topic: str = "t", index: int = 0) -> None:
     records = batch(
         *values, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True, timestamp=1
     )
-    plane.partition().append_records_to_leader(memoryview(bytearray(records)), AppendRequest(1, 0, print, CLIENT_RULES))
+    partition = plane.partition(topic, index)
+    partition.append_records_to_leader(memoryview(bytearray(records)), AppendRequest(1, 0, print, CLIENT_RULES))
 
 
 @pytest.mark.parametrize("version", range(LAST + 1))

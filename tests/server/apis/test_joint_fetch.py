@@ -31,6 +31,7 @@ from barnabas.protocol.joint_fetch import SharedFetchResponse
 from barnabas.protocol.messages.fetch import FetchResponse
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import ControlType
+from barnabas.server.apis.handlers.fetch import PendingFetch
 from barnabas.server.apis.joint_fetch import JOINABLE_PART, MAX_MEMBERS, FetchGroup, JointFetch, Member
 from barnabas.server.replication.delayed_operation import DelayedOperationPurgatory
 
@@ -204,6 +205,114 @@ def test_responses_are_those_of_requests_that_wait_alone(
     together, alone = found
     assert together == alone
     assert len(alone) > 150
+
+
+async def play_alone(plane: DataPlane, rng: random.Random) -> list[Any]:
+    """Consumers of one partition each repeat their requests, and receive what each event gives them."""
+    found: list[Any] = []
+    await plane.create_topic("own", 12)
+    readers: list[Consumer] = []
+    for index in range(12):
+        options: dict[str, Any] = {"isolation": int(rng.random() < 0.4), "has_session": rng.random() < 0.8}
+        connection = await plane.connect(f"c{index}")
+        readers.append(Consumer(plane, connection, rng.randrange(7, 19), topic="own", index=index, **options))
+
+    async def small(index: int) -> None:
+        await plane.append(batch(b"small", b"er"), topic="own", index=index)
+
+    async def aborted(index: int) -> None:
+        append_transactional(plane, 7, b"aborted", topic="own", index=index)
+        append_control(plane, 7, ControlType.ABORT, topic="own", index=index)
+
+    async def large(index: int) -> None:
+        await plane.append(batch(rng.randbytes(100_000)), topic="own", index=index)
+
+    async def deleted(index: int) -> None:
+        await plane.append(batch(b"deleted", b"kept"), topic="own", index=index)
+        log = plane.partition("own", index).log
+        plane.partition("own", index).delete_records(log.log_end_offset - 1)
+
+    async def nothing(index: int) -> None:
+        await asyncio.sleep(1)
+
+    async def lost(index: int) -> None:
+        plane.state.fetch_sessions.close(readers[index].session_id)
+        await small(index)
+
+    for step in range(25):
+        events = [rng.choice([small, small, small, aborted, large, deleted, nothing, lost]) for _ in readers]
+        for reader in readers:
+            if rng.random() < 0.1:
+                reader.epoch += 1  # wrong, or of a request without a session
+            if rng.random() < 0.1:
+                reader.session_id += 1
+        sent = [reader.send(1000) for reader in readers]
+        if step % 3 == 0:  # the others wait when their records arrive
+            await asyncio.sleep(0.1)
+        if step == 20:
+            await plane.delete_topic("own")
+        else:
+            for reader, event in zip(readers, events, strict=True):
+                await event(reader.index)
+        for reader, response in zip(readers, await asyncio.gather(*sent), strict=True):
+            found.append((reader.index, reader.version, reader.offset, comparable(response)))
+            if response.error_code == ErrorCode.NONE and (response.session_id or not reader.has_session):
+                reader.take(response)
+            else:
+                reader.session_id, reader.epoch = 0, 0 if reader.has_session else -1
+        if step == 20:
+            await plane.create_topic("own", 12)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_responses_to_repeated_requests_are_those_to_other_requests(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[list[Any]] = []
+    counts: Counter[bool] = Counter()
+    original = PendingFetch.repeat
+
+    def repeat(self: PendingFetch, *args: Any) -> bool:
+        is_repeated = original(self, *args)
+        counts[is_repeated] += 1
+        return is_repeated
+
+    async def talk(plane: DataPlane) -> None:
+        found.append(await play_alone(plane, random.Random(seed)))
+        assert not plane.state.replica_manager._fetch_purgatory.watchers
+
+    monkeypatch.setattr(PendingFetch, "repeat", repeat)
+    play(talk, settings=PAGE_CACHE)
+    assert counts[True] > 50
+    assert counts[False] > 5, "sessions are lost, and epochs are wrong"
+    monkeypatch.setattr(JointFetch, "keep", lambda *_: None)
+    counts.clear()
+    play(talk, settings=PAGE_CACHE)
+    assert not counts
+    repeated, others = found
+    assert repeated == others
+
+
+def test_a_repeated_request_does_not_change_the_session_of_an_equal_request() -> None:
+    """Sessions of equal requests have the same partition object, and a session without a change keeps its offset."""
+
+    async def talk(plane: DataPlane) -> None:
+        readers, waiting = await in_a_group(plane, 3)
+        await plane.append(batch(b"one"))
+        for reader, response in zip(readers, await asyncio.gather(*waiting), strict=True):
+            reader.take(response)
+        await plane.append(batch(b"two"))
+        for _ in range(2):
+            for reader in readers[:2]:
+                reader.take(await reader.send(0))
+        assert [reader.offset for reader in readers] == [2, 2, 1]
+        # The session of the third consumer is still at the offset of its last request.
+        last = readers[2]
+        unchanged = fetch(topic_id=plane.topic_id(), session_id=last.session_id, session_epoch=last.epoch)
+        unchanged.topics = []
+        response = await last.connection.send(unchanged, last.version)
+        assert values_in(only_fetched(response)) == [b"one", b"two"]
+
+    play(talk, settings=PAGE_CACHE)
 
 
 def joint_fetch(plane: DataPlane) -> JointFetch:
