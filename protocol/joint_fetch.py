@@ -107,8 +107,8 @@ class RepeatedFetch:
     def __init__(self, buffer: memoryview, start: int, end: int, request: FetchRequest) -> None:
         """The frame at `[start, end)` has the `request`. Raises ValueError for a request that is not compared.
 
-        The positions are those of the codec's own encoding: a client may encode a number or a tagged field in more
-        bytes, and such a request is not compared.
+        The positions are valid for the codec's own encoding. A request with a number in more bytes, or with unknown
+        tagged fields, has other positions and is not compared.
         """
         _, version, _, length = _front_at(buffer, start)
         is_flexible = version >= _FLEXIBLE

@@ -188,7 +188,8 @@ class Connection(asyncio.BufferedProtocol):
         self.on_close: Callable[[], None] | None = None
         self.on_lost: Callable[[], None] | None = None
         self.last_request: Any = None
-        """The last request, if its handler keeps it because the next one is often similar. Only the handler uses it."""
+        """The last request, if its handler keeps it because later requests are often similar. Only the handler uses
+        it."""
         self.last_active = self._loop.time()
         """Loop time of the last received byte, or since which bytes are read again or a long response is taken."""
         self.frame_started: float | None = None
@@ -402,6 +403,12 @@ class Connection(asyncio.BufferedProtocol):
             if self._muted is not None:
                 self._muted.cancel()
             self._muted = self._loop.call_later(seconds, self.close)
+
+    def enlarge_send_buffer(self, size: int) -> None:
+        """Use a send buffer of this size, unless the system determines the size, or TLS limits the unsent bytes."""
+        stream = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if stream is not None and self._paced is None:
+            self._server.enlarge_send_buffer(stream, size)
 
     def keep_request(self) -> None:
         """Count the bytes of the current request until its response: the handler keeps them."""

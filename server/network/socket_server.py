@@ -188,6 +188,11 @@ class SocketServer:
                 self._acceptors.append(self._acceptor(server, tls, cell[0]))
         return self.listeners
 
+    def enlarge_send_buffer(self, stream: Any, size: int) -> None:
+        """Set the send buffer of a connection to a larger size than `socket.send.buffer.bytes`, unless that is -1."""
+        if 0 < self._config.socket_send_buffer_bytes < size:
+            limit_send_buffer(stream, size)
+
     async def start(self) -> None:
         """Begin to accept connections."""
         for server in self._servers:

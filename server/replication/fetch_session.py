@@ -95,7 +95,7 @@ class FetchSession:
                 items.pop((name, index), None)
 
     def keep_sent(self, key: PartitionKey, high_watermark: int, log_start_offset: int) -> None:
-        """Keep the offsets of a response with records and without an error: `keep_changed` of such a response."""
+        """Keep the offsets of a response with records and without an error, as `keep_changed`."""
         # Served partitions go to the end, so that one busy partition cannot use up every answer's bytes.
         item = self.items[key] = self.items.pop(key)
         item.high_watermark, item.log_start_offset, item.must_answer = high_watermark, log_start_offset, False

@@ -62,6 +62,7 @@ class HostileConnection:
         self.answer: bytes | None = None
         self.is_closed = False
         self.is_lost = False
+        self.last_request: Any = None
         self.is_skipped = False
 
     def send(self, parts: list[Any], size: int) -> None:
@@ -82,6 +83,9 @@ class HostileConnection:
 
     def close_after(self, seconds: float) -> None:
         self.close()
+
+    def enlarge_send_buffer(self, size: int) -> None:
+        """There is no socket."""
 
     def keep_request(self) -> None:
         """The bytes of a frame here are the frame's own."""

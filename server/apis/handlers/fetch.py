@@ -64,6 +64,10 @@ MAX_CONVERTED_BYTES = 4 << 20
 """Bytes converted for one response, record by record in Python: of the stored batches, and of their decompressed
 records."""
 CONVERSION_LANE = "conversion"
+FOLLOWER_SEND_BUFFER_BYTES = 384 << 10
+"""The send buffer of connections of followers, whose responses have megabytes. Processor time of `sendfile` and the
+receiver per GB, in responses of 2 MB: 0.51 s with 100 KB, 0.44 with 192 and 256, 0.37 with 384 and 512, 0.62 with 1 MB;
+context switches per MB: 8.4, 5.6 and 4.7, 2.9 and 2.8, 2.0."""
 SINCE_WHOLE_BATCHES = 3
 SINCE_CURRENT_FORMAT = 4
 SINCE_SESSIONS = 7
@@ -199,6 +203,8 @@ class PendingFetch:
                         is_follower=self._may_follow,
                         client=(client.client_host, client.client_port),
                     )
+                    if self._may_follow:
+                        self._ctx.channel.enlarge_send_buffer(FOLLOWER_SEND_BUFFER_BYTES)
             return items
         now = self._replicas.loop_time()
         self.session = sessions.resume(request.session_id, epoch, request, uses_topic_ids=self.uses_topic_ids, now=now)

@@ -18,8 +18,11 @@ from tests.frames import framed
 from tests.server_process import wait_until
 
 from barnabas import Broker
+from barnabas.protocol.codec import encode_request
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
+from barnabas.server.apis.handlers.fetch import FOLLOWER_SEND_BUFFER_BYTES
 from barnabas.server.network.socket_server import LAST_RESPONSES_SECONDS
 from barnabas.storage.filesystem import FileSlice
 
@@ -129,6 +132,21 @@ def test_send_buffers_have_the_size_of_the_setting(size: int | None) -> None:
         assert found >= by_itself
     else:
         assert found == 2 * (size or DEFAULT_SEND_BUFFER), "Linux doubles what it is asked for, for its own bookkeeping"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(("replica_id", "size"), [(-1, DEFAULT_SEND_BUFFER), (2, FOLLOWER_SEND_BUFFER_BYTES)])
+def test_the_fetch_session_of_a_follower_enlarges_the_send_buffer(broker: Broker, replica_id: int, size: int) -> None:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    topics = [FetchTopic(topic="big", partitions=[partition])]
+    request = FetchRequest(replica_id=replica_id, session_epoch=0, max_bytes=1, topics=topics)
+    with connect(broker) as stream:
+        stream.sendall(request_frame(1, 11, encode_request(request, 11)))
+        answer = answer_from(stream)
+        found = send_buffer_of_peer(stream)
+    assert struct.unpack_from(">i", answer, 10)[0] > 0, "a session"
+    limit = int(Path("/proc/sys/net/core/wmem_max").read_text())
+    assert found == 2 * min(size, limit)
 
 
 def open_files() -> Iterator[tuple[int, str]]:
