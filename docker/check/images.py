@@ -15,6 +15,7 @@ PINNED = dict(re.findall(r"\$\{(\w+_IMAGE):-([^}]+)\}", (ROOT / "docker/docker-c
 """The images of others that the compose file pins, by the variable that names another."""
 PREPARED = {"BUILD_IMAGE": "barnabas-base-build", "IMAGE": "barnabas-base"}
 SUITE = "trixie"  # its Python is the one of the images above, for which docker/requirements are
+BROKER_MB = 80  # compressed, with its base image
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 INSTALL = "RUN apt-get update && apt-get install --yes --no-install-recommends"
 BUILD_BASE = f"{INSTALL} gcc libc6-dev python3-dev python3-venv"
@@ -98,3 +99,6 @@ def build(docker: str, bases: dict[str, str]) -> None:
         user = run([docker, "image", "inspect", "--format", "{{.Config.User}}", image]).strip()
         say(f"{image}: {size:,.0f} MB, {compressed:,.0f} MB compressed, runs as {user}")
         assert user == "barnabas", f"{image} runs as {user or 'root'}"
+        assert target != "broker" or compressed <= BROKER_MB, (
+            f"{image} has {compressed:.0f} MB, more than {BROKER_MB} MB"
+        )
