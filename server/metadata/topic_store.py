@@ -44,8 +44,10 @@ logger = room_logger("metadata")
 PARTITION_STATES_PER_READ = 500
 """Partition states that are read together: topic by topic, each read would wait for the store."""
 
-ASKED_TOGETHER = 50
+ASKED_TOGETHER = 10
 """Topics whose nodes are read at the same time."""
+DELETIONS_PER_WRITE = 500
+"""Nodes of deleted topics in one multi: a tree in this process deletes them in one turn of the loop."""
 PIECE_BYTES = 1 << 15
 """The size of each multi if the operations do not fit into one: some hundred operations."""
 
@@ -217,7 +219,7 @@ class TopicStore:
         await self._write([Delete(znodes.deletion_path(name)) for name in topics], term)
 
     async def delete_topics(self, names: Iterable[str], term: ControllerTerm) -> None:
-        """Delete all nodes of topics, their configurations and the requests to delete them, together.
+        """Delete all nodes of topics, their configurations, and then the requests to delete them.
 
         The offsets of Kafka 0.8 consumers are deleted first: after a crash in between, the request to delete the topic
         still exists.
@@ -230,7 +232,8 @@ class TopicStore:
                 operations += found
             await next_turn()
         try:
-            await self._write(operations, term)
+            for start in range(0, len(operations), DELETIONS_PER_WRITE):
+                await self._write(operations[start : start + DELETIONS_PER_WRITE], term)
         except (NoNodeError, NotEmptyError) as error:
             # Another program has written nodes. Nodes that are deleted already are not read again.
             logger.info("topics have unexpected nodes and are deleted node by node: %r", error)

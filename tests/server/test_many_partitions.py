@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,6 +18,9 @@ from barnabas.server.broker import BrokerServer
 from barnabas.server.cleaning.cleaning_work import cleaning_work
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.controller.admin_manager import TopicCreation
+from barnabas.server.metadata.embedded_store import EmbeddedStore
+from barnabas.server.metadata.metadata_store import Operation, OperationResult
+from barnabas.server.metadata.topic_store import DELETIONS_PER_WRITE
 from barnabas.server.runtime.host import host_ports
 from barnabas.storage.filesystem import OsFile, OsFileSystem
 
@@ -147,3 +150,20 @@ async def test_partitions_whose_creation_a_kill_has_cut_short_are_created_togeth
         assert syncs.total() < FEW_SYNCS
         assert len(server.state.log_manager.logs) == PARTITIONS
         assert all(partition.is_leader for partition in server.state.replica_manager.partitions)
+
+
+async def test_the_nodes_of_many_partitions_are_deleted_in_several_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with broker_on(tmp_path) as server:
+        await server.create_topic("wide", 2 * PARTITIONS, {})
+        sizes, multi = list[int](), EmbeddedStore.multi
+
+        async def counted(store: EmbeddedStore, operations: Sequence[Operation]) -> list[OperationResult]:
+            sizes.append(len(operations))
+            return await multi(store, operations)
+
+        monkeypatch.setattr(EmbeddedStore, "multi", counted)
+        assert await server.state.controller.delete_topics(["wide"]) == {"wide": None}
+        assert sum(sizes) > 4 * PARTITIONS
+        assert max(sizes) <= DELETIONS_PER_WRITE + 1  # with the check of the controller epoch

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.server.metadata.data_tree import DataTree, RemoteSession, Transaction
+from barnabas.server.metadata.data_tree import OPERATIONS_PER_STEP, DataTree, RemoteSession, Transaction
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import (
     Create,
@@ -223,3 +223,36 @@ async def test_refused_write_leaves_no_plan_behind() -> None:
     assert await store.create("/a") == "/a"
     with pytest.raises(NodeExistsError):
         await store.create("/a")
+
+
+async def test_a_large_write_is_planned_in_several_turns_and_later_writes_follow_it(written: Written) -> None:
+    count = 10 * OPERATIONS_PER_STEP
+    operations = [Create("/a"), *(Create(f"/a/{number}") for number in range(count))]
+    written.request_processor.submit(lambda: written.tree.plan_in_steps(operations, written.first), written.told)
+    written.write(Delete("/a/0"))
+    turns = 0
+    while not written.work.held:
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns >= count // OPERATIONS_PER_STEP
+    assert written.tree.look("/a") is None
+    written.work.let_go()
+    while len(written.outcomes) < 2:
+        await asyncio.sleep(0)
+    assert written.outcomes == ["1", "2"]
+    assert written.journal.rounds == [2]
+    assert written.tree.names("/a") == {str(number) for number in range(1, count)}
+
+
+async def test_small_writes_become_visible_in_several_turns(written: Written) -> None:
+    count = 4 * OPERATIONS_PER_STEP
+    for number in range(count):
+        written.write(Create(f"/{number}"))
+    turns = list[int]()
+    while len(written.outcomes) < count:
+        if written.work.held:
+            written.work.let_go()
+        turns.append(len(written.outcomes) - sum(turns))
+        await asyncio.sleep(0)
+    assert max(turns) <= OPERATIONS_PER_STEP
+    assert written.outcomes == [str(number) for number in range(1, count + 1)]
