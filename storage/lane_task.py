@@ -8,7 +8,7 @@ from .log import Log
 from .unsynced_files import run_together
 
 MANY_LOGS = 64
-"""From this number of unsynced logs on, syncs of the whole disk close them: a sync of a file takes 1 to 2 ms."""
+"""The number of unsynced logs from which on they are closed by syncs of the whole disk: a file takes 1 to 2 ms."""
 
 
 @dataclass(frozen=True, slots=True)
