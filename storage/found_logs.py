@@ -251,6 +251,9 @@ class FoundLogs:
 
     def _sync_by_disk(self, log_dir: LogDir, recovered: Mapping[TopicPartition, RecoveredFiles]) -> bool:
         """Make recovered files durable by syncs of the disk; return False if the system has no such sync."""
+        for topic_partition, files in recovered.items():
+            with self._giving_up(log_dir, topic_partition):
+                files.write()
         if not self.fs.sync_disk(log_dir.path):
             return False
         is_renamed = False
@@ -286,8 +289,7 @@ class FoundLogs:
         return log
 
     def _sync_later(self, log_dir: LogDir, topic_partition: TopicPartition, files: RecoveredFiles) -> None:
-        """Write recovered files while they are open; the last task of the directory makes them durable."""
-        files.write()
+        """Note recovered files, which the last task of the directory makes durable."""
         self._recovered[log_dir.path][topic_partition] = files
 
     def _recovery_point_of(self, log_dir: LogDir, topic_partition: TopicPartition) -> int:
