@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
+import pkgutil
 import time
 from collections import Counter
 from pathlib import Path
@@ -16,6 +18,7 @@ from soak.hostile.frame_forge import Frame, FrameForge, Outcome, expect
 from soak.hostile.in_process import EVE, GUARDED, RULES, SETTINGS, HostileConnection
 from tests.frames import request_body
 
+from barnabas.protocol import messages
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.messages.offset_commit import (
@@ -121,6 +124,9 @@ def offset_commits_of_new_groups() -> list[Frame]:
 
 
 async def cycles_by_api(folder: Path, settings: dict[str, str]) -> dict[str, Counter[str]]:
+    # A dataclass with slots leaves the class that it replaces, when a module is first imported.
+    for module in pkgutil.iter_modules(messages.__path__, f"{messages.__name__}."):
+        importlib.import_module(module.name)
     loop = asyncio.get_running_loop()
     config = BrokerConfig.from_properties({"log.dirs": str(folder), **SETTINGS, **settings})
     server = BrokerServer(config, host_ports(loop, WorkerPool(loop)), loop)
