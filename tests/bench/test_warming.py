@@ -18,7 +18,7 @@ from bench.warming import MAX_WARMUP_S, MAX_WARMUPS, Warmth, WarmUp
 RATE = {"mb_per_s": "higher"}
 BOTH = {"mb_per_s": "higher", "p50_ms": "lower"}
 COLD = {
-    *("kraft-idle", "kraft-restart"),
+    *("kraft-idle", "kraft-restart", "many-partitions"),
     *("start", "start-10000", "group-restart", "transactional-ids", "cleaning-latency", "cluster-idle"),
     "cluster-catch-up",
     *(f"cluster-{what}-{width}" for what in ("restart", "controller") for width in (1000, 10_000)),

@@ -223,7 +223,7 @@ def test_a_stop_waits_for_a_round_however_long_the_disk_takes(world: World) -> N
     partition.log.append_as_leader(batch(), leader_epoch=0)
     server = world.broker.server
     assert server is not None
-    world.delays.slow_chance, world.delays.slow = 1.0, 10 * group_commit.FINISH_SECONDS
+    world.delays.slow_chance, world.delays.slow = 1.0, 1000 * group_commit.FINISH_SECONDS
     server.state.replica_manager.group_commit.request(partition)
     run(world, asyncio.sleep(0))
     world.delays.slow_chance = 0.0

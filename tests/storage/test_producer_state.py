@@ -85,9 +85,9 @@ def test_silent_producers_expire(disk: SimDisk) -> None:
     log = opened(disk, clock=clock)
     produce(log, 0)
     clock.advance(86_399_999)
-    assert log.producer_state.remove_expired([7], clock.now_ms) == 0
+    assert log.producer_state.remove_expired(list(log.producer_state.producers), clock.now_ms) == 0
     clock.advance(1)
-    assert log.producer_state.remove_expired([7], clock.now_ms) == 1
+    assert log.producer_state.remove_expired(list(log.producer_state.producers), clock.now_ms) == 1
     assert not produce(log, 44, timestamp=clock.now_ms).duplicate
 
 

@@ -102,5 +102,5 @@ async def test_without_processes_there_are_threads(
         events: list[Event] = []
         await work.run(job, events.append)
         assert isinstance(events[-1], PassFinished)
-    assert caplog.text.count("no other can be started") == 1
+    assert caplog.text.count("cleaning in threads instead") == 1
     await work.close()

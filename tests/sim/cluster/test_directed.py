@@ -153,7 +153,9 @@ def test_a_coordinator_that_was_followed_by_another_tells_no_stable_offsets() ->
         assert former.server is not None
         groups = former.server.state.group_coordinator.group_manager
         assert not await world.spawn(former.node, groups.find_unconfirmed_groups(["g"]))
-        for machine in (world.ensemble.node, *(one.node for one in world.brokers.values() if one is not former)):
+        others = [one.node for one in world.brokers.values() if one is not former]
+        # The client would else ask it, and commit nothing.
+        for machine in (world.ensemble.node, client, *others):
             world.network.cut(former.node, machine)
         world.ensemble.expire_all_of(former.node)
         await until(lambda: cluster.invariants.state(place)["leader"] not in (-1, former.broker_id))

@@ -29,6 +29,7 @@ from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.config_resources import ConfigResourceType
 from barnabas.protocol.messages import alter_client_quotas as quotas
 from barnabas.protocol.messages import create_acls as acls
+from barnabas.protocol.messages import describe_share_group_offsets as share_offsets
 from barnabas.protocol.messages import incremental_alter_configs as configs
 from barnabas.protocol.messages import offset_commit as commit
 from barnabas.protocol.messages import streams_group_heartbeat as streams
@@ -119,6 +120,15 @@ def populate(client: Client) -> None:
         group_id=name("share"), member_id=SHARE_MEMBER, rack_id=HOSTILE, subscribed_topic_names=[TOPIC]
     )
     client.served(ApiKey.SHARE_GROUP_HEARTBEAT, 1, share)
+    described = share_offsets.DescribeShareGroupOffsetsRequest(
+        groups=[share_offsets.DescribeShareGroupOffsetsRequestGroup(group_id=name("share"), topics=None)]
+    )
+
+    def has_offsets() -> bool:
+        (group,) = client.call(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 1, described).groups
+        return bool(group.topics)
+
+    wait_until(has_offsets, timeout_s=60, what="the start offset of the share group")
     subtopology = streams.Subtopology(subtopology_id=HOSTILE, source_topics=[TOPIC])
     application = streams.StreamsGroupHeartbeatRequest(
         group_id=name("streams"),
