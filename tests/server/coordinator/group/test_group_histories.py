@@ -125,7 +125,7 @@ def sessions_shorter_than_promised(patch: Patch) -> None:
 
 
 def answers_before_the_disk(patch: Patch) -> None:
-    patch.setattr(DelayedProduce, "try_complete", DelayedProduce.force_complete)
+    patch.setattr(DelayedProduce, "try_complete_for", lambda self, _: self.force_complete())
 
 
 def deleted_offsets_that_come_back_at_load(patch: Patch) -> None:
