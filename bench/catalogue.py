@@ -362,7 +362,7 @@ def start_benches() -> list[Bench]:
             ),
             rounds=1,
             warmup=0,
-            cold="a broker creates so many partitions once",
+            cold="the partitions are created once",
         ),
     ]
 

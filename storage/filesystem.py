@@ -373,7 +373,7 @@ class OsFile:
             _fdatasync(fd)
 
     def check_writeback(self) -> None:
-        # Of a file without dirty pages, fdatasync flushes the disk's cache again, which takes over a millisecond.
+        # Even for a file without dirty pages fdatasync flushes the disk's cache, which takes over a millisecond.
         sync_file_range = _linux_call("sync_file_range", "i", "q", "q", "I")
         if sync_file_range is None:
             self.fdatasync()

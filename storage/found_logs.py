@@ -12,6 +12,7 @@ from .errors import FILE_ERRORS, CorruptCheckpointError, LogDirFailedError, Stor
 from .filesystem import FileSystem, parent_of
 from .future_logs import OpenLog
 from .held_logs import HeldLogs
+from .lane_task import MANY_LOGS
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from .leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from .log import Log
@@ -29,11 +30,6 @@ from .partition_files import holds_log
 from .partition_metadata import read_partition_metadata
 from .recovered_files import RecoveredFiles
 from .segment_files import LOG_SUFFIX
-
-MANY_LOGS = 64
-"""The number of recovered logs from which syncs of the disk replace the syncs of single files. A log needs a sync of
-its segments, indexes, leader epochs and folder, each a commit of the journal. A sync of the disk also writes the dirty
-data of other programs."""
 
 logger = room_logger("storage")
 

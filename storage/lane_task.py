@@ -8,7 +8,9 @@ from .log import Log
 from .unsynced_files import run_together
 
 MANY_LOGS = 64
-"""The number of unsynced logs from which on they are closed by syncs of the whole disk: a file takes 1 to 2 ms."""
+"""The number of closed or recovered logs from which syncs of the disk replace the syncs of single files. A log needs a
+sync of its segments, indexes, leader epochs and folder, each a commit of the journal of 1 to 2 ms. A sync of the disk
+also writes the dirty data of other programs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.simulation.disk import Mode, SimCrash, SimDisk
 from barnabas.storage.errors import CorruptCheckpointError, LogDirFailedError
 from barnabas.storage.filesystem import OsFileSystem
-from barnabas.storage.found_logs import MANY_LOGS, DuplicateLogError, FoundFolder
+from barnabas.storage.found_logs import DuplicateLogError, FoundFolder
 from barnabas.storage.held_logs import AllLogDirsFailedError
+from barnabas.storage.lane_task import MANY_LOGS
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
