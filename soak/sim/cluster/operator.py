@@ -29,7 +29,8 @@ class Operator:
             if controller.is_active:
                 task = self._world.spawn(broker.node, self._answer(wish, controller))
                 done, _ = await asyncio.wait([task], timeout=ANSWER_SECONDS)
-                return task.result() if done else None
+                # A kill of the machine cancels the task, or the change that it waits for.
+                return task.result() if done and not task.cancelled() else None
         return None
 
     @staticmethod
