@@ -20,6 +20,7 @@ from bench.published import (
     write_markdown,
 )
 from bench.report import BenchResult, RunInfo, Spread, read_json, write_json
+from tests.cases import in_one_test
 from tests.foreign_tools import CHECKOUT
 
 DOCUMENT = CHECKOUT / "docs" / "reference" / "benchmarks.md"
@@ -72,7 +73,7 @@ def test_the_document_says_of_each_bench_what_the_bench_says(published: Publishe
         assert text.startswith(f"{about[0].upper()}{about[1:]}. Rounds: "), name
 
 
-@pytest.mark.parametrize("name", sorted(set(BENCHES) - set(UNPUBLISHED)))
+@in_one_test("name", sorted(set(BENCHES) - set(UNPUBLISHED)))
 def test_every_goal_is_published(name: str, published: Published) -> None:
     bench = BENCHES[name]
     wanted = [bound(bench, goal.figure, goal.against, goal.ratio) for goal in bench.goals]
@@ -83,7 +84,7 @@ def test_no_goal_is_published_that_nobody_has(published: Published) -> None:
     assert set(published.goals) <= {name for name, bench in BENCHES.items() if bench.goals}
 
 
-@pytest.mark.parametrize("name", sorted(name for name in set(BENCHES) - set(UNPUBLISHED) if BENCHES[name].goals))
+@in_one_test("name", sorted(name for name in set(BENCHES) - set(UNPUBLISHED) if BENCHES[name].goals))
 def test_goals_are_judged_by_the_figures_that_stand_below(name: str, published: Published) -> None:
     bench = BENCHES[name]
     header, *rows = table_in(published.sections[name])
@@ -108,7 +109,7 @@ def in_json(cell: str) -> dict[str, float]:
     return {"median": float(median), "smallest": float(smallest or median), "largest": float(largest or median)}
 
 
-@pytest.mark.parametrize("name", sorted(set(BENCHES) - set(UNPUBLISHED)))
+@in_one_test("name", sorted(set(BENCHES) - set(UNPUBLISHED)))
 def test_each_table_has_raw_results_with_the_run_and_the_same_figures(name: str, published: Published) -> None:
     raw = raw_of(name)
     assert raw_link(raw) in published.sections[name]

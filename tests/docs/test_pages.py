@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cases import in_one_test
 from tests.docs.page import DOCS, blocks_of, script_of
 from tests.foreign_tools import cache_dir, cache_entry, run_checked
 from tests.server_process import free_port
@@ -186,7 +187,7 @@ def _commands() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("page", "command"), _commands())
+@in_one_test(("page", "command"), _commands())
 def test_the_options_of_a_command_exist(page: str, command: str) -> None:
     words = shlex.split(command, comments=True)[1:]
     if "…" in words:

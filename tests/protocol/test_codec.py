@@ -5,6 +5,7 @@ from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
+from tests.cases import in_one_test
 from tests.protocol.message_constructs import construct_for, to_plain
 from tests.protocol.random_messages import every_version, random_message
 
@@ -40,16 +41,13 @@ def check(name: str, cls: type, version: int, seed: int) -> None:
     assert to_plain(decoded, version) == described.parse(data), (name, seed)
 
 
-@pytest.mark.parametrize("key", API_MESSAGES, ids=lambda key: key.name)
-def test_codecs_agree_with_construct(key: ApiKey) -> None:
-    ours = {API_MESSAGES[key].request, API_MESSAGES[key].response}
-    for name, cls, version in every_version():
-        if cls in ours:
-            for seed in range(DEFAULT_EXAMPLES):
-                check(name, cls, version, seed)
+@in_one_test(("name", "cls", "version"), every_version())
+def test_codecs_agree_with_construct(name: str, cls: type, version: int) -> None:
+    for seed in range(DEFAULT_EXAMPLES):
+        check(name, cls, version, seed)
 
 
-@pytest.mark.parametrize("key", API_MESSAGES, ids=lambda key: key.name)
+@in_one_test("key", API_MESSAGES)
 def test_a_long_response_has_the_bytes_of_any_other(key: ApiKey) -> None:
     cls = API_MESSAGES[key].response
     for version in range(API_MESSAGES[key].versions[0], API_MESSAGES[key].versions[1] + 1):
@@ -60,13 +58,10 @@ def test_a_long_response_has_the_bytes_of_any_other(key: ApiKey) -> None:
 
 
 @pytest.mark.verify
-@pytest.mark.parametrize("key", API_MESSAGES, ids=lambda key: key.name)
-def test_codecs_agree_with_construct_at_length(key: ApiKey) -> None:
-    ours = {API_MESSAGES[key].request, API_MESSAGES[key].response}
-    for name, cls, version in every_version():
-        if cls in ours:
-            for seed in range(DEFAULT_EXAMPLES, VERIFY_EXAMPLES):
-                check(name, cls, version, seed)
+@in_one_test(("name", "cls", "version"), every_version())
+def test_codecs_agree_with_construct_at_length(name: str, cls: type, version: int) -> None:
+    for seed in range(DEFAULT_EXAMPLES, VERIFY_EXAMPLES):
+        check(name, cls, version, seed)
 
 
 def test_request_and_response_share_versions() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from tests.cases import in_one_test
 from tests.java import compile_java, jars, run_java
 from tests.protocol.kafka_definitions import assert_same_values
 from tests.protocol.message_constructs import construct_for, to_plain
@@ -76,7 +77,7 @@ LATER = {
 }
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@in_one_test("cls", CLASSES)
 def test_agreement_with_construct(cls: type) -> None:
     for version in versions_of(cls).numbers():
         for seed in range(20):

@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import in_one_test
 from tests.foreign_tools import missing
 
 from barnabas.protocol.errors import ProtocolError
@@ -110,8 +111,8 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("use_native", ROADS)
-@pytest.mark.parametrize("name", WRONG)
+@in_one_test("use_native", ROADS)
+@in_one_test("name", WRONG)
 def test_headers_that_are_none_are_refused_wherever_they_are(name: str, use_native: bool) -> None:
     sound = encode_headers([("k", b"v")])
     for headers in ([WRONG[name]], [WRONG[name], sound], [sound, WRONG[name]], [sound, WRONG[name], sound]):

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.cases import in_one_test
 from tests.frames import request_body
 
 from barnabas.protocol.apis import ApiKey
@@ -59,7 +60,7 @@ def ids(session_id: int, epoch: int) -> dict[str, int]:
     return {"session_id": session_id, "session_epoch": epoch}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@in_one_test("version", VERSIONS)
 def test_requests_with_other_ids_are_equal(version: int) -> None:
     first = read(frame(version, request(version, **ids(7, 1))))
     assert first is not None
@@ -71,7 +72,7 @@ def test_requests_with_other_ids_are_equal(version: int) -> None:
             assert found == EqualFetch(first.key, -9, session_id, epoch)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@in_one_test("version", VERSIONS)
 def test_requests_that_differ_otherwise_have_other_keys(version: int) -> None:
     made = [
         request(version),
@@ -103,8 +104,8 @@ def test_versions_have_other_keys() -> None:
     assert len({one.key for one in found if one is not None}) == len(VERSIONS)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(
+@in_one_test("version", VERSIONS)
+@in_one_test(
     ("session_id", "epoch", "is_compared"),
     [(0, -1, True), (7, 1, True), (0, 0, False), (7, 0, False), (7, -1, False), (7, -2, False), (0, 1, False)],
 )
@@ -115,7 +116,7 @@ def test_requests_that_open_or_close_a_session_are_not_compared(
     assert (found is not None) is is_compared
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@in_one_test("version", VERSIONS)
 def test_hostile_requests_are_not_read_beyond_their_end(version: int) -> None:
     good = frame(version, request(version, **ids(7, 1)))
     for end in range(len(good)):
@@ -149,7 +150,7 @@ def responses(version: int) -> list[FetchResponse]:
     return made
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@in_one_test("version", VERSIONS)
 def test_a_frame_is_that_of_the_general_encoder(version: int) -> None:
     for response in responses(version):
         shared = SharedFetchResponse(response, version)

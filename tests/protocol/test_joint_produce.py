@@ -7,6 +7,7 @@ from array import array
 from uuid import UUID
 
 import pytest
+from tests.cases import in_one_test
 from tests.frames import framed
 
 from barnabas.protocol.apis import ApiKey
@@ -111,7 +112,7 @@ def test_a_count_of_more_than_32_bits_anywhere_is_not_joined(functions: tuple, c
 
 
 @pytest.mark.parametrize("functions", FUNCTIONS)
-@pytest.mark.parametrize("version", range(FIRST_VERSION, LAST_VERSION + 1))
+@in_one_test("version", range(FIRST_VERSION, LAST_VERSION + 1))
 def test_batches_of_one_partition_are_joined_and_answered(functions: tuple, version: int) -> None:
     group, join, _ = functions
     first = request(batch(2), version=version, correlation_id=-1)
@@ -148,7 +149,7 @@ def test_batches_of_one_partition_are_joined_and_answered(functions: tuple, vers
 
 
 @pytest.mark.parametrize("functions", FUNCTIONS)
-@pytest.mark.parametrize("version", range(FIRST_VERSION, LAST_VERSION + 1))
+@in_one_test("version", range(FIRST_VERSION, LAST_VERSION + 1))
 def test_responses_are_counted_and_get_a_throttle_time(functions: tuple, version: int) -> None:
     good, other = request(batch(), version=version), request(batch(), version=version, index=1)
     buffer, parts = laid_out(other, good * 3, good + other, good)
@@ -200,7 +201,7 @@ def other_requests() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("functions", FUNCTIONS)
-@pytest.mark.parametrize("name", other_requests())
+@in_one_test("name", other_requests())
 def test_any_other_request_ends_its_part(functions: tuple, name: str) -> None:
     _, join, _ = functions
     good, other = request(batch()), other_requests()[name]

@@ -7,6 +7,7 @@ import zipfile
 from typing import Any
 
 import pytest
+from tests.cases import in_one_test
 from tests.java import jars
 from tests.protocol.kafka_definitions import kafka_tree, our_tree
 from tests.protocol.random_messages import random_message
@@ -35,7 +36,7 @@ def every_version(classes: dict[int, type]) -> list[tuple[type, int]]:
     return [(cls, version) for cls in classes.values() for version in versions_of(cls).numbers()]
 
 
-@pytest.mark.parametrize(("cls", "version"), every_version(TYPES))
+@in_one_test(("cls", "version"), every_version(TYPES))
 def test_record_round_trip(cls: type, version: int) -> None:
     for seed in range(20):
         record = random_message(cls, version, random.Random(f"{cls.__name__} {version} {seed}"))
@@ -44,7 +45,7 @@ def test_record_round_trip(cls: type, version: int) -> None:
         assert decode_metadata_record(value) == record
 
 
-@pytest.mark.parametrize(("cls", "version"), every_version(CONTROL_TYPES))
+@in_one_test(("cls", "version"), every_version(CONTROL_TYPES))
 def test_control_record_round_trip(cls: type, version: int) -> None:
     for seed in range(20):
         record: Any = random_message(cls, version, random.Random(f"{cls.__name__} {version} {seed}"))

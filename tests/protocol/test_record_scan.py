@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import in_one_test
 from tests.foreign_tools import missing
 from tests.hostile.damaged_batches import DAMAGES, Damage
 
@@ -140,7 +141,7 @@ def test_offset_deltas_are_counted_beyond_what_three_bytes_hold() -> None:
     assert native.scan_records(data[:-4] + b"\x00" + data[-3:], count, NOW, ANY, 9) is None
 
 
-@pytest.mark.parametrize("name", DAMAGES)
+@in_one_test("name", DAMAGES)
 def test_both_walks_know_each_damage(name: str) -> None:
     wrong = DAMAGES[name]
     found = walked(wrong.records, wrong.count, NOW, ANY, 9)
@@ -241,7 +242,7 @@ def test_a_compressed_batch_is_taken_by_what_it_holds() -> None:
     assert taken_twice(batch, (NOW, NOW + 48, False, False), plain=plain) is None
 
 
-@pytest.mark.parametrize("name", DAMAGES)
+@in_one_test("name", DAMAGES)
 def test_a_damaged_batch_is_not_plain(name: str) -> None:
     wrong = DAMAGES[name]
     is_sound = wrong.error is ErrorCode.NONE and wrong.max_timestamp is None

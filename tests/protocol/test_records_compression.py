@@ -18,6 +18,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from soak.hostile.record_forge import blocks_without_output
+from tests.cases import in_one_test
 
 from barnabas.protocol import compression, zstd_frame, zstd_kept_context
 from barnabas.protocol.compression import (
@@ -63,8 +64,8 @@ def refused(codec: int, data: bytes, max_size: int = MEGABYTE, magic: int = 2) -
     return caught.value.code
 
 
-@pytest.mark.parametrize("codec", list(Compression))
-@pytest.mark.parametrize("data", [b"", b"x", b"hello" * 9999, os.urandom(200_000), bytes(300_000)], ids=len)
+@in_one_test("codec", list(Compression))
+@in_one_test("data", [b"", b"x", b"hello" * 9999, os.urandom(200_000), bytes(300_000)])
 def test_round_trip_of_every_kind_of_buffer(codec: Compression, data: bytes) -> None:
     packed = compress(codec, data)
     assert decompress(codec, packed, max_size=len(data)) == data
@@ -128,8 +129,8 @@ def test_snappy_of_others() -> None:
     assert decompress(Compression.SNAPPY, stream + stream, max_size=2 * len(data)) == data * 2
 
 
-@pytest.mark.parametrize("level", [None, 1, 9, 12])
-@pytest.mark.parametrize("data", [b"", b"some data" * 20_000, os.urandom(200_000)], ids=len)
+@in_one_test("level", [None, 1, 9, 12])
+@in_one_test("data", [b"", b"some data" * 20_000, os.urandom(200_000)])
 def test_lz4_is_the_frame_that_java_reads(data: bytes, level: int | None) -> None:
     packed = compress(Compression.LZ4, data, level=level)
     info = lz4.frame.get_frame_info(packed)
@@ -232,8 +233,8 @@ def test_garbage_and_cut_streams(codec: Compression) -> None:
         assert refused(codec, packed[:length]) in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE), length
 
 
-@pytest.mark.parametrize("codec", PACKED)
-@pytest.mark.parametrize("size", [4 * MEGABYTE - 1, 4 * MEGABYTE, 4 * MEGABYTE + 1, 8 * MEGABYTE, 9 * MEGABYTE])
+@in_one_test("codec", PACKED)
+@in_one_test("size", [4 * MEGABYTE - 1, 4 * MEGABYTE, 4 * MEGABYTE + 1, 8 * MEGABYTE, 9 * MEGABYTE])
 def test_output_of_several_steps(codec: Compression, size: int) -> None:
     plain = (os.urandom(10_000) * (size // 10_000 + 1))[:size]
     packed = compress(codec, plain)
@@ -364,8 +365,8 @@ def zstd_frame_of(data: bytes, *, says_its_size: bool) -> bytes:
     return zstandard.ZstdCompressor(write_content_size=says_its_size).compress(data)
 
 
-@pytest.mark.parametrize("says_its_size", [True, False])
-@pytest.mark.parametrize("size", [1, 16_000, 64 << 10, (64 << 10) + 1, 200_000, 5 << 20])
+@in_one_test("says_its_size", [True, False])
+@in_one_test("size", [1, 16_000, 64 << 10, (64 << 10) + 1, 200_000, 5 << 20])
 def test_zstd_frames_of_all_sizes_one_after_the_other(says_its_size: bool, size: int) -> None:
     for length in (size, 100, size):
         data = random.Random(length).randbytes(length)

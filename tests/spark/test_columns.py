@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+from tests.cases import in_one_test
 
 from barnabas.arrow.arrow_columns import binary_array, header_array
 from barnabas.arrow.range_reader import decode_batches
@@ -57,16 +58,16 @@ def columns_as_records(data: bytes | memoryview, *, use_native: bool = True) -> 
     return found
 
 
-@pytest.mark.parametrize("use_native", [False, True])
-@pytest.mark.parametrize("codec", list(Compression))
-@pytest.mark.parametrize("seed", range(6))
+@in_one_test("use_native", [False, True])
+@in_one_test("codec", list(Compression))
+@in_one_test("seed", range(6))
 def test_columns_are_the_records(seed: int, codec: Compression, use_native: bool) -> None:
     data, expected = some_batches(random.Random(seed), codec)
     assert columns_as_records(data, use_native=use_native) == expected
 
 
-@pytest.mark.parametrize("behind", [0, 15, 16, 64])
-@pytest.mark.parametrize("seed", range(6))
+@in_one_test("behind", [0, 15, 16, 64])
+@in_one_test("seed", range(6))
 def test_batches_are_decoded_where_they_are(seed: int, behind: int) -> None:
     """Without a copy if there is room behind them, be it in the middle of a buffer."""
     data, expected = some_batches(random.Random(seed), Compression.NONE)
@@ -96,10 +97,10 @@ def test_older_formats(magic: int, codec: Compression) -> None:
     assert columns_as_records(data) == [*expected, *(r._replace(headers=[]) for r in records), *expected]
 
 
-@pytest.mark.parametrize(
+@in_one_test(
     "sizes", [[], [0, 0], [-1, -1], [5] * 3, [12] * 2, [13] * 2, [300] * 4, [1, 12, 0, -1], [13, -1, 13], [0, 500, 7]]
 )
-@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@in_one_test("kind", [np.int32, np.int64])
 def test_byte_strings_of_any_sizes(sizes: list[int], kind: type) -> None:
     strings = [None if size < 0 else random.Random(size).randbytes(size) for size in sizes]
     data = b"_".join([b"", *(string or b"" for string in strings), PAD])
@@ -129,8 +130,8 @@ def test_rows_between_offsets_keep_their_headers() -> None:
         assert [[(h["key"], h["value"]) for h in row or ()] for row in heads] == [list(r.headers) for r in wanted]
 
 
-@pytest.mark.parametrize("use_native", [False, True])
-@pytest.mark.parametrize("seed", range(40))
+@in_one_test("use_native", [False, True])
+@in_one_test("seed", range(40))
 def test_bytes_that_are_no_records_are_an_error(seed: int, use_native: bool) -> None:
     chance = random.Random(seed)
     data, expected = some_batches(chance, Compression.NONE)

@@ -2,7 +2,7 @@
 
 import random
 
-import pytest
+from tests.cases import in_one_test
 
 from barnabas.arrow.offset_range import OffsetRange
 from barnabas.protocol.topic_partition import TopicPartition
@@ -43,7 +43,7 @@ def test_max_records_bounds_every_task() -> None:
     assert max(sum(piece.records for piece in task) for task in tasks) <= 100
 
 
-@pytest.mark.parametrize("seed", range(20))
+@in_one_test("seed", range(20))
 def test_every_offset_is_read_once(seed: int) -> None:
     chance = random.Random(seed)
     wanted = ranges(*[chance.choice([0, 1, 7, 10_000, 3_000_000]) for _ in range(10)])

@@ -14,6 +14,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType, VariantType
+from tests.cases import in_one_test
 from tests.spark.conftest import Cluster, columns, read
 
 from barnabas.arrow.value_formats import UnreadableValueError, ValueFormat
@@ -128,7 +129,7 @@ def decode(name: str, kind: Any, values: list[bytes | None], **settings: Any) ->
     return array.to_pylist()  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize(("kind", "value", "expected"), FROM_JSON, ids=[f"{k}-{v[:40]}" for k, v, _ in FROM_JSON])
+@in_one_test(("kind", "value", "expected"), FROM_JSON)
 def test_json_is_read_as_by_from_json(kind: Any, value: str, expected: Any) -> None:
     row = pa.struct([("a", kind)])
     document = f'{{"a":{value}}}'.encode()
@@ -271,7 +272,7 @@ FROM_AVRO: list[tuple[Any, Any, Any, Any]] = [
 """A schema, a value, the type that `from_avro` of Spark gives for the schema (before 4.2 and since), and its value."""
 
 
-@pytest.mark.parametrize(("schema", "value", "kind", "expected"), FROM_AVRO)
+@in_one_test(("schema", "value", "kind", "expected"), FROM_AVRO)
 def test_avro_is_read_as_by_from_avro(schema: Any, value: Any, kind: Any, expected: Any) -> None:
     data, text = avro(schema, value), json.dumps(schema)
     if expected is UNREADABLE:

@@ -11,6 +11,7 @@ from struct import pack
 from types import FrameType
 
 import pytest
+from tests.cases import in_one_test
 from tests.storage.logs import NOW_MS, append, open_log, retain
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -77,9 +78,9 @@ def corrupt(call: Callable[[], object]) -> None:
     assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("number", [0, 5, BATCHES - 1])
-@pytest.mark.parametrize("stays_open", [True, False])
+@in_one_test("length", LENGTHS)
+@in_one_test("number", [0, 5, BATCHES - 1])
+@in_one_test("stays_open", [True, False])
 def test_reads(number: int, length: int, stays_open: bool) -> None:
     log = written(SimDisk(), number, length, stays_open=stays_open)
     for limit in (1, 20, 27, 150, 100_000):
@@ -104,7 +105,7 @@ def test_reads(number: int, length: int, stays_open: bool) -> None:
     assert number not in seen
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@in_one_test("length", LENGTHS)
 def test_places_and_times(length: int) -> None:
     log = written(SimDisk(), 5, length, stays_open=False)
     corrupt(lambda: log.convert_to_offset_metadata(5))
@@ -112,7 +113,7 @@ def test_places_and_times(length: int) -> None:
     assert log.convert_to_offset_metadata(2).offset == 2
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@in_one_test("length", LENGTHS)
 def test_retention_lets_a_damaged_segment_go(length: int) -> None:
     disk = SimDisk()
     log = written(disk, BATCHES - 1, length, stays_open=False)
@@ -121,8 +122,8 @@ def test_retention_lets_a_damaged_segment_go(length: int) -> None:
     assert log.log_start_offset == BATCHES
 
 
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("number", [0, 5, BATCHES - 1])
+@in_one_test("length", LENGTHS)
+@in_one_test("number", [0, 5, BATCHES - 1])
 def test_an_unclean_start_cuts_and_a_clean_one_does_not_serve(number: int, length: int) -> None:
     disk = SimDisk()
     log = written(disk, number, length, stays_open=True)
@@ -145,7 +146,7 @@ def test_a_batch_cut_off_by_hand_is_not_written_behind() -> None:
         open_log(PATH, fs=disk, index_interval_bytes=150)
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@in_one_test("length", LENGTHS)
 def test_producer_state_is_not_rebuilt_over_a_hole(length: int) -> None:
     disk = SimDisk()
     written(disk, 5, length, stays_open=False).close_handles()
@@ -156,8 +157,8 @@ def test_producer_state_is_not_rebuilt_over_a_hole(length: int) -> None:
         open_log(PATH, fs=disk, index_interval_bytes=150, clean=False, recovery_point=BATCHES + 1)
 
 
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("use_native", [True, False])
+@in_one_test("length", LENGTHS)
+@in_one_test("use_native", [True, False])
 def test_cleaning(length: int, use_native: bool) -> None:
     disk = SimDisk()
     written(disk, 5, length, stays_open=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.cases import in_one_test
 from tests.storage.cleaning.compacted import new_log
 from tests.storage.logs import NOW_MS
 
@@ -34,9 +35,9 @@ def append(log: Log, data: memoryview) -> int:
     return log.append_as_leader(data, leader_epoch=0, rules=AppendRules()).last_offset
 
 
-@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
-@pytest.mark.parametrize("format_version", ["0.9.0", "0.10.0", "3.0"])
-@pytest.mark.parametrize(("magic", "codec"), FORMATS)
+@in_one_test("policy", ["compact", "compact,delete"])
+@in_one_test("format_version", ["0.9.0", "0.10.0", "3.0"])
+@in_one_test(("magic", "codec"), FORMATS)
 def test_a_batch_with_keyless_records_is_refused_whole(
     magic: int, codec: int, format_version: str, policy: str
 ) -> None:

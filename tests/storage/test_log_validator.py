@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import in_one_test
 from tests.hostile.damaged_batches import DAMAGES
 
 from barnabas.protocol import compression
@@ -191,9 +192,9 @@ def test_log_append_time() -> None:
         assert batch.codec == codec
 
 
-@pytest.mark.parametrize("source", list(Compression))
-@pytest.mark.parametrize("wanted", list(Compression))
-@pytest.mark.parametrize("config", [PLAIN, APPEND_TIME])
+@in_one_test("source", list(Compression))
+@in_one_test("wanted", list(Compression))
+@in_one_test("config", [PLAIN, APPEND_TIME])
 def test_compression_type(source: Compression, wanted: Compression, config: LogConfig) -> None:
     data = batch_of(50, codec=source, producer_id=5, producer_epoch=6, base_sequence=7)
     expected = contents(data)
@@ -465,8 +466,8 @@ def test_mutated_batches_are_refused_or_stay_readable(
             assert (batch.base_offset, batch.last_offset) == (result.first_offset, result.last_offset)
 
 
-@pytest.mark.parametrize("name", DAMAGES)
-@pytest.mark.parametrize("rules", [RULES, COORDINATOR_RULES])
+@in_one_test("name", DAMAGES)
+@in_one_test("rules", [RULES, COORDINATOR_RULES])
 def test_damage(name: str, rules: AppendRules) -> None:
     wrong = DAMAGES[name]
     for codec in Compression:

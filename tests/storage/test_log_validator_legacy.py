@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import in_one_test
 
 from barnabas.protocol.compression import Compression, compress
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -67,9 +68,9 @@ def expected_records(magic: int, append_time: int | None = None) -> list[Record]
     ]
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("codec", OLD_CODECS)
-@pytest.mark.parametrize("wanted", ["producer", "uncompressed", "zstd"])
+@in_one_test("magic", [0, 1])
+@in_one_test("codec", OLD_CODECS)
+@in_one_test("wanted", ["producer", "uncompressed", "zstd"])
 def test_old_messages_become_one_batch(magic: int, codec: Compression, wanted: str) -> None:
     config = LogConfig(compression_type=wanted)
     result = validate(message_set(magic, codec), config)

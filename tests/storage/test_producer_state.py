@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from tests.cases import in_one_test
 from tests.storage.logs import NOW_MS, Clock, append, batch, marker, open_log
 from tests.storage.producer_snapshots import encode_snapshot
 
@@ -23,11 +24,15 @@ from barnabas.storage.producer_state import PRODUCERS_PER_WRITE, ProducedBatch, 
 MAX_SEQUENCE = 2**31 - 1
 
 
-@pytest.fixture
-def disk() -> SimDisk:
+def new_disk() -> SimDisk:
     found = SimDisk()
     found.make_dirs("/logs")
     return found
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    return new_disk()
 
 
 def opened(disk: SimDisk, **options: Any) -> Log:
@@ -216,14 +221,12 @@ def test_a_transaction_is_open_again_whose_marker_was_cut_off(disk: SimDisk) -> 
     assert log.last_stable_offset == log.log_end_offset
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_what_is_stable_after_a_start_follows_from_the_log(
-    disk: SimDisk, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+@in_one_test("seed", range(40))
+def test_what_is_stable_after_a_start_follows_from_the_log(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Whatever was rolled, cut and closed before, and wherever the high watermark is."""
     monkeypatch.setattr(unreplicated_transactions, "FIRST_STRETCH", 1)
     monkeypatch.setattr(unreplicated_transactions, "GROWTH", 2)
-    rng = random.Random(seed)
+    rng, disk = random.Random(seed), new_disk()
     log, sequences = opened(disk), Counter[int]()
     history: list[tuple[int, int, bool]] = []
     """Offset and producer of each batch, and whether it is a marker."""

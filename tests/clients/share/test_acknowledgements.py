@@ -8,6 +8,7 @@ from math import inf
 from uuid import UUID
 
 import pytest
+from tests.cases import in_one_test
 
 from barnabas.clients.share.acknowledgements import (
     GAP,
@@ -66,7 +67,7 @@ def test_a_range_of_any_length_is_one_batch() -> None:
     assert taken.batches() == [(0, 1 << 60, [3])]
 
 
-@pytest.mark.parametrize("seed", range(50))
+@in_one_test("seed", range(50))
 def test_batches_have_every_offset_once_in_order(seed: int) -> None:
     rng = random.Random(seed)
     taken, expected = new(), dict[int, int]()

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.cases import in_one_test
 
 from barnabas.clients.share.acknowledgements import GAP, Acknowledgements, AcknowledgeType
 from barnabas.clients.share.share_completed_fetch import ShareCompletedFetch
@@ -131,7 +132,7 @@ def test_a_range_of_any_length_takes_no_memory() -> None:
     assert read.sent.batches() == [(3, 1 << 60, [AcknowledgeType.RELEASE])]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@in_one_test("seed", range(60))
 def test_every_acquired_offset_is_delivered_or_acknowledged_exactly_once(seed: int) -> None:
     rng = random.Random(seed)
     data, present, offset = b"", set[int](), 0

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.cases import in_one_test
 from tests.server.data_plane import (
     PAGE_CACHE,
     DataPlane,
@@ -105,7 +106,7 @@ async def make_group_log(plane: DataPlane, client: BrokerConnection) -> None:
         await asyncio.sleep(0.1)
 
 
-@pytest.mark.parametrize("key", sorted(SERVED), ids=lambda key: key.name)
+@in_one_test("key", sorted(SERVED))
 def test_every_right_names_fields_that_there_are_and_a_place_for_its_refusals(key: ApiKey) -> None:
     rights = SERVED[key].acl_checks
     assert bool(rights) == (key not in OPEN | BY_HANDLER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import pytest
+from tests.cases import in_one_test
 from tests.protocol.random_messages import random_message
 
 from barnabas.protocol.apis import API_MESSAGES, ApiKey
@@ -29,15 +29,11 @@ NOTHING_SAYS_IT = {(ApiKey.DESCRIBE_LOG_DIRS, 0), (ApiKey.DESCRIBE_LOG_DIRS, 1),
 """Versions whose answer is about directories and has no error of its own: that there are none says it."""
 
 
-def served() -> list[Any]:
-    return [
-        pytest.param(key, version, id=f"{key.name}-{version}")
-        for key, api in SERVED.items()
-        for version in range(api.lowest, api.highest + 1)
-    ]
+def served() -> list[tuple[ApiKey, int]]:
+    return [(key, version) for key, api in SERVED.items() for version in range(api.lowest, api.highest + 1)]
 
 
-@pytest.mark.parametrize(("key", "version"), served())
+@in_one_test(("key", "version"), served())
 def test_a_failed_request_is_answered(key: ApiKey, version: int) -> None:
     rng = random.Random(f"{key}{version}")
     for _ in range(20):

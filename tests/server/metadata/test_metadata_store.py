@@ -128,10 +128,11 @@ async def test_create_needs_a_parent_and_a_free_path(store: MetadataStore) -> No
     assert await store.children("/a") == ["b"]
 
 
-@pytest.mark.parametrize("path", ["", "a", "/a/", "//a", "/a/../b", "/."])
-async def test_illegal_paths_are_refused(store: MetadataStore, path: str) -> None:
-    with pytest.raises(ValueError, match="not a path"):
-        await store.create(path)
+async def test_illegal_paths_are_refused(store: MetadataStore) -> None:
+    for path in ("", "a", "/a/", "//a", "/a/../b", "/."):
+        with pytest.raises(ValueError, match="not a path"):
+            await store.create(path)
+            raise AssertionError(path)
 
 
 async def test_set_counts_versions_and_demands_the_expected_one(store: MetadataStore) -> None:

@@ -6,6 +6,7 @@ import math
 from itertools import combinations
 
 import pytest
+from tests.cases import in_one_test
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.server.quotas.client_quota_manager import (
@@ -31,7 +32,7 @@ PRECEDENCE: list[tuple[Entity, tuple[str | None, str | None]]] = [
 OTHERS: list[Entity] = [{"user": "bert"}, {"user": "anna", "client-id": "other"}, {"client-id": "other"}]
 
 
-@pytest.mark.parametrize("present", [set(pair) for pair in combinations(range(8), 2)])
+@in_one_test("present", [set(pair) for pair in combinations(range(8), 2)])
 def test_of_two_quotas_the_closer_one_counts(present: set[int]) -> None:
     limits = ClientLimits()
     for entity in OTHERS:

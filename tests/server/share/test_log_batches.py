@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from tests.cases import in_one_test
 
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.server.network.connection import JOIN_BYTES
@@ -80,7 +81,7 @@ def log_with_gaps(chance: Random) -> list[bytes]:
     return made
 
 
-@pytest.mark.parametrize("seed", range(20))
+@in_one_test("seed", range(20))
 def test_an_acquisition_with_the_batches_read_is_the_same_as_with_all_batches(seed: int) -> None:
     chance = Random(seed)
     log = log_with_gaps(chance)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import in_one_test
 from tests.foreign_tools import missing
 from tests.storage.cleaning.key_columns import add_key
 
@@ -114,8 +115,8 @@ KAFKA_LAYOUT = [2, 11, 1, 6, 10, 12, 13, 4, 3, 7, 9, 5, 8]
 """The offsets in the 13 slots of that class's memory after the keys "0" to "12" were put at offsets 1 to 13."""
 
 
-@pytest.mark.parametrize("use_native", ROADS)
-@pytest.mark.parametrize(("slots", "digest", "tried"), KAFKA_SLOTS)
+@in_one_test("use_native", ROADS)
+@in_one_test(("slots", "digest", "tried"), KAFKA_SLOTS)
 def test_the_slots_tried_are_those_of_kafka(slots: int, digest: str, tried: list[int], use_native: bool) -> None:
     """With all slots taken that come before in Kafka's order, a key gets the next one."""
     for attempt, slot in enumerate(tried):

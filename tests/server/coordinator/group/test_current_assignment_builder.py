@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.cases import in_one_test
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.server.coordinator.group.assignment import Assignment, overlap
@@ -94,7 +95,7 @@ def random_target(rng: random.Random, names: list[str]) -> dict[str, Assignment]
     return dict(target)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@in_one_test("seed", range(40))
 def test_however_targets_change_nobody_has_what_another_has_and_all_arrive(seed: int) -> None:
     rng = random.Random(seed)
     names = [f"m{number}" for number in range(rng.randint(1, 5))]

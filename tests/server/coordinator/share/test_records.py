@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.cases import in_one_test
 
 from barnabas.protocol.codec import encode_versioned
 from barnabas.protocol.errors import ProtocolError
@@ -59,7 +60,7 @@ def schema_batches(offset: ShareGroupOffset) -> list[StateBatch]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@in_one_test("seed", range(30))
 def test_records_are_those_of_the_schemas(seed: int) -> None:
     offset = random_offset(random.Random(seed))
     key = SharePartitionKey("gründe:1", TOPIC_ID, seed)
