@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -41,6 +42,11 @@ HEAVY = {
 
 ONE_PROCESS = "tests/spark/"
 """One process runs the files of this room: a second Spark costs more time than it saves."""
+
+# pytest rewrites the assertions of hundreds of files, and tests start hundreds of Python processes: without files of
+# bytecode a collection takes three times as long, and each process compiles the broker again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Hypothesis does this by itself on a CI machine: a busy one takes longer than the usual 200 ms over an example.
 settings.register_profile("unhurried", settings(), deadline=None)

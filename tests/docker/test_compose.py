@@ -31,9 +31,9 @@ from barnabas.tools.cli.container.broker_start import OWN_PROPERTIES
 from barnabas.tools.cli.start import environment_properties, parser
 
 DOCKER = Path(__file__).parents[2] / "docker"
-COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "docker-compose.yml").read_text())
+COMPOSE: dict[str, Any] = yaml.load((DOCKER / "docker-compose.yml").read_text(), yaml.CSafeLoader)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-ALONE: dict[str, Any] = yaml.safe_load((DOCKER / "broker.yml").read_text())
+ALONE: dict[str, Any] = yaml.load((DOCKER / "broker.yml").read_text(), yaml.CSafeLoader)
 MEMBERS = ["broker-1", "broker-2", "broker-3"]
 SECURED, SECURED_CLIENT = "secured", "secured-client"
 CERTS = "/etc/barnabas/certs"
