@@ -74,6 +74,11 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(text_of(path))
 
 
+@cache
+def nodes_of(tree: ast.Module) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree))
+
+
 def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
@@ -97,7 +102,7 @@ def attribute_path(node: ast.expr) -> str:
 
 def ways_to_the_world(tree: ast.Module) -> Iterator[str]:
     """Imports and calls that a file outside the ports must not have."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 root = alias.name.split(".")[0]
@@ -154,7 +159,7 @@ def test_the_core_is_synchronous() -> None:
     core = [path for path in sources() if name_of(path).startswith(("common/", "protocol/", "storage/"))]
 
     def coroutines(path: Path) -> list[str]:
-        return [node.name for node in ast.walk(tree_of(path)) if isinstance(node, ast.AsyncFunctionDef)]
+        return [node.name for node in nodes_of(tree_of(path)) if isinstance(node, ast.AsyncFunctionDef)]
 
     assert violations(core, coroutines) == []
 
@@ -188,7 +193,7 @@ def name_in(node: ast.AST) -> str:
 
 def cut_in_two(trees: Iterable[ast.Module]) -> list[str]:
     """Classes with methods that nobody names but themselves and their one subclass: these two are one class."""
-    nodes = [node for tree in trees for node in ast.walk(tree)]
+    nodes = [node for tree in trees for node in nodes_of(tree)]
     named = Counter(map(name_in, nodes))
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     heirs: dict[str, list[ast.ClassDef]] = {}
@@ -303,7 +308,7 @@ def logs_touched(tree: ast.Module) -> list[str]:
     """Where the log of something is read or taken; what a logger does with lines is something else."""
     return [
         f"line {node.lineno}: {ast.unparse(node)}"
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Attribute) and node.attr == "log" and not ast.unparse(node.value).endswith("logger")
     ]
 
@@ -343,7 +348,7 @@ OWNERS = (
 
 def imports_of(path: Path, modules: Iterable[Path]) -> Iterator[Path]:
     """Yield the modules that a module imports by relative imports."""
-    for node in ast.walk(ast.parse(text_of(path))):
+    for node in nodes_of(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.level:
             target = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
             for alias in node.names:
