@@ -38,7 +38,7 @@ def run(arguments: list[str]) -> int:
 
     The arguments are options of `barnabas start`, which override the variables.
     """
-    return _reported("run", lambda: _start(_settings(os.environ), _options(arguments)))
+    return _reported("start", lambda: _start(_settings(os.environ), _options(arguments)))
 
 
 def configure(arguments: list[str]) -> int:
@@ -62,7 +62,7 @@ def launch(arguments: list[str]) -> int:
         settings.properties = parse_properties(place(CONFLUENT_PROPERTIES).read_text(encoding="iso-8859-1"))
         return _start(settings, _options([]))
 
-    return _reported("launch", start_broker)
+    return _reported("start", start_broker)
 
 
 def _reported(command: str, work: Any) -> int:
