@@ -78,9 +78,11 @@ class BatchChannel(Generic[T]):
             failure = error
         with self._changed:
             self._running -= 1
-            if failure is not None and self._failure is None:
+            if failure is not None and not self._is_closed:
                 self._failure, self._is_closed = failure, True
             self._changed.notify_all()
+        # Its traceback has this frame: the cycle would keep the buffers of the read until the next garbage collection.
+        failure = None
 
     def _put(self, item: T, size: int) -> bool:
         """Wait for room; return whether the consumer still reads."""
