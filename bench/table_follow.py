@@ -5,9 +5,9 @@
 
 The broker and the follower are processes of their own. In every round each kind of table receives all records of a
 topic with four partitions; the time includes the creation of the table, not the start of Python. Then equal batches of
-5000 records, whose time is that of the broker, are written at a fixed rate, while the command follows
-them to Iceberg with its default settings. The age is the time of a snapshot minus the time of the oldest record in its
-files. Prints two tables in Markdown.
+5000 records, whose time is that of the broker, are written at a fixed rate, while the command, which has started,
+follows them to Iceberg with its default settings. The age is the time of a snapshot minus the time of the oldest
+record in its files. Prints two tables in Markdown.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ with open_table(to) as sink:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": f"{CHECKOUT / '.src'}{os.pathsep}{CHECKOUT}"}
+    allocator = {"ARROW_DEFAULT_MEMORY_POOL": "system"}  # as in the command
+    return {**os.environ, **allocator, "PYTHONPATH": f"{CHECKOUT / '.src'}{os.pathsep}{CHECKOUT}"}
 
 
 def rate_of(bootstrap: str, topic: str, to: str, rows: int) -> float:
@@ -83,16 +84,22 @@ class PacedProducer:
 
     def run(self, seconds: float) -> None:
         """Write for this time; `written` and `seconds` show the rate that was reached."""
-        self._client.refresh([self._partitions[0].topic])
-        begin = time.monotonic()
+        begin, first = time.monotonic(), self.written
         while (now := time.monotonic()) < begin + seconds:
-            if self.written > (now - begin) * self._rate:
+            if self.written - first > (now - begin) * self._rate:
                 time.sleep(0.005)
                 continue
-            self._write(self._partitions[self.written // BATCH % PARTITIONS])
-            self.written += BATCH
+            self.write_batch()
         self.seconds = time.monotonic() - begin
         self._client.close()
+
+    def write_batch(self) -> None:
+        """Write the next batch."""
+        tp = self._partitions[self.written // BATCH % PARTITIONS]
+        if not self.written:
+            self._client.refresh([tp.topic])
+        self._write(tp)
+        self.written += BATCH
 
     def _write(self, tp: TopicPartition) -> None:
         data = [PartitionProduceData(index=tp.partition, records=self._batch)]
@@ -126,14 +133,29 @@ def rows_in(folder: Path) -> int:
 
 
 def ages_of(table: Any) -> list[float]:
-    """The age in seconds of the oldest record of each snapshot that has added records."""
-    times = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.snapshots()}
-    oldest: dict[int, float] = {}
-    for entry in table.inspect.entries().to_pylist():
-        first = entry["readable_metrics"]["timestamp"]["lower_bound"].timestamp() * 1000
-        number = entry["snapshot_id"]
-        oldest[number] = min(oldest.get(number, first), first)
-    return [(times[number] - first) / 1000 for number, first in oldest.items()]
+    """The age in seconds of the oldest record of each snapshot that has added records, without merges of files.
+
+    The first one is left out: its record was written before the follower started.
+    """
+    from pyiceberg.conversions import from_bytes
+    from pyiceberg.manifest import ManifestEntryStatus
+    from pyiceberg.table.snapshots import Operation
+
+    column = table.schema().find_field("timestamp")
+    ages = []
+    for snapshot in sorted(table.snapshots(), key=lambda one: one.timestamp_ms):
+        if snapshot.summary.operation is not Operation.APPEND:
+            continue
+        entries = [
+            entry
+            for manifest in snapshot.manifests(table.io)
+            if manifest.added_snapshot_id == snapshot.snapshot_id
+            for entry in manifest.fetch_manifest_entry(table.io)
+            if entry.status is ManifestEntryStatus.ADDED
+        ]
+        bounds = [from_bytes(column.field_type, entry.data_file.lower_bounds[column.field_id]) for entry in entries]
+        ages.append(snapshot.timestamp_ms / 1000 - int(min(bounds)) / 1e6)
+    return ages[1:]
 
 
 def measure_ages(server: BarnabasServer, folder: Path, size: int, rate: int, seconds: float) -> str:
@@ -147,16 +169,22 @@ def measure_ages(server: BarnabasServer, folder: Path, size: int, rate: int, sec
         future.result(30)
     command = [sys.executable, "-m", "barnabas.tools.cli", "table", "follow", topic, "-b", server.bootstrap]
     to = location("iceberg", folder)
-    follower = subprocess.Popen([*command, "--to", to, "--merge-at", "0"], env=environment())
+    follower = subprocess.Popen([*command, "--to", to], env=environment())
     producer = PacedProducer(server.bootstrap, topic, size, rate)
-    try:
-        thread = threading.Thread(target=producer.run, args=(seconds,))
-        thread.start()
-        thread.join()
+
+    def wait_for_end() -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not (folder / "lake" / "catalog.db").exists() or rows_in(folder) < producer.written:
             assert time.monotonic() < deadline and follower.poll() is None, "the follower has not reached the end"
             time.sleep(0.2)
+
+    try:
+        producer.write_batch()
+        wait_for_end()
+        thread = threading.Thread(target=producer.run, args=(seconds,))
+        thread.start()
+        thread.join()
+        wait_for_end()
         follower.send_signal(signal.SIGTERM)
         follower.wait(PATIENCE_S)
     finally:

@@ -6,7 +6,7 @@ programs can read it between commits, and a commit waits while another program h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -203,7 +203,7 @@ class DuckDBTable:
     def discard(self) -> None:
         self._close()
 
-    def maintain(self) -> int:
+    def maintain(self, is_due: Callable[[], bool] = lambda: False) -> int:
         """Return 0: DuckDB merges its own row groups."""
         return 0
 

@@ -25,6 +25,7 @@ from ..protocol.errors import KafkaError
 from ..protocol.special_timestamps import EARLIEST, LATEST
 from ..protocol.topic_partition import TopicPartition
 from . import host
+from .commit_schedule import CommitSchedule
 from .dead_letters import DeadLetterWriter
 from .folder_backfill import FolderBackfill
 from .metrics import FollowerMetrics
@@ -42,6 +43,10 @@ _FIRST_RECORDS = 200_000
 _MOST_RECORDS = 20_000_000
 _HELD_BYTES = 48 << 20
 """Maximum of the rows of an upsert, and of unreadable records for a topic, which are in memory until the commit."""
+_KEY_BYTES = 100
+"""Memory of an upsert for each row in addition to the row: its key in the arrays and hash tables that find it."""
+_MERGE_SHARE = 0.1
+"""Part of the interval that is used for merges of small files if commits leave no time."""
 _POLL_S = 0.2
 _RETRY_S = 1.0
 _BEHIND_S = 15.0
@@ -58,10 +63,10 @@ T = TypeVar("T")
 class FollowSettings:
     """The topics, and the settings of reads and commits.
 
-    `topics` are names, or with `is_pattern` one regular expression. `interval_s` is the time between commits in
-    seconds, `most_bytes` the maximum of decoded bytes of one commit. `start` is the position at which a new table
-    begins; partitions that are added later begin at their first record. `folder` has partition directories that are
-    read before the topics.
+    `topics` are names, or with `is_pattern` one regular expression. `interval_s` is the time in seconds in which new
+    records become visible in the table, `most_bytes` the maximum of decoded bytes of one commit. `start` is the
+    position at which a new table begins; partitions that are added later begin at their first record. `folder` has
+    partition directories that are read before the topics.
     """
 
     bootstrap: str
@@ -125,7 +130,7 @@ class TableFollower:
         self._records = _FIRST_RECORDS
         self._columns: TableColumns | None = None
         self._schema: Any = None
-        self._committed_at = host.monotonic()
+        self._schedule = CommitSchedule(settings.interval_s)
         self._behind_since: float | None = None
         self._looked_up: dict[TopicPartition, int] = {}
 
@@ -221,6 +226,7 @@ class TableFollower:
         self._wait_for(self._names.refresh)
         self._check_ids()
         partitions = self._names.partitions()
+        began = host.monotonic()
         now = self._ends(partitions)
         if not once or ends is None:
             ends = now
@@ -237,11 +243,13 @@ class TableFollower:
             if once or not self._maintain():
                 self._pause(_POLL_S)
             return ends
-        wait = self._committed_at + self._settings.interval_s - host.monotonic()
+        wait = self._schedule.next_begin() - host.monotonic()
         if wait > 0 and not once and sum(r.records for r in ranges) < self._records:
             self._pause(min(wait, _POLL_S))
             return ends
         self._round(self._source, ranges)
+        is_complete = all(self._table.offsets.get(r.partition, 0) >= r.end for r in ranges)
+        self._schedule.add(began, host.monotonic(), is_complete=is_complete)
         if not once and not self._is_stopping():
             self._maintain()
         return ends
@@ -338,6 +346,7 @@ class TableFollower:
                     size += batch.nbytes
                     if is_upsert:
                         upserted.append(batch.append_column("#value", pa.array(found.has_value)))
+                        size += batch.num_rows * _KEY_BYTES
                     else:
                         self._write(batch, found.partition)
                 if size + rejected > most_bytes or rejected > _HELD_BYTES or self._is_stopping():
@@ -433,8 +442,7 @@ class TableFollower:
             logger.warning("another writer has changed the table; reading the records of this commit again")
             return
         self._table, self._committed, self._is_new = intended, intended, False
-        self._committed_at = host.monotonic()
-        self.metrics.show_commit(done, self._committed_at - began)
+        self.metrics.show_commit(done, host.monotonic() - began)
         logger.info("committed %d rows in %d files", done.rows, done.files)
 
     def _check_committed(self, found: TableOffsets | None, error: TableConflictError) -> None:
@@ -449,9 +457,11 @@ class TableFollower:
         self._columns = None  # the other writer may have added columns
 
     def _maintain(self) -> bool:
-        """Merge small files if that is due; return whether files were merged."""
+        """Merge small files if that is due and until the next commit is; return whether files were merged."""
+        least_s = self._settings.interval_s * _MERGE_SHARE
+        until = max(self._schedule.next_begin(), host.monotonic() + least_s)
         try:
-            merged = self._sink.maintain()
+            merged = self._sink.maintain(lambda: self._is_stopping() or host.monotonic() >= until)
         except TableConflictError as error:
             self._check_committed(self._sink.load(), error)
             return False

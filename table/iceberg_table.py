@@ -9,7 +9,7 @@ loaded is still the current snapshot of the table.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import partial
@@ -43,8 +43,8 @@ from pyiceberg.utils.datetime import date_to_days, datetime_to_micros
 from . import host
 from .column_renames import ColumnRename
 from .offsets import TableOffsets
-from .parquet_files import ParquetFiles, TableSettings, WrittenFile
-from .parquet_table import hive_directories, rows_without
+from .parquet_files import FileMerge, ParquetFiles, TableSettings, WrittenFile
+from .parquet_table import hive_directories, read_parts, rows_without
 from .partitioning import UNITS, PartitionField
 from .sink import MOST_BYTES, OFFSETS_PROPERTY, Committed, TableConflictError
 from .table_types import fit_batch, stored_schema
@@ -98,6 +98,7 @@ class IcebergTable:
         self._table: Table | None = None
         self._files: ParquetFiles | None = None
         self._replaced: list[DataFile] = []
+        self._merge: FileMerge | None = None
         self._fields = settings.partition_by
         self._small = 0
         """An upper bound of the number of small files in one partition."""
@@ -167,6 +168,7 @@ class IcebergTable:
     def rename(self, renames: Sequence[ColumnRename]) -> None:
         """Rename the fields, which keep their ids, so that readers find their values in older files too."""
         assert self._table is not None
+        self._discard_merge()
         with self._table.update_schema() as change:
             for one in renames:
                 change.rename_column(one.path, one.name)
@@ -184,6 +186,7 @@ class IcebergTable:
                 self._partition(transaction)
             self._table = self._catalog.load_table(self._name)
         elif self.schema() != schema:
+            self._discard_merge()
             with self._table.update_schema() as change:
                 change.union_by_name(schema)
         if self._fields and not self._table.spec().fields:
@@ -271,22 +274,23 @@ class IcebergTable:
             chosen = [i for i, field in enumerate(present) if columns is None or field.name in columns]
             schema = pa.schema([present[i] for i in chosen])
             names = [stored[i].name for i in chosen]
-            for group in range(found.num_row_groups):
-                for batch in found.iter_batches(row_groups=[group], columns=names, use_threads=False):
-                    # The columns have the same layout under other names.
-                    _, array = batch.__arrow_c_array__()
-                    yield pa.RecordBatch._import_from_c_capsule(schema.__arrow_c_schema__(), array)
+            for batch in read_parts(found, None if columns is None else names):
+                # The columns have the same layout under other names.
+                _, array = batch.__arrow_c_array__()
+                yield pa.RecordBatch._import_from_c_capsule(schema.__arrow_c_schema__(), array)
 
     def commit(self, offsets: TableOffsets) -> Committed:
         written = self._files.finish() if self._files is not None else []
         replaced = self._replaced
         # From here on the files may be part of the table, also if the commit reports an error.
         self._files, self._replaced = None, []
+        if self._merge is not None and not _paths(replaced).isdisjoint(_paths(self._merge.replaced)):
+            self._discard_merge()
         self._commit(written, replaced, offsets)
         self._small += sum(one.size < self._settings.target_bytes // 2 for one in written)
         return Committed(sum(one.rows for one in written), len(written), sum(one.size for one in written))
 
-    def _commit(self, written: list[WrittenFile], replaced: list[DataFile], offsets: TableOffsets) -> None:
+    def _commit(self, written: list[WrittenFile], replaced: Sequence[DataFile], offsets: TableOffsets) -> None:
         assert self._table is not None
         text = offsets.to_text()
         data_files = [self._data_file(one) for one in written]
@@ -311,18 +315,31 @@ class IcebergTable:
             raise TableConflictError(f"{self._name}: {' '.join(str(error).split())}") from error
 
     def discard(self) -> None:
-        if self._files is not None and self._table is not None:
-            for name, values in self._files.discard():
-                self._table.io.delete(self._path_of(name, values))
+        self._discard_merge()
+        if self._files is not None:
+            self._delete(self._files)
         self._files, self._replaced = None, []
 
-    def maintain(self) -> int:
+    def _discard_merge(self) -> None:
+        if self._merge is not None:
+            self._delete(self._merge.files)
+            self._small = self._settings.merge_at  # to be counted by the next maintenance
+        self._merge = None
+
+    def _delete(self, files: ParquetFiles) -> None:
+        assert self._table is not None
+        for name, values in files.discard():
+            self._table.io.delete(self._path_of(name, values))
+
+    def maintain(self, is_due: Callable[[], bool] = lambda: False) -> int:
         """Merge the small files of one partition if there are enough, and expire snapshots once per minute at most."""
         if self._table is None:
             return 0
         merged = 0
-        if self._settings.merge_at and self._small >= self._settings.merge_at:
-            merged = self._merge(self._table)
+        if self._merge is None and self._settings.merge_at and self._small >= self._settings.merge_at:
+            self._merge = self._begin_merge(self._table)
+        if self._merge is not None:
+            merged = self._continue_merge(self._merge, is_due)
         began = host.monotonic()
         if began > self._expire_at:
             self._expire(self._table)
@@ -330,32 +347,38 @@ class IcebergTable:
             self._expire_at = ended + max(_EXPIRE_EVERY_S, (ended - began) / _EXPIRE_SHARE)
         return merged
 
-    def _merge(self, table: Table) -> int:
+    def _begin_merge(self, table: Table) -> FileMerge | None:
         small: dict[str, list[DataFile]] = {}
         for task in table.scan().plan_files():
             if task.file.file_size_in_bytes < self._settings.target_bytes // 2 and not task.delete_files:
                 small.setdefault(str(task.file.partition), []).append(task.file)
         groups = sorted(small.values(), key=len)
         found = groups.pop() if groups else []
-        offsets = self._read_offsets(table)
-        if len(found) < self._settings.merge_at or offsets is None:
+        if len(found) < self._settings.merge_at:
             self._small = len(found)
-            return 0
+            return None
+        found.sort(key=lambda file: file.file_path)
         schema = self.schema()
-        self._files = self._new_files()
+        batches = (fit_batch(batch, schema) for file in found for batch in self._batches_of(file))
+        # If another partition has enough small files, the next merge is theirs.
+        self._small = len(groups[-1]) if groups else 0
+        return FileMerge(found, batches, self._new_files())
+
+    def _continue_merge(self, merge: FileMerge, is_due: Callable[[], bool]) -> int:
+        assert self._table is not None
         try:
-            for file in sorted(found, key=lambda file: file.file_path):
-                for batch in self._batches_of(file):
-                    self._files.write(fit_batch(batch, schema))
-            written = self._files.finish()
+            if not merge.run(is_due):
+                return 0
+            written = merge.files.finish()
         except BaseException:
-            self.discard()
+            self._discard_merge()
             raise
-        self._files = None
-        self._commit(written, found, offsets)
-        # If another partition has enough small files, the next maintenance merges them.
-        self._small = max(len(written), len(groups[-1]) if groups else 0)
-        return len(found)
+        self._merge = None
+        offsets = self._read_offsets(self._table)
+        assert offsets is not None, "a merge without a commit"
+        self._commit(written, merge.replaced, offsets)
+        self._small += len(written)
+        return len(merge.replaced)
 
     def _expire(self, table: Table) -> None:
         """Remove old snapshots from the table, and delete the files that no other snapshot has."""
@@ -374,6 +397,10 @@ class IcebergTable:
                 raise TableConflictError(f"{self._name}: {' '.join(str(error).split())}") from error
         for path in unused:
             table.io.delete(path)
+
+
+def _paths(files: Iterable[DataFile]) -> set[str]:
+    return {one.file_path for one in files}
 
 
 def _partition_field(table: Table, field: IcebergPartitionField) -> PartitionField:

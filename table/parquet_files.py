@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -111,10 +111,14 @@ class ParquetFiles:
             self._close(one)
         return self._done
 
+    def names(self) -> list[tuple[str, tuple[Any, ...]]]:
+        """Return the names and partitions of all files."""
+        names = [(one.name, one.values) for one in self._open.values()]
+        return names + [(one.name, one.values) for one in self._done]
+
     def discard(self) -> list[tuple[str, tuple[Any, ...]]]:
         """Close all files without completing them; return the names and partitions of the files to delete."""
-        names = [(one.name, one.values) for one in self._open.values()]
-        names += [(one.name, one.values) for one in self._done]
+        names = self.names()
         for one in self._open.values():
             # A full disk fails both, and the other files are closed and deleted nevertheless.
             with suppress(Exception):
@@ -157,3 +161,20 @@ class ParquetFiles:
         one.file.close()
         del self._open[one.values]  # after the last error, so that `discard` returns the file
         self._done.append(WrittenFile(one.name, one.values, one.rows, size, one.footers[0]))
+
+
+class FileMerge:
+    """Files whose rows are written to larger files in steps between commits; used by the follower's thread."""
+
+    def __init__(self, replaced: Sequence[Any], batches: Iterator[Any], files: ParquetFiles) -> None:
+        self.replaced = replaced
+        self.files = files
+        self._batches = batches
+
+    def run(self, is_due: Callable[[], bool]) -> bool:
+        """Continue until another commit is due; return whether all rows are written. Raises OSError."""
+        for batch in self._batches:
+            self.files.write(batch)
+            if is_due():
+                return False
+        return True

@@ -27,7 +27,7 @@ from pyarrow import compute, parquet
 from . import host
 from .column_renames import ColumnRename
 from .offsets import TableOffsets
-from .parquet_files import ParquetFiles, TableSettings, WrittenFile
+from .parquet_files import FileMerge, ParquetFiles, TableSettings, WrittenFile
 from .partitioning import PartitionField, partition_field_of
 from .sink import MOST_BYTES, Committed
 from .spark_export import SPARK_FIELDS, read_export, retire_sink_log, take_over
@@ -37,6 +37,8 @@ MANIFEST = "_barnabas_table.json"
 _PENDING, _SUFFIX = "_pending", ".pending"
 _LOCK = "_barnabas_lock"
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+_MOST_ROWS = 65_536
+"""Rows that are decoded at a time."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ class ParquetTable:
         self._stack = ExitStack()
         self._files: ParquetFiles | None = None
         self._rewritten: list[str] = []
+        self._merge: FileMerge | None = None
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -114,7 +117,7 @@ class ParquetTable:
 
     def load(self) -> TableOffsets | None:
         """Finish or drop an interrupted commit, and read the manifest."""
-        self._files, self._rewritten = None, []
+        self._files, self._rewritten, self._merge = None, [], None
         try:
             self._manifest = read_manifest(self._folder)
         except FileNotFoundError:
@@ -204,9 +207,11 @@ class ParquetTable:
         rewritten = self._rewritten
         # From here on the files may be part of the table, also if the replacement of the manifest reports an error.
         self._files, self._rewritten = None, []
+        if self._merge is not None and not set(rewritten).isdisjoint(self._merge.replaced):
+            self._discard_merge()
         return self._replace(written, offsets, rewritten)
 
-    def _replace(self, written: list[WrittenFile], offsets: TableOffsets, replaced: list[str]) -> Committed:
+    def _replace(self, written: list[WrittenFile], offsets: TableOffsets, replaced: Sequence[str]) -> Committed:
         """Sync the pending files and replace the manifest."""
         assert self._manifest is not None
         for one in written:
@@ -231,6 +236,8 @@ class ParquetTable:
             (self._folder / name).unlink(missing_ok=True)
         pending = self._folder / _PENDING
         left = {path.name.removesuffix(_SUFFIX): path for path in pending.iterdir()} if pending.is_dir() else {}
+        for name, _ in self._merge.files.names() if self._merge is not None else ():
+            left.pop(name, None)
         folders = set()
         for name in manifest.files if left else ():
             path = left.pop(name.rpartition("/")[2], None)
@@ -245,36 +252,54 @@ class ParquetTable:
             path.unlink()
 
     def discard(self) -> None:
+        self._discard_merge()
         if self._files is not None:
-            for name, _ in self._files.discard():
-                self._pending(name).unlink(missing_ok=True)
+            self._unlink(self._files)
         self._files, self._rewritten = None, []
 
-    def maintain(self) -> int:
-        """Merge the small files of each partition; readers of `*.parquet` may miss their rows for a moment."""
-        if self._manifest is None or not self._settings.merge_at:
+    def _discard_merge(self) -> None:
+        if self._merge is not None:
+            self._unlink(self._merge.files)
+        self._merge = None
+
+    def _unlink(self, files: ParquetFiles) -> None:
+        for name, _ in files.discard():
+            self._pending(name).unlink(missing_ok=True)
+
+    def maintain(self, is_due: Callable[[], bool] = lambda: False) -> int:
+        """Merge the small files of a partition; readers of `*.parquet` may miss their rows for a moment."""
+        if self._manifest is None:
             return 0
+        if self._merge is None:
+            self._merge = self._begin_merge(self._manifest)
+        if self._merge is None:
+            return 0
+        try:
+            if not self._merge.run(is_due):
+                return 0
+            names, written = self._merge.replaced, self._merge.files.finish()
+        except BaseException:
+            self._discard_merge()
+            raise
+        self._merge = None
+        self._replace(written, self._manifest.offsets, names)
+        return len(names)
+
+    def _begin_merge(self, manifest: FolderManifest) -> FileMerge | None:
+        if not self._settings.merge_at:
+            return None
         small: dict[str, list[str]] = {}
-        for name, (_, size) in self._manifest.files.items():
+        for name, (_, size) in manifest.files.items():
             # Files of Spark do not contain the columns of partitions, which are in their paths only.
             is_own = name.rpartition("/")[2].startswith("barnabas-")
             if is_own and size < self._settings.target_bytes // 2:
                 small.setdefault(name.rpartition("/")[0], []).append(name)
         names = max(small.values(), key=len, default=[])
         if len(names) < self._settings.merge_at:
-            return 0
-        schema = self._manifest.schema
-        files = self._new_files(schema)
-        try:
-            for name in names:
-                for batch in batches_of(self._folder / name):
-                    files.write(fit_batch(batch, schema))
-            written = files.finish()
-        except BaseException:
-            files.discard()
-            raise
-        self._replace(written, self._manifest.offsets, names)
-        return len(names)
+            return None
+        schema = manifest.schema
+        batches = (fit_batch(batch, schema) for name in names for batch in batches_of(self._folder / name))
+        return FileMerge(names, batches, self._new_files(schema))
 
 
 def hive_directories(fields: tuple[PartitionField, ...], values: tuple[Any, ...]) -> list[str]:
@@ -296,13 +321,32 @@ def rows_without(read: Callable[[list[str] | None], Iterator[Any]], key: str, ke
 
     `read` yields the rows of the file, of all columns or of some.
     """
-    if not any(compute.any(compute.is_in(batch.column(key), value_set=keys)).as_py() for batch in read([key])):
+    # One bit per row: each lookup builds a hash table of all keys, so the second read does not repeat it.
+    others = [compute.invert(compute.is_in(batch.column(key), value_set=keys)) for batch in read([key])]
+    is_kept = pa.chunked_array(others, pa.bool_())
+    if compute.all(is_kept).as_py():
         return None
-    return (batch.filter(compute.invert(compute.is_in(batch.column(key), value_set=keys))) for batch in read(None))
+    return _kept(read(None), is_kept)
+
+
+def _kept(batches: Iterator[Any], is_kept: Any) -> Iterator[Any]:
+    start = 0
+    for batch in batches:
+        yield batch.filter(is_kept.slice(start, batch.num_rows).combine_chunks())
+        start += batch.num_rows
 
 
 def batches_of(path: Any, columns: list[str] | None = None) -> Iterator[Any]:
-    """Yield the rows of a file, a row group at a time at most."""
+    """Yield the rows of a file in parts of about one megabyte."""
     with parquet.ParquetFile(path) as file:
-        for group in range(file.num_row_groups):
-            yield from file.iter_batches(row_groups=[group], columns=columns, use_threads=False)
+        yield from read_parts(file, columns)
+
+
+def read_parts(file: Any, columns: list[str] | None = None) -> Iterator[Any]:
+    """Yield the rows of an open file, in parts of an eighth of a row group, which for the files of a follower is about
+    one megabyte; of some columns in larger parts.
+    """
+    for group in range(file.num_row_groups):
+        rows = file.metadata.row_group(group).num_rows
+        size = _MOST_ROWS if columns is not None else min(_MOST_ROWS, max(64, rows // 8))
+        yield from file.iter_batches(size, row_groups=[group], columns=columns, use_threads=False)

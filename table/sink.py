@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -80,5 +80,8 @@ class TableSink(Protocol):
     def discard(self) -> None:
         """Drop the rows since the last commit."""
 
-    def maintain(self) -> int:
-        """Merge small files and expire old snapshots if that is due; return the number of merged files."""
+    def maintain(self, is_due: Callable[[], bool] = lambda: False) -> int:
+        """Merge small files and expire old snapshots if that is due; return the number of merged files.
+
+        `is_due` returns whether another commit is due: the merge is then interrupted, and the next call continues it.
+        """

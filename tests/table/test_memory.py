@@ -15,7 +15,7 @@ from tests.barnabas_server import BarnabasServer
 from tests.foreign_tools import CHECKOUT
 from tests.table.conftest import ALL_FORMATS, location
 
-LIMIT_MB = {"append": 300, "upsert": 400}
+LIMIT_MB = 300
 ROWS, KEYS, PARTITIONS = 640_000, 100_000, 4
 SIZE = 1000
 FOLLOW = """
@@ -102,4 +102,4 @@ def test_memory_does_not_grow_with_the_topic(server: BarnabasServer, tmp_path: P
     rows = ROWS if mode == "append" else KEYS
     assert totals(to) == (rows, KEYS, rows * SIZE)
     print(kind, mode, peak, "MB")
-    assert peak <= LIMIT_MB[mode], f"{peak} MB"
+    assert peak <= LIMIT_MB, f"{peak} MB"

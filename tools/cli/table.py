@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import logging
+import os
 import signal
 import sys
 import threading
@@ -82,7 +83,9 @@ def follow(
     once: Annotated[
         bool, typer.Option("--once", help="End at the log end offsets that the topics have when the command starts.")
     ] = False,
-    interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between commits.")] = 2.0,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, help="Seconds in which new records become visible.")
+    ] = 2.0,
     partition_by: Annotated[
         str | None,
         typer.Option(
@@ -132,6 +135,9 @@ def follow(
     if bool(topic) == (pattern is not None):
         raise typer.BadParameter("no topics given: name topics, or use --pattern")
     has_begun = False
+    # This allocator returns memory to the system, which the others keep. The variable is for Parquet and for functions
+    # on columns, which do not use the pool that is set below: without it, upserts use 45 MB more.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
         import pyarrow
 
@@ -143,7 +149,6 @@ def follow(
         from ...table.table_columns import ColumnSettings
     except ModuleNotFoundError as error:
         fail(f"{error.name} is not installed: pip install 'barnabas[arrow]'")
-    # This allocator returns memory to the system, which the others keep: 60 MB less for the same rows.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     _return_freed_memory()
     _log_to_stderr(verbose=verbose)
