@@ -1,10 +1,16 @@
 """Recently rejected batches of one connection, for later batches that were in flight at that time.
 
-A producer has five requests in flight. The first may arrive while its partition has too few in-sync replicas, or just
-before the broker becomes its leader, and the second after that: then a sequence number is missing, although no record
-is lost, and all are sent again in order. librdkafka does so after NOT_ENOUGH_REPLICAS; after
-OUT_OF_ORDER_SEQUENCE_NUMBER it starts a new epoch, for all partitions, and its requests in flight for other partitions
-are written twice. So batches after a rejected batch receive the same error. Kafka does not do this.
+A producer has five requests in flight. The first may arrive while its partition has too few in-sync replicas, while
+the disk is full, or just before the broker becomes its leader, and the second after that: then a sequence number is
+missing, although no record is lost, and all are sent again in order. librdkafka does so after NOT_ENOUGH_REPLICAS.
+
+After OUT_OF_ORDER_SEQUENCE_NUMBER it starts a new epoch for all partitions, in which the sequence numbers of its queued
+records begin at 0. Some records of other partitions may be in their logs and are queued to be sent again, because the
+response was NOT_LEADER_OR_FOLLOWER or did not arrive. A broker does not recognize them in the new epoch, and they are
+written twice. So batches after a rejected batch receive the same error.
+
+Kafka does not do this, and librdkafka writes records twice in clusters of Kafka's brokers. Java's producer does not: it
+uses the new epoch for another partition only when all records sent to that partition are acknowledged.
 """
 
 from __future__ import annotations
@@ -28,6 +34,8 @@ _FOR_NOW = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
+        # A full disk may have room for the next batch, which is smaller or later.
+        ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
 

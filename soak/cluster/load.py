@@ -35,7 +35,6 @@ JAVA_SETTINGS = {
     "enable.idempotence": "true",
     "retries": str(2**31 - 1),
     "request.timeout.ms": "5000",
-    "delivery.timeout.ms": str(PATIENCE_S * 1000),
     "reconnect.backoff.max.ms": "200",
 }
 """Without these the tool does not try again."""
@@ -45,7 +44,14 @@ class Load:
     """Idempotent producers of librdkafka with acks=all, one thread for all, and a reader of everything they write."""
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, *, producers: int = 2, per_second: int = 400
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        *,
+        producers: int = 2,
+        per_second: int = 400,
+        delivery_timeout_s: int = PATIENCE_S,
     ) -> None:
         self.history = History(kinds=defaultdict(WriterKind))
         self.acknowledged_at: dict[int, list[float]] = defaultdict(list)
@@ -53,8 +59,13 @@ class Load:
         self._unplaced: list[bytes] = []
         """Acknowledged with no word of where, as a repetition may be."""
         self._bootstrap, self.topic, self.partitions = bootstrap, topic, partitions
+        self._delivery_timeout_s = delivery_timeout_s
         promises = {"acks": "all", "enable.idempotence": True, "linger.ms": 2, "retry.backoff.ms": 20}
-        limits = {"request.timeout.ms": 5000, "message.timeout.ms": PATIENCE_S * 1000, "retry.backoff.max.ms": 200}
+        limits = {
+            "request.timeout.ms": 5000,
+            "message.timeout.ms": delivery_timeout_s * 1000,
+            "retry.backoff.max.ms": 200,
+        }
         settings = {"bootstrap.servers": bootstrap, **IMPATIENT, **promises, **limits}
         self._producers = [Producer(settings) for _ in range(producers)]
         self._pause_s = producers / per_second
@@ -78,7 +89,7 @@ class Load:
         self._ending.set()
         self._threads[0].join()
         for producer in self._producers:
-            producer.flush(PATIENCE_S)
+            producer.flush(self._delivery_timeout_s)
         heard = len(self.history.acknowledged) + len(self._unplaced) + len(self.history.refused)
         unheard = len(self.history.sent) - heard
         assert unheard == 0, f"nothing is heard of {unheard} records"
@@ -166,12 +177,13 @@ class Load:
 class JavaLoad:
     """kafka-verifiable-producer 4.4.0: Java's idempotent producer with acks=all, whose acknowledgements it prints."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, *, delivery_timeout_s: int = PATIENCE_S) -> None:
         flags = [*JVM_FLAGS, *logging_flags(NEWEST, "error")]
         limits = ["--bootstrap-server", bootstrap, "--topic", topic, "--throughput", "100", "--acks", "-1"]
         self._folder = tempfile.TemporaryDirectory()
         settings = Path(self._folder.name, "producer.properties")
-        settings.write_text("".join(f"{key}={value}\n" for key, value in JAVA_SETTINGS.items()))
+        wanted = {**JAVA_SETTINGS, "delivery.timeout.ms": str(delivery_timeout_s * 1000)}
+        settings.write_text("".join(f"{key}={value}\n" for key, value in wanted.items()))
         limits += ["--producer.config", str(settings)]
         command = java_command(TOOL_CLASSES["kafka-verifiable-producer"], kafka_jars(NEWEST), limits, flags)
         self.acknowledged: dict[bytes, Place] = {}
@@ -195,6 +207,14 @@ class JavaLoad:
                 self.acknowledged[event["value"].encode()] = (event["partition"], event["offset"])
             elif event["name"] == "producer_send_error":
                 self.refused[event["value"].encode()] = event["message"]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
 
     def wait_until_it_writes(self) -> None:
         # On a busy machine Java takes long to start, of which no broker knows.

@@ -174,6 +174,10 @@ class PendingProduce(CompactProduceResponse):
             if failed or ctx.denied:
                 self._sliced_work.run(self._response(results), ctx.finish)
             else:
+                if guard := ctx.channel.session.sequence_gap_guard:
+                    # The rejected batch was sent again: later requests may be appended jointly.
+                    for key in self.keys:
+                        guard.record_result(key, None)
                 self.results = results
                 ctx.respond(self)
 

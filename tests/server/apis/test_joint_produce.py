@@ -243,6 +243,27 @@ def test_a_full_disk_is_reported_to_each_request(joined: Counter[str]) -> None:
         assert {record.value for record in broker.records("t")} == {b"kept"}
 
 
+def test_batches_after_one_that_a_full_disk_rejected_get_its_error(joined: Counter[str], way: str) -> None:
+    """Until it is sent again: after that the batches of the connection are appended jointly again."""
+    with Broker(["t"]) as broker, ExitStack() as stack:
+        (client,) = clients_of(broker, stack, 1)
+
+        def send(*sequences: int) -> list[int]:
+            client.sendall(b"".join(produced(b"%d" % number, (7, 0, number)) for number in sequences))
+            return [answer(client)[1] for _ in sequences]
+
+        assert send(0) == [ErrorCode.NONE]
+        with broker.faults.disk_full():
+            assert send(1) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert send(2, 3) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+        assert send(1, 2, 3) == [ErrorCode.NONE] * 3
+        assert not joined["records"]
+        assert send(*range(4, 9)) == [ErrorCode.NONE] * 5
+        assert send(10) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER], "a real gap"
+        assert [record.value for record in broker.records("t")] == [b"%d" % number for number in range(9)]
+    assert bool(joined["records"]) is (way == "together")
+
+
 def test_other_requests_of_the_turn_are_answered(joined: Counter[str]) -> None:
     with Broker(["t"]) as broker, ExitStack() as stack:
         clients = clients_of(broker, stack)
