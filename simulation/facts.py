@@ -9,11 +9,10 @@ from ..clients.fetched_records import ConsumerRecord
 from ..protocol.errors import KafkaError
 from ..protocol.topic_partition import TopicPartition
 from ..server.broker_state import BrokerState
-from ..server.controller.admin_manager import TopicCreation
 from ..server.coordinator.coordinator_topic import partition_for
 from ..server.metadata.metadata_cache import PartitionImage
 from ..server.metadata.topic_names import GROUP_METADATA_TOPIC
-from ..testing.arguments import Setting, properties
+from ..testing.arguments import Setting, topic_creation
 from ..testing.contents import Contents, until
 from .cluster import ClusterWorld
 from .disk import SimCrash
@@ -68,13 +67,7 @@ class SimCluster:
         config: Mapping[str, Setting] | None = None,
     ) -> None:
         """Create a topic; all its replicas are in sync when this returns. Raises KafkaError, TimeoutError."""
-        settings = properties(config or {}, of_topic=True)
-        wish = TopicCreation(
-            name,
-            num_partitions=partitions,
-            replication_factor=replication_factor,
-            config={key: value for key, value in settings.items() if value is not None},
-        )
+        wish = topic_creation(name, partitions, replication_factor, config or {})
         await self.ready()
         broker = self._world.brokers[self.controller or 0]
         assert broker.server is not None

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from ..server.config.keys.catalogue import BROKER_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS
 from ..server.config.startup_warnings import is_unknown
+from ..server.controller.admin_manager import TopicCreation
 
 Setting: TypeAlias = str | int | float | bool | list[str] | tuple[str, ...] | None
 """A value in Python. None is the default of the key."""
@@ -47,6 +48,14 @@ def properties(settings: Mapping[str, Setting], *, of_topic: bool = False) -> di
         if (name not in TOPIC_KEYS) if of_topic else is_unknown(str(name)):
             raise ValueError(_unknown(str(name), of_topic))
     return {name: _text(name, value) for name, value in settings.items()}
+
+
+def topic_creation(
+    name: str, partitions: int, replication_factor: int, settings: Mapping[str, Setting]
+) -> TopicCreation:
+    """Return a topic for the controller. Raises ValueError and TypeError for settings, as `properties`."""
+    config = {key: value for key, value in properties(settings, of_topic=True).items() if value is not None}
+    return TopicCreation(name, num_partitions=partitions, replication_factor=replication_factor, config=config)
 
 
 def _text(name: str, value: object) -> str | None:

@@ -20,13 +20,12 @@ from ..protocol.topic_partition import TopicPartition
 from ..server.broker import BrokerServer
 from ..server.cleaning.cleaning_work import cleaning_work
 from ..server.config.broker_config import BrokerConfig
-from ..server.controller.admin_manager import TopicCreation
 from ..server.coordinator.coordinator_topic import partition_for
 from ..server.metadata.data_tree import DataTree
 from ..server.metadata.metadata_cache import PartitionImage
 from ..server.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ..server.runtime.host import host_ports, now_ms
-from .arguments import Setting, Topics, partition_counts, properties
+from .arguments import Setting, Topics, partition_counts, topic_creation
 from .broker import WAIT_SECONDS, broker_settings
 from .disk import FaultyDisk, ForgetfulDisk
 from .embedded import Embedded, blocking
@@ -386,13 +385,7 @@ class Cluster(Embedded):
         config: Mapping[str, Setting] | None = None,
     ) -> None:
         """Create a topic; all its replicas are in sync when this returns. Raises KafkaError, TimeoutError."""
-        settings = properties(config or {}, of_topic=True)
-        wish = TopicCreation(
-            name,
-            num_partitions=partitions,
-            replication_factor=replication_factor,
-            config={key: value for key, value in settings.items() if value is not None},
-        )
+        wish = topic_creation(name, partitions, replication_factor, config or {})
         active = await self._await(lambda: self.controller, "there is no controller")
         result = (await self.server(active).state.controller.create_topics([wish]))[name]
         if isinstance(result, KafkaError):
