@@ -18,7 +18,6 @@ MIXED: Mapping[int, str] = {1: "kafka", 2: "barnabas", 3: "barnabas"}
 
 BROKER_SETTINGS = {
     "broker.heartbeat.interval.ms": "500",
-    "broker.session.timeout.ms": str(SESSION_MS),
     "default.replication.factor": "3",
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
@@ -47,7 +46,6 @@ METADATA_LOG_SETTINGS = {
     "internal.metadata.delete.delay.millis": "1000",
 }
 CONTROLLER_SETTINGS = {
-    "broker.session.timeout.ms": str(SESSION_MS),
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.fetch.timeout.ms": "2000",
     "controller.quorum.request.timeout.ms": "1000",
@@ -70,11 +68,12 @@ class KRaftProcessCluster(ReplicatedCluster):
         version: str = NEWEST,
         settings: Mapping[str, str] | None = None,
         metadata_log: Mapping[str, str] = METADATA_LOG_SETTINGS,
+        session_ms: int = SESSION_MS,
     ) -> None:
         """`settings` are of the brokers, `metadata_log` of the metadata log of brokers and controllers."""
         super().__init__(folder, kinds)
-        self._metadata_log = metadata_log
-        self._settings = {**BROKER_SETTINGS, **metadata_log, **(settings or {})}
+        self._common_settings = {"broker.session.timeout.ms": str(session_ms), **metadata_log}
+        self._settings = {**BROKER_SETTINGS, **self._common_settings, **(settings or {})}
         self._version = version
 
     def _start_control_plane(self, stack: ExitStack) -> None:
@@ -82,7 +81,7 @@ class KRaftProcessCluster(ReplicatedCluster):
             self._folder / "controllers",
             count=len(CONTROLLERS),
             version=self._version,
-            properties={**CONTROLLER_SETTINGS, **self._metadata_log},
+            properties={**CONTROLLER_SETTINGS, **self._common_settings},
             forward=lambda node_id, port: self.network.forward(str(node_id), port),
         )
         for server in self._controllers.servers:

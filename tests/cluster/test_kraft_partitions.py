@@ -34,6 +34,9 @@ and has five requests in flight. With 20 partitions of each leader and a busy ma
 minutes for their turn, before the first reassignment as well. Java's producer writes to all partitions."""
 DELIVERY_TIMEOUT_S = 600
 """A producer must not give up a record because the machine is busy: that is not a loss of the cluster."""
+SESSION_MS = 30_000
+"""On a busy machine Kafka's broker sends no heartbeat for more than four seconds while it applies a reassignment. With
+that session it is fenced, and some of its partitions were not written for 70 seconds."""
 SETTLED_S = 180
 BARNABAS = (2, 3)
 SETTINGS = {
@@ -226,7 +229,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:
 
 def test_a_thousand_partitions_are_moved_between_both_kinds_of_brokers_under_load(tmp_path: Path) -> None:
     figures = Figures()
-    with KRaftProcessCluster(tmp_path, settings=SETTINGS, metadata_log={}) as cluster:
+    with KRaftProcessCluster(tmp_path, settings=SETTINGS, metadata_log={}, session_ms=SESSION_MS) as cluster:
         topic = WideTopic(cluster, tmp_path)
         with figures.measured("creation"):
             topic.create()
