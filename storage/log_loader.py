@@ -93,7 +93,7 @@ class LogLoader:
         if not clean_shutdown and len(segments) and not (recovery_point <= 0 and self._is_new(names, segments)):
             # A retention that was cut short left them, perhaps with holes that would look like lost data.
             segments.remove_files(self._below(segments, log_start_offset))
-            recovered, unsynced = self._recover(segments, epochs, producers, recovery_point, log_start_offset)
+            recovered, unsynced = self._recover(names, segments, epochs, producers, recovery_point, log_start_offset)
         log_end_offset = segments.last.next_offset() if len(segments) else -1
         self._mend_indexes(names, segments, producers, log_start_offset, log_end_offset, recovered)
         if len(segments) and epochs.latest_epoch < segments.last.last_leader_epoch:
@@ -240,6 +240,7 @@ class LogLoader:
 
     def _recover(
         self,
+        names: list[str],
         segments: LogSegments,
         epochs: LeaderEpochCache,
         producers: ProducerStateManager,
@@ -256,6 +257,7 @@ class LogLoader:
         if (
             len(unflushed) == 1
             and unflushed[0].base_offset < recovery_point
+            and self._has_indexes(unflushed[0], names)
             and self._ends_at(unflushed[0], recovery_point)
         ):
             return [], None
@@ -289,6 +291,15 @@ class LogLoader:
             if cut:
                 break
         return unflushed, RecoveredFiles(self.fs, self.path, checked, segments, epochs)
+
+    def _has_indexes(self, segment: LogSegment, names: list[str]) -> bool:
+        """Return whether the segment has its index files, or is so large that a rebuild of them saves a recovery.
+
+        A small active segment has none before it is closed or rolled, and its recovery writes none.
+        """
+        return segment.size > segment.indexes.interval_bytes or all(
+            segment_file_name(segment.base_offset, suffix) in names for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        )
 
     def _ends_at(self, segment: LogSegment, recovery_point: int) -> bool:
         """Return whether the whole segment was flushed: it ends with the batch that ends at the recovery point.

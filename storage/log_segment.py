@@ -380,7 +380,7 @@ class LogSegment:
         """Check every batch, rebuild the indexes, and cut the file before the first bad one; returns the bytes cut.
 
         A batch is bad if its length, magic or CRC is wrong or its offsets do not increase. `on_batch` sees the good
-        ones, after the transaction index has been emptied. Nothing is durable yet.
+        ones, after the transaction index has been emptied. Nothing is durable yet, and indexes may be only in memory.
         """
         self._tail.clear()
         self.age.first_timestamp = None
@@ -392,7 +392,7 @@ class LogSegment:
             before_cut()
         if cut or self.records.file.size() != valid:
             self.records.truncate_to(valid)
-        self.indexes.finish_rebuild()
+        self.indexes.finish_rebuild(may_wait=True)
         return cut
 
     def _check_batches(self, on_batch: Callable[[Batch], None] | None) -> int:
@@ -471,8 +471,8 @@ class LogSegment:
 
     @property
     def is_as_opened(self) -> bool:
-        """Whether nothing was written since an earlier run closed the segment, or ever."""
-        return self._closed_size == self.records.size
+        """Whether nothing was written, or is to be written, since an earlier run closed the segment, or ever."""
+        return self._closed_size == self.records.size and not self.indexes.is_unwritten
 
     def close_handles(self) -> None:
         """Give all handles back without writing anything; any later use opens them again."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from .checkpoint_file import content_of
-from .filesystem import FileSystem, TemporaryFile
+from .filesystem import File, FileSystem, TemporaryFile
 from .leader_epochs import LeaderEpochCache
 from .log_segment import LogSegment
 from .log_segments import LogSegments
@@ -29,10 +29,16 @@ class RecoveredFiles:
         present = set(self.segments)
         return [segment for segment in self.checked if segment in present]
 
+    def _unsynced_files(self, segment: LogSegment) -> list[File]:
+        """Return the files to sync: as in other flushes, without the indexes of an active segment if they may wait."""
+        may_wait = segment is self.segments.last and segment.indexes.is_unwritten
+        return segment.unsynced_files(with_indexes=not may_wait)
+
     def sync(self) -> None:
         """Make the files durable. Raises OSError."""
         for segment in self._remaining():
-            segment.flush()
+            for file in self._unsynced_files(segment):
+                file.fsync()
             segment.close_handles()
         self.epochs.flush()
         self.fs.fsync_dir(self.path)
@@ -42,7 +48,7 @@ class RecoveredFiles:
         OSError.
         """
         for segment in self._remaining():
-            segment.unsynced_files(with_indexes=True)
+            self._unsynced_files(segment)
             segment.close_handles()
         if self.epochs.is_dirty:
             TemporaryFile(self.fs, self.epochs.path).write(content_of(self.epochs.lines()))

@@ -49,6 +49,7 @@ class SegmentIndexes:
         "bytes_since_last_entry",
         "interval_bytes",
         "is_full",
+        "is_unwritten",
         "loaded_transactions",
         "max_timestamp_so_far",
         "offset_of_max_timestamp_so_far",
@@ -79,6 +80,8 @@ class SegmentIndexes:
         self.interval_bytes = config.index_interval_bytes
         self.bytes_since_last_entry = 0
         self.is_full = False
+        self.is_unwritten = False
+        """Whether recovery has left all entries in memory, and no files, until the segment is closed or rolled."""
         self.max_timestamp_so_far = _UNKNOWN if records.size else NO_TIMESTAMP
         """Below -1 before the first use; see `max_timestamp`."""
         self.offset_of_max_timestamp_so_far = base_offset
@@ -323,16 +326,23 @@ class SegmentIndexes:
 
     def append_last_timestamp(self) -> None:
         """Append the final maximum timestamp, which has a slot of its own, and write everything. Raises OSError."""
+        try:
+            self._add_last_timestamp()
+        except CorruptIndexError as error:
+            logger.warning("%s; the indexes of the segment are rebuilt", error)
+            self.rebuild()
+            return
+        self._write()
+
+    def _add_last_timestamp(self) -> None:
         time_index = self.time
         if time_index.entries < time_index.max_entries:
-            try:
-                time_index.maybe_append(*self.max_timestamp, use_reserved_slot=True)
-            except CorruptIndexError as error:
-                logger.warning("%s; the indexes of the segment are rebuilt", error)
-                self.rebuild()
-                return
+            time_index.maybe_append(*self.max_timestamp, use_reserved_slot=True)
+
+    def _write(self) -> None:
         self.offset.trim_to_valid_size()
-        time_index.trim_to_valid_size()
+        self.time.trim_to_valid_size()
+        self.is_unwritten = False
 
     # -- repair and truncation -------------------------------------------------------------------------------------
 
@@ -469,9 +479,17 @@ class SegmentIndexes:
             if self._fs.exists(path):
                 clear_name(self._fs, path)
 
-    def finish_rebuild(self) -> None:
-        """Complete the files after all batches were added; not yet durable."""
-        self.append_last_timestamp()
+    def finish_rebuild(self, *, may_wait: bool = False) -> None:
+        """Complete the files after all batches were added; not yet durable.
+
+        With `may_wait` the entries of a segment that is too small for an entry of the offset index remain in memory, as
+        in a new segment. Most of ten thousand partitions are that small, and two files for each take most of the time
+        of a recovery.
+        """
+        self._add_last_timestamp()
+        self.is_unwritten = may_wait and self._records.size <= self.interval_bytes
+        if not self.is_unwritten:
+            self._write()
         self._refresh_is_full()
 
     def truncate_to(self, offset: int) -> None:
@@ -486,6 +504,7 @@ class SegmentIndexes:
 
     def unsynced_files(self) -> list[File]:
         """Return the open files, with every entry written, for a sync. Raises OSError."""
+        self.is_unwritten = False
         files = [index.unsynced_file() for index in (self.offset, self.time, self.transactions)]
         return [file for file in files if file is not None]
 
