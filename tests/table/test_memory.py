@@ -26,6 +26,27 @@ status = main(["table", "follow", *sys.argv[1:]])
 peak = [line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
 print(status, int(peak[0]) // 1024)
 """
+MERGE = """
+import os, sys
+os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # as in the command
+from pathlib import Path
+from random import Random
+import pyarrow as pa
+from barnabas.table import TableOffsets, open_table
+from barnabas.table.parquet_files import TableSettings
+chance = Random(1)
+with open_table(sys.argv[1], TableSettings(merge_at=12)) as sink:
+    sink.load()
+    schema = sink.prepare(pa.schema([("value", pa.binary())]))
+    for _ in range(12):
+        for _ in range(25):
+            values = [chance.randbytes(1000) for _ in range(1000)]
+            sink.write(pa.record_batch([pa.array(values, pa.binary())], schema=schema))
+        sink.commit(TableOffsets())
+    merged = sink.maintain()
+peak = [line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+print(merged, int(peak[0]) // 1024)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +76,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BarnabasServer]
 
 def follow(server: BarnabasServer, to: str, *options: str) -> int:
     """Follow to the end in a process; return the peak of its memory in MB."""
+    status, peak = in_process(FOLLOW, "t", "--to", to, "-b", server.bootstrap, "--once", *options)
+    assert status == 0
+    return peak
+
+
+def in_process(program: str, *arguments: str) -> list[int]:
+    """Run a program; return the two numbers that it prints."""
     env = {**os.environ, "PYTHONPATH": f"{CHECKOUT / '.src'}{os.pathsep}{CHECKOUT}"}
-    command = [sys.executable, "-c", FOLLOW, "t", "--to", to, "-b", server.bootstrap, "--once", *options]
+    command = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and done.stdout.startswith("0 "), done.stdout + done.stderr
-    return int(done.stdout.split()[1])
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [int(number) for number in done.stdout.split()]
 
 
 def totals(to: str) -> tuple[int, int, int]:
@@ -102,4 +130,14 @@ def test_memory_does_not_grow_with_the_topic(server: BarnabasServer, tmp_path: P
     rows = ROWS if mode == "append" else KEYS
     assert totals(to) == (rows, KEYS, rows * SIZE)
     print(kind, mode, peak, "MB")
+    assert peak <= LIMIT_MB, f"{peak} MB"
+
+
+@pytest.mark.verify
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", [kind for kind in ALL_FORMATS if kind != "duckdb"])
+def test_memory_of_a_merge_does_not_grow_with_the_files(tmp_path: Path, kind: str) -> None:
+    merged, peak = in_process(MERGE, location(kind, tmp_path))
+    print(kind, peak, "MB")
+    assert merged == 12
     assert peak <= LIMIT_MB, f"{peak} MB"
