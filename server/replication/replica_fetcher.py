@@ -7,6 +7,7 @@ leader reports it in the response (KIP-595), before that in the response to Offs
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -364,7 +365,9 @@ class ReplicaFetcher:
             # A LeaderAndIsr with the next leader has not arrived yet; it adds the partition again.
             self._followed.pop(one.partition.topic_partition, None)
         else:
-            logger.info(
+            # Not at each attempt: Kafka's broker may take half a minute to lead hundreds of reassigned partitions.
+            logger.log(
+                logging.DEBUG if one.failures else logging.INFO,
                 "%s: the leader, broker %d, returned %s",
                 one.partition.topic_partition,
                 self._leader.broker_id,

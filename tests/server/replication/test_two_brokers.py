@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -319,6 +320,26 @@ def test_what_only_the_old_leader_has_is_cut_off(protocol: str) -> None:
         assert await cluster.append(b"c") is ErrorCode.NONE
 
     play(story, settings={"inter.broker.protocol.version": protocol})
+
+
+def test_a_leader_that_does_not_lead_yet_is_logged_at_the_first_attempt(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.append(b"a")
+        await until(lambda: cluster.is_even)
+        leader = cluster.members[1].partition
+        for _ in range(2):
+            leader.is_leader = False
+            caplog.clear()
+            await until(lambda: len(levels()) > 3)
+            assert levels() == [logging.INFO, *[logging.DEBUG] * (len(levels()) - 1)]
+            leader.is_leader = True
+            assert await cluster.append(b"b") is ErrorCode.NONE
+
+    def levels() -> list[int]:
+        return [one.levelno for one in caplog.records if "returned NOT_LEADER_OR_FOLLOWER" in one.getMessage()]
+
+    with caplog.at_level(logging.DEBUG, "barnabas.replication"):
+        play(story)
 
 
 def test_a_follower_without_the_beginning_starts_where_the_leader_does() -> None:
