@@ -81,7 +81,8 @@ class BatchChannel(Generic[T]):
             if failure is not None and not self._is_closed:
                 self._failure, self._is_closed = failure, True
             self._changed.notify_all()
-        # Its traceback has this frame: the cycle would keep the buffers of the read until the next garbage collection.
+        # The exception's traceback references this frame; the cycle would keep the buffers of the read until the next
+        # garbage collection.
         failure = None
 
     def _put(self, item: T, size: int) -> bool:

@@ -5,9 +5,9 @@
 
 The broker and the follower are processes of their own. In every round each kind of table receives all records of a
 topic with four partitions; the time includes the creation of the table, not the start of Python. Then equal batches of
-5000 records, whose time is that of the broker, are written at a fixed rate, while the command, which has started,
-follows them to Iceberg with its default settings. The age is the time of a snapshot minus the time of the oldest
-record in its files. Prints two tables in Markdown.
+5000 records, whose time is that of the broker, are written at a fixed rate, while the running command follows them to
+Iceberg with its default settings. The age is the time of a snapshot minus the time of the oldest record in its files.
+Prints two tables in Markdown.
 """
 
 from __future__ import annotations

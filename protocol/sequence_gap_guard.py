@@ -5,12 +5,12 @@ the disk is full, or just before the broker becomes its leader, and the second a
 missing, although no record is lost, and all are sent again in order. librdkafka does so after NOT_ENOUGH_REPLICAS.
 
 After OUT_OF_ORDER_SEQUENCE_NUMBER it starts a new epoch for all partitions, in which the sequence numbers of its queued
-records begin at 0. Some records of other partitions may be in their logs and are queued to be sent again, because the
+records begin at 0. Records that are already in the logs of other partitions may be queued to be sent again, because the
 response was NOT_LEADER_OR_FOLLOWER or did not arrive. A broker does not recognize them in the new epoch, and they are
 written twice. So batches after a rejected batch receive the same error.
 
-Kafka does not do this, and librdkafka writes records twice in clusters of Kafka's brokers. Java's producer does not: it
-uses the new epoch for another partition only when all records sent to that partition are acknowledged.
+Kafka's brokers return OUT_OF_ORDER_SEQUENCE_NUMBER, after which librdkafka can write records twice. Java's producer
+never does: it uses the new epoch for a partition only after all records sent to that partition are acknowledged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FOR_NOW = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
-        # A full disk may have room for the next batch, which is smaller or later.
+        # A full disk may have room for a smaller batch, or after a deletion.
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )

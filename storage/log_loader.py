@@ -293,9 +293,10 @@ class LogLoader:
         return unflushed, RecoveredFiles(self.fs, self.path, checked, segments, epochs)
 
     def _has_indexes(self, segment: LogSegment, names: list[str]) -> bool:
-        """Return whether the segment has its index files, or is so large that a rebuild of them saves a recovery.
+        """Return whether `_ends_at` is cheaper than recovery: the index files exist, or the segment is larger than one
+        index interval.
 
-        A small active segment has none before it is closed or rolled, and its recovery writes none.
+        A small active segment has no index files before it is closed or rolled, and its recovery writes none.
         """
         return segment.size > segment.indexes.interval_bytes or all(
             segment_file_name(segment.base_offset, suffix) in names for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
@@ -340,8 +341,8 @@ class LogLoader:
         """Rebuild all indexes of a segment together if any is missing, and damaged transaction indexes.
 
         A segment without aborted transactions has no transaction index. Without a checksum of it, therefore, only a
-        missing offset or time index, which every segment has, shows that files were deleted, and Kafka also rebuilds
-        all three then.
+        missing offset or time index, which every segment has after a roll or a clean stop, shows that files were
+        deleted, and Kafka also rebuilds all three then.
         """
         present = set(names)
         ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset][: len(segments)]

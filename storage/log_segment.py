@@ -471,7 +471,9 @@ class LogSegment:
 
     @property
     def is_as_opened(self) -> bool:
-        """Whether nothing was written, or is to be written, since an earlier run closed the segment, or ever."""
+        """Whether the files are complete: no batch was appended since the segment was opened, and no index waits in
+        memory.
+        """
         return self._closed_size == self.records.size and not self.indexes.is_unwritten
 
     def close_handles(self) -> None:

@@ -30,7 +30,7 @@ class RecoveredFiles:
         return [segment for segment in self.checked if segment in present]
 
     def _unsynced_files(self, segment: LogSegment) -> list[File]:
-        """Return the files to sync: as in other flushes, without the indexes of an active segment if they may wait."""
+        """Return the files to sync; without the indexes of an active segment whose entries are only in memory."""
         may_wait = segment is self.segments.last and segment.indexes.is_unwritten
         return segment.unsynced_files(with_indexes=not may_wait)
 

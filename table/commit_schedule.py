@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 _REMEMBERED = 5
-"""Number of commits whose longest duration is expected of the next one."""
+"""Number of recent commits; the longest of their durations is the estimate for the next commit."""
 
 
 class CommitSchedule:
@@ -27,7 +27,9 @@ class CommitSchedule:
         return self._complete_until + self._interval_s - min(expected, self._interval_s / 2)
 
     def add(self, began: float, ended: float, *, is_complete: bool) -> None:
-        """Add the times of a commit. Without all records that existed when it began, the next one begins after it."""
+        """Add the times of a commit. If it lacks records that existed when it began, it does not postpone the next
+        commit, which usually begins immediately.
+        """
         self._durations.append(ended - began)
         if is_complete:
             self._complete_until = began

@@ -19,7 +19,7 @@ SHORT.maxstring = SHORT.maxother = 100
 def in_one_test(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Test], Test]:
     """Call a test with each case, as `pytest.mark.parametrize` does, but as one item of pytest.
 
-    Each item costs time in every collection, so this is for cases by the dozen: all versions of all APIs, seeds, every
+    Each item costs time in every collection, so this is for dozens of cases: all versions of all APIs, seeds, every
     combination. The cases share the fixtures of the test. Two of these decorators give all combinations of their cases.
     """
     arguments = [names] if isinstance(names, str) else list(names)

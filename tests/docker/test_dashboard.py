@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from confluent_kafka import Producer
 from tests.docker.test_compose import COMPOSE, DOCKER, MEMBERS, SERVICES, config
+from tests.foreign_tools import require_tool
 from tests.server.metrics.test_metrics import at_work, read, values
 from tests.server.telemetry.test_pushed_by_clients import SETTINGS, of_client, subscribe, until
 
@@ -62,13 +61,13 @@ def test_every_metric_and_label_of_the_dashboard_is_in_a_scrape() -> None:
     assert asked >= len(expressions()) > 25
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
 def test_prometheus_understands_every_question_and_its_own_settings(tmp_path: Path) -> None:
+    promtool = require_tool("promtool", "apt-get install prometheus")
     rules = [{"record": f"question:{number}", "expr": one} for number, one in enumerate(expressions())]
     file = tmp_path / "rules.yml"
     file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
     for command in (["rules", str(file)], ["config", "--syntax-only", str(DOCKER / "prometheus.yml")]):
-        done = subprocess.run(["promtool", "check", *command], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([promtool, "check", *command], capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -84,7 +84,8 @@ def follow(
         bool, typer.Option("--once", help="End at the log end offsets that the topics have when the command starts.")
     ] = False,
     interval: Annotated[
-        float, typer.Option("--interval", min=0.1, help="Seconds in which new records become visible.")
+        float,
+        typer.Option("--interval", min=0.1, help="Maximum delay in seconds until new records are visible (target)."),
     ] = 2.0,
     partition_by: Annotated[
         str | None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
-import shutil
 import socket
 import subprocess
 import time
@@ -21,6 +20,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as families
+from tests.foreign_tools import require_tool
 
 from barnabas.clients import Admin, ShareConsumer
 from barnabas.clients.admin import ConfigChange, ConfigResource
@@ -418,11 +418,11 @@ def test_a_scrape_of_many_partitions_gives_way_to_others() -> None:
         assert max(of_reading) < MAX_SECONDS_OF_A_TURN
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
 def test_promtool_finds_fault_with_kafkas_names_only(broker: Broker) -> None:
+    promtool = require_tool("promtool", "apt-get install prometheus")
     at_work(broker)
     done = subprocess.run(
-        ["promtool", "check", "metrics"], input=read(broker), capture_output=True, text=True, timeout=30, check=False
+        [promtool, "check", "metrics"], input=read(broker), capture_output=True, text=True, timeout=30, check=False
     )
     complaints = {line.split()[0] for line in done.stderr.splitlines()}
     assert complaints <= INHERITED, done.stderr

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
+from tests.foreign_tools import require_tool
 from tests.server.metrics.test_metrics import families, read
 from tests.waiting import until
 
@@ -220,9 +219,7 @@ def test_each_rule_has_a_case() -> None:
 
 
 def test_each_rule_fires_on_its_condition_only(tmp_path: Path) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed")
+    promtool = require_tool("promtool", "apt-get install prometheus")
     tests = [promtool_test(rule, CASES[rule["alert"]]) for rule in rules()]
     file = tmp_path / "tests.yml"
     file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
