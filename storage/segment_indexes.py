@@ -504,8 +504,8 @@ class SegmentIndexes:
 
     def unsynced_files(self) -> list[File]:
         """Return the open files, with every entry written, for a sync. Raises OSError."""
-        self.is_unwritten = False
         files = [index.unsynced_file() for index in (self.offset, self.time, self.transactions)]
+        self.is_unwritten = False
         return [file for file in files if file is not None]
 
     def close_handles(self) -> None:

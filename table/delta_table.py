@@ -25,7 +25,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from . import host
 from .column_renames import ColumnRename
 from .offsets import TableOffsets
-from .parquet_files import FileMerge, ParquetFiles, TableSettings, WrittenFile
+from .parquet_files import FileMerge, ParquetFiles, TableSettings, WrittenFile, files_of_merge
 from .parquet_table import batches_of, hive_directories, rows_without
 from .partitioning import partition_field_of
 from .sink import MOST_BYTES, OFFSETS_PROPERTY, Committed, TableConflictError
@@ -265,6 +265,7 @@ class DeltaLakeTable:
         except CommitFailedError as error:
             raise TableConflictError(f"{self._folder}: {error}") from error
         self._number, self._is_export = self._number + 1, False
+        self._update(self._table, self._number)
         self._commits += 1
         host.sync_file(self._folder / "_delta_log")
         return Committed(sum(one.rows for one in written), len(written), sum(one.size for one in written))
@@ -274,7 +275,7 @@ class DeltaLakeTable:
         table: DeltaTable,
         written: list[WrittenFile],
         replaced: list[RemoveAction],
-        properties: CommitProperties | None,
+        properties: CommitProperties,
         *,
         has_new_rows: bool = True,
     ) -> None:
@@ -297,7 +298,15 @@ class DeltaLakeTable:
             partition_by=list(table.metadata().partition_columns) or None,
             commit_properties=properties,
         )
+
+    def _update(self, table: DeltaTable, number: int) -> None:
+        """Load the commits since the last one. Raises TableConflictError if there is one of another follower.
+
+        The next commit would be after it, and would repeat its rows. `number` is that of the last commit of this one.
+        """
         table.update_incremental()
+        if (table.transaction_version(_APP) or 0) != number:
+            raise TableConflictError(f"{self._folder}: another follower has written to the table")
 
     def discard(self) -> None:
         self._discard_merge()
@@ -330,7 +339,7 @@ class DeltaLakeTable:
                 # Upserts replace files too, also in a table whose files are not merged.
                 hours = max(1, round(self._settings.keep_snapshots_s / 3600))
                 self._table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False)
-                self._table.update_incremental()
+                self._update(self._table, self._number)
                 self._vacuumed_at = host.monotonic()
         except CommitFailedError as error:
             raise TableConflictError(f"{self._folder}: {error}") from error
@@ -349,12 +358,20 @@ class DeltaLakeTable:
         found = groups.pop() if groups else []
         if len(found) < self._settings.merge_at:
             return None
-        self._commits = len(groups[-1]) if groups else 0  # enough of another partition are the next merge
+        merged = files_of_merge(found, lambda file: int(file["size_bytes"]), self._settings.target_bytes)
+        # If as many files are left, here or in another partition, the next maintenance begins another merge.
+        self._commits = max(len(found) - len(merged), len(groups[-1]) if groups else 0)
         schema = self.schema()
-        batches = (batch for file in found for batch in self._batches_of(file, schema))
-        return FileMerge(found, batches, self._new_files(schema))
+        batches = (batch for file in merged for batch in self._batches_of(file, schema))
+        return FileMerge(merged, batches, self._new_files(schema))
 
     def _continue_merge(self, table: DeltaTable, merge: FileMerge, is_due: Callable[[], bool]) -> int:
+        # A merge contains several versions of the table. Another program may have replaced the files in one of them, or
+        # deleted rows: the library compares only commits that are newer than the loaded version.
+        present = {file["path"] for file in _data_files(table)}
+        if self._has_deletion_vectors(table) or not all(file["path"] in present for file in merge.replaced):
+            self._discard_merge()
+            return 0
         try:
             if not merge.run(is_due):
                 return 0
@@ -366,7 +383,10 @@ class DeltaLakeTable:
         for one in written:
             host.sync_file(self._folder / self._path_of(one.name, one.values))
         removed = [_removal_of(file, has_new_rows=False) for file in merge.replaced]
-        self._replace(table, written, removed, None, has_new_rows=False)
+        # With the number of the last commit: a commit of another follower is a conflict, as for other commits.
+        properties = CommitProperties(app_transactions=[Transaction(_APP, self._number, host.now_ms())])
+        self._replace(table, written, removed, properties, has_new_rows=False)
+        self._update(table, self._number)
         return len(merge.replaced)
 
 

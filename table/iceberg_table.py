@@ -43,7 +43,7 @@ from pyiceberg.utils.datetime import date_to_days, datetime_to_micros
 from . import host
 from .column_renames import ColumnRename
 from .offsets import TableOffsets
-from .parquet_files import FileMerge, ParquetFiles, TableSettings, WrittenFile
+from .parquet_files import FileMerge, ParquetFiles, TableSettings, WrittenFile, files_of_merge
 from .parquet_table import hive_directories, read_parts, rows_without
 from .partitioning import UNITS, PartitionField
 from .sink import MOST_BYTES, OFFSETS_PROPERTY, Committed, TableConflictError
@@ -358,11 +358,12 @@ class IcebergTable:
             self._small = len(found)
             return None
         found.sort(key=lambda file: file.file_path)
+        merged = files_of_merge(found, lambda file: file.file_size_in_bytes, self._settings.target_bytes)
         schema = self.schema()
-        batches = (fit_batch(batch, schema) for file in found for batch in self._batches_of(file))
-        # If another partition has enough small files, the next merge is theirs.
-        self._small = len(groups[-1]) if groups else 0
-        return FileMerge(found, batches, self._new_files())
+        batches = (fit_batch(batch, schema) for file in merged for batch in self._batches_of(file))
+        # If as many files are left, here or in another partition, the next maintenance begins another merge.
+        self._small = max(len(found) - len(merged), len(groups[-1]) if groups else 0)
+        return FileMerge(merged, batches, self._new_files())
 
     def _continue_merge(self, merge: FileMerge, is_due: Callable[[], bool]) -> int:
         assert self._table is not None
@@ -373,6 +374,10 @@ class IcebergTable:
         except BaseException:
             self._discard_merge()
             raise
+        # The expiry of snapshots may have loaded a commit of another program, which has replaced the files.
+        if not _paths(merge.replaced) <= _paths(task.file for task in self._table.scan().plan_files()):
+            self._discard_merge()
+            return 0
         self._merge = None
         offsets = self._read_offsets(self._table)
         assert offsets is not None, "a merge without a commit"

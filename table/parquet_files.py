@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from . import host
 from .partitioning import PartitionField, split_batch
+
+T = TypeVar("T")
 
 _ROW_GROUP_BYTES = 8 << 20
 """Decoded bytes at which a file gets its next row group."""
@@ -161,6 +163,17 @@ class ParquetFiles:
         one.file.close()
         del self._open[one.values]  # after the last error, so that `discard` returns the file
         self._done.append(WrittenFile(one.name, one.values, one.rows, size, one.footers[0]))
+
+
+def files_of_merge(files: Sequence[T], size_of: Callable[[T], int], target_bytes: int) -> list[T]:
+    """Return the first files that together have `target_bytes`: more of them would only make a merge longer."""
+    taken, size = list[T](), 0
+    for file in files:
+        if size >= target_bytes:
+            break
+        taken.append(file)
+        size += size_of(file)
+    return taken
 
 
 class FileMerge:

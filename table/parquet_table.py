@@ -27,7 +27,7 @@ from pyarrow import compute, parquet
 from . import host
 from .column_renames import ColumnRename
 from .offsets import TableOffsets
-from .parquet_files import FileMerge, ParquetFiles, TableSettings, WrittenFile
+from .parquet_files import FileMerge, ParquetFiles, TableSettings, WrittenFile, files_of_merge
 from .partitioning import PartitionField, partition_field_of
 from .sink import MOST_BYTES, Committed
 from .spark_export import SPARK_FIELDS, read_export, retire_sink_log, take_over
@@ -117,7 +117,7 @@ class ParquetTable:
 
     def load(self) -> TableOffsets | None:
         """Finish or drop an interrupted commit, and read the manifest."""
-        self._files, self._rewritten, self._merge = None, [], None
+        self.discard()
         try:
             self._manifest = read_manifest(self._folder)
         except FileNotFoundError:
@@ -297,6 +297,7 @@ class ParquetTable:
         names = max(small.values(), key=len, default=[])
         if len(names) < self._settings.merge_at:
             return None
+        names = files_of_merge(names, lambda name: manifest.files[name][1], self._settings.target_bytes)
         schema = manifest.schema
         batches = (fit_batch(batch, schema) for name in names for batch in batches_of(self._folder / name))
         return FileMerge(names, batches, self._new_files(schema))
@@ -321,7 +322,7 @@ def rows_without(read: Callable[[list[str] | None], Iterator[Any]], key: str, ke
 
     `read` yields the rows of the file, of all columns or of some.
     """
-    # One bit per row: each lookup builds a hash table of all keys, so the second read does not repeat it.
+    # Each lookup builds a hash table of all keys, so the second read uses the results of the first: one bit per row.
     others = [compute.invert(compute.is_in(batch.column(key), value_set=keys)) for batch in read([key])]
     is_kept = pa.chunked_array(others, pa.bool_())
     if compute.all(is_kept).as_py():

@@ -78,7 +78,7 @@ class TableSink(Protocol):
         """Make the rows visible together with the offsets. Raises TableConflictError."""
 
     def discard(self) -> None:
-        """Drop the rows since the last commit."""
+        """Drop the rows since the last commit, and a merge in progress."""
 
     def maintain(self, is_due: Callable[[], bool] = lambda: False) -> int:
         """Merge small files and expire old snapshots if that is due; return the number of merged files.

@@ -57,6 +57,8 @@ class PartitionFetchState:
     """The loop time of the next attempt."""
     failures: int = 0
     """Consecutive failures."""
+    last_error: ErrorCode | None = None
+    """The last error of the leader since records were fetched."""
     target: FetchTarget | None = None
     """The target of the last fetch."""
 
@@ -353,7 +355,7 @@ class ReplicaFetcher:
             logger.warning("%s: records of the leader were rejected: %s", partition.topic_partition, error)
             self._delay(one)
         else:
-            one.failures = 0
+            one.failures, one.last_error = 0, None
             return size > 0
         return False
 
@@ -367,10 +369,11 @@ class ReplicaFetcher:
         else:
             # Not at each attempt: Kafka's broker may take half a minute to lead hundreds of reassigned partitions.
             logger.log(
-                logging.DEBUG if one.failures else logging.INFO,
+                logging.DEBUG if error is one.last_error else logging.INFO,
                 "%s: the leader, broker %d, returned %s",
                 one.partition.topic_partition,
                 self._leader.broker_id,
                 error.name,
             )
+            one.last_error = error
             self._delay(one)

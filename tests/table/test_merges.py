@@ -12,7 +12,8 @@ from tests.table.test_follow import NUMBERS, add_rows
 
 from barnabas.table import TableOffsets, open_table
 from barnabas.table.column_renames import ColumnRename
-from barnabas.table.parquet_files import TableSettings
+from barnabas.table.parquet_files import TableSettings, files_of_merge
+from barnabas.table.sink import TableConflictError
 
 KINDS = ("parquet", "iceberg", "delta")
 
@@ -83,3 +84,38 @@ def test_a_merge_does_not_miss_a_column_that_is_renamed(tmp_path: Path) -> None:
         sink.rename([ColumnRename(("n",), "m")])
         assert sink.maintain() == 3
     assert sorted(row["m"] for row in rows_of(to)) == list(range(30))
+
+
+def test_a_merge_ends_when_another_program_merges_its_files(tmp_path: Path) -> None:
+    to = location("delta", tmp_path)
+    with open_table(to, TableSettings(merge_at=3)) as sink:
+        begin_merge(sink)
+        from deltalake import DeltaTable
+
+        DeltaTable(to.removeprefix("delta://")).optimize.compact()
+        add_rows(sink, 30)  # loads the commit of the other program
+        assert sink.maintain() == 0
+        for first in (40, 50, 60):
+            add_rows(sink, first)
+            sink.maintain()
+        assert numbers_of(to) == list(range(70))
+
+
+@pytest.mark.parametrize("at", ["merge", "commit"])
+def test_another_follower_of_a_delta_table_is_a_conflict(tmp_path: Path, at: str) -> None:
+    to = location("delta", tmp_path)
+    with open_table(to, TableSettings(merge_at=3)) as sink, open_table(to) as other:
+        begin_merge(sink)
+        other.load()
+        add_rows(other, 30)
+        with pytest.raises(TableConflictError):
+            if at == "merge":
+                sink.maintain()
+            else:
+                add_rows(sink, 30)
+    assert numbers_of(to) == list(range(40))
+
+
+def test_a_merge_has_files_up_to_the_target_size() -> None:
+    assert files_of_merge([40, 30, 50, 10, 10], lambda size: size, 100) == [40, 30, 50]
+    assert files_of_merge([40, 30], lambda size: size, 100) == [40, 30]
