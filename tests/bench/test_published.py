@@ -32,7 +32,6 @@ UNPUBLISHED = {
             *("fetch-wakes", "fetch-wakes-100"),
             *("share-group-heartbeats", "streams-group-heartbeats"),
             *("share-group-1k", "share-group-100b", "share-group-1k-disk"),
-            *("kraft-failover", "kraft-restart"),
             *("connections-idempotent", "many-partitions"),
         ),
         "it is newer than the runs of this page",
