@@ -373,12 +373,12 @@ class DeltaLakeTable:
             self._discard_merge()
             return 0
         try:
-            if not merge.run(is_due):
-                return 0
-            written = merge.files.finish()
+            written = merge.run(is_due)
         except BaseException:
             self._discard_merge()
             raise
+        if written is None:
+            return 0
         self._merge = None
         for one in written:
             host.sync_file(self._folder / self._path_of(one.name, one.values))

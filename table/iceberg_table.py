@@ -368,12 +368,12 @@ class IcebergTable:
     def _continue_merge(self, merge: FileMerge, is_due: Callable[[], bool]) -> int:
         assert self._table is not None
         try:
-            if not merge.run(is_due):
-                return 0
-            written = merge.files.finish()
+            written = merge.run(is_due)
         except BaseException:
             self._discard_merge()
             raise
+        if written is None:
+            return 0
         # The expiry of snapshots may have loaded a commit of another program, which has replaced the files.
         if not _paths(merge.replaced) <= _paths(task.file for task in self._table.scan().plan_files()):
             self._discard_merge()

@@ -184,10 +184,10 @@ class FileMerge:
         self.files = files
         self._batches = batches
 
-    def run(self, is_due: Callable[[], bool]) -> bool:
-        """Continue until another commit is due; return whether all rows are written. Raises OSError."""
+    def run(self, is_due: Callable[[], bool]) -> list[WrittenFile] | None:
+        """Return the files if all rows are written, None if another commit is due before that. Raises OSError."""
         for batch in self._batches:
             self.files.write(batch)
             if is_due():
-                return False
-        return True
+                return None
+        return self.files.finish()

@@ -275,13 +275,13 @@ class ParquetTable:
         if self._merge is None:
             return 0
         try:
-            if not self._merge.run(is_due):
-                return 0
-            names, written = self._merge.replaced, self._merge.files.finish()
+            written = self._merge.run(is_due)
         except BaseException:
             self._discard_merge()
             raise
-        self._merge = None
+        if written is None:
+            return 0
+        names, self._merge = self._merge.replaced, None
         self._replace(written, self._manifest.offsets, names)
         return len(names)
 
