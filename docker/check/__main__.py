@@ -1,7 +1,8 @@
 """Runs the compose files for real and checks what they promise: `python docker/check [--no-build] [PROFILE …]`.
 
-Profiles are broker (broker.yml), drop-in (the files of services/, which name an image of Kafka in other projects), and
-of docker-compose.yml secured, cluster, table, metrics and demo; all by default.
+Profiles are broker (broker.yml), drop-in (the files of services/, which name an image of Kafka in other projects),
+libraries (testcontainers for Java, Python, Go and Node, as far as their tools are installed), and of docker-compose.yml
+secured, cluster, table, metrics and demo; all by default.
 Needs the project's environment (`make containers` makes it) and a container engine with compose: one that runs, or
 Debian's `docker.io` and `docker-compose`, whose daemon it then starts and ends itself (as root); the bridge and the
 firewall's rules that a daemon makes stay. Images that cannot be pulled are made with `debootstrap`. Grafana alone is
@@ -20,11 +21,13 @@ from demo import check_demo
 from drop_in import check_drop_in
 from engine import NoEngineError, compose_command, engine, say
 from images import base_images, build, foreign_images
+from libraries import check_libraries
 from profiles import check_broker, check_cluster, check_metrics, check_secured, check_table
 
 PROFILES = {
     "broker": check_broker,
     "drop-in": check_drop_in,
+    "libraries": check_libraries,
     "secured": check_secured,
     "cluster": check_cluster,
     "table": check_table,

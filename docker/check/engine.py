@@ -21,9 +21,9 @@ def say(text: str) -> None:
     print(f"== {text}", flush=True)
 
 
-def run(command: list[str], *, timeout_s: float = BUILD_S, check: bool = True) -> str:
+def run(command: list[str], *, timeout_s: float = BUILD_S, check: bool = True, folder: Path | None = None) -> str:
     """Standard output of a command. Raises CalledProcessError after printing what it said."""
-    result = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False, cwd=folder)
     if check and result.returncode != 0:
         print(result.stdout[-4000:], result.stderr[-4000:], file=sys.stderr)
         result.check_returncode()

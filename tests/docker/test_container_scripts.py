@@ -1,7 +1,7 @@
 """The scripts of the image in a temporary root, with the variables and start scripts of the test libraries.
 
 The scripts are those of the image, with paths below the temporary root; the start scripts are those that the libraries
-copy into a container, with the same redirection. `make containers` runs the image itself.
+copy into a container, with the same redirection. `make containers` runs the image with the libraries themselves.
 """
 
 from __future__ import annotations
@@ -492,6 +492,12 @@ def test_a_format_without_a_cluster_id_continues_an_interrupted_one(tmp_path: Pa
         (tmp_path / name / "meta.properties").unlink()
     assert format_directories(properties, None, [login]) == {}, "the metadata store is left"
     assert set(format_directories(properties, None).values()) == {cluster_id}
+
+
+def test_a_tmpfs_for_the_data_is_writable(root: Root) -> None:
+    """A tmpfs belongs to root and has the mode of the folder of the image."""
+    for folder in ("var/lib/barnabas", "var/lib/kafka/data", "bitnami/kafka", "bitnami/kafka/data"):
+        assert (root.path / folder).stat().st_mode & 0o777 == 0o777
 
 
 def test_the_entry_point_passes_commands_on(root: Root) -> None:
