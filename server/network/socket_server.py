@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -20,15 +20,16 @@ from ..config.listeners import is_this_machine
 from ..quotas.client_quota_manager import ListenerConnectionRate
 from ..quotas.rates import QuotaWindow
 from ..runtime.log_limit import LimitedLog
-from ..runtime.loop_sharing import raise_error
+from ..runtime.loop_sharing import SlicedWork, raise_error
 from ..runtime.memory_budget import memory_budget
+from ..runtime.slow_writes import SlowWrites
 from ..security.listener_security import PLAINTEXT, ListenerSecurity
 from ..security.sasl_server_authenticator import SaslServerAuthenticator
 from .admission import UnauthenticatedConnections
 from .connection import Connection, Handle
 from .memory_pool import MemoryPool
 from .output import ResponseBatcher, limit_send_buffer
-from .request_turn import HandleTogether, RequestTurn
+from .request_turn import HandleTogether, RequestTurn, abort
 from .sasl import Refuse, SaslRequestFilter
 from .tls import HandshakeQueue, TlsAcceptor
 
@@ -100,6 +101,7 @@ class SocketServer:
         allocate: Callable[[int], Any] | None = None,
         release_memory: Callable[[], object] | None = None,
         handle_together: HandleTogether | None = None,
+        slow_writes: SlowWrites | None = None,
         on_throttled: Callable[[float], None] = lambda _: None,
     ) -> None:
         """`open_files` returns the limit of open files and sockets of the process, None without one.
@@ -108,11 +110,15 @@ class SocketServer:
         A listener with TLS requires `work`, which computes handshakes; a listener with SASL requires `refuse`, which
         answers a request with an error. `memory_limit` is the limit of the process in bytes, None without one.
         `allocate` returns memory for a large frame, `release_memory` returns free memory to the operating system.
-        `handle_together` handles requests of several connections.
+        `handle_together` handles requests of several connections. `slow_writes` pauses requests that write.
         `on_throttled` is called with the seconds for which a new connection is delayed by a quota.
         """
         self.loop = loop
         self.response_batcher = ResponseBatcher(loop)
+        self.slow_writes = slow_writes or SlowWrites(loop, SlicedWork(loop, loop.time))
+        self.slow_writes.on_continue = self._continue_writing
+        self._waiting_writers: deque[Connection] = deque()
+        """Connections whose next requests write and wait for a pause of the slow writes, in their order."""
         self.listeners: list[ListenerConfig] = []
         """The bound listeners, with their real ports."""
         self.protocol_errors = 0
@@ -357,6 +363,10 @@ class SocketServer:
             if not self._by_host[connection.session.client_host]:
                 del self._by_host[connection.session.client_host]
 
+    def add_waiting_writer(self, connection: Connection) -> None:
+        """Have a muted connection continue when the slow writes do."""
+        self._waiting_writers.append(connection)
+
     def log_protocol_error(self, connection: Connection, error: ProtocolError) -> None:
         """Count and log a connection that is closed because of bytes that are not a legal request."""
         self.protocol_errors += 1
@@ -367,6 +377,18 @@ class SocketServer:
         self._errors.write(logging.ERROR, "closed the connection from %s: %s", connection.session.client_host, what)
 
     # -- private ---------------------------------------------------------------------------------------------------
+
+    def _continue_writing(self) -> None:
+        """Handle the requests that wait, the small ones together, until the writes are paused again."""
+        waiting, turn = self._waiting_writers, self._request_turn
+        while waiting and not self.slow_writes.are_paused:
+            connection = waiting.popleft()
+            try:
+                connection.continue_writing()
+            except Exception as error:  # noqa: BLE001 - the requests of the other connections are handled
+                abort((connection,), error, self.loop)
+        if turn is not None:
+            turn.finish()
 
     def _acceptor(self, server: asyncio.Server, tls: TlsListener, listener: ListenerConfig) -> TlsAcceptor:
         assert self.handshakes is not None, "a listener with TLS"
