@@ -127,7 +127,7 @@ class BrokerServer:
         self.failed = asyncio.Event()
         self._ports = ports
         self._sliced_work = SlicedWork(loop, ports.stopwatch)
-        self._slow_writes = SlowWrites(loop, self._sliced_work)
+        self._slow_writes = SlowWrites(loop)
         self._loop = loop
         self._open_store = open_store or self._embedded_store
         zookeeper = zookeeper_settings(config)

@@ -364,7 +364,7 @@ class Connection(asyncio.BufferedProtocol):
             self._process()
 
     def continue_writing(self) -> None:
-        """Handle the request that has waited for a pause of the slow writes: if it is small, in the turn."""
+        """Handle the request that has waited for the slow writes: in the `RequestTurn` if it is small."""
         self._on_event(ServerEvent.UNMUTE)
         if self._state:
             return  # closed or frozen while it waited
@@ -572,7 +572,7 @@ class Connection(asyncio.BufferedProtocol):
             while reader.pending and not self._state and not self._output:
                 if slow_writes.are_paused and self._is_write_next:
                     self._on_event(ServerEvent.MUTE)
-                    self._server.add_waiting_writer(self)
+                    self._server.wait_for_slow_writes(self)
                     break
                 bounds = reader.next_frame()
                 if bounds is None:

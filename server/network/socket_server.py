@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -20,7 +20,7 @@ from ..config.listeners import is_this_machine
 from ..quotas.client_quota_manager import ListenerConnectionRate
 from ..quotas.rates import QuotaWindow
 from ..runtime.log_limit import LimitedLog
-from ..runtime.loop_sharing import SlicedWork, raise_error
+from ..runtime.loop_sharing import raise_error
 from ..runtime.memory_budget import memory_budget
 from ..runtime.slow_writes import SlowWrites
 from ..security.listener_security import PLAINTEXT, ListenerSecurity
@@ -115,10 +115,7 @@ class SocketServer:
         """
         self.loop = loop
         self.response_batcher = ResponseBatcher(loop)
-        self.slow_writes = slow_writes or SlowWrites(loop, SlicedWork(loop, loop.time))
-        self.slow_writes.on_continue = self._continue_writing
-        self._waiting_writers: deque[Connection] = deque()
-        """Connections whose next requests write and wait for a pause of the slow writes, in their order."""
+        self.slow_writes = SlowWrites(loop) if slow_writes is None else slow_writes
         self.listeners: list[ListenerConfig] = []
         """The bound listeners, with their real ports."""
         self.protocol_errors = 0
@@ -143,6 +140,9 @@ class SocketServer:
         self._request_turn = (
             None if handle_together is None else RequestTurn(self._pool, loop, self.response_batcher, handle_together)
         )
+        if self._request_turn is not None:
+            # The small requests that have waited are handled together, in the turn in which they may write.
+            self.slow_writes.on_continue = self._request_turn.finish
         queued = config.queued_max_request_bytes
         if queued <= 0:
             queued = memory_budget(HALF_RECEIVED_BYTES, memory_limit)
@@ -363,9 +363,9 @@ class SocketServer:
             if not self._by_host[connection.session.client_host]:
                 del self._by_host[connection.session.client_host]
 
-    def add_waiting_writer(self, connection: Connection) -> None:
-        """Have a muted connection continue when the slow writes do."""
-        self._waiting_writers.append(connection)
+    def wait_for_slow_writes(self, connection: Connection) -> None:
+        """Have a muted connection, whose next request writes, continue when the slow writes do."""
+        self.slow_writes.wait(partial(self._continue_writing, connection))
 
     def log_protocol_error(self, connection: Connection, error: ProtocolError) -> None:
         """Count and log a connection that is closed because of bytes that are not a legal request."""
@@ -378,17 +378,11 @@ class SocketServer:
 
     # -- private ---------------------------------------------------------------------------------------------------
 
-    def _continue_writing(self) -> None:
-        """Handle the requests that wait, the small ones together, until the writes are paused again."""
-        waiting, turn = self._waiting_writers, self._request_turn
-        while waiting and not self.slow_writes.are_paused:
-            connection = waiting.popleft()
-            try:
-                connection.continue_writing()
-            except Exception as error:  # noqa: BLE001 - the requests of the other connections are handled
-                abort((connection,), error, self.loop)
-        if turn is not None:
-            turn.finish()
+    def _continue_writing(self, connection: Connection) -> None:
+        try:
+            connection.continue_writing()
+        except Exception as error:  # noqa: BLE001 - the requests of the other connections are handled
+            abort((connection,), error, self.loop)
 
     def _acceptor(self, server: asyncio.Server, tls: TlsListener, listener: ListenerConfig) -> TlsAcceptor:
         assert self.handshakes is not None, "a listener with TLS"

@@ -16,6 +16,7 @@ from ...storage.log_values import LogAppendInfo
 if TYPE_CHECKING:
     from ...storage.log_validator import LaneValidation, Validate
     from ..runtime.loop_sharing import SlicedWork
+    from ..runtime.slow_writes import SlowWrites
     from ..runtime.ports import Work
 
 AppendEntry: TypeAlias = tuple[str, int, memoryview]
@@ -117,9 +118,10 @@ class SuspendedAppends:
     """Appends that continue later, in the order in which clients' records arrived for a partition. Owned by the
     ReplicaManager; runs on the event loop."""
 
-    def __init__(self, work: Work, sliced_work: SlicedWork) -> None:
+    def __init__(self, work: Work, sliced_work: SlicedWork, slow_writes: SlowWrites) -> None:
         self._work = work
         self._sliced_work = sliced_work
+        self._slow_writes = slow_writes
         self.waiting: dict[tuple[str, int], deque[Callable[[], None]]] = {}
         """The partitions for which records are validated on a lane, each with the later appends to it, in order."""
 
@@ -132,6 +134,8 @@ class SuspendedAppends:
             self._work.submit(f"{LANE}-{partition[1] % LANES}", validation.run, done)
         elif partition in self.waiting:
             self.waiting[partition].append(resume)
+        elif self._slow_writes.are_paused:
+            self._slow_writes.wait(resume)
         else:
             self._sliced_work.run_later(resume)
 

@@ -166,7 +166,7 @@ class ReplicaManager:
             self.share_fetch_purgatory,
         )
         self.group_commit = GroupCommit(ports, loop, self.log_dir_failed, self.log_failed, on_no_space)
-        self._suspended = SuspendedAppends(ports.work, sliced_work)
+        self._suspended = SuspendedAppends(ports.work, sliced_work, slow_writes)
         self._background = BackgroundWork()
         self.verification_guards = VerificationGuards(is_verification_needed)
         self._flush_waiters: dict[Partition, list[tuple[int, asyncio.Future[None]]]] = {}

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-import pytest
 from tests.server.network.test_request_turn import BAD, FAULT, LOOPS, OTHER, PRODUCE, Server, answer, play, request
 from tests.waiting import until
 
@@ -124,7 +123,7 @@ def test_a_waiting_connection_may_be_closed_frozen_or_invalid_and_the_others_con
         for place in (1, 3, 4, 5):
             with suppress(ConnectionResetError):
                 assert len(await clients[place][0].read()) <= 11, "at most the response to the first request"
-        await until(lambda: not server.sockets._waiting_writers)
+        await until(lambda: not server.sockets.slow_writes.waiting)
 
     play_slowly(talk, loop, errors=1)
 

@@ -65,7 +65,7 @@ def bare_replica_manager(loop: Any, log_manager: Any = None, sliced_work: Any = 
         topic_log_config=cast(Any, None),
         ports=cast(Any, SimpleNamespace(work=None, log_files=None, stopwatch=lambda: 0.0)),
         sliced_work=sliced_work,
-        slow_writes=SlowWrites(loop, sliced_work),
+        slow_writes=SlowWrites(loop),
         loop=loop,
         acks_all_on_disk=False,
         is_verification_needed=lambda: False,
