@@ -190,8 +190,6 @@ class ClientConnection(Generic[T]):
         self._introduction = introduction
         self._sasl = sasl
         self._receive = ReceiveBuffer(max_response_bytes, room_behind=room_behind, memory=memory)
-        self.buffer = self._receive.buffer
-        """Return the buffer for the next bytes of the socket; then call `received`."""
         self._in_flight: deque[InFlight] = deque()
         self._held: list[tuple[list[Buffer], InFlight | None]] = []
         """Requests that wait for an authentication, and will be in flight after it."""
@@ -244,6 +242,10 @@ class ClientConnection(Generic[T]):
                 f"broker {self.peer} does not support {api_key.name} in versions {bounds.first} to {bounds.last}"
             )
         return version
+
+    def buffer(self) -> memoryview:
+        """Return the buffer for the next bytes of the socket; then call `received`."""
+        return self._receive.buffer()
 
     # Requests
 

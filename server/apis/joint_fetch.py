@@ -57,7 +57,7 @@ class JointFetch:
         self._sessions = services.fetch_sessions
         self._config = services.config
         self._fault = services.fault
-        self._loop_time = services.replica_manager.loop_time
+        self._replica_manager = services.replica_manager
         self.sliced_work = services.sliced_work
         self.groups: dict[GroupKey, FetchGroup] = {}
         """The waiting groups. If several have the same key, the latest one."""
@@ -128,7 +128,7 @@ class JointFetch:
             return False
         group = self.groups.get(_key(connection, request))
         # The condition of the group is checked, as it is when a request begins to wait alone.
-        if group is None or not group.is_joinable(self._loop_time()) or group.waiting.try_complete():
+        if group is None or not group.is_joinable(self._replica_manager.loop_time()) or group.waiting.try_complete():
             return False
         session = None
         if request.session_id:
@@ -152,7 +152,7 @@ class JointFetch:
                 request.session_epoch,
                 fetch.request,
                 uses_topic_ids=fetch.uses_topic_ids,
-                now=self._loop_time(),
+                now=self._replica_manager.loop_time(),
             )
         except KafkaError:
             return None
@@ -169,7 +169,7 @@ class JointFetch:
         """Let later requests join a fetch that waits as `waiting`, whose request is in the frame at `[start, end)`."""
         request = read_equal_fetch(buffer, start, end)
         if request is not None:
-            key, now = _key(connection, request), self._loop_time()
+            key, now = _key(connection, request), self._replica_manager.loop_time()
             group = FetchGroup(self, key, fetch, waiting, now + (waiting.deadline - now) * JOINABLE_PART)
             group.add(connection, Member(request.correlation_id, fetch.session))
             self.groups[key] = fetch.group = group

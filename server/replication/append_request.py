@@ -16,8 +16,8 @@ from ...storage.log_values import LogAppendInfo
 if TYPE_CHECKING:
     from ...storage.log_validator import LaneValidation, Validate
     from ..runtime.loop_sharing import SlicedWork
-    from ..runtime.slow_writes import SlowWrites
     from ..runtime.ports import Work
+    from ..runtime.slow_writes import SlowWrites
 
 AppendEntry: TypeAlias = tuple[str, int, memoryview]
 """Topic, partition, and records of any format; the buffer is patched in place."""
