@@ -191,7 +191,7 @@ class FrameReader:
             self.start = 0
 
     def move_to_shared(self) -> None:
-        """Move the pending bytes from the private buffer behind the bytes that the shared buffer has received.
+        """Move the pending bytes from the private buffer to the shared one, after the bytes that it has received.
 
         The shared buffer must have room for them. The owner adds their number to `received` of the pool.
         """

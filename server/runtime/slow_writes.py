@@ -9,7 +9,7 @@ from collections.abc import Callable
 COUNTED_WRITE_SECONDS = 0.001
 """The shortest append that counts: it takes microseconds if the page cache accepts it immediately."""
 WRITE_SECONDS_PER_TURN = 0.05
-"""The time for counted appends in one turn of the loop; the last one may exceed it."""
+"""The time for counted appends in one turn of the loop; the last append may exceed it."""
 PAUSE = 0.1
 """The length of a pause, as a part of the time of the appends before it. The loop needs more than one turn in which
 nothing is written: it accepts one connection per turn, and a client's next request arrives some turns later."""

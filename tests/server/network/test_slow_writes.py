@@ -60,12 +60,12 @@ def test_each_turn_has_one_slow_write_and_other_requests_do_not_wait_for_the_res
     async def talk(server: SlowServer) -> None:
         clients = [await server.connect() for _ in range(20)]
         reader, writer = await server.connect()
-        for place, (_, client) in enumerate(clients):
-            client.write(b"".join(request(PRODUCE, 10 * place + number) for number in range(5)))
+        for place, (_, sending) in enumerate(clients):
+            sending.write(b"".join(request(PRODUCE, 10 * place + number) for number in range(5)))
         writer.write(request(OTHER, 1))
         assert await answer(reader) == (b"one", 1)
-        for place, (client, _) in enumerate(clients):
-            assert [(await answer(client))[1] for _ in range(5)] == list(range(10 * place, 10 * place + 5))
+        for place, (receiving, _) in enumerate(clients):
+            assert [(await answer(receiving))[1] for _ in range(5)] == list(range(10 * place, 10 * place + 5))
         assert len(server.writes) == len(set(server.writes)) == 100
         assert server.others[0] <= 3, "requests of one turn"
 
