@@ -1,4 +1,4 @@
-"""A load of clients that come, ask which versions there are, prove who they are, and go."""
+"""A load of clients that connect, send ApiVersions, authenticate and disconnect."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ AT_ONCE = 4
 
 
 def arrivals(bootstrap: str, settings: dict[str, str], seconds: float) -> dict[str, float]:
-    """How many there were, each with a handshake in full: no session is resumed."""
+    """Return the number of connections and their rate. Each does a full handshake: no TLS session is resumed."""
     if hasattr(os, "SCHED_IDLE"):
-        # Who comes takes no processor from whoever is measured beside it.
+        # At idle priority the connecting clients take no processor time from the clients that are measured.
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     host, _, port = bootstrap.rpartition(":")
     security = security_of(settings)

@@ -9,14 +9,14 @@ from bench.warming import Warmth
 Figures = dict[str, float]
 ALL = ("barnabas", "kafka", "ceiling")
 PACED = (*ALL, "sink")
-"""Where the client sets the pace."""
+"""The targets of benches in which the client limits the rate."""
 BROKERS = ("barnabas", "kafka")
 RIVAL = "kafka"
 """The target that has to be warm before a comparison with it is valid."""
 LIMIT = "limit"
-"""In place of a target to compare with: the goal is for the figure itself."""
+"""Used instead of a target in a goal that bounds the figure itself."""
 STEPS = (1, 10, 100, 1000)
-"""How a bench of growth grows."""
+"""The counts of topics, partitions or connections in a bench that varies this number."""
 
 
 @dataclass
@@ -36,9 +36,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Goal:
-    """The ratio Barnabas ÷ `against` of a figure has to be at least this where higher is better, else at most this.
+    """A bound of a figure's ratio Barnabas ÷ `against`: the minimum if higher is better, else the maximum.
 
-    With `LIMIT` as `against` it is not a ratio but the figure that is bounded.
+    With `LIMIT` as `against`, it bounds the figure itself.
     """
 
     figure: str
@@ -48,10 +48,10 @@ class Goal:
 
 @dataclass(frozen=True)
 class Bench:
-    """A named measurement; with several `brokers` each target is a cluster.
+    """A named measurement. With several `brokers` each target is a cluster.
 
-    `figures` maps each figure to "higher" or "lower", whichever is better. `properties` go to both brokers,
-    `kafka_properties` to Apache Kafka alone. A bench that is not `started` starts its servers itself, fresh each round.
+    `figures` maps each figure to "higher" or "lower", whichever is better. `properties` are set on both brokers,
+    `kafka_properties` only on Apache Kafka. A bench that is not `started` starts new servers itself in each round.
     """
 
     name: str
@@ -64,24 +64,25 @@ class Bench:
     partitions: int = 1
     brokers: int = 1
     kraft: bool = False
-    """Whether a cluster has controllers of Apache Kafka instead of a ZooKeeper."""
+    """Whether a cluster has Apache Kafka's KRaft controllers instead of ZooKeeper."""
     properties: Mapping[str, str] = field(default_factory=dict)
     kafka_properties: Mapping[str, str] = field(default_factory=dict)
     doors: bool = False
-    """Whether the brokers have listeners with TLS and passwords beside the plain one."""
+    """Whether the brokers have TLS and SASL listeners in addition to the plain one."""
     started: bool = True
     rounds: int | None = None
     warmup: int | None = None
     warm_by: tuple[str, ...] = ()
-    """In place of the figures that `warming_figures` takes by itself."""
+    """The figures of `warming_figures`, instead of its default."""
     cold: str = ""
-    """Why a rival is measured that is not warm."""
+    """The reason why the rival is measured without a warm-up of its figures."""
 
     @property
     def warming_figures(self) -> dict[str, str]:
-        """The figures of the rival that must have stopped improving before a round counts; else the round is `cold`.
+        """Return the figures of the rival that must stop improving before a round counts.
 
-        That is every figure with a goal against it, or the first one where there is no such goal.
+        The default is every figure with a goal against the rival, or the first figure if there is no such goal. The
+        result is empty if the rival is not a target or the bench is `cold`.
         """
         if RIVAL not in self.targets or self.cold:
             return {}

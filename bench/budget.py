@@ -1,9 +1,9 @@
-"""Times the steps of one small produce request in this process: where a request's microseconds go.
+"""Time the steps of one small produce request in this process.
 
 python -m bench.budget
 
-Thread time, the best of many rounds, so that a busy machine shows little. What a server spends on a request beyond the
-sum is the loop and the sockets.
+The figures are thread time, the best of many rounds, so that other load on the machine has little effect. A server's
+time per request beyond their sum is spent in the event loop and the sockets.
 """
 
 import os
@@ -28,7 +28,7 @@ NOW_MS = int(time.time() * 1000)
 
 
 def microseconds(step: Callable[[], object]) -> float:
-    """Return the microseconds of one call, in the best round."""
+    """Return the microseconds per call in the best round."""
     best = float("inf")
     for _ in range(ROUNDS):
         begin = time.thread_time()
@@ -39,12 +39,12 @@ def microseconds(step: Callable[[], object]) -> float:
 
 
 def budget(folder: Path) -> list[list[str]]:
-    """Each step and what it costs."""
+    """Return a row for each step: its name and its microseconds."""
     frame = memoryview(bytearray(produce_request("topic", [(0, small_batch())])))[4:]
     batch = memoryview(bytearray(small_batch()))
 
     def received() -> memoryview:
-        """The batch as a client sends it; the broker writes the offset into it."""
+        """Return the batch as a client sends it: the broker has written an offset into it."""
         batch[:8] = bytes(8)
         return batch
 

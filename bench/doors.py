@@ -1,4 +1,4 @@
-"""Listeners beside the plain one, of the same kind for every broker that is compared: TLS, and SCRAM over TLS."""
+"""Listeners in addition to the plain one, the same for every broker in a comparison: TLS, and SCRAM over TLS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
 class Doors(NamedTuple):
-    """Addresses of a broker, and what a client has to trust."""
+    """The listeners of a broker, the CA certificate that its clients trust, and its key."""
 
     plain: int
     tls: str
@@ -24,7 +24,7 @@ class Doors(NamedTuple):
 
     @classmethod
     def new(cls, folder: Path) -> Doors:
-        """On free ports, with certificates in the folder."""
+        """Choose free ports, and write the certificates to the folder."""
         folder.mkdir(parents=True, exist_ok=True)
         authority = Authority.new("bench")
         ca, key = folder / "ca.pem", folder / "broker.pem"
@@ -52,11 +52,11 @@ class Doors(NamedTuple):
         return found
 
     def of_librdkafka(self) -> dict[str, Any]:
-        """The settings of librdkafka's clients for TLS."""
+        """Return the TLS settings of librdkafka's clients."""
         return {"security.protocol": "ssl", "ssl.ca.location": str(self.ca)}
 
     def of_ours(self, *, scram: bool) -> dict[str, str]:
-        """The settings of the clients of Barnabas, by Java's names."""
+        """Return the settings of Barnabas's clients, which have the names of the Java client's settings."""
         trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca)}
         if not scram:
             return {"security.protocol": "SSL", **trust}

@@ -1,4 +1,4 @@
-"""Fetches of consumers that wait at the end of a log, and that one new record for each partition wakes."""
+"""Fetches of consumers that wait at the end of a log, until one new record in each partition completes them."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class WaitingConsumer:
         self._connection.sendall(session_fetch_request(self._topic, self._index, self._offset, self._session, WAIT_MS))
 
     def take(self, data: bytes, answer_size: int) -> bool:
-        """Whether the answer with the next record is complete; the next fetch is sent then."""
+        """Add received bytes. Once the response with the next record is complete, send the next fetch, return True."""
         self._data += data
         if len(self._data) < _SESSION_AT + 4:
             return False
         size, _, _, error, session_id = struct.unpack_from(">iiihi", self._data)
         if size != answer_size - 4 or len(self._data) > answer_size or error or not session_id:
-            raise RuntimeError(f"not the answer of one record: {self._data[:200]!r}")
+            raise RuntimeError(f"not a response with one record: {self._data[:200]!r}")
         if len(self._data) < answer_size:
             return False
         self._data = b""
@@ -58,7 +58,7 @@ class WaitingConsumer:
         return True
 
     def close_session(self) -> None:
-        """Close the session while a last fetch waits, with a record for it that has been sent."""
+        """Read the response to the last fetch, for which a record has been sent, and close the session."""
         read_frame(self._connection)
         last = self._session[0], -1
         self._connection.sendall(session_fetch_request(self._topic, self._index, self._offset, last, 0))
@@ -73,10 +73,10 @@ def woken(bootstrap: str, topic: str, *, seconds: float, consumers: int, partiti
     batch = small_batch()
     produce = produce_request(topic, [(index, batch) for index in range(partitions)])
     answers = Answers(topic, partitions)
-    # After the session id: topics, name, partitions, the fields of one, and the records.
+    # After the session id: topics, name, partitions, the fields of a partition, and the records.
     answer_size = _SESSION_AT + 4 + 4 + 2 + len(topic) + 4 + (4 + 2 + 8 + 8 + 8 + 4 + 4 + 4) + len(batch)
-    # One request for each partition: a request for all of them is repeated while one has no leader, and the others
-    # would have more than the one record before the first fetch.
+    # One request for each partition: a request for all partitions is repeated while any partition has no leader, and
+    # the other partitions would have more than one record before the first fetch.
     settle(bootstrap, [produce_request(topic, [(index, batch)]) for index in range(partitions)], Answers(topic))
     spent: list[float] = []
     with ExitStack() as stack, selectors.DefaultSelector() as selector:

@@ -1,8 +1,8 @@
-"""Kafka's own tools of release 4.4.0 as load, to see whether the figures of librdkafka hold for Java's clients.
+"""Loads by the command-line tools of Kafka 4.4.0, to check that the figures of librdkafka hold for Java's clients.
 
-kafka-consumer-perf-test and EndToEndLatency are not among them: the first reads as a member of a group and the second
-commits offsets, which not every server compared here knows. Fetching is measured with kafka-console-consumer, which is
-assigned its partition and prints nothing.
+kafka-consumer-perf-test and EndToEndLatency are not used: the first reads as a group member and the second commits
+offsets, and not every server in the comparison supports groups. Fetches are measured with kafka-console-consumer, which
+is assigned its partition and prints nothing.
 """
 
 import re
@@ -20,7 +20,7 @@ PRODUCED = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec", re.MULTILINE
 
 
 def run_tool(main: str, arguments: list[str]) -> str:
-    """Run a tool with the flags of Kafka's own scripts and return what it printed."""
+    """Run a tool with the JVM flags of Kafka's own scripts and return its output."""
     flags = [*SERVER_FLAGS, "-Xms512m", "-Xmx512m", *logging_flags(NEWEST, "warn")]
     result = run_java(main, kafka_jars(NEWEST), arguments, timeout=300, flags=flags)
     if result.returncode != 0:
@@ -31,10 +31,10 @@ def run_tool(main: str, arguments: list[str]) -> str:
 def produce(
     bootstrap: str, topic: str, *, size: int, records: int, codec: str = "none", producers: int = 1
 ) -> dict[str, float]:
-    """kafka-producer-perf-test with the producer's defaults but acks 1 (which excludes idempotence).
+    """Run kafka-producer-perf-test with the producer's defaults except acks 1, which excludes idempotence.
 
-    Its records come from a file of text, because making one up costs it more than sending it. `producers` of them send
-    `records` in all, at once; what each says of its rate is added up.
+    The records are read from a text file, because generating a record costs the tool more than sending it. `producers`
+    processes send `records` in total at the same time. Their reported rates are added.
     """
     properties = [f"bootstrap.servers={bootstrap}", "acks=1", "enable.idempotence=false", f"compression.type={codec}"]
     share = records // producers
@@ -45,7 +45,7 @@ def produce(
         printed = run_tool(TOOL_CLASSES["kafka-producer-perf-test"], arguments)
         found = PRODUCED.findall(printed)
         if not found or int(found[-1][0]) != share:
-            raise RuntimeError(f"kafka-producer-perf-test said:\n{printed}")
+            raise RuntimeError(f"kafka-producer-perf-test printed:\n{printed}")
         return float(found[-1][1])
 
     with TemporaryDirectory(prefix="barnabas-bench-") as folder, ThreadPoolExecutor(producers) as pool:
@@ -57,7 +57,7 @@ def produce(
 
 
 def consume(bootstrap: str, topic: str, *, size: int, records: int) -> dict[str, float]:
-    """kafka-console-consumer of partition 0; the time of a run for few records is taken off, it is the JVM's start."""
+    """Run kafka-console-consumer on partition 0. The time of a short run, the start of the JVM, is subtracted."""
 
     def seconds(count: int) -> float:
         begin = time.perf_counter()

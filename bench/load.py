@@ -1,4 +1,4 @@
-"""Runs one load in a process of its own and prints what came out as JSON.
+"""Run one load in a separate process and print its figures as JSON.
 
 python -m bench.load <<< '{"load": "produce", "bootstrap": "127.0.0.1:9092", ...}'
 """
@@ -27,14 +27,14 @@ from bench.payloads import payloads
 def produce(
     bootstrap: str, topic: str, size: int, seconds: float, compressible: bool = False, **options: Any
 ) -> dict[str, float]:
-    """librdkafka's producer."""
+    """Run librdkafka's producer."""
     values = payloads(size, compressible=compressible)
     records, elapsed = librdkafka.produce(bootstrap, topic, values, seconds=seconds, **options)
     return {"records": records, "seconds": elapsed, "mb_per_s": records * size / elapsed / 1e6}
 
 
 def consume(bootstrap: str, topic: str, size: int, records: int, **options: Any) -> dict[str, float]:
-    """librdkafka's consumer."""
+    """Run librdkafka's consumer."""
     got, elapsed = librdkafka.consume(bootstrap, topic, records=records, **options)
     return {"records": got, "seconds": elapsed, "mb_per_s": got * size / elapsed / 1e6}
 
@@ -62,8 +62,10 @@ LOADS: dict[str, Callable[..., dict[str, float]]] = {
 }
 
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 28), "MALLOC_TOP_PAD_": str(1 << 26)}
-"""glibc is not to give memory back between two batches and to ask for it anew: the sooner a server answers, the more
-often a client would do that, and the sooner server would have the dearer client."""
+"""Settings that keep glibc from returning memory between two batches and allocating it again.
+
+A client does this more often the sooner the server responds, so the faster server would have the slower client.
+"""
 
 
 def run(load: str, *, timeout_s: float = 300, **options: Any) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Creating ten thousand partitions and deleting half of them, alone and while another client produces."""
+"""A bench that creates ten thousand partitions and deletes half of them, alone and while another client produces."""
 
 import time
 from collections.abc import Callable
@@ -10,16 +10,16 @@ from bench.process import CpuMeter
 
 TOPICS, PARTITIONS_EACH = 100, 100
 LEAST_S = 2.0
-"""Latencies are measured for this time at least, and for as long as the same change took alone."""
+"""The minimum time of a latency measurement. It is longer if the same change took longer alone."""
 
 
 def prepare(run: Run) -> None:
-    """A topic for the producer."""
+    """Create the producer's topic."""
     run.target.create_topic(TOPIC)
 
 
 def measure_many_partitions(run: Run) -> Figures:
-    """One CreateTopics request and one DeleteTopics request; a creation ends when all partitions have leaders."""
+    """Measure a CreateTopics and a DeleteTopics request. A creation ends when all partitions have leaders."""
     names = [run.topic(f"many-{number}") for number in range(TOPICS)]
     half, rest = names[: TOPICS // 2], names[TOPICS // 2 :]
     calm = produce_p99_ms(run, 3 * LEAST_S)
@@ -52,7 +52,7 @@ def _seconds(change: Callable[[], object]) -> float:
 
 
 def _beside(run: Run, seconds: float, change: Callable[[], object]) -> tuple[float, float]:
-    """The seconds of a change, and the latency of a producer meanwhile."""
+    """Return the seconds of a change, and the 99th percentile of a producer's latency during it."""
     with ThreadPoolExecutor() as pool:
         producing = pool.submit(produce_p99_ms, run, max(LEAST_S, seconds))
         return _seconds(change), producing.result()

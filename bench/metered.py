@@ -1,7 +1,7 @@
-"""A broker that measures its requests, and at each SIGUSR1 no longer or again: `python -m bench.metered FILE`.
+"""A broker that switches its request metrics off or on again at each SIGUSR1: `python -m bench.metered FILE`.
 
-Two processes of the same program differ by some hundredths in what a request costs, as their memory lies differently;
-what measuring costs is less than that, and so is looked for within one.
+Two processes of the same program differ by a few percent in the cost of a request, because their memory layouts differ.
+The metrics cost less than that, so their cost is measured within one process.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class MeteredServer(BarnabasServer):
 
 
 class _Switch:
-    """Beside the broker, from its start on."""
+    """The handler of SIGUSR1, which runs with the broker from its start on."""
 
     async def start(self, server: BrokerServer) -> str:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._turn, server)
         self._measures = True
-        return "SIGUSR1 has it measure no longer, or again"
+        return "SIGUSR1 switches the request metrics off or on again"
 
     def _turn(self, server: BrokerServer) -> None:
         assert server.metrics is not None
@@ -42,7 +42,7 @@ class _Switch:
             server.apis.stop_measuring(server.metrics.requests)
 
     async def stop(self) -> None:
-        """The signal's handler goes with the loop."""
+        """Do nothing: the signal handler is removed with the loop."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What members of share groups and of streams groups have in common: heartbeats that carry the assignment."""
+"""The base class of members of share groups and of streams groups, in which heartbeats carry the assignment."""
 
 from __future__ import annotations
 

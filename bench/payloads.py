@@ -1,4 +1,4 @@
-"""Values of records: bytes that no codec makes smaller, and text that shrinks as events do."""
+"""Record values: incompressible bytes, and text that compresses like typical events."""
 
 import os
 import random
@@ -19,7 +19,7 @@ WORDS = (
 
 
 def payloads(size: int, count: int = 1000, *, compressible: bool = False) -> list[bytes]:
-    """`count` values of `size` bytes; compressible ones are words and numbers that shrink to half or less."""
+    """Return `count` values of `size` bytes. Compressible values are words and numbers that shrink to half or less."""
     if not compressible:
         return [os.urandom(size) for _ in range(count)]
     chance = random.Random(7)

@@ -1,7 +1,7 @@
-"""`format("prepared")`: one Arrow batch over and over, which is as fast as any Python data source can be.
+"""`format("prepared")`: the same Arrow batch again and again, an upper bound for the speed of a Python data source.
 
-Takes the options of `barnabas-log`, and `rows`. Each task decodes the first batch of its part once; all that is left to
-do then is what Spark does: bring Arrow batches from Python to the JVM, and turn them into rows.
+Accepts the options of `barnabas-log`, and `rows`. Each task decodes the first batch of its part once. The remaining
+work is Spark's: it transfers Arrow batches from Python to the JVM, and converts them to rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PreparedSource(BarnabasLogSource):
 
 
 class PreparedPartition(InputPartition):
-    """A part of the segments, and how many rows to make of its first batch."""
+    """A part of the segments, and the number of rows to make of its first batch."""
 
     def __init__(self, part: InputPartition, rows: int) -> None:
         super().__init__(rows)
@@ -43,7 +43,7 @@ class PreparedReader(BarnabasLogReader):
 
     def partitions(self) -> list[InputPartition]:
         parts = super().partitions()
-        # Said with each part, as the reader that plans is not the one that reads.
+        # The count is stored in each part, because Spark plans and reads with different reader objects.
         return [PreparedPartition(part, self._in_all // len(parts)) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

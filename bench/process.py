@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SCHEDULER_CLOCK = 2
-"""The clock of a process with a resolution of nanoseconds: /proc counts ticks of 10 ms."""
+"""The CPU clock of a process, with a resolution of nanoseconds: /proc counts ticks of 10 ms."""
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time that all threads of the process have used so far."""
+    """Return the user and system time that all threads of the process have used so far."""
     return time.clock_gettime(~pid << 3 | SCHEDULER_CLOCK)
 
 
 def resident_mb(pids: Iterable[int]) -> float:
-    """Resident memory of the processes together in megabytes (10^6 bytes)."""
+    """Return the total resident memory of the processes in megabytes (10^6 bytes)."""
     return sum(_status_mb(pid, "VmRSS:") for pid in pids)
 
 
 def peak_mb(pid: int) -> float:
-    """The most resident memory so far, in megabytes."""
+    """Return the peak resident memory so far, in megabytes."""
     return _status_mb(pid, "VmHWM:")
 
 
@@ -33,7 +33,7 @@ def _status_mb(pid: int, name: str) -> float:
 
 @dataclass
 class CpuMeter:
-    """CPU time of the processes together since the meter was made."""
+    """A meter of the processes' total CPU time since its creation."""
 
     pids: tuple[int, ...]
     begin: float = 0.0

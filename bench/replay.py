@@ -1,7 +1,7 @@
-"""Whole batches over a plain socket: produce requests made beforehand, and fetches whose records nobody looks at.
+"""Whole batches over a plain socket: produce requests built in advance, and fetches whose records are not decoded.
 
-librdkafka and Java spend more time on a compressed record than a broker does, so that with them two brokers look alike.
-Here batches are built and compressed before the clock starts, and the server is what is measured.
+librdkafka and Java spend more time on a compressed record than a broker does, which hides differences between brokers.
+Here batches are built and compressed before the clock starts, so that the server limits the rate.
 """
 
 import socket
@@ -24,7 +24,7 @@ FETCH_LEAD = struct.Struct(">ihqqi")
 
 
 def batch_of(size: int, batch_bytes: int, codec: str, compressible: bool) -> tuple[bytes, int]:
-    """A batch of records of `size` bytes, `batch_bytes` before compression, and how many there are."""
+    """Return a batch of records of `size` bytes, `batch_bytes` before compression, and the number of its records."""
     count = batch_bytes // size
     builder = RecordBatchBuilder(codec=Compression[codec.upper()])
     now_ms = int(time.time() * 1000)
@@ -45,12 +45,12 @@ def produce(
     batches: int = 1,
     max_bytes: int = 1_500_000_000,
 ) -> dict[str, float]:
-    """Requests with a batch for each of `batches` partitions, all partitions in turn, for `seconds` or `max_bytes`."""
+    """Send requests with a batch for each of `batches` partitions, in turn, for `seconds` or up to `max_bytes`."""
     batch, count = batch_of(size, batch_bytes, codec, codec != "none")
     groups = [range(first, first + batches) for first in range(0, partitions, batches)]
     requests = [produce_request(topic, [(index, batch) for index in group]) for group in groups]
     per_request = count * batches
-    # Answers differ in the partitions they name, not in size.
+    # Responses differ in their partition indexes, not in size.
     answers = Answers(topic, batches)
     settle(bootstrap, requests, answers)
     cycle = Cycle(requests, 1)
@@ -72,7 +72,7 @@ def produce(
 
 
 class RecordsReader:
-    """Reads answers to Fetch v4 into one buffer and tells the offset after the last whole batch in it."""
+    """A reader of Fetch v4 responses into one buffer, which returns the offset after the last whole batch."""
 
     def __init__(self, topic: str) -> None:
         self._buffer = bytearray(MAX_BYTES + (1 << 20))
@@ -80,7 +80,7 @@ class RecordsReader:
         self._records_at = 4 + 4 + 4 + 2 + len(topic.encode()) + 4
 
     def read(self, connection: socket.socket, sizes: deque[int]) -> int:
-        """Read one answer; appends the size of each whole batch to `sizes`, returns the next offset or -1 for none."""
+        """Read one response, append the size of each whole batch to `sizes`, and return the next offset (-1: none)."""
         got = 0
         while got < 4 or got < 4 + struct.unpack_from(">i", self._buffer)[0]:
             count = connection.recv_into(self._view[got:])
@@ -90,7 +90,7 @@ class RecordsReader:
         place = 4 + self._records_at
         _index, error, _high_watermark, _stable, aborted = FETCH_LEAD.unpack_from(self._buffer, place)
         if error:
-            raise RuntimeError(f"a fetch answered error {error}")
+            raise RuntimeError(f"a fetch response has error {error}")
         place += FETCH_LEAD.size + 16 * max(aborted, 0)
         end = place + 4 + struct.unpack_from(">i", self._buffer, place)[0]
         return self._walk(place + 4, end, sizes)
@@ -108,7 +108,7 @@ class RecordsReader:
 
 
 def consume(bootstrap: str, topic: str, *, records: int, seconds: float) -> dict[str, float]:
-    """For `seconds`, fetch offsets 0 to `records` of partition 0 again and again, up to 4 MB at a time."""
+    """Fetch offsets 0 to `records` of partition 0 again and again for `seconds`, up to 4 MB per fetch."""
     reader = RecordsReader(topic)
     sizes: deque[int] = deque()
     offset = done = 0
@@ -118,7 +118,7 @@ def consume(bootstrap: str, topic: str, *, records: int, seconds: float) -> dict
             connection.sendall(fetch_request(topic, offset, MAX_BYTES))
             following = reader.read(connection, sizes)
             if following < 0:
-                raise RuntimeError(f"nothing came at offset {offset} of {records}")
+                raise RuntimeError(f"no records were received at offset {offset} of {records}")
             done += following - offset
             offset = following if following < records else 0
         elapsed = time.perf_counter() - begin

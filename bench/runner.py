@@ -1,4 +1,4 @@
-"""Runs one bench against several targets, a round of each in turn, so that a slow minute of the machine hits all."""
+"""Run one bench against several targets, a round of each in turn, so that a slow minute of the machine affects all."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from bench.warming import WarmUp
 
 @dataclass(frozen=True)
 class Plan:
-    """How long, how often, and at least how often before; a bench may have its own mind about `rounds` and `warmup`."""
+    """The length and number of rounds, and the minimum of warm-up rounds. A bench may override the two numbers."""
 
     folder: Path
     seconds: float
@@ -33,14 +33,14 @@ class Plan:
 
 @contextmanager
 def compiled_once(folder: Path) -> Iterator[None]:
-    """Let Python servers keep their bytecode in `folder`, as installed packages do, whatever the caller's settings."""
+    """Make Python servers keep bytecode in `folder`, as installed packages do, regardless of the caller's settings."""
     with mock.patch.dict(os.environ, {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}):
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         yield
 
 
 def run_bench(bench: Bench, names: Sequence[str], plan: Plan) -> BenchResult:
-    """Rounds that do not count, then rounds that do; targets the bench does not know are left out."""
+    """Run the warm-up rounds, then the rounds that count. Targets that the bench does not have are left out."""
     result = BenchResult(bench)
     chosen = [name for name in names if name in bench.targets]
     with compiled_once(plan.folder):
@@ -66,7 +66,7 @@ def _make(bench: Bench, name: str, folder: Path, plan: Plan) -> Target:
 
 
 def _run_side_by_side(result: BenchResult, names: Sequence[str], plan: Plan) -> None:
-    """All targets stay up; each round asks one after the other."""
+    """Start all targets, and measure them one after the other in each round."""
     bench = result.bench
     targets: list[Target] = []
     try:
@@ -93,18 +93,18 @@ def _run_side_by_side(result: BenchResult, names: Sequence[str], plan: Plan) -> 
 
 
 def _round(bench: Bench, runs: Sequence[Run], number: int) -> dict[str, Figures]:
-    """One target after the other."""
+    """Measure each target once, one after the other."""
     measured = {}
     for run in runs:
         run.number = number
-        # What the one before wrote goes to disk before this one is measured.
+        # Writeback of the previous target's files must not slow this target down.
         os.sync()
         measured[run.target.name] = bench.measure(run)
     return measured
 
 
 def _run_fresh(result: BenchResult, names: Sequence[str], plan: Plan) -> None:
-    """Every round has a new server with an empty folder, which the bench starts itself."""
+    """Create a new target with an empty folder in every round. The bench starts it itself."""
     bench, warmup = result.bench, plan.warmup_of(result.bench)
     for number in range(warmup + plan.rounds_of(bench)):
         for name in names:

@@ -1,7 +1,7 @@
 """Benches of share groups: the consumption by one group with few and many members.
 
 The broker writes the state of acknowledged records to `__share_group_state`. Apache Kafka acknowledges these writes
-from the page cache, and so does Barnabas here; in `…-disk` both acknowledge them from the disk.
+from the page cache, and so does Barnabas in these benches. In `…-disk` both acknowledge them from the disk.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ BATCH_BYTES = 16_384
 """The default of producers for `batch.size`."""
 RECORDS_PER_S = 2_500_000
 MAX_TOPIC_BYTES = 3_000_000_000
-"""The topic has enough records for this rate in both halves of a round, but at most so many bytes, for the page cache.
-A half ends before its time when it has used two fifths of the records."""
+"""The topic has enough records for this rate in both halves of a round, but at most this many bytes, so that it fits
+the page cache. A half ends early when it has used two fifths of the records."""
 MAX_TOPIC_BYTES_ON_DISK = 300_000_000
-"""With a sync of each append the preparation of more would take minutes, and the consumption is slower, too."""
+"""Each append is synced, so writing a larger topic would take minutes. Consumption is slower as well."""
 EACH = {
     "records_per_s": "higher",
     "cpu_us_per_record": "lower",
@@ -90,7 +90,7 @@ def share_bench(
 
 
 def share_benches() -> list[Bench]:
-    """Both sizes of records from the page cache, and one from the disk."""
+    """Return the benches of both record sizes from the page cache, and of one size from the disk."""
     made = [
         share_bench(
             f"share-group-{short}",

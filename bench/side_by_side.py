@@ -1,8 +1,8 @@
-"""Brokers next to each other on one machine, each with its own load: `python -m bench.side_by_side 1 2 4`.
+"""Several brokers on one machine, each with its own load: `python -m bench.side_by_side 1 2 4`.
 
-A broker serves requests on one event loop, so that a machine with more cores has room for more brokers. This measures
-how the rate grows with their number, and how much processor time a request costs and the machine has left: where the
-loads and the brokers together use all cores, more brokers can only take turns.
+A broker serves requests on one event loop, so a machine with more cores has room for more brokers. This bench measures
+the request rate for each number of brokers, the processor time of a request, and the idle time of the machine. Once the
+loads and the brokers use all cores, further brokers do not increase the rate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def cluster(folder: Path, *words: str) -> str:
 
 
 def measure(brokers: int, seconds: float) -> dict[str, Any]:
-    """The figures of a cluster of this size in which each broker leads one topic of one partition."""
+    """Return the figures of a cluster of this size in which each broker leads one topic of one partition."""
     with tempfile.TemporaryDirectory() as folder:
         started = json.loads(cluster(Path(folder), "start", "-n", str(brokers), "--port", "0", "--json"))
         try:
@@ -79,7 +79,7 @@ def _create_topics(bootstrap: str, brokers: int) -> None:
 
 
 def idle_seconds() -> float:
-    """The seconds that the processors of this machine have been idle, all together."""
+    """Return the total seconds that the processors of this machine have been idle."""
     fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
     return int(fields[4]) / os.sysconf("SC_CLK_TCK")
 

@@ -1,4 +1,4 @@
-"""Benches of starting: an empty folder, and ten thousand partitions after a clean stop and after kill -9."""
+"""Start-up benches: an empty data directory, and ten thousand partitions after a clean stop and after kill -9."""
 
 import time
 
@@ -12,7 +12,7 @@ WIDE_TOPICS, WIDE_PARTITIONS = 10, 1000
 
 
 def measure_start(run: Run) -> Figures:
-    """From the call that starts an empty server to the first acknowledged record; its memory after two idle seconds."""
+    """Measure the time from the start of an empty server to its first acknowledged record, and its idle memory."""
     run.target.prepare()
     begin = time.perf_counter()
     run.target.start()
@@ -23,7 +23,7 @@ def measure_start(run: Run) -> Figures:
 
 
 def measure_start_again(run: Run) -> Figures:
-    """Start with 10 000 partitions of one record each, until a record is acknowledged."""
+    """Measure the time from a start with 10 000 partitions of one record each to the first acknowledged record."""
     run.target.start()
     for number in range(WIDE_TOPICS):
         run.target.create_topic(f"many-{number}", WIDE_PARTITIONS)

@@ -1,7 +1,7 @@
-"""Transactions over a plain socket, as version 1 of the protocol has them: how long a broker alone takes to commit.
+"""Transactions over a plain socket, with version 1 of the transaction protocol: the commit time of a broker alone.
 
-A client's library has threads of its own, and each of them has to be woken: in a commit of tenths of a millisecond that
-is most of it, whatever the broker does.
+A client library has several threads that must be woken. In a commit of tenths of a millisecond this is most of the
+time, and it does not depend on the broker.
 """
 
 import time
@@ -25,14 +25,14 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 
 TRANSACTION = 1
-"""The kind of coordinator."""
+"""The `key_type` of transaction coordinators in FindCoordinator."""
 TIMEOUT_MS = 60_000
 RECORDS, SIZE = 10, 1000
 PATIENCE_S = 60.0
 
 
 class PlainProducer:
-    """One transaction after the other, each with one batch in partition 0 of a topic."""
+    """A producer of one transaction after the other, each with one batch in partition 0 of a topic."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._socket = connect(bootstrap)
@@ -43,7 +43,7 @@ class PlainProducer:
         self._producer_id, self._epoch = identity.producer_id, identity.producer_epoch
 
     def transaction(self) -> float:
-        """Write and commit; seconds from the request that ends the transaction to its answer."""
+        """Write and commit a transaction. Return the seconds from the EndTxn request to its response."""
         adding = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self._id,
             v3_and_below_producer_id=self._producer_id,
@@ -85,22 +85,25 @@ class PlainProducer:
         return read_frame(self._socket)
 
     def _until(self, key: ApiKey, version: int, request: Any) -> Any:
-        """The answer without an error: leaders are elected and the transaction before is completed meanwhile."""
+        """Send a request until its response has no error, and return this response.
+
+        Errors are expected while leaders are elected and while the previous transaction is completed.
+        """
         frame, deadline = framed(key, version, encode_request(request, version)), time.monotonic() + PATIENCE_S
         while error := _error(message := _read(key, version, self._ask(frame))):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{key.name} is still answered with {ErrorCode(error).name}")
+                raise TimeoutError(f"{key.name} still fails with {ErrorCode(error).name}")
             time.sleep(0.001)
         return message
 
 
 def _read(key: ApiKey, version: int, answer: bytes) -> Any:
-    """The message of an answer of a version without tagged fields."""
+    """Decode a response of a version without tagged fields."""
     return decode_response(key, version, answer, 4, len(answer))
 
 
 def _error(answer: Any) -> int:
-    """The first error that an answer tells of, 0 if it tells of none."""
+    """Return the first error code in a response, or 0 if it has no error."""
     match answer:
         case AddPartitionsToTxnResponse():
             results = [one for topic in answer.results_by_topic_v3_and_below for one in topic.results_by_partition]
@@ -112,7 +115,7 @@ def _error(answer: Any) -> int:
 
 
 def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 100) -> dict[str, float]:
-    """Milliseconds that EndTxn takes, `rate` of them a second, after transactions as fast as they go that warm up."""
+    """Measure the milliseconds of `rate` EndTxn requests per second, after a warm-up at the highest possible rate."""
     producer = PlainProducer(bootstrap, topic)
     warm = time.perf_counter() + seconds / 2
     while time.perf_counter() < warm:

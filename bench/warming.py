@@ -1,4 +1,4 @@
-"""How long a rival is warmed up: until none of its figures gets better any more, within bounds that a result names."""
+"""The warm-up of the rival: rounds that do not count, until none of its figures improves or a limit is reached."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 MAX_WARMUPS = 10
 MAX_WARMUP_S = 600.0
-"""No round that warms up begins later than that, if as many as were asked for are over."""
+"""No warm-up round begins later than this, once the requested minimum number of rounds is over."""
 STILL_WARMING = 1.03
-"""A figure that is so much better than the best before still gets better."""
+"""A figure that is better than the previous best by this factor is still improving."""
 
 
 @dataclass(frozen=True)
 class Warmth:
-    """Rounds, or passes, before those that count, and the rival's figures that nobody saw stop getting better."""
+    """The rounds or passes of a warm-up, and the rival's figures that were still improving at its end."""
 
     rounds: int
     seconds: float
@@ -28,10 +28,10 @@ class Warmth:
 
 
 class WarmUp:
-    """Rounds that do not count until `least` are over and the rival's `figures` are as good as they get.
+    """Rounds that do not count, until `least` are over and the rival's `figures` have stopped improving.
 
-    A JVM compiles what has run often enough, and again what has run still more often: a few seconds are not enough.
-    `figures` maps each to "higher" or "lower", whichever is better; none are given where there is no rival.
+    A JVM compiles code that has run often, and compiles it again when it has run more often: this takes more than a few
+    seconds. `figures` maps each figure to "higher" or "lower", whichever is better. It is empty without a rival.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class WarmUp:
         self._rising = tuple(figures)
 
     def is_over(self) -> bool:
-        """Whether rounds count from now on; without a `least` they do from the first."""
+        """Return whether rounds count from now on. With `least` 0 they count from the first."""
         if not self._least:
             return True
         if self._rounds < self._least:
@@ -60,12 +60,12 @@ class WarmUp:
         return not self._rising or self._rounds >= self._most or self._spent() >= MAX_WARMUP_S
 
     def add(self, rivals: Mapping[str, float]) -> None:
-        """A round is over; figures of the rival."""
+        """Add a finished round with the figures of the rival."""
         self._rounds += 1
         self._rising = tuple(name for name in self._figures if self._rises(name, rivals[name]))
 
     def _rises(self, name: str, value: float) -> bool:
-        """Whether this is better than all before; from then on it is what others have to beat."""
+        """Return whether the value clearly improves on the best value so far, and update the best value."""
         best, higher = self._best.get(name), self._figures[name] == "higher"
         if best is None:
             self._best[name] = value
