@@ -1,8 +1,8 @@
-"""Compares servers side by side in one run: Barnabas, Apache Kafka, the ceiling and the sink, round about.
+"""Compare Barnabas, Apache Kafka, the ceiling and the sink in one run, one round of each in turn.
 
 python -m bench                                              everything, three rounds of five seconds
 python -m bench produce-1k single-requests --targets barnabas,ceiling --seconds 5 --rounds 3
-python -m bench --report a.json b.json --markdown docs/reference/benchmarks.md   tables from runs made before
+python -m bench --report a.json b.json --markdown docs/reference/benchmarks.md   tables from earlier runs
 python -m bench --list
 """
 
@@ -21,48 +21,48 @@ from bench.runner import Plan, run_bench
 from bench.warming import MAX_WARMUP_S, MAX_WARMUPS
 
 AT_LEAST = (
-    "rounds before them that do not count: so many at least, and more until Kafka's figures stop getting better "
-    f"(at most {MAX_WARMUPS}, and none begins after {MAX_WARMUP_S:g} seconds); 0 for none at all"
+    "minimum number of warm-up rounds, which do not count; more are run until Kafka's figures stop improving "
+    f"(at most {MAX_WARMUPS}, and none begins after {MAX_WARMUP_S:g} seconds); 0 disables the warm-up"
 )
 
 
 def known_targets(text: str) -> list[str]:
-    """The targets that a comma-separated list names."""
+    """Parse a comma-separated list of targets."""
     names = text.split(",")
     if unknown := sorted(set(names) - set(PACED)):
-        raise argparse.ArgumentTypeError(f"no such target: {', '.join(unknown)}; there are: {', '.join(PACED)}")
+        raise argparse.ArgumentTypeError(f"unknown target: {', '.join(unknown)}. Choose from {', '.join(PACED)}")
     return names
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("benches", nargs="*", metavar="BENCH", help="names from --list; all when none is given")
-    parser.add_argument("--report", type=Path, nargs="+", metavar="JSON", help="measure nothing, show these runs")
-    parser.add_argument("--list", action="store_true", help="name every bench and stop")
-    parser.add_argument("--targets", default=",".join(PACED), type=known_targets, help="which servers, in this order")
-    parser.add_argument("--seconds", type=float, default=5.0, help="length of one load")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds that count, A B C A B C")
+    parser.add_argument("benches", nargs="*", metavar="BENCH", help="names from --list (default: all)")
+    parser.add_argument("--report", type=Path, nargs="+", metavar="JSON", help="show these results, measure nothing")
+    parser.add_argument("--list", action="store_true", help="list all benches and exit")
+    parser.add_argument("--targets", default=",".join(PACED), type=known_targets, help="targets, in this order")
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of one load in seconds")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds that count")
     parser.add_argument("--warmup", type=int, default=1, help=AT_LEAST)
-    parser.add_argument("--folder", type=Path, help="where the servers keep their files (default: a temporary folder)")
-    parser.add_argument("--property", action="append", default=[], metavar="KEY=VALUE", help="given to both brokers")
-    parser.add_argument("--json", type=Path, help="write every figure of every round here")
-    parser.add_argument("--markdown", type=Path, help="write the tables here, or into the place for them")
-    parser.add_argument("--plot", type=Path, help="write the growth benches as an SVG plot here")
-    parser.add_argument("--overview", type=Path, help="write the chart of the ratios in --markdown as SVG here")
+    parser.add_argument("--folder", type=Path, help="parent of the servers' folders (default: a temporary folder)")
+    parser.add_argument("--property", action="append", default=[], metavar="KEY=VALUE", help="set on both brokers")
+    parser.add_argument("--json", type=Path, help="write every figure of every round to this file")
+    parser.add_argument("--markdown", type=Path, help="write the tables to this file or its marked section")
+    parser.add_argument("--plot", type=Path, help="write an SVG chart of the growth benches to this file")
+    parser.add_argument("--overview", type=Path, help="write an SVG chart of the ratios in --markdown to this file")
     return parser.parse_args(arguments)
 
 
 def chosen(names: list[str]) -> list[Bench]:
-    """The benches of these names, all of them for no name."""
+    """Return the benches with these names, or all benches if there are no names."""
     unknown = [name for name in names if name not in BENCHES]
     if unknown:
-        sys.exit(f"no such bench: {', '.join(unknown)}; there are: {', '.join(BENCHES)}")
+        sys.exit(f"unknown bench: {', '.join(unknown)}. Choose from {', '.join(BENCHES)}")
     return [BENCHES[name] for name in names] if names else list(BENCHES.values())
 
 
 def measured(options: argparse.Namespace) -> list[BenchResult]:
-    """Run the benches one after the other; each is shown, and written to --json, as soon as it is done."""
+    """Run the benches one after the other. Each result is printed and written to --json as soon as it is complete."""
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=options.folder))
     properties = dict(entry.split("=", 1) for entry in options.property)
     plan = Plan(folder, options.seconds, options.rounds, options.warmup, properties)
@@ -82,7 +82,7 @@ def measured(options: argparse.Namespace) -> list[BenchResult]:
 
 
 def main() -> None:
-    """Run what was asked for and show it."""
+    """Run the command."""
     options = parse(sys.argv[1:])
     if options.list:
         for bench in BENCHES.values():

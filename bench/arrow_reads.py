@@ -1,12 +1,12 @@
-"""A topic into an Arrow table: `barnabas.arrow` from a broker and from its files, confluent-kafka and kafka-python.
+"""Topic reads into an Arrow table: `barnabas.arrow` from a broker and from files, confluent-kafka and kafka-python.
 
     python -m bench.arrow_reads [--rounds 5] [--rows 100:2000000 1000:500000] [--partitions 4]
 
-Each size of values has a topic; the broker is a process of its own. In every round each reader builds the same table:
-key, value, topic, partition, offset and timestamp of all records. confluent-kafka reads messages with `consume`, up to
-100 000 per call, and kafka-python with `poll`; both append to a list per column, which Arrow then converts. Of the
-records, kafka-python reads one tenth. Prints a table in Markdown: the median of the rounds after the first, and ratios
-round by round, smallest and largest.
+Each value size has a topic. The broker is a separate process. In every round each reader builds the same table: key,
+value, topic, partition, offset and timestamp of all records. confluent-kafka reads messages with `consume`, up to
+100 000 per call, and kafka-python with `poll`. Both append to a list per column, which Arrow then converts.
+kafka-python reads only one tenth of the records. The output is a Markdown table: the median of the rounds after the
+first, and the smallest and the largest ratio in one round.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ READERS = {
 }
 PATIENCE_S = 120.0
 SLOW_SHARE = 10
-"""kafka-python reads this part of the records."""
+"""kafka-python reads the number of records divided by this."""
 
 
 def fill(bootstrap: str, topic: str, rows: int, size: int, partitions: int) -> None:
-    """Write a topic with librdkafka, thousands of records to one partition before the next has its turn."""
+    """Write a topic with librdkafka, 5000 records to each partition in turn."""
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -106,7 +106,7 @@ def by_kafka_python(bootstrap: str, topic: str, rows: int, partitions: int) -> p
 
 
 def timed(read: Callable[[], pa.Table], rows: int) -> float:
-    """Records per second of one reader."""
+    """Return the records per second of one reader."""
     begin = time.perf_counter()
     table = read()
     took = time.perf_counter() - begin
@@ -115,7 +115,7 @@ def timed(read: Callable[[], pa.Table], rows: int) -> float:
 
 
 def measure(server: BarnabasServer, topic: str, rows: int, partitions: int, rounds: int) -> dict[str, list[float]]:
-    """Every reader in every round; the first round does not count."""
+    """Run every reader in every round, and return their rates. The first round does not count."""
     bootstrap = server.bootstrap
     few = rows // SLOW_SHARE
     readers: dict[str, tuple[Callable[[], pa.Table], int]] = {
@@ -134,13 +134,13 @@ def measure(server: BarnabasServer, topic: str, rows: int, partitions: int, roun
 
 
 def ratio(ours: list[float], theirs: list[float]) -> str:
-    """How many times as fast, round by round."""
+    """Return the median, the smallest and the largest ratio of the rounds."""
     ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
     return f"{statistics.median(ratios):.1f} ({min(ratios):.1f}–{max(ratios):.1f})"
 
 
 def table(found: dict[int, dict[str, list[float]]]) -> str:
-    """Records and bytes of values per second by size of the values."""
+    """Return the table of records and value bytes per second, by value size."""
     titles = ["values", *READERS.values(), "topic × confluent-kafka", "topic × kafka-python", "folder × topic"]
     lines = ["| " + " | ".join(titles) + " |", "|---|" + "--:|" * (len(titles) - 1)]
     for size, rates in found.items():

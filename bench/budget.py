@@ -62,17 +62,17 @@ def budget(folder: Path) -> list[list[str]]:
     bare = os.open(folder / "bare", os.O_RDWR | os.O_CREAT)
     answer = CompactProduceResponse([("topic", 0)], [(1, 1, NOW_MS, -1, 0)])
     steps: list[tuple[str, Callable[[], object]]] = [
-        ("header and Produce v7 read", lambda: read_produce(7, frame, 0, len(frame))),
-        ("… the same by the general codecs", lambda: read_generally(7, frame, 0, len(frame))),
+        ("header and Produce v7 decoded", lambda: read_produce(7, frame, 0, len(frame))),
+        ("… the same with the general codecs", lambda: read_generally(7, frame, 0, len(frame))),
         (
             "batch validated, offset assigned",
             lambda: validate_messages_and_assign_offsets(received(), CLIENT_RULES, 1, NOW_MS, config, 0),
         ),
         ("… of that the CRC-32C of 151 bytes", lambda: crc32c.crc32c(batch[21:])),
-        ("appended to the log, all in all", lambda: log.append_as_leader(received(), leader_epoch=0)),
+        ("appended to the log, with the validation", lambda: log.append_as_leader(received(), leader_epoch=0)),
         ("… of that the `pwrite`, measured alone", lambda: os.pwrite(bare, batch, 0)),
-        ("answer written", lambda: answer.frame(7, 1)),
-        ("… the same by the general codecs", lambda: write_generally(answer, 7, 1)),
+        ("response encoded", lambda: answer.frame(7, 1)),
+        ("… the same with the general codecs", lambda: write_generally(answer, 7, 1)),
     ]
     made = [[name, f"{microseconds(step):.1f}"] for name, step in steps]
     os.close(bare)

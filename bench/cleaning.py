@@ -1,7 +1,7 @@
-"""How fast the cleaner and its offset map are: `python -m bench.cleaning --help`.
+"""Measure the speed of the cleaner and its offset map: `python -m bench.cleaning --help`.
 
-A pass reads a folder of segments that was never cleaned, writes its successor and syncs it; MB/s counts the bytes of
-the log once, as Apache Kafka's cleaner does.
+A pass reads a folder of segments that were never cleaned, writes the cleaned segments and syncs them. MB/s counts the
+bytes of the log once, as Apache Kafka's cleaner does.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from barnabas.storage.filesystem import OsFileSystem
 NOW_MS = 1_700_000_000_000
 BATCH_BYTES = 16 * 1024
 CASES = ((1024, 90), (1024, 10), (100, 90), (100, 10))
-"""Bytes of a record, and how many records in a hundred are overwritten by a later one."""
+"""Bytes of a record, and the percentage of records that a later record overwrites."""
 
 
 def dirty_batches(total: int, record_bytes: int, duplicates: int) -> Iterator[tuple[int, bytes]]:
-    """(base offset, batch) of uncompressed batches of about 16 KB, up to `total` bytes."""
+    """Yield the base offset and the bytes of uncompressed batches of about 16 KB, up to `total` bytes."""
     rng = random.Random(record_bytes * 100 + duplicates)
     keys = max(1, total // record_bytes * (100 - duplicates) // 100)
     value = rng.randbytes(record_bytes - 24)
@@ -50,7 +50,7 @@ def dirty_batches(total: int, record_bytes: int, duplicates: int) -> Iterator[tu
 
 
 def make_folder(directory: Path, total: int, record_bytes: int, duplicates: int, segment_bytes: int) -> None:
-    """A folder of dirty segments."""
+    """Write a folder of dirty segments."""
     directory.mkdir(parents=True)
     parts: list[bytes] = []
     base_offset = size = 0
@@ -69,7 +69,7 @@ def _write(directory: Path, base_offset: int, parts: list[bytes]) -> None:
 
 
 def job_of(directory: Path) -> CleanJob:
-    """The job of cleaning all segments of a folder, none of which was cleaned before."""
+    """Return the job that cleans all segments of a folder, none of which was cleaned before."""
     paths = sorted(directory.glob("*.log"))
     segments = tuple(SourceSegment(int(path.stem), path.stat().st_size) for path in paths)
     records = FileRecords(str(paths[-1]), OsFileSystem())
@@ -79,7 +79,7 @@ def job_of(directory: Path) -> CleanJob:
 
 
 def clean_once(job: CleanJob, *, use_native: bool) -> tuple[PassFinished, float, float]:
-    """One pass over the folder, whose result is thrown away; seconds by the clock, and of a processor."""
+    """Run one pass and delete its output. Return its final message, the elapsed seconds and the processor seconds."""
     started, started_cpu = time.perf_counter(), time.process_time()
     *_, last = clean(job, OsFileSystem(), lambda _: None, use_native=use_native)
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - started_cpu
@@ -90,7 +90,7 @@ def clean_once(job: CleanJob, *, use_native: bool) -> tuple[PassFinished, float,
 
 
 def puts_a_second(keys: int, hash_name: str, *, use_native: bool) -> float:
-    """`put_many` of keys of 16 bytes, none twice, into a map that they fill to two thirds; by buffers of 5000."""
+    """Return the rate of `put_many` with buffers of 5000 distinct 16-byte keys, which fill the map to two thirds."""
     offset_map = new_offset_map(keys * 36 if hash_name == "MD5" else keys * 96, hash_name, use_native=use_native)
     seconds = 0.0
     for first in range(0, keys, 5000):
@@ -106,14 +106,14 @@ def puts_a_second(keys: int, hash_name: str, *, use_native: bool) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, help="where to make the dirty folders; a temporary one by default")
+    parser.add_argument("--folder", type=Path, help="parent of the dirty folders (default: a temporary folder)")
     parser.add_argument("--megabytes", type=int, default=512)
     parser.add_argument("--segment-megabytes", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--case", type=int, choices=range(len(CASES)), action="append", help="only this case")
+    parser.add_argument("--case", type=int, choices=range(len(CASES)), action="append", help="measure only this case")
     parser.add_argument("--hash", default="MD5")
-    parser.add_argument("--plain", action="store_true", help="the twin in Python instead of the compiled code")
-    parser.add_argument("--keep", action="store_true", help="leave the folders, and take those that are there")
+    parser.add_argument("--plain", action="store_true", help="use Python instead of the compiled code")
+    parser.add_argument("--keep", action="store_true", help="keep the folders, and reuse existing folders")
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="cleaning-"))
     for number in options.case or range(len(CASES)):

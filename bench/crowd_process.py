@@ -1,7 +1,7 @@
-"""A crowd of members in a process of its own, which only runs when a processor has nothing else to do.
+"""Many group members in a separate process, which runs at idle priority.
 
-A thousand clients run on a thousand machines. Here they share two processors with the broker and with whoever takes the
-time; what they cost must not be taken for what the broker costs.
+A thousand clients usually run on a thousand machines. In a bench they share two processors with the broker and with the
+producer whose latency is measured. Their cost must not be mistaken for the cost of the broker.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from bench.members import Crowd, GroupMember
 
 
 class CrowdProcess:
-    """Members that join, beat, and join again when they are told to. A context manager: they are gone at its end."""
+    """A process of members that join, send heartbeats, and rejoin. As a context manager it ends the process."""
 
     def __init__(self, bootstrap: str, group_type: str = "classic") -> None:
         context = multiprocessing.get_context("spawn")
@@ -33,30 +33,30 @@ class CrowdProcess:
         self._process.join()
 
     def add(self, group_ids: Sequence[str]) -> float:
-        """`connect` and `join`."""
+        """Call `connect` and `join`."""
         self.connect(group_ids)
         return self.join()
 
     def connect(self, group_ids: Sequence[str]) -> None:
-        """Somebody for each of these groups, who has asked for its coordinator and waits for `join`."""
+        """Connect one member for each group id. It finds its coordinator and waits for `join`."""
         self._ask("connect", group_ids)
 
     def join(self) -> float:
-        """All who are connected join at once; returns how many seconds later the last had its assignment."""
+        """Let all connected members join together. Return the seconds until the last member had its assignment."""
         spent: float = self._ask("join")
         return spent
 
     def heartbeats(self) -> int:
-        """How many there have been."""
+        """Return the number of heartbeats so far."""
         count: int = self._ask("heartbeats")
         return count
 
     def rebalance(self, group_ids: Sequence[str]) -> None:
-        """From now on newcomers join the groups that all are in, one each and all at once, and leave again."""
+        """Rebalance the groups until `rest`: a new member of each group id joins, all together, and they leave again."""
         self._ask("rebalance", group_ids)
 
     def rest(self) -> list[float]:
-        """End that; returns how many seconds each rebalance took until the last member had its assignment."""
+        """End the rebalances. Return the seconds of each rebalance until the last member had its assignment."""
         spent: list[float] = self._ask("rest")
         return spent
 
@@ -75,7 +75,7 @@ def _live(pipe: Connection, bootstrap: str, group_type: str) -> None:
 
 
 class _Puppets:
-    """The other end of the pipe."""
+    """The members and the commands for them, at the other end of the pipe."""
 
     def __init__(self, bootstrap: str, group_type: str) -> None:
         self._crowd = Crowd(bootstrap, group_type)
@@ -83,7 +83,7 @@ class _Puppets:
         self._is_enough = False
 
     async def obey(self, pipe: Connection) -> None:
-        """Do as asked until the other side has closed the pipe."""
+        """Run commands until the other end has closed the pipe."""
         while True:
             try:
                 what, argument = await asyncio.to_thread(pipe.recv)

@@ -1,4 +1,4 @@
-"""Benches of three brokers whose controllers are Apache Kafka's: produce, latency, memory, failover and start."""
+"""Benches of three brokers with Apache Kafka's KRaft controllers: produce, latency, memory, failover and start."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SHORT_SESSION = {**REPLICATED, "broker.session.timeout.ms": "2000", "broker.hear
 
 
 def kraft_benches() -> list[Bench]:
-    """Replication factor 3, acknowledgements from the page cache of all replicas in sync."""
+    """Return benches with replication factor 3 and acknowledgements from the page caches of all in-sync replicas."""
     return [
         *produce_benches(
             "kraft-produce-{}",
@@ -149,7 +149,7 @@ def measure_restart(run: Run) -> Figures:
 
 
 def elect_preferred(target: BrokerTarget) -> None:
-    """Give each broker its third of the leaders again. A broker that is fenced is elected later."""
+    """Give each broker its third of the leaders again. A fenced broker is elected later."""
 
     def is_done() -> bool:
         target.admin().elect_leaders(ElectionType.PREFERRED, None).result()

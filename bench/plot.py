@@ -1,4 +1,4 @@
-"""Draws SVG charts: the published ratios to Apache Kafka, and the cost of a request as numbers grow."""
+"""SVG charts of the published ratios to Apache Kafka, and of the cost of a request as the broker grows."""
 
 import math
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ OVERVIEW = (
     ("start", "first_ack_s", "Start to first record: time"),
     ("start", "idle_mb", "Memory when idle"),
 )
-"""The bars of the overview: bench, figure, label. A time and a size count as their inverse, so longer is better."""
+"""The bars of the overview: bench, figure, label. Times and sizes are inverted, so that a longer bar is better."""
 BAR_HEIGHT, BAR_LEFT, BAR_WIDTH = 22, 320, 380
 LARGEST_RATIO = 16
 
@@ -53,7 +53,7 @@ def ratios_of(published: Published) -> list[tuple[str, float]]:
 
 
 def overview_plot(published: Published) -> str:
-    """The chart: a bar for each ratio on a logarithmic axis, to the right where Barnabas is better."""
+    """Return the chart: a bar for each ratio on a logarithmic axis, to the right where Barnabas is better."""
     bars = ratios_of(published)
     height = BAR_HEIGHT * len(bars) + 84
     scale = BAR_WIDTH / math.log2(LARGEST_RATIO * 2)
@@ -104,7 +104,7 @@ def text(x: float, y: float, words: str, *, size: int = 11, anchor: str = "middl
 
 
 def panel(left: float, title: str, lines: dict[str, Points]) -> list[str]:
-    """One target: counts on a logarithmic axis to the right, microseconds upwards from zero."""
+    """Return the panel of one target: counts on a logarithmic x axis, microseconds on a y axis from zero."""
     top = max(cost for points in lines.values() for _, cost in points) * 1.15
     right = max(math.log10(count) for points in lines.values() for count, _ in points) or 1.0
 
@@ -130,7 +130,7 @@ def panel(left: float, title: str, lines: dict[str, Points]) -> list[str]:
 
 
 def growth_plot(results: Sequence[BenchResult]) -> str:
-    """The picture: one panel for each target, each with its own scale."""
+    """Return the chart: one panel for each target, each with its own scale."""
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">']
     parts.append(f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>')
     parts.append(

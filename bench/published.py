@@ -18,14 +18,14 @@ RAW = "benchmarks"
 
 @dataclass
 class Published:
-    """By the name of each bench: its rows in the table of goals, and what stands below its heading."""
+    """The rows of each bench in the table of goals, and the text below its heading, both by its name."""
 
     goals: dict[str, list[list[str]]] = field(default_factory=dict)
     sections: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, results: Sequence[BenchResult]) -> Published:
-        """Median (smallest–largest) of the rounds."""
+        """Return the tables of these results, with the median (smallest–largest) of the rounds."""
         made = cls()
         for result in results:
             about = f"{result.bench.about[0].upper()}{result.bench.about[1:]}. {result.how()}"
@@ -50,7 +50,7 @@ class Published:
         return found
 
     def text(self, order: Iterable[str]) -> str:
-        """The goals first, and the benches in this order."""
+        """Return the text: the goals first, then the benches in this order."""
         names = [name for name in order if name in self.sections]
         goals = [row for name in names for row in self.goals.get(name, [])]
         parts = [f"### {GOALS}", markdown_table(GOAL_HEADER, goals)] if goals else []
@@ -60,13 +60,13 @@ class Published:
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown."""
+    """Return a Markdown table."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def table_in(text: str) -> list[list[str]]:
-    """Header and rows of the table that `markdown_table` wrote."""
+    """Return the header and the rows of a table that `markdown_table` wrote."""
     return [line[2:-2].split(" | ") for line in text.splitlines() if line.startswith("| ")]
 
 
@@ -113,14 +113,14 @@ def write_raw(folder: Path, raw: Mapping[str, Any]) -> None:
 
 
 def markdown(results: Sequence[BenchResult]) -> str:
-    """The tables on their own."""
+    """Return the tables without a document."""
     return Published.of(results).text(result.bench.name for result in results)
 
 
 def write_markdown(path: Path, results: Sequence[BenchResult], order: Iterable[str]) -> None:
-    """Write the tables to `path`; in a document that has a place for them, only that place changes.
+    """Write the tables to `path`. In a document with `BEGIN` and `END`, replace only the text between these marks.
 
-    The tables of other benches in `order` are kept. The raw results are written to the folder `RAW` next to it.
+    The tables of other benches in `order` are kept. The raw results are written to the folder `RAW` next to `path`.
     """
     for result in results:
         if result.run is not None:

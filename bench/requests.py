@@ -1,4 +1,4 @@
-"""Benches of requests: how many a second, how soon answered, and what one costs as the broker grows."""
+"""Request benches: requests per second, latency, and the cost of a request as the broker grows."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +12,11 @@ from bench.process import CpuMeter
 from bench.targets import COMMON_PROPERTIES, BrokerTarget
 
 CONSUMERS = (100, 1000)
-"""The numbers of consumers that wait."""
+"""The numbers of waiting consumers."""
 
 
 def spent_on(run: Run, name: str, **options: Any) -> tuple[Figures, float]:
-    """Figures of a load of `load.LOADS`, and microseconds of server time for each of its requests."""
+    """Run a load of `load.LOADS`. Return its figures, and the microseconds of server time per request."""
     meter = CpuMeter(run.target.pids)
     figures = load.run(name, bootstrap=run.target.bootstrap, seconds=run.seconds, **options)
     return figures, meter.spent() * 1e6 / figures["requests"]
@@ -31,7 +31,7 @@ def measure_single(run: Run) -> Figures:
 
 
 def measure_metrics(run: Run) -> Figures:
-    """A broker of its own, which measures its requests every other moment."""
+    """Measure a separate broker that switches its request metrics off and on at short intervals."""
     topic, metered = "metered", {**COMMON_PROPERTIES, "metrics.listeners": "127.0.0.1:0"}
     with TemporaryDirectory() as folder, MeteredServer(Path(folder), properties=metered) as server:
         BrokerTarget("barnabas", server).create_topic(topic)
@@ -39,7 +39,7 @@ def measure_metrics(run: Run) -> Figures:
 
 
 def prepare_latency(run: Run) -> None:
-    """As many requests as go for a round's time: a JVM compiles what it has run often enough."""
+    """Send requests at the highest possible rate for a round's time, so that the JVM compiles their code."""
     run.target.create_topic("before")
     load.run("single", bootstrap=run.target.bootstrap, topics=["before"], seconds=run.seconds)
 
@@ -61,7 +61,7 @@ def measure_metadata(run: Run) -> Figures:
 
 
 def measure_connections(run: Run, *, idempotent: bool = False) -> Figures:
-    """64 requests (or one for each connection) under way in all."""
+    """Measure each number of connections with 64 requests (or one for each connection) in flight in total."""
     topic = run.topic("connections")
     run.target.create_topic(topic)
     made: Figures = {}
@@ -74,7 +74,7 @@ def measure_connections(run: Run, *, idempotent: bool = False) -> Figures:
 
 
 def woken_with(partitions: int) -> Callable[[Run], Figures]:
-    """Consumers that wait at the ends of this number of partitions, all woken together again and again."""
+    """Return a function that measures consumers at the ends of this number of partitions, all woken together."""
 
     def measure(run: Run) -> Figures:
         made: Figures = {}
@@ -92,7 +92,7 @@ def woken_with(partitions: int) -> Callable[[Run], Figures]:
 
 
 def measure_group_commit(run: Run) -> Figures:
-    """64 connections with one acks -1 request each under way."""
+    """Measure 64 connections with one acks -1 request in flight each."""
     topic = run.topic("durable")
     run.target.create_topic(topic)
     figures, cost = spent_on(run, "connections", topic=topic, connections=64, acks=-1)
@@ -101,12 +101,12 @@ def measure_group_commit(run: Run) -> Figures:
 
 
 def growth(run: Run, cost_at: Callable[[int], float]) -> Figures:
-    """`cost_at(count)` makes the server grow to `count` and tells what a request costs then."""
+    """Return the cost of a request at each count; `cost_at(count)` grows the server to `count` and measures it."""
     return {f"cpu_us_{count}": cost_at(count) for count in STEPS}
 
 
 def measure_topics(run: Run) -> Figures:
-    """Requests go to all topics in turn."""
+    """Measure requests to all topics in turn."""
     names = [f"topics-{run.number}-{number:04}" for number in range(STEPS[-1])]
 
     def cost_at(count: int) -> float:
@@ -121,7 +121,7 @@ def measure_topics(run: Run) -> Figures:
 
 
 def measure_partitions(run: Run) -> Figures:
-    """Requests go to all partitions of one topic in turn."""
+    """Measure requests to all partitions of one topic in turn."""
 
     def cost_at(count: int) -> float:
         topic = run.topic(f"partitions-{count}")
@@ -134,7 +134,7 @@ def measure_partitions(run: Run) -> Figures:
 
 
 def measure_connection_cost(run: Run) -> Figures:
-    """Every connection has one request under way."""
+    """Measure connections with one request in flight each."""
     topic = run.topic("grown")
     run.target.create_topic(topic)
     figures = growth(

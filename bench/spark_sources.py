@@ -1,14 +1,15 @@
-"""Rows a second through Spark's own Kafka connector, this source and the segment reader, side by side in one session.
+"""Rows per second through Spark's own Kafka connector, `barnabas` and `barnabas-log`, in one Spark session.
 
     python -m bench.spark_sources [--rounds 3] [--warm 3] [--rows 100:4000000 1000:1000000]
 
-Run it under PySpark 4.0, which the connector's jars are for; `--with-4.0` fetches that and starts itself again. Each
-size of values has a topic with one partition; a broker in a process of its own, `local[2]`. Prints a table in Markdown:
-the median of the rounds after those that warm up, and the ratios to the connector round by round, smallest and largest.
-Java goes on compiling for several rounds, on the cores that the queries would have.
+Run the bench under PySpark 4.0, the version of the connector's jars. With `--with-4.0` it downloads this version and
+runs under it. Each value size has a topic with one partition. The broker is a separate process, and Spark runs as
+`local[2]`. The output is a Markdown table: the median of the rounds after the warm-up, and the smallest and the largest
+ratio to the connector in one round. The JVM compiles code for several rounds, on the cores that the queries use.
 
-Beside them stands what bounds every Python source, a prepared Arrow batch over and over (`prepared_source.py`), and the
-connector where `minPartitions` cuts the partition into as many tasks as a segment reader has.
+Two more columns are for comparison. One is the upper bound of a Python source, a prepared Arrow batch again and again
+(`prepared_source.py`). The other is the connector with `minPartitions`, which splits the partition into the number of
+tasks of a segment reader.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ SCHEMA = "key binary, value binary, topic string, partition int, offset bigint, 
 
 
 class Rounds(NamedTuple):
-    """How often everything is done, untimed and timed."""
+    """The number of warm-up rounds and of timed rounds."""
 
     warm: int
     timed: int
 
 
 Rates = dict[str, dict[str, list[float]]]
-"""Rows a second by sink and kind, one for each round."""
+"""Rows per second by sink and kind, one number for each round."""
 
 
 def fill(bootstrap: str, topic: str, rows: int, size: int) -> None:
@@ -73,7 +74,7 @@ def fill(bootstrap: str, topic: str, rows: int, size: int) -> None:
 
 
 def frame_of(spark: Any, kind: str, bootstrap: str, logs: str, topic: str, rows: int) -> Any:
-    """The same rows whatever reads them."""
+    """Return a DataFrame of the topic's rows, read by this kind of source."""
     if kind in ("barnabas-log", "prepared"):
         return spark.read.format(kind).options(topics=topic, rows=rows).schema(SCHEMA).load(logs)
     name, _, cut = kind.partition(" ")
@@ -88,11 +89,11 @@ def timed(work: Callable[[], None]) -> float:
 
 
 def measure(kinds: list[str], frame: Callable[[str], Any], folder: Path, rounds: Rounds, rows: int) -> Rates:
-    """Every kind into every sink, to warm up and then to be timed."""
+    """Copy rows from every kind of source to every sink, first to warm up and then to measure the time."""
     found: Rates = {sink: {kind: [] for kind in kinds} for sink in SINKS}
     target = folder / "out"
     for kind in kinds:
-        assert abs(frame(kind).count() - rows) < TASKS, f"{kind} has other rows"
+        assert abs(frame(kind).count() - rows) < TASKS, f"{kind} has a different number of rows"
     for number in range(rounds.warm + rounds.timed):
         for sink in SINKS:
             for kind in kinds:
@@ -105,14 +106,14 @@ def measure(kinds: list[str], frame: Callable[[str], Any], folder: Path, rounds:
 
 
 def cell(rates: list[float], base: list[float]) -> str:
-    """A median in million rows a second, and how many times the connector's."""
+    """Return the median in million rows per second, and its ratio to the connector."""
     ratios = [ours / theirs for ours, theirs in zip(rates, base, strict=True)]
     times = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
     return f"{statistics.median(rates) / 1e6:.2f} M | {times}"
 
 
 def table(found: dict[int, Rates], kinds: list[str]) -> str:
-    """Rows a second, by size of the values and sink; × is to the first kind."""
+    """Return the table of rows per second, by value size and sink. × is the ratio to the first kind."""
     titles = " | × | ".join(KINDS[kind] for kind in kinds[1:])
     lines = [f"| values, sink | {KINDS[kinds[0]]} | {titles} | × |", "|---|--:|" + "--:|--:|" * (len(kinds) - 1)]
     for size, by_sink in found.items():
@@ -124,7 +125,7 @@ def table(found: dict[int, Rates], kinds: list[str]) -> str:
 
 
 def run(sizes: dict[int, int], rounds: Rounds, kinds: list[str]) -> None:
-    """Fill a topic for each size, measure, print. `sizes` says how many rows of each size."""
+    """Fill a topic for each value size, measure, and print. `sizes` maps the size to the number of rows."""
     from bench.prepared_source import PreparedSource
 
     from barnabas.spark.session import session
@@ -156,8 +157,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", nargs="+", default=["100:4000000", "1000:1000000"], metavar="SIZE:ROWS")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm", type=int, default=3, help="rounds that do not count")
-    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS, help="× is to the first")
+    parser.add_argument("--warm", type=int, default=3, help="number of warm-up rounds")
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS, help="× is the ratio to the first")
     parser.add_argument("--with-4.0", dest="with_4_0", action="store_true")
     chosen = parser.parse_args()
     if chosen.with_4_0:

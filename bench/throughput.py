@@ -1,4 +1,4 @@
-"""Benches of bytes a second: produce and fetch, with librdkafka, Java's clients and batches made beforehand."""
+"""Throughput benches: produce and fetch, with librdkafka, Java's clients and batches built in advance."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,10 +9,10 @@ from bench.process import CpuMeter
 from confluent_kafka import KafkaError, Message, Producer
 
 ROUND_BYTES = 1_500_000_000
-"""The bytes that all brokers write in a round at most: they stay in the page cache, so that no writeback is measured.
+"""The maximum of bytes that all brokers write in a round. They fit the page cache, so that no writeback is measured.
 
 Beyond about 2 GB the page cache of a virtual machine receives pages that the host has yet to supply. A plain `pwrite`
-then takes 1 to 2 s of processor time per GB instead of 0.2, and the faster server gets there first.
+then takes 1 to 2 s of processor time per GB instead of 0.2, and the faster server reaches this size first.
 """
 
 FETCHED_BYTES_PER_S = 500_000_000
@@ -31,7 +31,7 @@ def produce_bench(
     options: Mapping[str, object] | None = None,
     **other: Any,
 ) -> Bench:
-    """A bench that fills a fresh topic, by a load of `load.LOADS`, for as long as a round takes.
+    """Return a bench that fills a new topic for the time of a round, with the load `driver` of `load.LOADS`.
 
     Each of several `brokers` has a replica of each partition.
     """
@@ -53,9 +53,9 @@ def produce_bench(
 
 
 def one_record_at_all_replicas(bootstrap: str, topic: str, partitions: int) -> None:
-    """Have a record in each partition acknowledged by all, as Kafka's followers begin with a new topic a second late.
+    """Write a record to each partition and wait until all replicas have it.
 
-    What is measured afterwards is how fast they are, and not when they began.
+    Kafka's followers begin to fetch from a new topic one second late. The bench must not measure this delay.
     """
     errors: list[KafkaError] = []
 
@@ -67,11 +67,11 @@ def one_record_at_all_replicas(bootstrap: str, topic: str, partitions: int) -> N
     for partition in range(partitions):
         producer.produce(topic, b"first", partition=partition, on_delivery=told)
     if producer.flush(60) or errors:
-        raise RuntimeError(f"no record in each partition of {topic}: {errors}")
+        raise RuntimeError(f"not every partition of {topic} acknowledged a record: {errors}")
 
 
 def limits_of_round(driver: str, seconds: float, size: int, replicas: int = 1) -> dict[str, Any]:
-    """When a load of `driver` ends, in the options it understands."""
+    """Return the limits of a load, as options of `driver`."""
     if driver == "java-produce":
         return {"records": int(seconds * JAVA_BYTES_PER_S) // size}
     if driver == "replay-produce":
@@ -82,9 +82,9 @@ def limits_of_round(driver: str, seconds: float, size: int, replicas: int = 1) -
 def librdkafka_bench(
     name: str, about: str, *, size: int, partitions: int = 1, codec: str = "none", acks: int = 1, **other: Any
 ) -> Bench:
-    """`produce_bench` with two producers of librdkafka: batches of up to a megabyte, 5 ms of linger.
+    """Return a `produce_bench` with two librdkafka producers: batches of up to one megabyte, linger.ms 5.
 
-    Two, because each sends from one thread of its own: alone it would leave half a core idle and be what is measured.
+    A producer sends from one thread. A single producer would leave half a core idle and limit the rate.
     """
     options: dict[str, Any] = {
         "producers": 2,
@@ -98,7 +98,7 @@ def librdkafka_bench(
 def replay_bench(
     name: str, about: str, *, size: int, codec: str, partitions: int, batch_bytes: int, batches: int, **other: Any
 ) -> Bench:
-    """`produce_bench` with batches compressed beforehand, `batches` of them in a request."""
+    """Return a `produce_bench` with batches compressed in advance, `batches` of them in a request."""
     options: dict[str, Any] = {
         "codec": codec,
         "partitions": partitions,
@@ -111,7 +111,7 @@ def replay_bench(
 
 
 def prepare_fetch(run: Run) -> None:
-    """Fill the topic that every round reads; what it wrote is on disk and in the page cache before a round begins."""
+    """Fill the topic that every round reads. Its bytes are on disk and in the page cache before a round begins."""
     run.target.create_topic("fetch")
     records = int(min(max(run.seconds, 0.2) * FETCHED_BYTES_PER_S, ROUND_BYTES)) // 1000
     made = load.run(
@@ -127,7 +127,7 @@ def prepare_fetch(run: Run) -> None:
 
 
 def fetch_with(driver: str, *, timed: bool = False, **options: Any) -> Callable[[Run], Figures]:
-    """Measures reading the prepared topic from beginning to end, if `timed` over and over for a round's time."""
+    """Return a function that measures reading the whole prepared topic, with `timed` repeatedly for a round's time."""
 
     def measure(run: Run) -> Figures:
         meter = CpuMeter(run.target.pids)

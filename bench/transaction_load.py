@@ -1,4 +1,4 @@
-"""Transactions by librdkafka's producer: as many a second as go, at a steady rate, long ones, and some that abort."""
+"""Transactions by librdkafka's producer: at the highest rate, at a steady rate, long ones, and aborted ones."""
 
 import random
 import time
@@ -15,15 +15,15 @@ RECORDS, SIZE = 10, 1000
 EACH_TO_ITS_PARTITION = 8
 """RD_KAFKA_MSG_F_PARTITION."""
 FILLERS, FILLED = 4, 1000
-"""Producers whose transactions lie beside each other, and records in each."""
+"""The number of producers whose transactions overlap, and of records in each transaction."""
 ABORTED = 10
-"""One in so many."""
+"""One transaction in this number is aborted."""
 
 
 class Transactions(Client):
-    """A producer of transactions of the same records, each record to the partition after the one before's.
+    """A producer of transactions with the same records, which are sent to the partitions in turn.
 
-    What waits is sent when the transaction ends, mostly as one batch for each partition.
+    Queued records are sent when the transaction ends, usually as one batch for each partition.
     """
 
     def __init__(self, bootstrap: str, topic: str, number: int, *, partitions: int, records: int = RECORDS) -> None:
@@ -35,7 +35,7 @@ class Transactions(Client):
         self.transact("init_transactions", PATIENCE_MS)
 
     def write(self) -> None:
-        """Begin a transaction and hand its records over."""
+        """Begin a transaction and queue its records."""
         self.transact("begin_transaction")
         for message in self._messages:
             message.partition = self._next = (self._next + 1) % self._partitions
@@ -49,13 +49,13 @@ class Transactions(Client):
         self.transact("commit_transaction", PATIENCE_MS)
 
     def abort(self) -> None:
-        """Abort what is in the log: librdkafka would throw away what it has not sent."""
+        """Abort a transaction whose records are in the log: librdkafka discards records that it has not sent."""
         self.flush()
         self.transact("abort_transaction", PATIENCE_MS)
 
 
 def _together(makers: Sequence[Callable[[], Any]], work: Callable[[Any], Any]) -> tuple[list[Any], float]:
-    """Make clients, let each do its work in a thread; what came of it, and the seconds it took."""
+    """Make clients, and let each do its work in a thread. Return the results and the elapsed seconds."""
     with ThreadPoolExecutor(len(makers)) as pool:
         made = list(pool.map(lambda make: make(), makers))
         begin = time.perf_counter()
@@ -70,7 +70,7 @@ def _makers(bootstrap: str, topic: str, count: int, **options: int) -> list[Call
 
 
 def many(bootstrap: str, topic: str, *, seconds: float, producers: int, partitions: int) -> dict[str, float]:
-    """Each producer commits one transaction after the other."""
+    """Let each producer commit one transaction after the other, and return their rate."""
 
     def work(producer: Transactions) -> int:
         done, end = 0, time.perf_counter() + seconds
@@ -85,7 +85,7 @@ def many(bootstrap: str, topic: str, *, seconds: float, producers: int, partitio
 
 
 def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 100) -> dict[str, float]:
-    """Milliseconds that the commit of a transaction takes whose records are acknowledged, `rate` of them a second."""
+    """Measure the milliseconds of `rate` commits per second, of transactions whose records are acknowledged."""
     producer = Transactions(bootstrap, topic, 0, partitions=1)
     spent = []
     begin = time.perf_counter()
@@ -102,7 +102,7 @@ def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 100) ->
 
 
 def long_ones(bootstrap: str, topic: str, *, seconds: float, max_records: int, producers: int = 2) -> dict[str, float]:
-    """One transaction a producer, as long as the round: what is sent in it, and the time until it is committed."""
+    """Measure one transaction per producer, as long as the round: its records, and the time until it is committed."""
 
     def make(number: int) -> Producer:
         config = {"transactional.id": f"{topic}-{number}", "bootstrap.servers": bootstrap, "linger.ms": 5}
@@ -121,7 +121,7 @@ def long_ones(bootstrap: str, topic: str, *, seconds: float, max_records: int, p
 
 
 def fill(bootstrap: str, topic: str, *, records: int) -> dict[str, float]:
-    """Transactions beside each other in one partition, one in ten aborted, until there are so many records."""
+    """Write about `records` records to one partition in overlapping transactions, one in ten of them aborted."""
     each = max(ABORTED, records // FILLED // FILLERS)
 
     def work(producer: Transactions) -> int:
