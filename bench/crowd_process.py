@@ -52,7 +52,7 @@ class CrowdProcess:
         return count
 
     def rebalance(self, group_ids: Sequence[str]) -> None:
-        """Rebalance the groups until `rest`: a new member of each group id joins, all together, and they leave again."""
+        """Rebalance the groups until `rest`: a new member per group id joins, all together, and they leave again."""
         self._ask("rebalance", group_ids)
 
     def rest(self) -> list[float]:

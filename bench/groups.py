@@ -1,4 +1,4 @@
-"""Benches of groups: many that begin, rebalances of many members, heartbeats of thousands, many offsets at a start."""
+"""Group benches: joins of many groups, rebalances of many members, heartbeats of thousands, and loading of offsets."""
 
 import asyncio
 import time
@@ -25,12 +25,12 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 TOPIC = "test"
 GROUPS, MEMBERS_EACH = 1000, 5
 MEMBERS_OF_ONE = 999
-"""And the newcomer, who is the thousandth: as many as `group.max.size` of Barnabas allows."""
+"""The members before the thousandth joins: Barnabas's default of `group.max.size` allows 1000."""
 OFFSETS, OFFSETS_EACH = 100_000, 100
 RESTARTS, RESTART_S = 3, 2.0
-"""Latencies are taken about as long as loading takes; their percentiles are means of three starts."""
+"""Latencies are measured for about the time that loading takes. The percentiles are means of three starts."""
 LEAST_S = 6.0
-"""Latencies are taken for so long at least, 5400 of them that count. A rebalance takes about a heartbeat interval."""
+"""The minimum time of a latency measurement: 5400 latencies count. A rebalance takes about one heartbeat interval."""
 
 
 def produce_p99_ms(run: Run, seconds: float) -> float:
@@ -44,19 +44,19 @@ def beside(calm: float, busy: float) -> Figures:
 
 
 def prepare_groups(run: Run) -> None:
-    """A topic, and requests for the JVM to compile what it runs."""
+    """Create a topic, and send requests so that the JVM compiles their code."""
     run.target.create_topic(TOPIC, OFFSETS_EACH)
     load.run("single", bootstrap=run.target.bootstrap, topics=[TOPIC], seconds=run.seconds)
 
 
 def measure_rebalance(run: Run) -> Figures:
-    """A newcomer joins 1000 members and leaves again, over and over: the longest until all had their assignments."""
+    """Measure the longest rebalance of 999 members, while another member joins and leaves again and again."""
     group_id = f"crowd-{run.number}"
     return _measure_rebalances(run, [group_id] * MEMBERS_OF_ONE, [group_id])
 
 
 def measure_rebalances(run: Run) -> Figures:
-    """A fifth member joins each of 1000 groups, all at once, and they leave again: as above."""
+    """Measure the longest rebalance of 1000 groups, while a fifth member of each joins, all together, and leaves."""
     group_ids = [f"group-{run.number}-{index}" for index in range(GROUPS)]
     return _measure_rebalances(run, group_ids * (MEMBERS_EACH - 1), group_ids)
 
@@ -75,7 +75,7 @@ def _measure_rebalances(run: Run, members: Sequence[str], newcomers: Sequence[st
 
 
 def measure_joins(run: Run) -> Figures:
-    """1000 new groups of five members who all join at once: from the first JoinGroup to the last assignment."""
+    """Measure 1000 new groups of five members that join together, from the first JoinGroup to the last assignment."""
     seconds = max(run.seconds, LEAST_S)
     calm = produce_p99_ms(run, seconds)
     with CrowdProcess(run.target.bootstrap) as crowd, ThreadPoolExecutor() as pool:
@@ -88,18 +88,18 @@ def measure_joins(run: Run) -> Figures:
 
 
 def _members_of_groups(run: Run) -> list[str]:
-    """The group of each of five thousand, the first of all groups before the second of any."""
+    """Return the group id of each of 5000 members: the first member of every group, then the second, and so on."""
     return [f"group-{run.number}-{index}" for index in range(GROUPS)] * MEMBERS_EACH
 
 
 def prepare_modern_groups(run: Run) -> None:
-    """Create a topic with a partition for each member of a group, and send requests for the JVM to compile."""
+    """Create a topic with a partition per member, and send requests so that the JVM compiles their code."""
     run.target.create_topic(TOPIC, MEMBERS_EACH)
     load.run("single", bootstrap=run.target.bootstrap, topics=[TOPIC], seconds=run.seconds)
 
 
 def measure_heartbeats(run: Run) -> Figures:
-    """1000 groups of five members: all join at once, and then do nothing but beat."""
+    """Measure the heartbeats of 1000 classic groups of five members, after all have joined together."""
     return _measure_heartbeats(run, "classic", HEARTBEAT_S)
 
 
@@ -135,7 +135,7 @@ def _measure_heartbeats(run: Run, group_type: str, heartbeat_s: float) -> Figure
 
 
 def measure_restart(run: Run) -> Figures:
-    """100 000 offsets of 1000 groups: from the start's first answer until the offsets of all groups can be read."""
+    """Measure the time from a restart's first response until all 100 000 offsets of 1000 groups can be read."""
     if not run.number:
         asyncio.run(_commit_offsets(run))
     calm = produce_p99_ms(run, LEAST_S)
@@ -164,14 +164,15 @@ async def _commit_offsets(run: Run) -> None:
 
 
 async def _restart(run: Run) -> Figures:
-    # The producer is there first and tries until it is answered.
+    # The producer starts before the broker and retries until the broker responds.
     producing = asyncio.create_task(asyncio.to_thread(produce_p99_ms, run, RESTART_S))
     await asyncio.sleep(1)
     begin = time.perf_counter()
-    run.target.start()  # from this thread, with which it ends
+    run.target.start()  # not in another thread: the process ends with the thread that started it
     answering = time.perf_counter()
     caller = await Caller.open(run.target.bootstrap)
-    # A group's offsets are there all at once. So one is asked for here and all are counted when nobody is timed.
+    # All offsets of a group become readable together. One offset per group is read here; all are counted afterwards,
+    # outside the measured time.
     for index in range(OFFSETS // OFFSETS_EACH):
         while await _count_offsets(caller, f"reader-{index}", [index % OFFSETS_EACH]) != 1:
             await asyncio.sleep(0.005)

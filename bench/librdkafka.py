@@ -1,6 +1,6 @@
 """librdkafka as a load generator: its C producer and consumer driven through ctypes, from the confluent-kafka wheel.
 
-Records are handed over thousands at a time and never become Python objects, so that the server under test is the
+Thousands of records are queued per call, and they never become Python objects, so that the server under test is the
 bottleneck and not this process.
 """
 
@@ -20,7 +20,7 @@ CONF_OK = 0
 DELIVERY_EVENTS = 1
 PATIENCE_MS = 120_000
 STAY_BYTES = 1_000_000
-"""So much goes to one partition before the next has its turn: a full batch."""
+"""The bytes that are sent to one partition before the next partition: a full batch."""
 
 
 class Message(ctypes.Structure):
@@ -43,11 +43,11 @@ REPORT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Message), ctypes
 
 
 def load_library() -> ctypes.CDLL:
-    """The shared library that confluent-kafka's wheel carries."""
+    """Load the shared library in confluent-kafka's wheel."""
     package = Path(confluent_kafka.__file__).parent
     found = sorted((package.parent / "confluent_kafka.libs").glob("librdkafka-*.so*"))
     if not found:
-        raise RuntimeError("confluent-kafka is installed without a librdkafka of its own")
+        raise RuntimeError("confluent-kafka is installed without its bundled librdkafka")
     library = ctypes.CDLL(str(found[0]))
     pointer, text, size, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int
     signatures: dict[str, tuple[object, Sequence[object]]] = {
@@ -93,8 +93,8 @@ class Client:
         if kind == PRODUCER:
             self.library.rd_kafka_conf_set(conf, b"delivery.report.only.error", b"true", reason, 512)
             if "transactional.id" in config:
-                # Nobody calls back: flushing would then look every 10 ms whether all is sent instead of being told.
-                # A transaction that lacks a record cannot be committed.
+                # There is no delivery callback, because rd_kafka_flush would then poll every 10 ms instead of waiting
+                # for a signal. A lost record is not missed: its transaction cannot be committed.
                 self.library.rd_kafka_conf_set_events(conf, DELIVERY_EVENTS)
             else:
                 self.library.rd_kafka_conf_set_dr_msg_cb(conf, self._report)
@@ -107,13 +107,13 @@ class Client:
         self.failed += 1
 
     def transact(self, step: str, *timeout_ms: int) -> None:
-        """`rd_kafka_<step>`, as `begin_transaction`; raises RuntimeError where it fails."""
+        """Call `rd_kafka_<step>`, for example `begin_transaction`. Raises RuntimeError if it fails."""
         error = getattr(self.library, f"rd_kafka_{step}")(self.handle, *timeout_ms)
         if error:
             raise RuntimeError(f"{step}: {self.library.rd_kafka_error_string(error).decode()}")
 
     def flush(self) -> None:
-        """Return when all that was sent is acknowledged. Raises RuntimeError if something was not."""
+        """Wait until all sent records are acknowledged. Raises RuntimeError if any record was not."""
         self.library.rd_kafka_flush(self.handle, PATIENCE_MS)
         if undelivered := self.failed + self.library.rd_kafka_outq_len(self.handle):
             raise RuntimeError(f"{undelivered} records were not acknowledged")
@@ -136,10 +136,9 @@ def messages_of(payloads: Sequence[bytes]) -> tuple["ctypes.Array[Message]", lis
 class Producer(Client):
     """A producer of one topic, with the records that it sends again and again.
 
-    It names the partition of each batch, as librdkafka's sticky partitioner would for ten milliseconds: that one asks
-    the clock and takes four locks for every single record, a quarter of what a record of 100 bytes costs here.
-    What waits to be sent is little, because once there is nothing left to add, the slower producer is all that is
-    measured.
+    It sets the partition of each batch, as librdkafka's sticky partitioner would for ten milliseconds. The sticky
+    partitioner reads the clock and takes four locks for every record, which is a quarter of a 100-byte record's cost.
+    The queue is short: the queues are emptied at the end of the load, and then only the slower producer is measured.
     """
 
     def __init__(
@@ -153,9 +152,9 @@ class Producer(Client):
         self._messages, self._keep = messages_of(payloads)
 
     def send(self, seconds: float, max_records: float) -> int:
-        """Send for so long or so many; returns how many there were once all of them are acknowledged.
+        """Send for `seconds` or up to `max_records`. Return the number of records once all are acknowledged.
 
-        Raises RuntimeError if any was not.
+        Raises RuntimeError if any record was not.
         """
         library, sent = self.library, 0
         end = time.perf_counter() + seconds
@@ -179,10 +178,10 @@ def produce(
     producers: int = 1,
     config: Mapping[str, object] | None = None,
 ) -> tuple[int, float]:
-    """Send `payloads` again and again for `seconds` (or up to `max_records`): acknowledged records, seconds they took.
+    """Send `payloads` again and again for `seconds` or up to `max_records`. Return the number of records and the time.
 
-    `producers` of them send at once, each from a thread, to the first `partitions` of the topic in turn, and not to
-    the same one at a time. The time ends with the last acknowledgement; any record that was not delivered is an error.
+    Each of `producers` sends in its own thread to the first `partitions` of the topic in turn, and starts at another
+    partition. The time ends with the last acknowledgement. Raises RuntimeError for a record that was not delivered.
     """
     settings = {"bootstrap.servers": bootstrap, **(config or {})}
     firsts = [number * partitions // producers for number in range(producers)]
@@ -206,7 +205,10 @@ def consume(
     timeout_s: float = 120,
     config: Mapping[str, object] | None = None,
 ) -> tuple[int, float]:
-    """Read `records` records of a partition from its beginning: records, seconds from the first to the last."""
+    """Read `records` records of a partition from its beginning.
+
+    Return the number of records after the first call that returned any, and the seconds from this call to the end.
+    """
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": "bench",
@@ -221,8 +223,8 @@ def consume(
     }
     client = Client(CONSUMER, topic, settings)
     library = client.library
-    # consume_callback wants a C function to hand each record to. One that looks at its first argument and returns
-    # is enough, and `labs` of the C library is such a one: no record crosses into Python.
+    # consume_callback requires a C function that receives each record. `labs` of the C library only reads its first
+    # argument and returns, so that no record becomes a Python object.
     ignore = ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p)
     library.rd_kafka_consume_start(client.topic, partition, BEGINNING)
     deadline = time.monotonic() + timeout_s
@@ -238,5 +240,5 @@ def consume(
     library.rd_kafka_consume_stop(client.topic, partition)
     client.close()
     if got < records:
-        raise RuntimeError(f"only {got} of {records} records came")
+        raise RuntimeError(f"only {got} of {records} records were received")
     return got - first, elapsed

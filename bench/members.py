@@ -1,4 +1,4 @@
-"""Members of groups over plain connections, thousands of them in one process: classic ones join, sync and beat."""
+"""Group members over plain connections, thousands in one process. Classic members join, sync and send heartbeats."""
 
 import asyncio
 import struct
@@ -22,18 +22,18 @@ from barnabas.protocol.messages.leave_group import LeaveGroupRequest
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 HEARTBEAT_S = 3.0
-"""heartbeat.interval.ms of every client by default."""
+"""The default of heartbeat.interval.ms in every client."""
 SESSION_MS, REBALANCE_MS = 45_000, 300_000
 CONNECTED_AT_ONCE = 100
 METADATA = bytes.fromhex("000000000001000474657374ffffffff")
 """A subscription of version 0 to the topic `test`."""
 ASSIGNMENT = bytes.fromhex("0000000000010004746573740000000100000000ffffffff")
-"""Partition 0 of it."""
+"""An assignment of version 0 with partition 0 of the topic `test`."""
 SIZE = struct.Struct(">i")
 
 
 class Caller(asyncio.Protocol):
-    """Requests over one connection, answered in their order."""
+    """One connection, whose responses arrive in the order of the requests."""
 
     def __init__(self) -> None:
         self._transport: Any = None
@@ -67,14 +67,14 @@ class Caller(asyncio.Protocol):
         self._asked.clear()
 
     async def ask(self, frame: bytes) -> bytes:
-        """Send a whole request frame; the whole answer's frame."""
+        """Send a whole request frame, and return the whole response frame."""
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked.append(answer)
         self._transport.write(frame)
         return await answer
 
     async def send(self, key: ApiKey, version: int, request: Any, client_id: bytes = CLIENT_ID) -> Any:
-        """A request and its answer as messages, of a version without tagged fields."""
+        """Send a request of a version without tagged fields, and return its response, both as messages."""
         frame = await self.ask(framed(key, version, encode_request(request, version), client_id))
         return decode_response(key, version, frame, 8, len(frame))
 
@@ -83,7 +83,7 @@ class Caller(asyncio.Protocol):
 
 
 class Member:
-    """One member; `beat` keeps it in its group for as long as it runs."""
+    """A member of a classic group, which `beat` keeps in the group."""
 
     heartbeat_s = HEARTBEAT_S
 
@@ -93,7 +93,7 @@ class Member:
         self.member_id = ""
         self.generation = -1
         self.synced_at = 0.0
-        """When it got the assignment of its present generation."""
+        """When the assignment of the current generation arrived, by `time.perf_counter`; 0 without one."""
         self.heartbeats = 0
 
     @classmethod
@@ -102,11 +102,11 @@ class Member:
         return cls(await Caller.open(bootstrap), group_id)
 
     async def find(self) -> None:
-        """Ask who coordinates the group."""
+        """Look up the coordinator of the group, which creates the topic of offsets if necessary."""
         await self._caller.send(ApiKey.FIND_COORDINATOR, 1, FindCoordinatorRequest(key=self._group_id))
 
     async def join_again(self) -> None:
-        """Join and sync until there is an assignment."""
+        """Join and sync until the member has an assignment."""
         while True:
             error = await self._join()
             if error == ErrorCode.NONE:
@@ -144,10 +144,10 @@ class Member:
         return int(synced.error_code)
 
     async def beat(self, delay_s: float) -> None:
-        """A heartbeat every three seconds, the first after `delay_s`; join again when told to.
+        """Send a heartbeat every three seconds, the first after `delay_s`, and join again after an error.
 
-        The times are fixed: members that once beat late together, since none of them had a processor, do not do so
-        every time from then on.
+        The times are fixed. Otherwise members that once send heartbeats late, for lack of processor time, would send
+        all later heartbeats together.
         """
         frame, generation = b"", -1
         loop = asyncio.get_running_loop()
@@ -166,7 +166,7 @@ class Member:
                 due += HEARTBEAT_S
 
     async def leave(self) -> None:
-        """Go, as a consumer does that is closed."""
+        """Leave the group, as a consumer does when it is closed."""
         request = LeaveGroupRequest(group_id=self._group_id, member_id=self.member_id)
         await self._caller.send(ApiKey.LEAVE_GROUP, 1, request)
         self.member_id = ""
@@ -182,11 +182,11 @@ MEMBERS: Mapping[str, Callable[[str, str], Coroutine[Any, Any, GroupMember]]] = 
     "share": ShareGroupMember.open,
     "streams": StreamsGroupMember.open,
 }
-"""Connects a member of a group of this type, with the arguments `bootstrap` and `group_id`."""
+"""Functions that connect a member of a group of this type, with the arguments `bootstrap` and `group_id`."""
 
 
 class Crowd:
-    """Many members that beat, spread evenly over the heartbeat interval; `group_type` is a key of `MEMBERS`."""
+    """Many members, whose heartbeats are spread evenly over the interval; `group_type` is a key of `MEMBERS`."""
 
     def __init__(self, bootstrap: str, group_type: str = "classic") -> None:
         self._bootstrap = bootstrap
@@ -201,15 +201,15 @@ class Crowd:
 
     @property
     def heartbeats(self) -> int:
-        """How many there have been."""
+        """Return the number of heartbeats so far."""
         return sum(member.heartbeats for member in self._beating)
 
     async def connect(self, group_ids: Sequence[str]) -> None:
-        """Somebody for each of these groups, who has asked for its coordinator and will `join` with the others."""
+        """Connect one member for each group id. It finds its coordinator and waits for `join`."""
         self._newcomers += await self.come(group_ids)
 
     async def come(self, group_ids: Sequence[str]) -> list[GroupMember]:
-        """Somebody for each of these groups, who has asked for its coordinator, and whom nobody here cares for."""
+        """Connect one member for each group id, and return them. The caller lets them join, and `close` disconnects."""
         came: list[GroupMember] = []
         for start in range(0, len(group_ids), CONNECTED_AT_ONCE):
             names = group_ids[start : start + CONNECTED_AT_ONCE]
@@ -220,18 +220,18 @@ class Crowd:
         return came
 
     async def join(self) -> None:
-        """All who are connected join at once; returns when all have assignments."""
+        """Let all connected members join together, and return when all have assignments."""
         made, self._newcomers = self._newcomers, []
         await asyncio.gather(*(member.join_again() for member in made))
         for index, member in enumerate(made):
             self._beating[member] = asyncio.ensure_future(member.beat(member.heartbeat_s * index / len(made)))
 
     async def settled(self, generation: int) -> float:
-        """When the last member got its assignment of a generation that is not older than this, whatever its group."""
+        """Wait until all members have assignments of this generation or a newer one, and return the time of the last."""
         return await self.settled_after(dict.fromkeys(self.members, generation - 1))
 
     async def settled_after(self, generations: Mapping[GroupMember, int]) -> float:
-        """When the last of these members got its assignment of a newer generation than this."""
+        """Wait until these members have assignments of newer generations than these, and return the time of the last."""
         while True:
             if all(one.generation > before and one.synced_at for one, before in generations.items()):
                 return max(one.synced_at for one in generations)
@@ -241,7 +241,7 @@ class Crowd:
             await asyncio.sleep(0.02)
 
     async def close(self) -> None:
-        """Everybody leaves, so that no session is left to expire while something else is measured."""
+        """Let all members leave, so that no session expires during a later measurement."""
         members = self.members
         for task in self._beating.values():
             task.cancel()

@@ -1,4 +1,4 @@
-"""Turns the rounds of a bench into rows of tables, a table for the terminal, and JSON."""
+"""Results of a bench: its rounds as rows of tables, as tables on the terminal, and as JSON."""
 
 import json
 import os
@@ -38,7 +38,7 @@ class Spread:
 
 
 def shown(value: float) -> str:
-    """Three significant digits, thousands separated."""
+    """Format a number with three significant digits and thousands separators."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"
@@ -70,12 +70,12 @@ class BenchResult:
     bench: Bench
     rounds: dict[str, list[Figures]] = field(default_factory=dict)
     warmth: Warmth | None = None
-    """None where nobody has said: in runs of long ago, and where servers are started by the bench."""
+    """None if it was not recorded: in runs of earlier versions, and if the bench starts its servers itself."""
     run: RunInfo | None = None
     """None for a result that was not written to a file, or by an earlier version."""
 
     def note_warmth(self, warmth: Warmth | None) -> None:
-        """Where each round warms up by itself, one in which the rival was not warm stands for all."""
+        """Record the warm-up of a round, unless the rival was not warm in an earlier round: that one is reported."""
         if self.warmth is None or not self.warmth.rising:
             self.warmth = warmth
 
@@ -100,7 +100,7 @@ class BenchResult:
         return Spread.of(values) if values else None
 
     def reached(self, goal: Goal) -> bool | None:
-        """Whether the median of the ratios is as good as the goal; None when it was not measured."""
+        """Return whether the median of the ratios reaches the goal, or None if it was not measured."""
         ratio = self.ratio(goal.figure, goal.against)
         if ratio is None:
             return None
@@ -112,7 +112,7 @@ class BenchResult:
         return ["figure", *self.rounds, *(f"barnabas ÷ {name}" for name in against)]
 
     def rows(self) -> list[list[str]]:
-        """One row for each figure: every target, then the ratios of Barnabas."""
+        """Return one row for each figure: every target, then the ratios of Barnabas."""
         made = []
         for figure, better in self.bench.figures.items():
             cells = [f"{figure} ({better} is better)"]
@@ -123,7 +123,7 @@ class BenchResult:
         return made
 
     def goal_rows(self) -> list[list[str]]:
-        """One row for each goal that was measured: bench, figure, against, goal, ratio, whether it was reached."""
+        """Return one row for each measured goal: bench, figure, against, goal, ratio, and whether it was reached."""
         made = []
         for goal in self.bench.goals:
             reached = self.reached(goal)
@@ -138,7 +138,7 @@ class BenchResult:
         return made
 
     def how(self) -> str:
-        """How many rounds count, and how warm the rival was then."""
+        """Return the sentences on the number of rounds and the warm-up of the rival."""
         parts = [f"Rounds: {max(map(len, self.rounds.values()))}."]
         if self.warmth is not None:
             parts.append(f"Warm-up: {self.warmth}.")
@@ -151,7 +151,7 @@ GOAL_HEADER = ["bench", "figure", "against", "goal", "barnabas ÷ it", "reached"
 
 
 def print_result(result: BenchResult) -> None:
-    """A table on the terminal, and one of the goals."""
+    """Print a table of the figures and a table of the goals."""
     console = Console(width=max(Console().width, 180))
     for title, caption, header, rows in (
         (f"{result.bench.name}: {result.bench.about}", result.how(), result.header(), result.rows()),
@@ -193,7 +193,7 @@ def versions() -> dict[str, str]:
 
 
 def write_json(path: Path, results: Sequence[BenchResult], options: Mapping[str, object]) -> None:
-    """Every figure of every round, with the date, the commit and the versions."""
+    """Write every figure of every round, with the date, the commit and the versions."""
     data = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "commit": commit(),
@@ -207,7 +207,7 @@ def write_json(path: Path, results: Sequence[BenchResult], options: Mapping[str,
 
 
 def read_json(paths: Sequence[Path], benches: Mapping[str, Bench]) -> list[BenchResult]:
-    """Read files of `write_json`, in the order of `benches`; rounds in a later file replace those in earlier files."""
+    """Read files of `write_json`, in the order of `benches`. A bench in a later file replaces the earlier one."""
     found: dict[str, BenchResult] = {}
     for path in paths:
         data = json.loads(path.read_text())

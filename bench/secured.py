@@ -1,4 +1,4 @@
-"""Benches of what protection costs: bytes over TLS, clients that come, and rules."""
+"""Security benches: throughput over TLS, clients that connect and authenticate, and ACLs."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
-"""Nobody is a super user, as that would be asked for before any rule."""
+"""There is no super user, because the authorizer checks super users before ACLs."""
 SAME_OR_BETTER = (Goal("mb_per_s", "kafka", 1.0), Goal("cpu_s_per_gb", "kafka", 0.8))
 
 
 def _of(run: Run) -> tuple[BrokerTarget, Doors]:
     target = run.target
-    assert isinstance(target, BrokerTarget) and target.doors is not None, "a bench with doors"
+    assert isinstance(target, BrokerTarget) and target.doors is not None, "the target has no TLS listener"
     return target, target.doors
 
 
 def measure_produce(run: Run) -> Figures:
-    """librdkafka's two producers, by TLS."""
+    """Measure two librdkafka producers over TLS."""
     target, doors = _of(run)
     topic, size = run.topic("tls-produce"), 1000
     target.create_topic(topic)
@@ -59,7 +59,7 @@ def measure_produce(run: Run) -> Figures:
 
 
 def measure_fetch(run: Run) -> Figures:
-    """librdkafka's consumer, by TLS, from the page cache."""
+    """Measure librdkafka's consumer over TLS, from the page cache."""
     target, doors = _of(run)
     meter, records = CpuMeter(target.pids), int(run.state["records"])
     config = doors.of_librdkafka()
@@ -69,7 +69,7 @@ def measure_fetch(run: Run) -> Figures:
 
 
 def prepare_doors(run: Run) -> None:
-    """As for groups, and a user with a password."""
+    """Prepare as for groups, and create a SCRAM user."""
     prepare_groups(run)
     target, _ = _of(run)
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
@@ -80,7 +80,7 @@ def prepare_doors(run: Run) -> None:
 
 @contextmanager
 def neighbour(run: Run) -> Iterator[Run]:
-    """Another broker on this machine, a Barnabas whichever server is measured; only the producers connect to it."""
+    """Run another Barnabas broker on this machine, whichever server is measured. Only the producers connect to it."""
     _, doors = _of(run)
     other = make_target("barnabas", doors.ca.parent / "neighbour")
     try:
@@ -92,7 +92,10 @@ def neighbour(run: Run) -> Iterator[Run]:
 
 
 def measure_arrivals(*, scram: bool) -> Any:
-    """Clients that come, are let in and go, four at a time, while others produce: here, and then elsewhere."""
+    """Return a function that measures clients that connect, authenticate and disconnect, four at a time.
+
+    A producer sends requests to the same broker, and then to another broker on the machine.
+    """
 
     def measure(run: Run) -> Figures:
         target, doors = _of(run)
@@ -126,7 +129,7 @@ def measure_arrivals(*, scram: bool) -> Any:
 
 @contextmanager
 def rules(target: BrokerTarget, topic: str) -> Iterator[None]:
-    """Ten thousand about other topics and users, and one by which this topic may be written and described."""
+    """Create ten thousand ACLs: one allows access to this topic, the others are for other topics and users."""
     admin = target.admin()
 
     def rule(name: str, user: str) -> AclBinding:
@@ -147,7 +150,7 @@ def rules(target: BrokerTarget, topic: str) -> Iterator[None]:
 
 
 def measure_rules(run: Run) -> Figures:
-    """Server time of a request without a rule and with ten thousand."""
+    """Measure the server time of a request without ACLs and with ten thousand ACLs."""
     target = run.target
     assert isinstance(target, BrokerTarget)
     topic = run.topic("ruled")
@@ -160,7 +163,7 @@ def measure_rules(run: Run) -> Figures:
 
 
 def secured_benches() -> list[Bench]:
-    """Over TLS, at the door, and with rules."""
+    """Return the benches of TLS, of connecting clients, and of ACLs."""
     arrivals = {"arrivals_per_s": "higher", "cpu_ms_per_arrival": "lower"}
     whose = ("ms_calm", "ms", "ratio", "ms_elsewhere", "ratio_elsewhere")
     meanwhile = {f"produce_p99_{one}": "lower" for one in whose}

@@ -1,7 +1,7 @@
 """The consumption of one share group by many members in one process: records, acknowledgements, redeliveries.
 
-The members are the least clients that can be: they encode requests, decode the fields of responses, and do not look at
-records. The processor time of the load is measured, too, since it is one process: near 100 % it would be the limit.
+The members are minimal clients: they encode requests, decode the fields of responses, and do not decode records. The
+load is one process, so its processor time is measured as well: near 100 % it would limit the rates.
 """
 
 from __future__ import annotations

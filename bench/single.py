@@ -1,4 +1,4 @@
-"""Produce requests of one record over plain sockets: as many a second as go, or a steady rate with latencies."""
+"""Produce requests of one record over plain sockets: at the highest possible rate, or at a steady rate."""
 
 import os
 import random
@@ -41,7 +41,7 @@ def requests_per_second(
     in_flight: int = IN_FLIGHT,
     acks: int = 1,
 ) -> dict[str, float]:
-    """Keep `in_flight` requests under way on one connection, each to the next of all partitions of all `topics`."""
+    """Keep `in_flight` requests in flight on one connection, to all partitions of all `topics` in turn."""
     batch = small_batch()
     requests = [produce_request(topic, [(index, batch)], acks) for topic in topics for index in range(partitions)]
     cycle = Cycle(requests, in_flight)
@@ -55,7 +55,10 @@ def requests_per_second(
 def _keep_under_way(
     connection: socket.socket, cycle: Cycle, answers: Answers, in_flight: int, seconds: float
 ) -> tuple[int, float]:
-    """How many were answered and in which time; those that are then under way are waited for."""
+    """Send requests for `seconds`. Return the number of responses and the elapsed seconds.
+
+    The responses to the requests that are still in flight are awaited, but not counted.
+    """
     for piece in cycle.take(in_flight):
         connection.sendall(piece)
     done = 0
@@ -73,10 +76,10 @@ def _keep_under_way(
 
 
 def switched(bootstrap: str, pid: int, topic: str, *, seconds: float) -> dict[str, float]:
-    """The load of `requests_per_second` on a server that SIGUSR1 switches, in short turns, on off off on on off …
+    """Run the load of `requests_per_second` on a server that SIGUSR1 switches, in short turns: on off off on on off …
 
-    Medians of on ÷ off, and microseconds of the server's time for a request. What else the machine does hits two turns
-    that follow each other alike, and those where it does not are few.
+    Return the medians of on ÷ off, and of the server's microseconds per request. Other load on the machine usually
+    affects two consecutive turns equally, and the median hides the exceptions.
     """
     request = produce_request(topic, [(0, small_batch())], 1)
     cycle, answers = Cycle([request], IN_FLIGHT), Answers(topic)
@@ -92,7 +95,7 @@ def switched(bootstrap: str, pid: int, topic: str, *, seconds: float) -> dict[st
         for _ in range(1 + int(seconds / 2 / TURN_S)):
             first = turn(TURN_S)
             os.kill(pid, signal.SIGUSR1)
-            turn(TURN_S / 10)  # in which the switch comes about
+            turn(TURN_S / 10)  # the server switches during this turn, which does not count
             second = turn(TURN_S)
             on, off = (first, second) if len(ratios) % 2 == 0 else (second, first)
             ratios.append(on[0] / off[0])
@@ -102,10 +105,10 @@ def switched(bootstrap: str, pid: int, topic: str, *, seconds: float) -> dict[st
 
 
 def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000, acks: int = 1) -> dict[str, float]:
-    """Send `rate` requests a second, evenly and whether or not answers came; milliseconds until the answer is here.
+    """Send `rate` requests per second at even intervals, and return the milliseconds until the responses arrive.
 
-    As nothing waits for an answer, a server that stalls does not slow the load down and hide its stall. An answer is
-    here when it has come to the socket: when a processor is free to read it is not the server's doing.
+    Requests do not wait for responses, so a server that stalls does not slow the load down and thereby hide its stall.
+    A response arrives when it reaches the socket: the time until a processor is free to read it does not count.
     """
     first_acknowledgement(bootstrap, topic, acks=acks)
     request = produce_request(topic, [(0, small_batch())], acks)
@@ -127,7 +130,7 @@ def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000, a
                 for _ in range(answers.take(data)):
                     spent.append((arrived - sent[len(spent)]) * 1000)
             elif len(sent) == total:
-                raise RuntimeError(f"{total - len(spent)} answers did not come")
+                raise RuntimeError(f"{total - len(spent)} responses did not arrive")
     # The first tenth warms up the connection and caches.
     steady = sorted(spent[total // 10 :])
     return {
@@ -148,7 +151,7 @@ def many_connections(
     acks: int = 1,
     idempotent: bool = False,
 ) -> dict[str, float]:
-    """As many requests a second as go over `connections` connections, `in_flight` (or one each) under way in all."""
+    """Send requests at the highest rate over `connections` connections, `in_flight` (or one each) in flight in total."""
     each = max(1, in_flight // connections)
     request = produce_request(topic, [(0, small_batch())], acks)
     repeated, first_id = RepeatedRequest(request, each), random.getrandbits(48)
@@ -174,7 +177,7 @@ def many_connections(
 
 
 def metadata(bootstrap: str, topic: str, *, seconds: float) -> dict[str, float]:
-    """One Metadata request after the other for one topic: milliseconds each."""
+    """Send one Metadata request after the other for one topic. Return the median in milliseconds."""
     request = metadata_request(topic)
     spent = []
     with connect(bootstrap) as connection:
@@ -189,9 +192,10 @@ def metadata(bootstrap: str, topic: str, *, seconds: float) -> dict[str, float]:
 
 
 def first_acknowledgement(bootstrap: str, topic: str, *, acks: int = 1, timeout_s: float = 60) -> None:
-    """Return as soon as one record sent to `topic` is acknowledged; asking for its metadata makes it where that may be.
+    """Return as soon as one record sent to `topic` is acknowledged.
 
-    A refused connection or an answer with an error is tried again after two milliseconds.
+    The Metadata request creates the topic if automatic creation is enabled. A refused connection or an error response
+    is retried after two milliseconds.
     """
     deadline = time.monotonic() + timeout_s
     error_at = Answers(topic).errors_at[0] - 4
@@ -212,7 +216,7 @@ def first_acknowledgement(bootstrap: str, topic: str, *, acks: int = 1, timeout_
 
 
 def one_record_everywhere(bootstrap: str, topic: str, partitions: int) -> None:
-    """Put at least one record into each partition of `topic`, all in one request."""
+    """Write at least one record to each partition of `topic`, all with one request."""
     batch = small_batch()
     request = produce_request(topic, [(index, batch) for index in range(partitions)])
     settle(bootstrap, [request], Answers(topic, partitions))

@@ -3,11 +3,11 @@
     python -m bench.table_follow [--rounds 3] [--rows 3000000] [--size 100] [--kinds iceberg delta parquet duckdb]
                                  [--rate 500000] [--seconds 20]
 
-The broker and the follower are processes of their own. In every round each kind of table receives all records of a
-topic with four partitions; the time includes the creation of the table, not the start of Python. Then equal batches of
-5000 records, whose time is that of the broker, are written at a fixed rate, while the running command follows them to
+The broker and the follower are separate processes. In every round each kind of table receives all records of a topic
+with four partitions. The time includes the creation of the table, but not the start of Python. Then equal batches of
+5000 records are written at a fixed rate, with timestamps set by the broker, while the command follows the topic to
 Iceberg with its default settings. The age is the time of a snapshot minus the time of the oldest record in its files.
-Prints two tables in Markdown.
+The output is two Markdown tables.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def environment() -> dict[str, str]:
 
 
 def rate_of(bootstrap: str, topic: str, to: str, rows: int) -> float:
-    """Rows per second of one follower into a new table."""
+    """Return the rows per second of one follower into a new table."""
     command = [sys.executable, "-c", FOLLOW, bootstrap, topic, to]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     found, took = done.stdout.split()
@@ -68,7 +68,7 @@ def rate_of(bootstrap: str, topic: str, to: str, rows: int) -> float:
 
 
 class PacedProducer:
-    """Writes equal batches, one after the other, at a fixed rate of records."""
+    """A producer that writes equal batches, one after the other, at a fixed rate of records."""
 
     def __init__(self, bootstrap: str, topic: str, size: int, rate: int) -> None:
         self._client = BlockingClient(ClientSettings(bootstrap, {}, "bench"))
@@ -83,7 +83,7 @@ class PacedProducer:
         self.seconds = 0.0
 
     def run(self, seconds: float) -> None:
-        """Write for this time; `written` and `seconds` show the rate that was reached."""
+        """Write for this time, and set `written` and `seconds`, from which the reached rate follows."""
         begin, first = time.monotonic(), self.written
         while (now := time.monotonic()) < begin + seconds:
             if self.written - first > (now - begin) * self._rate:
@@ -115,7 +115,7 @@ class PacedProducer:
 
 
 def iceberg(folder: Path) -> Any:
-    """The table of `location("iceberg", folder)`."""
+    """Return the table of `location("iceberg", folder)`."""
     from pyiceberg.catalog.sql import SqlCatalog
 
     lake = folder / "lake"
@@ -123,7 +123,7 @@ def iceberg(folder: Path) -> Any:
 
 
 def rows_in(folder: Path) -> int:
-    """The rows of the table, 0 before its first commit."""
+    """Return the number of rows in the table, 0 before its first commit."""
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
@@ -133,9 +133,9 @@ def rows_in(folder: Path) -> int:
 
 
 def ages_of(table: Any) -> list[float]:
-    """The age in seconds of the oldest record of each snapshot that has added records, without merges of files.
+    """Return the age in seconds of the oldest record of each snapshot that added records, without merges of files.
 
-    The first one is left out: its record was written before the follower started.
+    The first snapshot is left out: its record was written before the follower started.
     """
     from pyiceberg.conversions import from_bytes
     from pyiceberg.manifest import ManifestEntryStatus
@@ -205,7 +205,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=3_000_000)
     parser.add_argument("--size", type=int, default=100, help="bytes of a value")
     parser.add_argument("--kinds", nargs="*", default=["iceberg", "delta", "parquet", "duckdb"])
-    parser.add_argument("--rate", type=int, default=500_000, help="records per second; 0 leaves this part out")
+    parser.add_argument("--rate", type=int, default=500_000, help="records per second; 0 skips the ages")
     parser.add_argument("--seconds", type=float, default=20.0)
     chosen = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="barnabas-table-bench-"))

@@ -1,7 +1,7 @@
-"""Benches of transactions, librdkafka's and so by the first version of the protocol; ids are loaded by plain requests.
+"""Benches of transactions: by librdkafka, which uses version 1 of the transaction protocol, and by plain requests.
 
-Every decision is acknowledged by all replicas, for which Barnabas writes to the disk by default. The benches have it
-acknowledge from the page cache, as Apache Kafka does, and measure the same figures from the disk, too.
+All replicas acknowledge every write of the transaction coordinator. Barnabas does so from the disk by default. The
+benches set it to acknowledge from the page cache, as Apache Kafka does, and measure the same figures from the disk.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ LATENCIES = {"p50_ms": "lower", "p99_ms": "lower", "request_p50_ms": "lower", "r
 FETCHED = {**THROUGHPUT, "uncommitted_mb_per_s": "higher", "committed_to_uncommitted": "higher"}
 IDS, IDS_OF_CLIENT, CALLERS = 100_000, 10_000, 50
 SAMPLE = 200
-"""So many of the ids are asked for after a start: with fifty partitions, some of each."""
+"""The number of ids that are requested after a start: some from each of the fifty partitions."""
 TRANSACTION = 1
-"""The kind of coordinator."""
+"""The `key_type` of transaction coordinators in FindCoordinator."""
 
 
 def measure_rate(producers: int, partitions: int) -> Callable[[Run], Figures]:
-    """Transactions of ten records of 1 KB, each producer one after the other."""
+    """Return a function that measures transactions of ten 1 KB records, one after the other in each producer."""
 
     def measure(run: Run) -> Figures:
         topic = run.topic("transactions")
@@ -51,7 +51,7 @@ def measure_rate(producers: int, partitions: int) -> Callable[[Run], Figures]:
 
 
 def measure_latency(run: Run) -> Figures:
-    """The commits of 100 transactions a second: librdkafka's, and the request alone over a plain socket."""
+    """Measure the commits of 100 transactions per second: by librdkafka, and by plain requests over a socket."""
     topic = run.topic("commits")
     run.target.create_topic(topic)
     figures: dict[str, float] = {}
@@ -62,7 +62,7 @@ def measure_latency(run: Run) -> Figures:
 
 
 def measure_produce(run: Run) -> Figures:
-    """One transaction a producer that is as long as the round."""
+    """Measure one transaction per producer, as long as the round."""
     topic = run.topic("long")
     run.target.create_topic(topic)
     meter = CpuMeter(run.target.pids)
@@ -81,7 +81,7 @@ def prepare_fetch(run: Run) -> None:
 
 
 def measure_fetch(run: Run) -> Figures:
-    """All of the topic, its committed records alone and then whatever is there; MB of the log, aborted ones as well."""
+    """Read the topic with read_committed, then with read_uncommitted. MB are of the log, including aborted records."""
     total, committed = int(run.state["records"]), int(run.state["committed"])
 
     def read(isolation: str, records: int) -> float:
@@ -102,7 +102,7 @@ def measure_fetch(run: Run) -> Figures:
 
 
 def measure_ids(run: Run) -> Figures:
-    """100 000 transactional ids: from a start's first answer until their coordinator has loaded them."""
+    """Measure the time from a restart's first response until the coordinator has loaded 100 000 transactional ids."""
     if not run.number:
         asyncio.run(_make_ids(run))
     restarts = []
@@ -119,7 +119,7 @@ def measure_ids(run: Run) -> Figures:
 
 
 async def _make_ids(run: Run) -> None:
-    """Many at a time."""
+    """Create the ids over many connections together."""
     callers = await asyncio.gather(*(Caller.open(run.target.bootstrap) for _ in range(CALLERS)))
     shares = (_new_epochs(caller, range(number, IDS, CALLERS)) for number, caller in enumerate(callers))
     await asyncio.gather(*shares)
@@ -128,15 +128,15 @@ async def _make_ids(run: Run) -> None:
 
 
 async def _check_ids(run: Run) -> None:
-    """One after the other, so that loading has the broker to itself."""
+    """Request ids one after the other, so that the requests take little processor time from the loading."""
     caller = await Caller.open(run.target.bootstrap)
     epochs = await _new_epochs(caller, range(0, IDS, IDS // SAMPLE))
-    assert all(epoch > 0 for epoch in epochs), "an id is not known any more"
+    assert all(epoch > 0 for epoch in epochs), "a transactional id was lost"
     caller.close()
 
 
 async def _new_epochs(caller: Caller, numbers: Iterable[int]) -> list[int]:
-    """InitProducerId of each of these ids, asked for until the coordinator has it; their epochs."""
+    """Send InitProducerId for each of these ids until the coordinator accepts it, and return their epochs."""
     epochs = []
     for number in numbers:
         key, client_id = f"id-{number}", b"client-%d" % (number // IDS_OF_CLIENT)
@@ -149,7 +149,7 @@ async def _new_epochs(caller: Caller, numbers: Iterable[int]) -> list[int]:
 
 
 def transaction_benches() -> list[Bench]:
-    """Rates, latencies, bytes in long ones, reading, and loading."""
+    """Return the benches of rates, commit latencies, long transactions, fetches, and the loading of ids."""
     made = []
     faster = (Goal("transactions_per_s", "kafka", 1.5),)
     for producers in (1, 32):
@@ -214,6 +214,6 @@ def transaction_benches() -> list[Bench]:
             targets=BROKERS,
             properties=PAGE_CACHE,
             goals=(Goal("load_s", LIMIT, 3.0),),
-            cold="each round starts it anew, and how soon it has loaded is what is measured",
+            cold="each round restarts it, and the time that it takes to load is measured",
         ),
     ]

@@ -1,7 +1,7 @@
-"""Requests as bytes and answers as places in bytes: what the loads over plain sockets send and look at.
+"""Encoded requests, and the positions of the error codes in responses, for the loads over plain sockets.
 
-Requests are encoded once and sent again and again, and all answers of a load have one size, so counting and checking
-them costs next to nothing and the server is what is measured.
+Requests are encoded once and sent again and again, and all responses of a load have the same size. It costs almost
+nothing to count and check them, so the server limits the rate.
 """
 
 import random
@@ -17,7 +17,7 @@ CLIENT_ID = b"bench"
 PARTITION_ANSWER = 30
 RECEIVE_SIZE = 1 << 16
 SO_TIMESTAMPNS = 35
-"""Linux notes when bytes come to a socket (socket(7)); the module `socket` knows the number only lately."""
+"""The option that makes Linux stamp bytes with their arrival time (socket(7)). Old versions of `socket` lack it."""
 _STAMP = struct.Struct("@ll")
 _CRC, _CRC_AT = struct.Struct(">I"), 17
 _PRODUCER, _PRODUCER_AT = struct.Struct(">qhi"), 43
@@ -25,7 +25,7 @@ _PRODUCER, _PRODUCER_AT = struct.Struct(">qhi"), 43
 
 
 def varint(number: int) -> bytes:
-    """A zigzag varint."""
+    """Encode a number as a zigzag varint."""
     number = (number << 1) ^ (number >> 63)
     out = bytearray()
     while number > 0x7F:
@@ -36,7 +36,7 @@ def varint(number: int) -> bytes:
 
 
 def one_record_batch(value: bytes, timestamp_ms: int) -> bytes:
-    """A v2 batch with one record without key."""
+    """Return a v2 batch with one record without a key."""
     record = b"\0" + varint(0) + varint(0) + varint(-1) + varint(len(value)) + value + varint(0)
     records = varint(len(record)) + record
     checked = struct.pack(">hiqqqhii", 0, 0, timestamp_ms, timestamp_ms, -1, -1, -1, 1) + records
@@ -44,23 +44,23 @@ def one_record_batch(value: bytes, timestamp_ms: int) -> bytes:
 
 
 def small_batch() -> bytes:
-    """One record of 100 bytes, made now."""
+    """Return a batch with one record of 100 bytes and the current time."""
     return one_record_batch(b"x" * 100, int(time.time() * 1000))
 
 
 def framed(api_key: int, version: int, body: bytes, client_id: bytes = CLIENT_ID) -> bytes:
-    """A whole request frame with header version 1."""
+    """Return a whole request frame with header version 1."""
     frame = struct.pack(">hhih", api_key, version, 7, len(client_id)) + client_id + body
     return struct.pack(">i", len(frame)) + frame
 
 
 def text(value: str) -> bytes:
-    """A string with its length before it."""
+    """Encode a string with its length before it."""
     return struct.pack(">h", len(value.encode())) + value.encode()
 
 
 def produce_request(topic: str, batches: Sequence[tuple[int, bytes]], acks: int = 1) -> bytes:
-    """Produce v7 to one topic; `batches` holds (partition, batch)."""
+    """Return a Produce v7 request to one topic; `batches` holds (partition, batch)."""
     body = struct.pack(">hhii", -1, acks, 30_000, 1) + text(topic) + struct.pack(">i", len(batches))
     return framed(0, 7, body + b"".join(struct.pack(">ii", index, len(batch)) + batch for index, batch in batches))
 
@@ -99,25 +99,25 @@ class IdempotentRequests:
 
 
 def metadata_request(topic: str) -> bytes:
-    """Metadata v1 of one topic."""
+    """Return a Metadata v1 request of one topic."""
     return framed(3, 1, struct.pack(">i", 1) + text(topic))
 
 
 def fetch_request(topic: str, offset: int, max_bytes: int) -> bytes:
-    """Fetch v4 of partition 0 of one topic, which waits up to half a second for a first byte."""
+    """Return a Fetch v4 request of partition 0 of one topic, which waits up to half a second for a first byte."""
     lead = struct.pack(">iiiibi", -1, 500, 1, max_bytes, 0, 1)
     return framed(1, 4, lead + text(topic) + struct.pack(">iiqi", 1, 0, offset, max_bytes))
 
 
 def session_fetch_request(topic: str, index: int, offset: int, session: tuple[int, int], wait_ms: int) -> bytes:
-    """Fetch v11 of one partition, in the fetch session of this id and epoch, which waits for a first byte."""
+    """Return a Fetch v11 request of one partition in a fetch session (id, epoch), which waits for a first byte."""
     lead = struct.pack(">iiiibiii", -1, wait_ms, 1, 1 << 20, 0, *session, 1)
     partition = struct.pack(">iiiqqi", 1, index, -1, offset, -1, 1 << 20)
     return framed(1, 11, lead + text(topic) + partition + struct.pack(">i", 0) + text(""))
 
 
 def connect(bootstrap: str) -> socket.socket:
-    """A connection without Nagle's delay."""
+    """Open a connection without Nagle's delay."""
     host, port = bootstrap.rsplit(":", 1)
     connection = socket.create_connection((host, int(port)), timeout=30)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -133,13 +133,13 @@ def received(connection: socket.socket, size: int = RECEIVE_SIZE) -> bytes:
 
 
 def stamp_arrivals(connection: socket.socket) -> None:
-    """Have the kernel tell `received_at` when bytes came, where it can."""
+    """Make the kernel report arrival times to `received_at`, if it supports this."""
     if sys.platform == "linux":
         connection.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
 
 
 def received_at(connection: socket.socket) -> tuple[bytes, float]:
-    """Receive as `received` does, and return the bytes with the time of the last of them, by the wall clock."""
+    """Receive as `received` does, and return the bytes with the wall-clock arrival time of the last byte."""
     data, notes, _, _ = connection.recvmsg(RECEIVE_SIZE, socket.CMSG_SPACE(_STAMP.size))
     if not data:
         raise ConnectionError("the server closed the connection")
@@ -151,7 +151,7 @@ def received_at(connection: socket.socket) -> tuple[bytes, float]:
 
 
 def read_frame(connection: socket.socket) -> bytes:
-    """One whole answer without its length."""
+    """Read one whole response, and return it without its length."""
     data = b""
     while len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
         data += received(connection, 1 << 18)
@@ -159,7 +159,7 @@ def read_frame(connection: socket.socket) -> bytes:
 
 
 class Answers:
-    """Cuts equal Produce v7 answers out of what was received and looks at every error code."""
+    """A counter of Produce v7 responses of equal size, which checks every error code."""
 
     def __init__(self, topic: str, partitions: int = 1) -> None:
         first_error = 4 + 4 + 4 + 2 + len(topic.encode()) + 4 + 4
@@ -168,24 +168,24 @@ class Answers:
         self._rest = b""
 
     def take(self, data: bytes) -> int:
-        """How many whole answers came; an error code in any of them raises."""
+        """Add received bytes, and return the number of responses they complete. Raises RuntimeError for an error code."""
         data = self._rest + data if self._rest else data
         count = len(data) // self.size
         whole = count * self.size
         frames, self._rest = data[:whole], data[whole:]
         if count and struct.unpack_from(">i", frames)[0] != self.size - 4:
-            raise RuntimeError(f"an unexpected answer of {struct.unpack_from('>i', frames)[0]} bytes")
+            raise RuntimeError(f"an unexpected response of {struct.unpack_from('>i', frames)[0]} bytes")
         for place in self.errors_at:
             if any(frames[place :: self.size]) or any(frames[place + 1 :: self.size]):
-                raise RuntimeError(f"an answer with error {struct.unpack_from('>h', frames, place)[0]}")
+                raise RuntimeError(f"a response with error {struct.unpack_from('>h', frames, place)[0]}")
         return count
 
 
 def settle(bootstrap: str, requests: Sequence[bytes], answers: Answers, *, timeout_s: float = 60) -> None:
-    """Send each request until it is answered without an error.
+    """Send each request until its response has no error.
 
-    Kafka names a leader before that broker takes records for the partition, and the first request to a partition
-    opens its files: neither is to be measured.
+    Kafka's metadata names a leader before that broker accepts records for the partition, and the first request to a
+    partition opens its files. Neither must be measured.
     """
     deadline = time.monotonic() + timeout_s
     with connect(bootstrap) as connection:
@@ -196,17 +196,17 @@ def settle(bootstrap: str, requests: Sequence[bytes], answers: Answers, *, timeo
                 if not any(any(frame[place : place + 2]) for place in answers.errors_at):
                     break
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"still answered with an error after {timeout_s} s: {frame[:200]!r}")
+                    raise TimeoutError(f"still an error in the response after {timeout_s} s: {frame[:200]!r}")
                 time.sleep(0.01)
 
 
 class Cycle:
-    """Equally long requests in an order drawn once, taken round and round, some at a time, without copying."""
+    """A ring of equally long requests in one random order, which are taken several at a time without copying."""
 
     def __init__(self, requests: Sequence[bytes], at_most: int) -> None:
         self._size = len(requests[0])
         if any(len(request) != self._size for request in requests):
-            raise ValueError("the requests of a cycle have one size")
+            raise ValueError("the requests of a cycle must have the same size")
         order = list(requests)
         random.Random(7).shuffle(order)
         self._length = len(order)
@@ -216,7 +216,7 @@ class Cycle:
         self._next = 0
 
     def take(self, count: int) -> Iterator[memoryview]:
-        """The next `count` requests in pieces to be sent one after the other."""
+        """Yield the next `count` requests in pieces, to be sent one after the other."""
         while count:
             part = min(count, self._at_most)
             begin = self._next * self._size
