@@ -1,4 +1,4 @@
-"""The benches by name: what each does, to which servers, which figures it gives and what they have to reach."""
+"""The benches by name: the load, the targets, the figures and the goals of each bench."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -62,12 +62,12 @@ GROWTH = {f"cpu_us_{count}": "lower" for count in STEPS}
 REQUESTS = {"requests_per_s": "higher", "cpu_us_per_request": "lower"}
 SIZES = ((1000, "1k", "1 KB"), (100, "100b", "100-byte"))
 
-# Kafka's nearest to "acknowledged once on disk": it syncs each append on the request's own thread.
+# Kafka's closest setting to "acknowledged once on disk": it syncs each append on the thread of the request.
 SYNC_EACH_APPEND = {"log.flush.interval.messages": "1"}
 
 
 def throughput_benches() -> list[Bench]:
-    """Produce and fetch by librdkafka and by prepared batches."""
+    """Return the produce and fetch benches with librdkafka and with prepared batches."""
     made = [
         librdkafka_bench(
             f"produce-{short}", f"{words} records, one partition, acks 1, no compression", size=size, goals=PLAIN
@@ -108,7 +108,7 @@ def throughput_benches() -> list[Bench]:
 
 
 def compressed_benches(codec: str, size: int, short: str, words: str) -> list[Bench]:
-    """Return benches of 32 partitions: compressed by librdkafka during the run, or in batches made beforehand."""
+    """Return benches of 32 partitions: compressed by librdkafka during the run, or in batches built in advance."""
     about = f"{words} text records, 32 partitions, {codec}"
     same: dict[str, Any] = {"size": size, "partitions": 32, "codec": codec, "targets": BROKERS, "goals": WIDE}
     return [
@@ -131,7 +131,7 @@ def compressed_benches(codec: str, size: int, short: str, words: str) -> list[Be
 
 
 def java_benches() -> list[Bench]:
-    """Kafka's own tools as load."""
+    """Return the benches with Kafka's own tools as load."""
     plain = [
         produce_bench(
             f"java-produce-{short}",
@@ -171,7 +171,7 @@ def java_benches() -> list[Bench]:
 
 
 def acks_all_benches() -> list[Bench]:
-    """Acks -1 answered from the disk and from the page cache."""
+    """Return the benches of acks -1 from the disk and from the page cache."""
     page_cache = {"acks.all.durability": "page-cache"}
     return [
         librdkafka_bench(
@@ -202,7 +202,7 @@ def acks_all_benches() -> list[Bench]:
 
 
 def request_benches() -> list[Bench]:
-    """Requests a second, latency, connections and metadata."""
+    """Return the benches of requests per second, latency, connections and metadata."""
     return [
         Bench(
             "single-requests",
@@ -256,7 +256,7 @@ def request_benches() -> list[Bench]:
 
 
 def woken_benches() -> list[Bench]:
-    """Consumers with fetch sessions that wait for the next record."""
+    """Return the benches of consumers with fetch sessions that wait for the next record."""
     return [
         Bench(
             name,
@@ -287,7 +287,7 @@ def woken_benches() -> list[Bench]:
 
 
 def growth_benches() -> list[Bench]:
-    """Server time of a request as topics, partitions and connections become more."""
+    """Return the benches of the server time of a request, by the number of topics, partitions and connections."""
     kinds = (
         ("topics", "requests going to all of 1, 10, 100 and 1000 topics in turn", measure_topics),
         ("partitions", "requests going to all of 1, 10, 100 and 1000 partitions in turn", measure_partitions),
@@ -307,7 +307,7 @@ def growth_benches() -> list[Bench]:
 
 
 def start_benches() -> list[Bench]:
-    """From nothing, and with ten thousand partitions."""
+    """Return the benches of a start with an empty folder, and with ten thousand partitions."""
     return [
         Bench(
             "start",
@@ -316,7 +316,7 @@ def start_benches() -> list[Bench]:
             measure_start,
             properties={"auto.create.topics.enable": "true"},
             started=False,
-            cold="a start is what is measured",
+            cold="a start is measured",
             goals=START,
         ),
         Bench(
@@ -331,7 +331,7 @@ def start_benches() -> list[Bench]:
             measure_start_again,
             targets=BROKERS,
             started=False,
-            cold="starts are what is measured",
+            cold="starts are measured",
             rounds=1,
             warmup=0,
         ),
@@ -394,7 +394,7 @@ def _heartbeat_bench(
 
 
 def modern_group_benches() -> list[Bench]:
-    """Heartbeats of share groups and of streams groups."""
+    """Return the heartbeat benches of share groups and of streams groups."""
     kinds = (("share", measure_share_heartbeats), ("streams", measure_streams_heartbeats))
     return [
         _heartbeat_bench(
@@ -409,7 +409,7 @@ def modern_group_benches() -> list[Bench]:
 
 
 def group_benches() -> list[Bench]:
-    """Many members, many groups, many offsets."""
+    """Return the benches of many members, many groups and many offsets."""
     as_by_default = {"group.initial.rebalance.delay.ms": "3000"}
     return [
         Bench(
@@ -458,7 +458,7 @@ def group_benches() -> list[Bench]:
             prepare_groups,
             targets=BROKERS,
             goals=(Goal("load_s", LIMIT, 2), UNDISTURBED),
-            cold="each round starts it anew, and how soon it has loaded is what is measured",
+            cold="each round restarts it, and the time that it takes to load is measured",
         ),
     ]
 

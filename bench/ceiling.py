@@ -1,17 +1,17 @@
-"""The ceiling: the least a Python server has to do to take produce requests and answer fetches, to measure against.
+"""The ceiling: a server with the minimum of work that produce requests and fetches require in Python.
 
     python -m bench.ceiling PORT FOLDER [PARTITIONS]
     python -m bench.ceiling PORT FOLDER PARTITIONS sink
 
-A socket, a receive buffer, one CRC-32C and one `write` per batch, one `pread` per fetched partition; any topic exists.
-With acks -1 answers wait for one `fdatasync` of all that was written while the one before was under way.
-A compressed batch is opened, as it must be by whoever checks its records, but nobody looks at them. What a broker owes
-its users on top (validation, indexes, recovery, purgatories, limits) is missing on purpose: the distance between a
-broker and this server is what those features cost. Speaks Produce 3-7, Fetch 4, ListOffsets 1, Metadata 1 and
-ApiVersions 0, so clients take it for an old broker.
+It has a socket, a receive buffer, one CRC-32C and one `write` per batch, and one `pread` per fetched partition. Every
+topic exists. With acks -1, responses wait for one `fdatasync` of all files that were written during the previous
+`fdatasync`. A compressed batch is decompressed, as a broker must do to check its records, but the records are not
+checked. The other features of a broker (validation, indexes, recovery, purgatories, limits) are missing on purpose: the
+distance between a broker and this server is the cost of these features. It supports Produce 3-7, Fetch 4,
+ListOffsets 1, Metadata 1 and ApiVersions 0, so clients treat it as an old broker.
 
-The sink does not even that much: it says that it has taken what it drops unread. No broker can be faster under a client
-that sets the pace.
+The sink does less: it acknowledges batches and drops them unread. If the client limits the rate, no broker can be
+faster than the sink.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ BUFFER_SIZE = 1 << 20
 
 
 class PartitionFile:
-    """Batches one after the other in one file, with a sparse list of (offset, position) to find them again."""
+    """A file of consecutive batches, with a sparse list of (offset, position) to find them."""
 
     room = take_room()
 
@@ -69,13 +69,13 @@ class PartitionFile:
         self.waiting: list[Callable[[], None]] = []
 
     def append(self, batches: memoryview) -> int:
-        """Check each batch's CRC, give it its offset in place, write them all at once; returns the first offset."""
+        """Check the CRC of each batch, assign its offset in place, write all batches, and return the first offset."""
         first = self.next_offset
         position, end = 0, len(batches)
         while position < end:
             stop = position + 12 + BATCH_LENGTH.unpack_from(batches, position + 8)[0]
             if crc32c.crc32c(batches[position + 21 : stop]) != BATCH_CRC.unpack_from(batches, position + 17)[0]:
-                raise ValueError("a batch whose checksum is wrong")
+                raise ValueError("a batch has a wrong checksum")
             if codec := batches[position + CODEC_POSITION] & CODEC_MASK:
                 look_into(codec, batches[position + RECORDS_POSITION : stop], self.room, max_size=MAX_OPENED)
             BATCH_PLACE.pack_into(batches, position, self.next_offset)
@@ -95,7 +95,7 @@ class PartitionFile:
         return first
 
     def read(self, offset: int, limit: int) -> bytes:
-        """At most `limit` bytes from the batch that holds `offset`; nothing at the end of the log."""
+        """Return at most `limit` bytes from the batch that holds `offset`, or none at the end of the log."""
         if offset >= self.next_offset:
             return b""
         position = self.index[bisect_right(self.index, (offset, 1 << 62)) - 1][1]
@@ -107,7 +107,7 @@ class PartitionFile:
 
 
 class Sink(PartitionFile):
-    """Counts the records of the one batch that a request has for it, and keeps nothing."""
+    """A partition that counts the records of the single batch in a request, and does not store them."""
 
     def append(self, batches: memoryview) -> int:
         first = self.next_offset
@@ -116,7 +116,7 @@ class Sink(PartitionFile):
 
 
 class Commits:
-    """Answers that wait for the disk: one `fdatasync` of each file at a time, on a thread."""
+    """Responses that wait for the disk: one `fdatasync` of each file at a time, on a thread."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -126,7 +126,7 @@ class Commits:
         self.is_busy = False
 
     def wait(self, files: list[PartitionFile], answer: Callable[[], None]) -> None:
-        """Answer once what is written by now is on the disk."""
+        """Call `answer` once the bytes that have been written to these files are on the disk."""
         self.files.update(file.descriptor for file in files)
         self.answers.append(answer)
         if not self.is_busy:
@@ -153,7 +153,7 @@ class Commits:
 
 
 class Store:
-    """The partitions, made when first named."""
+    """The partitions, which are created when a request first names them."""
 
     def __init__(self, folder: Path, port: int, partition_count: int, kind: type[PartitionFile]) -> None:
         self.commits = Commits()
@@ -171,7 +171,7 @@ class Store:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One client: frames are cut out of one receive buffer and answered on the spot."""
+    """One client connection: requests are parsed in the receive buffer and answered immediately."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -189,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         return self.view[self.stop :]
 
     def make_room(self, size: int) -> None:
-        """Move what is unread to the front of a new buffer; views handed out of the old one stay valid."""
+        """Move the unread bytes to the front of a new buffer. Views of the old buffer remain valid."""
         unread = self.stop - self.start
         fresh = bytearray(size)
         fresh[:unread] = self.view[self.start : self.stop]
@@ -297,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
             self.send(correlation, parts)
 
     def park(self, request: bytes, correlation: int, wait_ms: int, files: list[PartitionFile]) -> None:
-        """Answer a fetch that found too little after the next append, or when its time is over."""
+        """Answer a fetch that has found too few bytes again after the next append or its maximum wait."""
         done = False
 
         def answer() -> None:
@@ -343,7 +343,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 async def serve(port: int, folder: Path, partition_count: int, kind: type[PartitionFile]) -> None:
-    """Listen until the process is ended."""
+    """Listen until the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     store = Store(folder, port, partition_count, kind)
     server = await asyncio.get_running_loop().create_server(lambda: Connection(store), "127.0.0.1", port)

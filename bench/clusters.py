@@ -1,4 +1,4 @@
-"""Benches of three brokers and a ZooKeeper: acknowledged by all, latency, memory, a folder and a broker lost."""
+"""Benches of three brokers and a ZooKeeper: acks -1, latency, memory, and the loss of a log directory or a broker."""
 
 import json
 import shutil
@@ -29,12 +29,15 @@ LATENCY_RATE = 500
 WIDE = "wide"
 
 PAGE_CACHE = {"acks.all.durability": "page-cache"}
-# ZooKeeper tells that a broker is gone when its session ends; what is measured begins then.
+# ZooKeeper removes a killed broker at the end of its session; the measurement begins then.
 SHORT_SESSION = {"zookeeper.session.timeout.ms": "2000"}
 
 
 def cluster_benches() -> list[Bench]:
-    """Replication factor 3. Apache Kafka acknowledges from the page cache; Barnabas does so where the bench says it."""
+    """Return benches with replication factor 3.
+
+    Apache Kafka acknowledges from the page cache. Barnabas does so in the benches whose description mentions it.
+    """
     return [*_loads(), *_losses(), *(bench for width in WIDTHS for bench in _widths(width))]
 
 
@@ -60,7 +63,7 @@ def _loads() -> list[Bench]:
             brokers=SIZE,
             targets=BROKERS,
             goals=(Goal("idle_mb", "kafka", 0.12),),
-            cold="memory right after a start is what is measured",
+            cold="memory right after a start is measured",
             rounds=1,
             warmup=0,
         ),
@@ -127,7 +130,7 @@ def _widths(width: int) -> list[Bench]:
             brokers=SIZE,
             targets=BROKERS,
             properties=SHORT_SESSION,
-            cold="a broker that has just started is what is measured",
+            cold="a broker that has just started is measured",
             rounds=2,
             warmup=0,
         ),
@@ -140,7 +143,7 @@ def _widths(width: int) -> list[Bench]:
             brokers=SIZE,
             targets=BROKERS,
             properties=SHORT_SESSION,
-            cold="who takes over has not been controller since it started, which is what is measured",
+            cold="a broker that has not been controller before is measured",
             rounds=2,
             warmup=0,
         ),
@@ -195,12 +198,12 @@ def prepare_width(run: Run, width: int) -> None:
 
 
 def measure_failover(run: Run) -> Figures:
-    """The last broker is not the controller, which is the first that was there."""
+    """Kill the last broker. It is not the controller, because the first broker to start is the controller."""
     return _failover(run, SIZE, last_is_gone)
 
 
 def measure_controller_failover(run: Run) -> Figures:
-    """Another broker becomes controller, reads what there is, and has others lead."""
+    """Kill the controller. Another broker becomes controller, reads the metadata, and elects other leaders."""
     target = cluster_of(run)
     number = target.admin().list_topics(timeout=60).controller_id
     return _failover(run, number, lambda client: controller_id(client) != number)
@@ -214,7 +217,7 @@ def _failover(run: Run, number: int, is_over: Callable[[KazooClient], bool]) -> 
     def is_replaced() -> bool:
         return all(partition.leader not in (number, -1) for partition in partitions_of(target, WIDE).values())
 
-    wait_until(is_replaced, timeout_s=PATIENCE_S, what="others lead")
+    wait_until(is_replaced, timeout_s=PATIENCE_S, what="other brokers lead")
     elapsed = time.perf_counter() - begin
     victim.start(timeout_s=PATIENCE_S)
     await_in_sync(target, WIDE)
@@ -243,17 +246,17 @@ def _until_in_sync(target: ClusterTarget, victim: BarnabasServer | KafkaServer) 
 
 
 def kill_last(target: ClusterTarget) -> BarnabasServer | KafkaServer:
-    """The last broker, killed, once its session has ended: Apache Kafka does not start again before."""
+    """Kill the last broker, and return it once its session has ended: Apache Kafka cannot restart earlier."""
     return kill(target, SIZE, last_is_gone)
 
 
 def last_is_gone(client: KazooClient) -> bool:
-    """The last broker's session has ended."""
+    """Return whether the last broker's session has ended."""
     return client.exists(f"/brokers/ids/{SIZE}") is None
 
 
 def kill(target: ClusterTarget, number: int, is_over: Callable[[KazooClient], bool]) -> BarnabasServer | KafkaServer:
-    """A broker, killed, once ZooKeeper shows it."""
+    """Kill a broker, and return it once `is_over` is true of the state in ZooKeeper."""
     victim = target.servers[number - 1]
     client = KazooClient(target.zookeeper.address)
     client.start()
@@ -267,7 +270,7 @@ def kill(target: ClusterTarget, number: int, is_over: Callable[[KazooClient], bo
 
 
 def controller_id(client: KazooClient) -> int | None:
-    """The broker that is controller now."""
+    """Return the id of the current controller."""
     try:
         return int(json.loads(client.get("/controller")[0])["brokerid"])
     except NoNodeError:

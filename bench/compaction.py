@@ -1,9 +1,9 @@
-"""Benches of compaction: the same dirty log cleaned by Apache Kafka's one cleaner thread and by our worker.
+"""Compaction benches: the same dirty log cleaned by one cleaner thread of Apache Kafka and by Barnabas's worker.
 
-Both brokers clean copies of the log first that do not count, until that gets no faster. Kafka's figures are those that
-its cleaner logs, Barnabas' those that `barnabas compact --status` shows; both count the bytes of the log once, and the
-swap of segments as well. Processor time is that of Kafka's cleaner thread, without the JVM's own, and of Barnabas'
-whole worker.
+Both brokers first clean copies of the log that do not count, until the speed no longer improves. Kafka's figures are
+from the log messages of its cleaner, and Barnabas's from `barnabas compact --status`. Both count the bytes of the log
+once, and include the swap of segments. The processor time of Kafka is that of its cleaner thread, without the JVM's own
+threads. The processor time of Barnabas is that of the whole worker process.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ BUFFER_BYTES = 128 << 20
 MEBIBYTE = 1 << 20
 PASS_S = 120.0
 MAX_WARM_PASSES = 5
-"""Each is of a copy of the log, which has to be there beforehand and leaves up to a gigabyte behind."""
+"""Each pass cleans a separate copy of the log, which is created in advance and then occupies up to one gigabyte."""
 MAX_LOGS_A_SECOND = 1.3
-"""How many logs of a gigabyte nobody's cleaner gets through, so that there is work for as long as a load takes."""
+"""More logs of one gigabyte per second than any cleaner completes, so that cleaning lasts as long as the load."""
 PYTHON_BYTES = 8_000_000
-"""How much of a log the twin in Python cleans."""
+"""The part of a log that the Python implementation cleans."""
 CLEANER = {
     "log.cleaner.threads": "1",
     "log.cleaner.backoff.ms": "100",
@@ -66,14 +66,14 @@ CASES = {
     "100b-90": (100, 90, 300),
     "100b-10": (100, 10, 300),
 }
-"""Bytes of a record, records in a hundred that a later one replaces, megabytes of log."""
+"""Bytes of a record, the percentage of records that a later record replaces, megabytes of the log."""
 
 
 FORMS = {"mb_per_s": "higher", "peak_mb": "lower", "p50_ms": "lower", "p99_ms": "lower"}
 
 
 def dirty_folder(case: str) -> Path:
-    """The log of a case, made once: dirty segments, and behind them one that stays active."""
+    """Return the log of a case, which is created once: dirty segments, and then an active segment."""
     size, duplicates, megabytes = CASES[case]
     with cache_entry(cache_dir("bench-cleaning"), f"{case}-{megabytes}-1") as (entry, scratch):
         if scratch is not None:
@@ -86,15 +86,15 @@ def dirty_folder(case: str) -> Path:
 
 
 def records_in(folder: Path) -> int:
-    """Up to the segment that stays active."""
+    """Return the number of records before the active segment."""
     return max(int(path.stem) for path in folder.glob("*.log"))
 
 
 class DirtyBroker:
-    """A broker with topics that are copies of one dirty log, which it leaves alone until `clean`."""
+    """A broker with topics that are copies of one dirty log, which it does not clean before `clean`."""
 
     def __init__(self, name: str, folder: Path, *, form: str = "process") -> None:
-        """`form` is where Barnabas cleans its logs: `process` or `thread`."""
+        """Configure a broker. `form` sets whether Barnabas cleans its logs in a `process` or in a `thread`."""
         self.health_port = free_port()
         self.server: BrokerProcess
         if name == "kafka":
@@ -104,11 +104,11 @@ class DirtyBroker:
             self.server = BarnabasServer(folder, properties={**CLEANER, **own})
 
     def _admin(self) -> AdminClient:
-        """A client; what it was asked for comes as long as it is kept."""
+        """Return a client. Its futures complete only while it is referenced."""
         return AdminClient({"bootstrap.servers": self.server.bootstrap, "log_level": 0})
 
     def start(self, topics: Sequence[str], dirty: Path) -> None:
-        """Make the topics, give them the dirty segments while the broker is down, and start it again."""
+        """Create the topics, copy the dirty segments to them while the broker is stopped, and start it again."""
         self.server.start()
         self.create(topics, TOPIC)
         for topic in topics:
@@ -121,7 +121,7 @@ class DirtyBroker:
         os.sync()
 
     def create(self, topics: Sequence[str], config: Mapping[str, str]) -> None:
-        """Topics of one partition."""
+        """Create topics of one partition."""
         admin = self._admin()
         made = admin.create_topics([NewTopic(topic, 1, 1, config=dict(config)) for topic in topics])
         for future in made.values():
@@ -142,7 +142,7 @@ class DirtyBroker:
         return all(topic in known and known[topic].partitions[0].leader >= 0 for topic in topics)
 
     def let_clean(self, topics: Sequence[str]) -> None:
-        """From now on the cleaner may have them."""
+        """Allow the cleaner to clean these topics."""
         entry = ConfigEntry("min.compaction.lag.ms", "0", incremental_operation=AlterConfigOpType.SET)
         resources = [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry]) for topic in topics]
         admin = self._admin()
@@ -150,13 +150,13 @@ class DirtyBroker:
             future.result(30)
 
     def clean(self, topic: str) -> float:
-        """Have a topic cleaned; bytes a second."""
+        """Wait until a topic is cleaned, and return the speed in bytes per second."""
         self.let_clean([topic])
         wait_until(lambda: topic in self.speeds(), timeout_s=PASS_S, what=f"{topic} is clean", interval_s=0.05)
         return self.speeds()[topic]
 
     def speeds(self) -> dict[str, float]:
-        """Bytes a second of the topics that are clean by now."""
+        """Return the speed of each topic that has been cleaned, in bytes per second."""
         if isinstance(self.server, KafkaServer):
             text = self.server.log.read_text(errors="replace")
             return {entry.topic: entry.mb_per_s * MEBIBYTE for entry in cleaned_in(text)}
@@ -173,7 +173,7 @@ class DirtyBroker:
             return status
 
     def cpu_seconds(self) -> float:
-        """Processor time of Kafka's cleaner thread, or of our worker, so far."""
+        """Return the processor time so far of Kafka's cleaner thread, or of Barnabas's worker."""
         pid = self.server.pid
         if not isinstance(self.server, KafkaServer):
             return cpu_seconds(self.worker())
@@ -182,7 +182,7 @@ class DirtyBroker:
         return int((cleaner / "schedstat").read_text().split()[0]) / 1e9
 
     def worker(self) -> int:
-        """Our worker's process; it lives on for a while after its last job."""
+        """Return the process id of Barnabas's worker, which runs for a while after its last job."""
         found = subprocess.run(
             ["ps", "-o", "pid=,args=", "--ppid", str(self.server.pid)], capture_output=True, text=True, check=True
         )
@@ -191,7 +191,7 @@ class DirtyBroker:
 
 
 def _link(path: Path, to: Path) -> None:
-    """Another name for a segment: nobody writes into one that is not active. On another disk, a copy."""
+    """Link a segment to another path, because only active segments are written to. On another disk, copy it."""
     try:
         os.link(path, to)
     except OSError:
@@ -199,13 +199,13 @@ def _link(path: Path, to: Path) -> None:
 
 
 def _broker(run: Run) -> DirtyBroker:
-    """A broker of the run's kind, in the run's folder."""
+    """Return a broker of the run's kind, in the run's folder."""
     assert isinstance(run.target, BrokerTarget)
     return DirtyBroker(run.target.name, run.target.servers[0].folder)
 
 
 def measure_cleaning(run: Run, case: str) -> Figures:
-    """The last of several equal logs, as those before make a JVM compile and a worker start."""
+    """Measure the last of several equal logs. The JVM compiles, and the worker starts, during the logs before it."""
     dirty = dirty_folder(case)
     broker = _broker(run)
     copies = [f"warm-{number}" for number in range(MAX_WARM_PASSES)]
@@ -226,7 +226,7 @@ def measure_cleaning(run: Run, case: str) -> Figures:
 
 
 def warm_up(broker: DirtyBroker, copies: Sequence[str]) -> Warmth:
-    """Clean copies until that gets no faster; what a pass wrote goes to disk before the next."""
+    """Clean copies until the speed no longer improves. The output of a pass is synced before the next pass."""
     warming = WarmUp({"mb_per_s": FIGURES["mb_per_s"]}, least=1, most=len(copies))
     remaining = iter(copies)
     while not warming.is_over():
@@ -236,7 +236,7 @@ def warm_up(broker: DirtyBroker, copies: Sequence[str]) -> Warmth:
 
 
 def measure_worker(run: Run) -> Figures:
-    """Further figures of Barnabas: memory, the map alone, and the twin in Python on a part of each log."""
+    """Measure the memory of Barnabas's worker, the map alone, and the Python implementation on a part of each log."""
     broker = _broker(run)
     try:
         broker.start(["measured"], dirty_folder("100b-10"))
@@ -257,7 +257,7 @@ def measure_worker(run: Run) -> Figures:
 
 
 def beginning_of(job: CleanJob) -> CleanJob:
-    """The same over the first megabytes of the log."""
+    """Return the same job over the first megabytes of the log."""
     first = job.segments[0]
     records = FileRecords(f"{job.directory}/{segment_file_name(first.base_offset, LOG_SUFFIX)}", OsFileSystem())
     batch = next(batch for batch in records.batch_positions() if batch.position >= PYTHON_BYTES)
@@ -267,7 +267,7 @@ def beginning_of(job: CleanJob) -> CleanJob:
 
 
 def measure_disturbance(run: Run) -> Figures:
-    """1000 single-record produce requests per second, without and with compaction of logs of a gigabyte beside them."""
+    """Measure 1000 single-record produce requests per second, without and during compaction of one-gigabyte logs."""
     big = [f"big-{number}" for number in range(2 + int(MAX_LOGS_A_SECOND * run.seconds))]
     broker = _broker(run)
     try:
@@ -279,7 +279,7 @@ def measure_disturbance(run: Run) -> Figures:
         alone = load.run("latency", bootstrap=bootstrap, topic="latency", seconds=run.seconds)
         broker.let_clean(big)
         beside = load.run("latency", bootstrap=bootstrap, topic="latency", seconds=run.seconds)
-        assert not set(big) <= set(broker.speeds()), "the compaction was over before the load was"
+        assert not set(big) <= set(broker.speeds()), "the compaction ended before the load"
     finally:
         broker.server.kill()
     return {
@@ -291,7 +291,7 @@ def measure_disturbance(run: Run) -> Figures:
 
 
 def measure_forms(run: Run) -> Figures:
-    """Passes in a process and in a thread of the broker: speed, all memory there is, and what a producer notices."""
+    """Measure passes in a process and in a thread of the broker: speed, total memory, and a producer's latency."""
     assert isinstance(run.target, BrokerTarget)
     figures: Figures = {}
     for form in ("process", "thread"):
@@ -313,7 +313,7 @@ def measure_forms(run: Run) -> Figures:
 
 
 def compaction_benches() -> list[Bench]:
-    """The four cases, what a worker costs, and what it costs others."""
+    """Return the benches of the four cases, of the worker, of its two forms, and of a producer's latency."""
     made = []
     for case, (size, duplicates, megabytes) in CASES.items():
         words = "1 KB" if size == 1024 else f"{size}-byte"

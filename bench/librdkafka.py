@@ -93,8 +93,8 @@ class Client:
         if kind == PRODUCER:
             self.library.rd_kafka_conf_set(conf, b"delivery.report.only.error", b"true", reason, 512)
             if "transactional.id" in config:
-                # There is no delivery callback, because rd_kafka_flush would then poll every 10 ms instead of waiting
-                # for a signal. A lost record is not missed: its transaction cannot be committed.
+                # As successes are not reported, rd_kafka_flush would poll every 10 ms in callback mode; in event mode
+                # it waits for a signal. Failures need no report: a transaction that lacks a record cannot be committed.
                 self.library.rd_kafka_conf_set_events(conf, DELIVERY_EVENTS)
             else:
                 self.library.rd_kafka_conf_set_dr_msg_cb(conf, self._report)

@@ -102,7 +102,7 @@ class Member:
         return cls(await Caller.open(bootstrap), group_id)
 
     async def find(self) -> None:
-        """Look up the coordinator of the group, which creates the topic of offsets if necessary."""
+        """Look up the coordinator of the group."""
         await self._caller.send(ApiKey.FIND_COORDINATOR, 1, FindCoordinatorRequest(key=self._group_id))
 
     async def join_again(self) -> None:
@@ -227,11 +227,11 @@ class Crowd:
             self._beating[member] = asyncio.ensure_future(member.beat(member.heartbeat_s * index / len(made)))
 
     async def settled(self, generation: int) -> float:
-        """Wait until all members have assignments of this generation or a newer one, and return the time of the last."""
+        """Wait for an assignment of at least this generation for each member. Return the time of the last one."""
         return await self.settled_after(dict.fromkeys(self.members, generation - 1))
 
     async def settled_after(self, generations: Mapping[GroupMember, int]) -> float:
-        """Wait until these members have assignments of newer generations than these, and return the time of the last."""
+        """Wait for an assignment of a newer generation for each of these members. Return the time of the last one."""
         while True:
             if all(one.generation > before and one.synced_at for one, before in generations.items()):
                 return max(one.synced_at for one in generations)

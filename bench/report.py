@@ -75,7 +75,7 @@ class BenchResult:
     """None for a result that was not written to a file, or by an earlier version."""
 
     def note_warmth(self, warmth: Warmth | None) -> None:
-        """Record the warm-up of a round, unless the rival was not warm in an earlier round: that one is reported."""
+        """Record the warm-up of a round, unless the rival was not warm in an earlier round."""
         if self.warmth is None or not self.warmth.rising:
             self.warmth = warmth
 

@@ -107,7 +107,7 @@ def switched(bootstrap: str, pid: int, topic: str, *, seconds: float) -> dict[st
 def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000, acks: int = 1) -> dict[str, float]:
     """Send `rate` requests per second at even intervals, and return the milliseconds until the responses arrive.
 
-    Requests do not wait for responses, so a server that stalls does not slow the load down and thereby hide its stall.
+    Requests do not wait for responses, so a server that stalls does not slow the load down and hide its stall.
     A response arrives when it reaches the socket: the time until a processor is free to read it does not count.
     """
     first_acknowledgement(bootstrap, topic, acks=acks)
@@ -151,7 +151,7 @@ def many_connections(
     acks: int = 1,
     idempotent: bool = False,
 ) -> dict[str, float]:
-    """Send requests at the highest rate over `connections` connections, `in_flight` (or one each) in flight in total."""
+    """Send requests at the highest rate over `connections` connections, `in_flight` (or one each) in flight in all."""
     each = max(1, in_flight // connections)
     request = produce_request(topic, [(0, small_batch())], acks)
     repeated, first_id = RepeatedRequest(request, each), random.getrandbits(48)

@@ -7,8 +7,8 @@ runs under it. Each value size has a topic with one partition. The broker is a s
 `local[2]`. The output is a Markdown table: the median of the rounds after the warm-up, and the smallest and the largest
 ratio to the connector in one round. The JVM compiles code for several rounds, on the cores that the queries use.
 
-Two more columns are for comparison. One is the upper bound of a Python source, a prepared Arrow batch again and again
-(`prepared_source.py`). The other is the connector with `minPartitions`, which splits the partition into the number of
+Two more columns are for comparison: the upper bound of a Python source, which returns a prepared Arrow batch again and
+again (`prepared_source.py`), and the connector with `minPartitions`, which splits the partition into the number of
 tasks of a segment reader.
 """
 

@@ -1,4 +1,4 @@
-"""The servers that are compared: Barnabas, Apache Kafka and the ceiling, each a process with a folder of its own."""
+"""The servers of a comparison: Barnabas, Apache Kafka and the ceiling, each a process with a folder of its own."""
 
 import os
 import shutil
@@ -17,18 +17,18 @@ from tests.kafka import LAST_WITH_ZOOKEEPER, SERVER_FLAGS, KafkaBroker, KafkaCon
 from tests.server_process import ServerProcess, broker_answers, free_port, wait_until, wait_until_all_know
 
 # A round fits into one segment, because both brokers sync a segment that they roll, and that would measure the disk.
-# Its space is given back a second later, so that no round writes against the leftovers of the one before.
+# Its space is freed one second later, so that the files of a round do not slow down the next round.
 COMMON_PROPERTIES = {
     "log.segment.bytes": str(2**31 - 1),
     "log.segment.delete.delay.ms": "1000",
     "auto.create.topics.enable": "false",
 }
-# Kafka deletes nothing in its first half minute unless told so.
+# Kafka deletes nothing in its first half minute without this setting.
 KAFKA_PROPERTIES = {"log.initial.task.delay.ms": "1000"}
 PATIENCE_S = 600.0
-"""For a start or a clean stop: with ten thousand partitions either takes minutes somewhere."""
+"""The timeout of a start or a clean stop: with ten thousand partitions either can take minutes."""
 MOST_CREATED = 5000
-"""Partitions that one request creates: a KRaft controller refuses more than 10 000 records of metadata at once."""
+"""Partitions per request: a KRaft controller rejects a request that needs more than 10 000 metadata records."""
 
 
 class Target(Protocol):
@@ -52,13 +52,13 @@ class Target(Protocol):
 
 
 class BrokerTarget:
-    """One or several brokers of a kind: topics through the admin protocol, a replica of each at every broker."""
+    """One or several brokers of a kind. Topics are created by an admin client, with a replica on every broker."""
 
     def __init__(self, name: str, *servers: BarnabasServer | KafkaServer) -> None:
         self.name = name
         self.servers = servers
         self.doors: Doors | None = None
-        """Ways to the one broker with TLS and passwords."""
+        """The TLS and SASL listeners of a single broker."""
         self._admin: AdminClient | None = None
 
     @property
@@ -70,7 +70,7 @@ class BrokerTarget:
         return tuple(server.pid for server in self.servers)
 
     def prepare(self) -> None:
-        """Whatever is done once before a first start: Apache Kafka wants its folder formatted."""
+        """Prepare the first start: Apache Kafka requires a formatted log directory."""
         for server in self.servers:
             if isinstance(server, KafkaServer):
                 server.prepare()
@@ -88,7 +88,7 @@ class BrokerTarget:
             server.kill()
 
     def admin(self) -> AdminClient:
-        """A client of the brokers."""
+        """Return an admin client of the brokers."""
         if self._admin is None:
             self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         return self._admin
@@ -142,7 +142,7 @@ class BrokerTarget:
 
 
 class ClusterTarget(BrokerTarget):
-    """Brokers 1, 2, … of a kind and a ZooKeeper for them alone; they are up when each of them knows all."""
+    """Brokers 1, 2, … of a kind with their own ZooKeeper. They have started when each broker lists all brokers."""
 
     def __init__(self, name: str, folder: Path, size: int, properties: Mapping[str, str]) -> None:
         self.zookeeper = ZooKeeperServer(folder / f"{name}-zookeeper")
@@ -175,7 +175,7 @@ class ClusterTarget(BrokerTarget):
             def knows_all(admin: AdminClient = admin) -> bool:
                 return len(admin.list_topics(timeout=60).brokers) == len(self.servers)
 
-            wait_until(knows_all, timeout_s=120, what=f"{server.bootstrap} knows all brokers")
+            wait_until(knows_all, timeout_s=120, what=f"{server.bootstrap} lists all brokers")
 
     def remove(self) -> None:
         super().remove()
@@ -184,7 +184,7 @@ class ClusterTarget(BrokerTarget):
 
 
 class KRaftTarget(BrokerTarget):
-    """Brokers 1, 2, … of a kind with three controllers of Apache Kafka; they are up when each of them knows all."""
+    """Brokers 1, 2, … of a kind with three controllers of Apache Kafka, started when each broker lists all brokers."""
 
     def __init__(self, name: str, folder: Path, size: int, properties: Mapping[str, str]) -> None:
         self.controllers = KafkaControllers(folder / f"{name}-controllers", count=3, properties=properties)
@@ -225,7 +225,7 @@ class KRaftTarget(BrokerTarget):
 
 
 class CeilingTarget:
-    """The bare socket-to-file server, or the `sink`, whose files stay empty; topics exist when named."""
+    """The bare socket-to-file server, or the `sink`, whose files are always empty. Topics exist when first named."""
 
     def __init__(self, name: str, folder: Path, partitions: int) -> None:
         self.name = name
@@ -244,7 +244,7 @@ class CeilingTarget:
         return (self._process.pid,)
 
     def prepare(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -264,13 +264,13 @@ class CeilingTarget:
             self._process = None
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
-        """Nothing to do: a topic exists as soon as somebody names it."""
+        """Do nothing: a topic is created when a request first names it."""
 
     def create_topics(self, topics: Sequence[str], partitions: int = 1) -> None:
-        """Nothing to do either."""
+        """Do nothing, as in `create_topic`."""
 
     def delete_topic(self, topic: str) -> None:
-        """Give the space back; the server keeps its open files and is not asked for this topic again."""
+        """Free the space of a topic. The server keeps its files open, but receives no further request for the topic."""
         for path in (self.folder / "data").glob(f"{topic}-*.log"):
             os.truncate(path, 0)
 
@@ -296,8 +296,8 @@ def make_target(
 ) -> Target:
     """Return a target: `barnabas`, `kafka` (1 GB of heap), `ceiling` or `sink`; the two brokers get `properties`.
 
-    With several `brokers`, a cluster of this size with ZooKeeper or, with `kraft`, with Kafka's controllers; with
-    `doors` one broker that has them.
+    With several `brokers` the target is a cluster of this size, with ZooKeeper or, with `kraft`, with Kafka's
+    controllers. With `doors` it is one broker that also has TLS and SASL listeners.
     """
     merged = {**COMMON_PROPERTIES, **(properties or {})}
     if name == "kafka":
@@ -314,7 +314,7 @@ def make_target(
         return BrokerTarget(name, KafkaServer(folder / name, heap="1g", properties=merged, jvm_flags=SERVER_FLAGS))
     if name in ("ceiling", "sink"):
         return CeilingTarget(name, folder / name, partitions)
-    raise ValueError(f"no such target: {name} (barnabas, kafka, ceiling, sink)")
+    raise ValueError(f"unknown target: {name}; expected barnabas, kafka, ceiling or sink")
 
 
 def _with_doors(name: str, folder: Path, properties: Mapping[str, str]) -> Target:

@@ -168,7 +168,7 @@ class Answers:
         self._rest = b""
 
     def take(self, data: bytes) -> int:
-        """Add received bytes, and return the number of responses they complete. Raises RuntimeError for an error code."""
+        """Add bytes, and return the number of responses that they complete. Raises RuntimeError for an error code."""
         data = self._rest + data if self._rest else data
         count = len(data) // self.size
         whole = count * self.size
