@@ -297,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
             self.send(correlation, parts)
 
     def park(self, request: bytes, correlation: int, wait_ms: int, files: list[PartitionFile]) -> None:
-        """Answer a fetch that has found too few bytes again after the next append or its maximum wait."""
+        """Repeat and answer a fetch that found too few bytes, after the next append or after its maximum wait."""
         done = False
 
         def answer() -> None:

@@ -66,7 +66,7 @@ class WaitingConsumer:
 
 
 def woken(bootstrap: str, topic: str, *, seconds: float, consumers: int, partitions: int = 1) -> dict[str, float]:
-    """Wake all consumers again as soon as each has the record and waits for the next one.
+    """Complete the waiting fetches of all consumers, again and again, once all of them wait for the next record.
 
     Return the fetches per second, and the milliseconds from sending the records until a response reaches a socket.
     """

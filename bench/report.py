@@ -86,9 +86,9 @@ class BenchResult:
         return Spread.of([figures[figure] for figures in self.rounds[target]])
 
     def ratio(self, figure: str, against: str) -> Spread | None:
-        """The figure of Barnabas divided by that of `against`, round by round, or the figure alone with `LIMIT`.
+        """Return the ratio of Barnabas's figure to that of `against`, round by round. With `LIMIT` return the figure.
 
-        None if a target did not run.
+        Return None if a target did not run.
         """
         if against == LIMIT:
             return self.spread("barnabas", figure) if "barnabas" in self.rounds else None

@@ -146,7 +146,7 @@ class ShareGroupLoad:
         async with Admin(self._bootstrap) as admin:
             earliest = ConfigChange("share.auto.offset.reset", "earliest")
             raise_first(await admin.alter_configs({resource: [earliest]}))
-            # A broker of Apache Kafka applies the change after its response; the group must not begin before.
+            # A broker of Apache Kafka applies the change after its response; the group must not begin earlier.
             await _until(lambda: _is_set(admin, resource, earliest), "the setting of the group")
         for start in range(0, count, CONNECTED_TOGETHER):
             some = range(start, min(count, start + CONNECTED_TOGETHER))
@@ -239,7 +239,7 @@ def consume(
 
     async def run() -> dict[str, float]:
         load = ShareGroupLoad(bootstrap, topic, group_id)
-        # The end of the topic would be a time in which only some partitions have records.
+        # Towards the end of the topic only some partitions would still have records.
         limit = records * 2 // 5
         try:
             await load.join(members, partitions)

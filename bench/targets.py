@@ -294,7 +294,7 @@ def make_target(
     kraft: bool = False,
     doors: bool = False,
 ) -> Target:
-    """Return a target: `barnabas`, `kafka` (1 GB of heap), `ceiling` or `sink`; the two brokers get `properties`.
+    """Return a target: `barnabas`, `kafka` (1 GB of heap), `ceiling` or `sink`. `properties` are for both brokers.
 
     With several `brokers` the target is a cluster of this size, with ZooKeeper or, with `kraft`, with Kafka's
     controllers. With `doors` it is one broker that also has TLS and SASL listeners.

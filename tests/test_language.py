@@ -35,6 +35,7 @@ ROOMS = (
     "tools",
     "simulation",
     "testing",
+    "bench",
 )
 PAGES = ("*.md", "*/README.md", "docs/**/*.md", ".github/**/*.md", ".github/**/*.yml")
 PEOPLE = (
