@@ -98,7 +98,7 @@ def throughput_benches() -> list[Bench]:
         ),
         (
             "fetch-1k-raw",
-            "the same bytes into a socket that drops them, 4 MB a fetch",
+            "the same bytes into a socket that drops them, 4 MB per fetch",
             fetch_with("replay-consume", timed=True),
         ),
     )
@@ -213,7 +213,7 @@ def request_benches() -> list[Bench]:
         ),
         Bench(
             "metrics-cost",
-            "the requests of single-requests to a broker that measures them and then does not, in short turns",
+            "the requests of single-requests to a broker whose request metrics are on and off in short turns",
             {"requests_per_s_ratio": "higher", "cpu_us_with": "lower", "cpu_us_without": "lower"},
             measure_metrics,
             targets=("barnabas",),
@@ -321,7 +321,8 @@ def start_benches() -> list[Bench]:
         ),
         Bench(
             "start-10000",
-            "start with 10 000 partitions of one record, to an acknowledged one, after a clean stop and after kill -9",
+            "start with 10 000 partitions of one record until a record is acknowledged, after a clean stop and after "
+            "kill -9",
             {
                 "clean_stop_s": "lower",
                 "start_after_clean_s": "lower",

@@ -107,7 +107,7 @@ def _losses() -> list[Bench]:
         ),
         Bench(
             "cluster-failover",
-            f"kill -9 of a broker that leads {LED_BY_EACH} partitions, from the end of its session until others do",
+            f"kill -9 of a broker that leads {LED_BY_EACH} partitions, from the end of its session until others lead",
             {"failover_s": "lower"},
             measure_failover,
             partial(prepare_width, width=LED_BY_EACH * SIZE),

@@ -334,7 +334,7 @@ def compaction_benches() -> list[Bench]:
         *made,
         Bench(
             "cleaning-worker",
-            "memory of the worker with a buffer of 134 MB, puts into the offset map, and passes of the twin in Python",
+            "memory of the worker with a buffer of 134 MB, puts into the offset map, and passes of the Python code",
             {
                 "worker_peak_mb": "lower",
                 "worker_over_buffer_mb": "lower",

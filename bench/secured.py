@@ -208,7 +208,7 @@ def secured_benches() -> list[Bench]:
         ),
         Bench(
             "rules-10000",
-            "server time of a single-record request without a rule (ACL) and with 10 000 of them",
+            "server time of a single-record request without ACLs and with 10 000 ACLs",
             {"cpu_us_0": "lower", "cpu_us_10000": "lower", "ratio": "lower"},
             measure_rules,
             targets=BROKERS,

@@ -34,7 +34,7 @@ KINDS = {
     "kafka cut": "… cut into 4",
     "barnabas": "`barnabas`",
     "barnabas-log": "`barnabas-log`",
-    "prepared": "the most a Python source can",
+    "prepared": "upper bound of a Python source",
 }
 SINKS = ("noop", "parquet")
 TASKS = 4
