@@ -44,7 +44,7 @@ def budget(folder: Path) -> list[list[str]]:
     batch = memoryview(bytearray(small_batch()))
 
     def received() -> memoryview:
-        """Return the batch as a client sends it: the broker has written an offset into it."""
+        """Return the batch as a client sends it, without the offset that the last validation has written."""
         batch[:8] = bytes(8)
         return batch
 

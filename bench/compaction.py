@@ -150,7 +150,7 @@ class DirtyBroker:
             future.result(30)
 
     def clean(self, topic: str) -> float:
-        """Wait until a topic is cleaned, and return the speed in bytes per second."""
+        """Let the cleaner clean a topic, and return the speed in bytes per second."""
         self.let_clean([topic])
         wait_until(lambda: topic in self.speeds(), timeout_s=PASS_S, what=f"{topic} is clean", interval_s=0.05)
         return self.speeds()[topic]

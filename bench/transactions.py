@@ -171,7 +171,7 @@ def transaction_benches() -> list[Bench]:
         ),
         Bench(
             "transaction-commit",
-            "commits of 100 transactions per second, after their records are acknowledged, answered from the page cache",
+            "commits of 100 transactions per second after their records are acknowledged, answered from the page cache",
             LATENCIES,
             measure_latency,
             targets=BROKERS,
