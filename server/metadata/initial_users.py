@@ -1,17 +1,23 @@
-"""Users in the metadata store of a broker that was never started: `kafka-storage format --add-scram`."""
+"""Users that are stored without a broker: `kafka-storage format --add-scram` and `kafka-configs --zookeeper`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from . import znodes
 from .cluster_store import ClusterStore
 from .config_store import ConfigStore
 from .embedded_store import EmbeddedStore
+from .metadata_store import NodeExistsError
 from .scram_store import ScramStore
+from .zookeeper_settings import ZooKeeperSettings
 
 if TYPE_CHECKING:
+    import asyncio
+
     from ...protocol.sasl_server import ScramCredential
+    from ..runtime.ports import Work
 
 
 async def store_initial_users(
@@ -36,5 +42,32 @@ async def store_initial_users(
         for name, mechanism, credential in users:
             await scram_store.change(name, {mechanism: credential})
         return stored_id
+    finally:
+        await store.close()
+
+
+async def change_user_in_zookeeper(
+    connect: str,
+    user: str,
+    changes: Mapping[str, ScramCredential | None],
+    *,
+    loop: asyncio.AbstractEventLoop,
+    work: Work,
+    now_ms: Callable[[], int],
+) -> None:
+    """Set a user's credentials by mechanism, None removes one, before the first start of a broker or later.
+
+    `connect` is a value of `zookeeper.connect`. Raises StoreError.
+    """
+    from .zookeeper_store import ZooKeeperStore  # the other function does not need the client
+
+    store = await ZooKeeperStore.open(ZooKeeperSettings(connect), loop=loop, work=work)
+    try:
+        for path in (one for one in znodes.PERSISTENT_PATHS if one.startswith("/config")):
+            try:
+                await store.create(path)
+            except NodeExistsError:
+                continue  # a broker has created it
+        await ScramStore(ConfigStore(store, now_ms=now_ms)).change(user, changes)
     finally:
         await store.close()

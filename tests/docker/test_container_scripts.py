@@ -22,9 +22,11 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.server_process import ServerProcess, free_port, wait_until
+from typer import BadParameter
 
 from barnabas.tools.cli.container.scram_argument import parse_scram
 from barnabas.tools.cli.container.storage_tool import format_directories
+from barnabas.tools.cli.container.user_configs import changes_of
 
 DOCKER = Path(__file__).parents[2] / "docker"
 DEADLINE_S = 90
@@ -309,6 +311,8 @@ def test_kafka_tools_answer_as_kafka_does(root: Root) -> None:
     [
         ("kafka-topics", "--zookeeper", "zookeeper:2181", "--list"),
         ("kafka-topics", "--bootstrap-server", "localhost:1", "--list", "--unavailable-partitions"),
+        ("kafka-configs", "--zookeeper", "localhost:1", "--describe", "--entity-type", "topics", "--topic", "t"),
+        ("kafka-configs", "--describe", "--entity-type", "users"),
         ("kafka-console-consumer", "--bootstrap-server", "localhost:1", "--topic", "t", "--property", "print.kye=true"),
     ],
 )
@@ -382,6 +386,91 @@ def test_users_of_a_format_can_log_in_at_the_first_start(root: Root) -> None:
                 "The users of --add-scram are not stored in formatted directories." in process.log_path.read_text()
             )
             assert is_named is (start == 1)
+
+
+def test_kafka_configs_changes_users(root: Root) -> None:
+    """As init containers add a user to a running broker."""
+    ports = given_ports()
+    variables = {
+        "KAFKA_LISTENERS": f"BROKER://127.0.0.1:{ports['INNER']},SECURE://127.0.0.1:{ports['PUBLIC']}",
+        "KAFKA_ADVERTISED_LISTENERS": f"BROKER://localhost:{ports['INNER']},SECURE://localhost:{ports['PUBLIC']}",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,SECURE:SASL_PLAINTEXT",
+        "KAFKA_SASL_ENABLED_MECHANISMS": "SCRAM-SHA-256,SCRAM-SHA-512",
+        "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
+    }
+    where = ("--bootstrap-server", f"localhost:{ports['INNER']}", "--entity-type", "users")
+    with container(root, variables) as process:
+        wait_for_line(process, KAFKA_SERVER)
+        passwords = "SCRAM-SHA-256=[iterations=8192,password=o,ne=1],SCRAM-SHA-512=[password=two]"
+        for added in (passwords, "consumer_byte_rate=2048"):
+            altered = root.tool("kafka-configs.sh", *where, "--entity-name", "ann", "--alter", "--add-config", added)
+            assert (altered.returncode, altered.stdout) == (0, "Completed updating config for user ann.\n"), (
+                altered.stderr
+            )
+        for mechanism, password in (("SCRAM-SHA-256", "o,ne=1"), ("SCRAM-SHA-512", "two")):
+            AdminClient(log_in(ports["PUBLIC"], mechanism, "ann", password)).list_topics(timeout=DEADLINE_S)
+        described = (
+            "Quota configs for user-principal 'ann' are consumer_byte_rate=2048.0\n"
+            "SCRAM credential configs for user-principal 'ann' are "
+            "SCRAM-SHA-256=iterations=8192, SCRAM-SHA-512=iterations=4096\n"
+        )
+        assert root.tool("kafka-configs", *where, "--describe").stdout == described
+        assert root.tool("kafka-configs", *where, "--describe", "--entity-name", "bob").stdout == ""
+        removed = "SCRAM-SHA-256,consumer_byte_rate"
+        altered = root.tool("kafka-configs", *where[:2], "--user", "ann", "--alter", "--delete-config", removed)
+        assert altered.returncode == 0, altered.stderr
+        left = "SCRAM credential configs for user-principal 'ann' are SCRAM-SHA-512=iterations=4096\n"
+        assert root.tool("kafka-configs", *where, "--describe", "--entity-name", "ann").stdout == left
+        assert is_refused(log_in(ports["PUBLIC"], "SCRAM-SHA-256", "ann", "o,ne=1"))
+
+
+def test_kafka_configs_stores_users_in_zookeeper(root: Root) -> None:
+    """Before the broker starts, and next to it, as testcontainers of Node does with ZooKeeper in the container."""
+    ports = given_ports()
+    connect = f"localhost:{ports['ZOOKEEPER']}"
+    variables = {
+        "KAFKA_BROKER_ID": "1",
+        "KAFKA_ZOOKEEPER_CONNECT": connect,
+        "KAFKA_LISTENERS": f"BROKER://127.0.0.1:{ports['INNER']},SECURE://127.0.0.1:{ports['PUBLIC']}",
+        "KAFKA_ADVERTISED_LISTENERS": f"BROKER://localhost:{ports['INNER']},SECURE://localhost:{ports['PUBLIC']}",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,SECURE:SASL_PLAINTEXT",
+        "KAFKA_SASL_ENABLED_MECHANISMS": "SCRAM-SHA-512",
+        "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
+    }
+    script = (
+        f"printf 'clientPort={ports['ZOOKEEPER']}\\ndataDir={root.path}/zookeeper\\n' > zookeeper.properties; "
+        "zookeeper-server-start zookeeper.properties & while [ ! -f go ]; do sleep 0.1; done; "
+        f"{root.path}/etc/confluent/docker/run"
+    )
+    alter = ("kafka-configs", "--zookeeper", connect, "--alter", "--entity-type", "users", "--entity-name")
+    with container(root, variables, "sh", "-c", script) as process:
+        altered = root.tool(*alter, "ann", "--add-config", "SCRAM-SHA-512=[password=before]")
+        assert altered.stdout == "Completed updating config for user ann.\n", altered.stderr
+        (root.path / "go").touch()
+        wait_for_line(process, KAFKA_SERVER)
+        ann = log_in(ports["PUBLIC"], "SCRAM-SHA-512", "ann", "before")
+        AdminClient(ann).list_topics(timeout=DEADLINE_S)
+        altered = root.tool(*alter, "bob", "--add-config", "SCRAM-SHA-512=[password=after]")
+        assert altered.returncode == 0, altered.stderr
+        bob = log_in(ports["PUBLIC"], "SCRAM-SHA-512", "bob", "after")
+        AdminClient(bob).list_topics(timeout=DEADLINE_S)
+        refused = root.tool(*alter, "bob", "--add-config", "consumer_byte_rate=1")
+        assert (refused.returncode, "only SCRAM credentials" in refused.stderr) == (1, True), refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("SCRAM-SHA-512", "secret", r"expected \[password=PASSWORD\]"),
+        ("SCRAM-SHA-512", "iterations=many,password=secret", r"expected \[password=PASSWORD\]"),
+        ("SCRAM-SHA-256", "iterations=4095,password=secret", "iterations from 4096 to 16384"),
+        ("SCRAM-SHA-1", "password=secret", "expected a number, or one of SCRAM"),
+    ],
+)
+def test_a_wrong_password_option_is_named_without_the_password(key: str, value: str, reason: str) -> None:
+    with pytest.raises(BadParameter, match=reason) as raised:
+        changes_of("ann", {key: value}, [])
+    assert "secret" not in str(raised.value)
 
 
 def test_users_of_bitnami_can_log_in(root: Root) -> None:

@@ -44,9 +44,13 @@ class Options(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(1, f"{self.prog}: {message}. See {self.prog} --help\n")
 
-    def add_connection(self, *files: str, servers: Sequence[str] = ("--bootstrap-server",)) -> None:
+    def add_connection(
+        self, *files: str, servers: Sequence[str] = ("--bootstrap-server",), is_required: bool = True
+    ) -> None:
         """Add the address of the cluster and the file with the settings of the client."""
-        self.add_argument(*servers, dest="bootstrap", metavar="HOST:PORT", required=True, help="bootstrap servers")
+        self.add_argument(
+            *servers, dest="bootstrap", metavar="HOST:PORT", required=is_required, help="bootstrap servers"
+        )
         self.add_argument("--command-config", *files, dest="file", metavar="FILE", help="settings of the client")
 
     def take(self, arguments: Sequence[str]) -> argparse.Namespace:
@@ -172,29 +176,49 @@ def _api_line(api: tuple[int, Versions]) -> str:
 
 
 def configs(arguments: Sequence[str]) -> None:
-    """Describe and alter settings of topics, brokers and groups."""
-    parser = Options("kafka-configs", "Describe and alter settings of topics, brokers and groups.")
-    parser.add_connection()
+    """Describe and alter settings of topics, brokers and groups, and SCRAM credentials and quotas of users."""
+    parser = Options("kafka-configs", "Describe and alter settings of topics, brokers, groups and users.")
+    parser.add_connection(is_required=False)
+    parser.add_argument("--zookeeper", metavar="HOST:PORT", help="for SCRAM credentials, also without a broker")
     action = parser.add_mutually_exclusive_group(required=True)
     for name in ("describe", "alter"):
         action.add_argument(f"--{name}", dest="action", action="store_const", const=name)
-    parser.add_argument("--entity-type", choices=[*ENTITIES])
+    kinds = (*ENTITIES, "users")
+    parser.add_argument("--entity-type", choices=kinds)
     parser.add_argument("--entity-name", metavar="NAME")
-    for kind in ENTITIES:
+    for kind in kinds:
         parser.add_argument(f"--{kind.removesuffix('s')}", metavar="NAME")
     parser.add_argument("--add-config", metavar="KEY=VALUE,…")
     parser.add_argument("--delete-config", metavar="KEY,…")
     parser.add_argument("--all", action="store_true")
     options = parser.take(arguments)
-    named = [(kind, name) for kind in ENTITIES if (name := getattr(options, kind.removesuffix("s"))) is not None]
+    named = [(kind, name) for kind in kinds if (name := getattr(options, kind.removesuffix("s"))) is not None]
     kind, name = named[0] if named else (options.entity_type, options.entity_name)
-    if kind is None or name is None:
+    is_listing = kind == "users" and options.action == "describe"
+    if kind is None or (name is None and not is_listing):
         parser.error("expected --entity-type and --entity-name")
-    changes = [(key, value) for key, value in client_settings.parse_settings(_split(options.add_config or "")).items()]
+    if (options.bootstrap is None) is (options.zookeeper is None):
+        parser.error("expected --bootstrap-server or --zookeeper")
+    if options.zookeeper is not None and (kind != "users" or options.action != "alter"):
+        parser.error("--zookeeper requires --alter --entity-type users")
+    changes = client_settings.parse_settings(_split(options.add_config or ""))
     removed = [key for key in (options.delete_config or "").split(",") if key]
     if options.action == "alter" and not (changes or removed):
         parser.error("--alter requires --add-config or --delete-config")
-    run(_configs(options, kind, name, changes, removed))
+    if kind != "users":
+        run(_configs(options, kind, name, changes, removed))
+        return
+    from . import user_configs
+
+    if is_listing:
+        run(user_configs.describe_users(options.bootstrap, name))
+        return
+    wanted = user_configs.changes_of(name, changes, removed)
+    if options.zookeeper is None:
+        run(user_configs.alter_user(options.bootstrap, name, wanted))
+    else:
+        user_configs.alter_user_in_zookeeper(options.zookeeper, name, wanted)
+    say(f"Completed updating config for user {name}.")
 
 
 def _split(assignments: str) -> list[str]:
@@ -210,14 +234,14 @@ def _split(assignments: str) -> list[str]:
 
 
 async def _configs(
-    options: argparse.Namespace, kind: str, name: str, changes: list[tuple[str, str]], removed: list[str]
+    options: argparse.Namespace, kind: str, name: str, changes: dict[str, str], removed: list[str]
 ) -> None:
     from ....clients.admin import ConfigChange, ConfigResource
 
     resource: ConfigResource = ConfigResource(ENTITIES[kind], name)
     async with client_settings.admin_of(options.bootstrap) as admin:
         if options.action == "alter":
-            wanted = [ConfigChange(key, value) for key, value in changes]
+            wanted = [ConfigChange(key, value) for key, value in changes.items()]
             wanted += [ConfigChange(key, None, ConfigOperation.DELETE) for key in removed]
             await admin.alter_configs({resource: wanted})
             say(f"Completed updating config for {kind.removesuffix('s')} {name}.")
